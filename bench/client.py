@@ -23,11 +23,11 @@ import uvicorn
 from dray.api.json_text import read_json, write_json
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.config.client_config import Access
+from dray.client.config.client_config import ClientConfig
 from dray.client.informers.informer import Informer
 from dray.client.transport import Transport
-from dray.client.transports.http import Http
-from dray.client.transports.in_process import InProcess
+from dray.client.transports.http import HttpTransport
+from dray.client.transports.in_process import InProcessTransport
 
 CLAIMS, EVENTS, PAGE = 5_000, 20_000, 500
 CHUNK = 64 * 1024
@@ -187,8 +187,8 @@ async def main(rounds: int, address: str) -> None:
     for title, threshold in (("", gc.get_threshold()), (", rare gc", RARE)):
         gc.set_threshold(*threshold)
         print(f"{'floor' + title:22} dicts {floor(prepared, rounds):8.1f} us/event")
-        await measure("http" + title, Http(Access(address)), rounds)
-        await measure("in process" + title, InProcess(prepared, "bench"), rounds)
+        await measure("http" + title, HttpTransport(ClientConfig(address)), rounds)
+        await measure("in process" + title, InProcessTransport(prepared, "bench"), rounds)
 
 
 if __name__ == "__main__":

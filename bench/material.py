@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from dray.api.json_text import write_json
-from dray.manifests import as_yaml
+from dray.manifests import to_yaml
 
 DEVICES = 128
 DRIVER = "gpu.example.com"
@@ -173,11 +173,11 @@ def manifests(count: int) -> Iterator[tuple[str, str]]:
     """Names and contents of YAML files: templates, their pods, claims, slices of eight devices."""
     random = Random(7)
     device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}}
-    yield "class.yaml", as_yaml([{**device_class, "spec": {"config": [{"opaque": _opaque(random)}]}}])
+    yield "class.yaml", to_yaml([{**device_class, "spec": {"config": [{"opaque": _opaque(random)}]}}])
     makers = (_template, _pod, _claim, _small_slice)
     for number in range(count - 1):
         make = makers[number % len(makers)]
-        yield f"{number:04}.yaml", as_yaml([make(random, number // len(makers) + 1)])
+        yield f"{number:04}.yaml", to_yaml([make(random, number // len(makers) + 1)])
 
 
 def write_folder(folder: Path, count: int) -> int:

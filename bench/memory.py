@@ -22,25 +22,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.codec import decode
 from dray.api.core import Node, Pod, PodResourceClaim, PodSpec
-from dray.api.devices.interning import DeviceSharing
-from dray.api.kinds import kind_of_type
+from dray.api.devices.interning import DeviceInterner
+from dray.api.kinds import get_kind_by_type
 from dray.api.meta import ObjectMeta
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.api.validation import validate_update
-from dray.client.informers.indexer import Listener, Seen, Shelf
-from dray.client.object_refs import Key
-from dray.client.response_decoding import Event, Reader
-from dray.placement.device_searches import Searches
-from dray.placement.pending_pod import ClaimsSeen, Subject, subject_of
-from dray.placement.plugins.dynamic_resources import Devices
-from dray.placement.profile import Choices, profile_of
-from dray.placement.scheduling_cycle import Placement, place
-from dray.scheduler.cache import Overlay
-from dray.simulation.benchmarks.cluster_scale import device_class
+from dray.client.informers.indexer import IndexedObject, Indexer, ObjectListener
+from dray.client.object_refs import ObjectKey
+from dray.client.response_decoding import ResponseDecoder, WatchEvent
+from dray.placement.device_searches import DeviceSearches
+from dray.placement.pending_pod import PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.placement.plugins.dynamic_resources import DynamicResources
+from dray.placement.profile import PlacementOptions, build_profile
+from dray.placement.scheduling_cycle import Placement, place_pod
+from dray.scheduler.cache import SchedulerCache
+from dray.simulation.benchmarks.cluster_scale import build_device_class
 
 TARGET: Final = 60.0
 DRIVER: Final = "gpu.example.com"
@@ -56,26 +56,28 @@ class Churn:
     """A scheduler's view of a cluster whose slices change all the time."""
 
     def __init__(self, nodes: int, devices: int = DEVICES, stay: int = STAY) -> None:
-        door = Admission.switched({})
-        self.overlay = Overlay(door)
-        self.devices = Devices(door, lambda: "", Searches(TimeLimit(time.monotonic)))
-        self.profile = profile_of(Choices(), [self.devices])
-        self._reader = Reader(kind_of_type(ResourceSlice), "v1")
-        self._sharing = DeviceSharing()
-        self._indexer: Shelf[ResourceSlice] = Shelf()
+        door = AllocatorGateFilter.from_overrides({})
+        self.overlay = SchedulerCache(door)
+        self.devices = DynamicResources(door, lambda: "", DeviceSearches(TimeLimit(time.monotonic)))
+        self.profile = build_profile(PlacementOptions(), [self.devices])
+        self._reader = ResponseDecoder(get_kind_by_type(ResourceSlice), "v1")
+        self._sharing = DeviceInterner()
+        self._indexer: Indexer[ResourceSlice] = Indexer()
         self._indexer.listen(
-            Listener(
-                self.overlay.saw_slice, lambda _old, new: self.overlay.saw_slice(new), self.overlay.lost_slice
+            ObjectListener(
+                self.overlay.update_slice,
+                lambda _old, new: self.overlay.update_slice(new),
+                self.overlay.remove_slice,
             )
         )
-        self._seen = ClaimsSeen(self.overlay.claims.get)
+        self._seen = PodClaimLookup(self.overlay.claims.get)
         self._nodes, self._devices, self._stay = nodes, devices, stay
         self._running: deque[tuple[Pod, ResourceClaim]] = deque()
         self._version = self._pods = 0
         self.placed = 0
         for number in range(nodes):
-            self.overlay.saw_node(node(number))
-        self.overlay.saw_class(device_class())
+            self.overlay.update_node(node(number))
+        self.overlay.update_class(build_device_class())
         for number in range(nodes):
             self._update("ADDED", number)
         self._place_pod()
@@ -90,32 +92,32 @@ class Churn:
     def _update(self, what: str, number: int) -> None:
         self._version += 1
         document = slice_document(number, self._version, self._devices)
-        event = self._reader.event(json.dumps({"type": what, "object": document}).encode())
-        assert isinstance(event, Event)
-        new: ResourceSlice = self._sharing.share(event.object)
-        key = Key("", new.metadata.name)
-        old = self._indexer.seen.get(key)
+        event = self._reader.decode_event(json.dumps({"type": what, "object": document}).encode())
+        assert isinstance(event, WatchEvent)
+        new: ResourceSlice = self._sharing.intern_devices(event.object)
+        key = ObjectKey("", new.metadata.name)
+        old = self._indexer.objects.get(key)
         if old is not None:
             assert not validate_update(old.object, new)
-        self._indexer.put(key, Seen(new, self._version, new.metadata.uid))
+        self._indexer.put(key, IndexedObject(new, self._version, new.metadata.uid))
 
     def _place_pod(self) -> None:
         self._pods += 1
         pod, claim = pod_with_claim(self._pods, anew=self._pods % (ASK_ANEW_EVERY // PLACE_EVERY) == 0)
-        self.overlay.claims.saw(claim)
-        subject = subject_of(pod, self._seen)
-        assert isinstance(subject, Subject)
-        found = place(self.overlay.photograph(), subject, self.profile, turn=self._pods)
+        self.overlay.claims.update(claim)
+        subject = resolve_pending_pod(pod, self._seen)
+        assert isinstance(subject, PendingPod)
+        found = place_pod(self.overlay.update_snapshot(), subject, self.profile, rotation=self._pods)
         assert isinstance(found, Placement)
-        for given, allocation in found.given:
-            self.overlay.claims.promise(given, allocation, pod.metadata.uid)
-        self.overlay.assume(pod, found.seat.name, subject.needs)
+        for given, allocation in found.allocations:
+            self.overlay.claims.add_pending_allocation(given, allocation, pod.metadata.uid)
+        self.overlay.assume_pod(pod, found.node_state.name, subject.requests)
         self.placed += 1
         self._running.append((pod, claim))
         if len(self._running) > self._stay:
             leaving, released = self._running.popleft()
-            self.overlay.lost_pod(leaving)
-            self.overlay.claims.lost(released)
+            self.overlay.remove_pod(leaving)
+            self.overlay.claims.remove(released)
 
 
 def node(number: int) -> Node:

@@ -23,10 +23,10 @@ from typing import Any
 
 from bench.processes import Measured
 from dray.api.core import Pod
-from dray.client.client import Client, Deletion
-from dray.client.config.kubeconfig import find_access
+from dray.client.client import Client, DeleteOptions
+from dray.client.config.kubeconfig import load_client_config
 from dray.client.informers.informer import Informer
-from dray.client.transports.http import Http
+from dray.client.transports.http import HttpTransport
 
 Document = dict[str, Any]
 Figures = dict[str, float]
@@ -55,7 +55,7 @@ async def upped(*options: str) -> AsyncIterator[tuple[Upped, Client]]:
     """A cluster, and a client of it."""
     with tempfile.TemporaryDirectory(prefix="dray-") as folder:
         cluster = Upped(Path(folder), *options)
-        client = Client(Http(find_access(str(cluster.kubeconfig), "")))
+        client = Client(HttpTransport(load_client_config(str(cluster.kubeconfig), "")))
         try:
             yield cluster, client
         finally:
@@ -114,7 +114,7 @@ class Lives:
     async def watched(self) -> AsyncIterator[Lives]:
         watching = asyncio.create_task(self._informer.run())
         try:
-            await self._informer.synced()
+            await self._informer.wait_for_sync()
             yield self
         finally:
             watching.cancel()
@@ -138,7 +138,7 @@ async def pods(count: int = 110) -> Figures:
         started = time.perf_counter() - begun
         cost = cluster.processor_seconds() - busy
         begun = time.perf_counter()
-        await asyncio.gather(*(client.delete(Pod, name, NAMESPACE, Deletion()) for name in names))
+        await asyncio.gather(*(client.delete(Pod, name, NAMESPACE, DeleteOptions()) for name in names))
         await until(lambda: len(lives.gone) == count)
         return {
             "pods": count,

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench import material
 from dray.api.codec import decode
-from dray.api.strategies.defaults import with_defaults
+from dray.api.strategies.defaults import apply_defaults
 from dray.api.validation import validate_create
 
 NOW = "2026-01-31T12:00:00Z"
@@ -36,7 +36,7 @@ class Timing:
 
 def by_dray(data: bytes) -> Any:
     """What an API server does with an object before it decides anything."""
-    obj = with_defaults(decode(data).object, now=NOW)
+    obj = apply_defaults(decode(data).object, now=NOW)
     errors = validate_create(obj)
     if errors:
         raise ValueError(f"the material is broken: {errors[0]}")

@@ -17,10 +17,10 @@ from typing import Any
 from bench.node import Lives, pod, template, until
 from dray.api.core import Pod
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcess
-from dray.cluster.local.cluster import UpOptions, running
-from dray.cluster.services.api_server import ServerOptions
-from dray.cluster.services.components import Component
+from dray.client.transports.in_process import InProcessTransport
+from dray.cluster.local.cluster import LocalClusterOptions, open_cluster
+from dray.cluster.services.api_server import ServerProcessOptions
+from dray.cluster.services.components import ComponentOptions
 from dray.node.claims import preparer
 from dray.node.plugins import driver_client
 from dray.server.http.requests import AUTHENTICATED, MASTERS
@@ -29,17 +29,17 @@ from dray.server.http.requests import AUTHENTICATED, MASTERS
 async def timed(count: int) -> tuple[list[float], list[float]]:
     """Seconds that the agent added, and that the driver's call took, for each of so many pods."""
     with tempfile.TemporaryDirectory(prefix="dray-") as folder:
-        options = UpOptions(
-            ServerOptions(Path(folder), port=0),
-            Component(elect=False),
-            Component(elect=False, upkeep=True),
+        options = LocalClusterOptions(
+            ServerProcessOptions(Path(folder), port=0),
+            ComponentOptions(leader_elect=False),
+            ComponentOptions(leader_elect=False, upkeep=True),
             nodes=1,
             runtime="fake",
         )
-        async with running(options) as cluster:
-            await cluster.ready()
+        async with open_cluster(options) as cluster:
+            await cluster.wait_until_ready()
             app = cluster.server.app
-            client = Client(InProcess(app, "admin", (MASTERS, AUTHENTICATED)))
+            client = Client(InProcessTransport(app, "admin", (MASTERS, AUTHENTICATED)))
             async with Lives(client).watched() as lives:
                 await client.create(template("gpu", "gpu"))
                 with _watched() as (whole, calls):
@@ -61,8 +61,8 @@ def _watched() -> Iterator[tuple[list[float], list[float]]]:
     calls: list[float] = []
     # Only what led to a call counts: a pod that is ready is asked for again now and then.
     with (
-        _timing(preparer.Claims, "prepare", whole, lambda: len(calls)),
-        _timing(driver_client.DraLine, "prepare", calls),
+        _timing(preparer.PodClaimPreparer, "prepare", whole, lambda: len(calls)),
+        _timing(driver_client.DraDriverClient, "prepare", calls),
     ):
         yield whole, calls
 

@@ -18,10 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from dray.store import Batch, Committed, Event, Put, Store, Unchanged
+from dray.store import Committed, EventBatch, KeyUnchanged, Put, Store, StoreEvent
 from dray.store.memory import MemoryStore
 from dray.store.sqlite.store import SqliteStore
-from dray.store.watch_broadcaster import Buffer, Hub
+from dray.store.watch_broadcaster import WatchBroadcaster, WatchBuffer
 
 WRITERS = (1, 16, 64)
 VALUE = b"x" * 800
@@ -39,7 +39,7 @@ async def measure(store: Store, writers: int, seconds: float, busy: float = 0.0)
             free = time.perf_counter() + busy
             while (begun := time.perf_counter()) < free:
                 pass
-            outcome = await store.txn([Unchanged(key, revision)], [Put(key, VALUE)])
+            outcome = await store.txn([KeyUnchanged(key, revision)], [Put(key, VALUE)])
             assert isinstance(outcome, Committed)
             revision = outcome.revision
             took.append(time.perf_counter() - begun)
@@ -96,10 +96,10 @@ def plain(folder: Path, seconds: float) -> float:
 
 def fan_out(watchers: int, seconds: float) -> float:
     """Batches published per second to a hub whose watchers all look elsewhere."""
-    hub = Hub(1)
+    hub = WatchBroadcaster(1)
     for number in range(watchers):
-        hub.enter(Buffer(10), b"/objects/pods/ns-%d/" % number)
-    batch = Batch(2, (Event(b"/objects/claims/default/mine", 2, None, None),))
+        hub.subscribe(WatchBuffer(10), b"/objects/pods/ns-%d/" % number)
+    batch = EventBatch(2, (StoreEvent(b"/objects/claims/default/mine", 2, None, None),))
     end, count = time.perf_counter() + seconds, 0
     while time.perf_counter() < end:
         hub.publish([batch])
@@ -140,7 +140,8 @@ async def main(seconds: float) -> None:
         begun = time.perf_counter()
         store = await SqliteStore.open(folder / "store.db")
         print(
-            f"opening {await store.revision():,} revisions, all verified: {time.perf_counter() - begun:.2f} s"
+            f"opening {await store.get_revision():,} revisions, all verified: "
+            f"{time.perf_counter() - begun:.2f} s"
         )
         await store.close()
 

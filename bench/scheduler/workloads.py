@@ -2,7 +2,8 @@
 
 The figures of kube-scheduler were measured on two processors with kube-apiserver, kube-scheduler, the claim
 controller and the collector of garbage in one process and etcd in another. The machine took `REFERENCE`
-seconds for the calibration loop (see `dray.simulation.benchmarks.allocator_timing`); on another one they are scaled by it.
+seconds for the calibration loop (see `dray.simulation.benchmarks.allocator_timing`); on another one they are
+scaled by it.
 """
 
 from __future__ import annotations

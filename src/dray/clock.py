@@ -60,19 +60,19 @@ class ManualClock:
         self._elapsed += seconds
 
 
-def timestamp(moment: datetime) -> str:
+def format_timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, the form of timestamps in API objects."""
     if moment.tzinfo is None:
         raise ValueError("a time without a time zone could be any time; give for example `tzinfo=UTC`")
-    return _second(math.floor(moment.timestamp())) + "Z"
+    return _format_second(math.floor(moment.timestamp())) + "Z"
 
 
-def precise_timestamp(moment: datetime) -> str:
+def format_micro_timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC to the microsecond; for records that must keep their order."""
-    return f"{_second(math.floor(moment.timestamp()))}.{moment.microsecond:06d}Z"
+    return f"{_format_second(math.floor(moment.timestamp()))}.{moment.microsecond:06d}Z"
 
 
 # A busy server writes the same second thousands of times.
 @lru_cache(maxsize=64)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()

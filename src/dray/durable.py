@@ -21,37 +21,38 @@ import msgspec
 
 from dray.errors import DrayError
 
-_NONSENSE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading JSON may end with; only the first is a fault of its form."""
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Damaged(DrayError):  # noqa: N818 - what is the case
+class CorruptFileError(DrayError):
     """A state file whose content is not what was written."""
 
 
-class Newer(DrayError):  # noqa: N818 - what is the case
+class UnsupportedVersionError(DrayError):
     """A state file of a version that this program does not know."""
 
 
-class Lasts(Enum):
+class Durability(Enum):
     """What a write survives; every one survives the end of the program, however sudden."""
 
-    FOR_GOOD = "a loss of power"
-    EITHER = "a loss of power leaves the old or the new, both whole"
+    POWER_LOSS = "a loss of power"
+    ATOMIC = "a loss of power leaves the old or the new, both whole"
     THIS_BOOT = "nothing is promised after a loss of power"
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Which boot of the machine this is; empty where nobody tells."""
     try:
-        return _BOOT.read_text("ascii").strip()
+        return _BOOT_ID_PATH.read_text("ascii").strip()
     except OSError:
         return ""
 
 
-def read_whole(path: Path) -> bytes | None:
-    """The content of a file of ours, None when there is none; `Damaged` for anything else at its place.
+def read_regular_file(path: Path) -> bytes | None:
+    """The content of a file of ours, None when there is none; `CorruptFileError` for anything else at its
+    place.
 
     Links are not followed, and nobody is waited for at the other end of a pipe.
     """
@@ -61,18 +62,20 @@ def read_whole(path: Path) -> bytes | None:
         return None
     except OSError as refused:
         if refused.errno in (errno.ELOOP, errno.ENXIO):
-            raise Damaged(f"`{path}` is a link or a socket, expected a file") from None
+            raise CorruptFileError(f"`{path}` is a link or a socket, expected a file") from None
         raise
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Damaged(f"`{path}` is in the way and is not a file")
+            raise CorruptFileError(f"`{path}` is in the way and is not a file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read()
     finally:
         os.close(descriptor)
 
 
-def write_whole(path: Path, content: bytes, mode: int = 0o600, *, lasts: Lasts = Lasts.FOR_GOOD) -> None:
+def write_file_atomically(
+    path: Path, content: bytes, mode: int = 0o600, *, durability: Durability = Durability.POWER_LOSS
+) -> None:
     """Put a file in place in one step and make it durable; `OSError` when that is not possible."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
@@ -82,24 +85,24 @@ def write_whole(path: Path, content: bytes, mode: int = 0o600, *, lasts: Lasts =
             os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
-            if lasts is not Lasts.THIS_BOOT:
+            if durability is not Durability.THIS_BOOT:
                 os.fsync(file.fileno())
         fresh.replace(path)
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
-    if lasts is Lasts.FOR_GOOD:
-        settle(path.parent)
+    if durability is Durability.POWER_LOSS:
+        sync_directory(path.parent)
 
 
-def remove(path: Path, lasts: Lasts = Lasts.FOR_GOOD) -> None:
+def remove_file(path: Path, durability: Durability = Durability.POWER_LOSS) -> None:
     """Take a file away, if it is there."""
     path.unlink(missing_ok=True)
-    if lasts is Lasts.FOR_GOOD:
-        settle(path.parent)
+    if durability is Durability.POWER_LOSS:
+        sync_directory(path.parent)
 
 
-def settle(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable, not only the contents."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -124,36 +127,38 @@ class StateFile:
     what: str
     version: int
 
-    def write(self, path: Path, content: Any, lasts: Lasts = Lasts.FOR_GOOD) -> None:
+    def write(self, path: Path, content: Any, durability: Durability = Durability.POWER_LOSS) -> None:
         """Write a struct or a document in one step."""
         body = msgspec.json.encode(content)
-        checksum = _checksum(self.what, self.version, body)
+        checksum = _compute_checksum(self.what, self.version, body)
         envelope = _Envelope(self.what, self.version, checksum, msgspec.Raw(body))
-        write_whole(path, msgspec.json.encode(envelope) + b"\n", lasts=lasts)
+        write_file_atomically(path, msgspec.json.encode(envelope) + b"\n", durability=durability)
 
     def read(self, path: Path) -> tuple[int, bytes] | None:
         """The version and the content (JSON) of a file; None when there is none."""
-        raw = read_whole(path)
+        raw = read_regular_file(path)
         if raw is None:
             return None
         try:
             envelope = msgspec.json.decode(raw, type=_Envelope)
-        except _NONSENSE as broken:
-            raise Damaged(f"`{path}` is not a whole {self.what}: {broken}") from None
+        except _DECODE_ERRORS as broken:
+            raise CorruptFileError(f"`{path}` is not a whole {self.what}: {broken}") from None
         body = bytes(envelope.content)
         if envelope.what != self.what:
-            raise Damaged(f"`{path}` is a {envelope.what}, expected a {self.what}")
-        checksum = _checksum(envelope.what, envelope.version, body)
+            raise CorruptFileError(f"`{path}` is a {envelope.what}, expected a {self.what}")
+        checksum = _compute_checksum(envelope.what, envelope.version, body)
         if envelope.checksum != checksum:
-            raise Damaged(f"`{path}` is damaged: its checksum is {checksum}, not {envelope.checksum}")
+            raise CorruptFileError(
+                f"`{path}` is damaged: its checksum is {checksum}, not {envelope.checksum}"
+            )
         if envelope.version > self.version:
-            raise Newer(
+            raise UnsupportedVersionError(
                 f"`{path}` has version {envelope.version}, this program knows up to {self.version}; "
                 "a later dray wrote it"
             )
         return envelope.version, body
 
 
-def _checksum(what: str, version: int, content: bytes) -> str:
+def _compute_checksum(what: str, version: int, content: bytes) -> str:
     """Of everything: a version that was hit would make another file of the same content."""
     return f"crc32:{zlib.crc32(content, zlib.crc32(f'{what} {version} '.encode())):08x}"

@@ -25,7 +25,7 @@ class InputError(DrayError):
     """The input is broken; the message names the place and what was expected there."""
 
 
-class Problem(Protocol):
+class InputProblem(Protocol):
     """One thing wrong with an input: where, and in words."""
 
     @property
@@ -37,17 +37,17 @@ class Problem(Protocol):
 class DecodeError(InputError):
     """Bytes or documents that are not an object of their kind."""
 
-    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+    def __init__(self, message: str, problems: Sequence[InputProblem] = ()) -> None:
         super().__init__(message)
-        self.problems: tuple[Problem, ...] = tuple(problems)
+        self.problems: tuple[InputProblem, ...] = tuple(problems)
 
 
 class InvalidError(InputError):
     """An object that breaks the rules of its kind; carries every broken rule, not only the first."""
 
-    def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, subject: str, problems: Sequence[InputProblem]) -> None:
         self.subject = subject
-        self.problems: tuple[Problem, ...] = tuple(problems)
+        self.problems: tuple[InputProblem, ...] = tuple(problems)
         text = str(problems[0]) if len(problems) == 1 else f"[{', '.join(str(p) for p in problems)}]"
         super().__init__(f"{subject} is invalid: {text}")
 
@@ -56,7 +56,7 @@ class GateError(InputError):
     """Feature gates that are unknown, locked or contradict each other."""
 
 
-class AllocationFault(DrayError):  # noqa: N818 - a fault of the claim, as the design names it
+class UnanswerableClaimError(DrayError):
     """A claim that no search can answer: which claim, which of its fields or requests, and why."""
 
     def __init__(self, why: str, *, claim: str = "", field: str = "") -> None:

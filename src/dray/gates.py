@@ -19,7 +19,7 @@ from types import MappingProxyType
 from dray.errors import GateError
 
 
-class Stage(StrEnum):
+class GateStage(StrEnum):
     """How settled a feature is; the words of Kubernetes."""
 
     ALPHA = "Alpha"
@@ -28,11 +28,11 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class FeatureGate:
     """One feature switch."""
 
     name: str
-    stage: Stage
+    stage: GateStage
     default: bool
     requires: tuple[str, ...]
     about: str
@@ -40,72 +40,78 @@ class Gate:
 
 _DRA = "DynamicResourceAllocation"
 
-GATES: Mapping[str, Gate] = MappingProxyType(
+GATES: Mapping[str, FeatureGate] = MappingProxyType(
     {
         gate.name: gate
         for gate in (
-            Gate(_DRA, Stage.GA, True, (), "claims, classes, slices; pods may ask for devices (KEP-3063)"),
-            Gate(
+            FeatureGate(
+                _DRA, GateStage.GA, True, (), "claims, classes, slices; pods may ask for devices (KEP-3063)"
+            ),
+            FeatureGate(
                 "DRAPrioritizedList",
-                Stage.BETA,
+                GateStage.BETA,
                 True,
                 (_DRA,),
                 "a request may list alternatives in order: `firstAvailable` (KEP-4816)",
             ),
-            Gate(
+            FeatureGate(
                 "DRAConsumableCapacity",
-                Stage.BETA,
+                GateStage.BETA,
                 True,
                 (_DRA,),
                 "devices shared by amounts of capacity, and `distinctAttribute` (KEP-5075)",
             ),
-            Gate(
+            FeatureGate(
                 "DRAListTypeAttributes",
-                Stage.ALPHA,
+                GateStage.ALPHA,
                 True,
                 (_DRA,),
                 "device attributes may hold lists of values (KEP-5491)",
             ),
-            Gate(
+            FeatureGate(
                 "DRAResourceSlicePriority",
-                Stage.ALPHA,
+                GateStage.ALPHA,
                 True,
                 (_DRA,),
                 "drivers order their slices and pools by priority (KEP-5773)",
             ),
-            Gate(
+            FeatureGate(
                 "DRAPartitionableDevices",
-                Stage.BETA,
+                GateStage.BETA,
                 True,
                 (_DRA,),
                 "devices that overlap draw from shared counters; node selection per device",
             ),
-            Gate("DRAAdminAccess", Stage.BETA, True, (_DRA,), "claims that look at devices others use"),
-            Gate("DRADeviceTaints", Stage.BETA, True, (_DRA,), "taints on devices, tolerations in requests"),
-            Gate(
+            FeatureGate(
+                "DRAAdminAccess", GateStage.BETA, True, (_DRA,), "claims that look at devices others use"
+            ),
+            FeatureGate(
+                "DRADeviceTaints", GateStage.BETA, True, (_DRA,), "taints on devices, tolerations in requests"
+            ),
+            FeatureGate(
                 "DRADeviceTaintRules",
-                Stage.BETA,
+                GateStage.BETA,
                 True,
                 (_DRA,),
                 "taints put on devices by administrators: `DeviceTaintRule`",
             ),
-            Gate(
+            FeatureGate(
                 "DRAResourceClaimDeviceStatus",
-                Stage.BETA,
+                GateStage.BETA,
                 True,
                 (_DRA,),
                 "drivers report conditions and network data of allocated devices in `status.devices`",
             ),
-            Gate(
+            FeatureGate(
                 "DRADeviceBindingConditions",
-                Stage.BETA,
+                GateStage.BETA,
                 True,
                 (_DRA, "DRAResourceClaimDeviceStatus"),
                 "binding a pod waits until a device reports that it is ready",
             ),
-            Gate(
+            FeatureGate(
                 "DRAControlPlaneController",
-                Stage.ALPHA,
+                GateStage.ALPHA,
                 True,
                 (_DRA,),
                 "the classic path: claims of `cdi.k8s.io` allocated by their driver's controller (KEP-3063)",
@@ -114,48 +120,50 @@ GATES: Mapping[str, Gate] = MappingProxyType(
     }
 )
 
-_GROUPS: Mapping[str, Stage] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
+_GATE_GROUPS: Mapping[str, GateStage] = MappingProxyType(
+    {"AllAlpha": GateStage.ALPHA, "AllBeta": GateStage.BETA}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class GateSet:
     """Which gates are on; always complete and free of contradictions."""
 
-    on: frozenset[str]
+    enabled_names: frozenset[str]
 
     def __post_init__(self) -> None:
-        for name in self.on:
-            _known(name)
-        for name in sorted(self.on):
-            missing = [needed for needed in GATES[name].requires if needed not in self.on]
+        for name in self.enabled_names:
+            _get_gate(name)
+        for name in sorted(self.enabled_names):
+            missing = [needed for needed in GATES[name].requires if needed not in self.enabled_names]
             if missing:
                 raise GateError(
                     f"feature gate `{name}` requires `{missing[0]}`, which is off; "
                     f"turn `{missing[0]}` on or add `{name}=false`"
                 )
 
-    def enabled(self, name: str) -> bool:
+    def is_enabled(self, name: str) -> bool:
         """Whether a gate is on; asking for a gate that does not exist is an error, not a no."""
-        return _known(name).name in self.on
+        return _get_gate(name).name in self.enabled_names
 
-    def __iter__(self) -> Iterator[tuple[Gate, bool]]:
-        return ((gate, gate.name in self.on) for gate in GATES.values())
+    def __iter__(self) -> Iterator[tuple[FeatureGate, bool]]:
+        return ((gate, gate.name in self.enabled_names) for gate in GATES.values())
 
     @classmethod
-    def default(cls) -> GateSet:
+    def from_defaults(cls) -> GateSet:
         """Every gate as the table says."""
         return cls(frozenset(gate.name for gate in GATES.values() if gate.default))
 
-    def changed(self, switches: Mapping[str, bool]) -> GateSet:
+    def override(self, overrides: Mapping[str, bool]) -> GateSet:
         """These gates with some switched; groups (`AllAlpha`, `AllBeta`) first, single gates over them."""
-        on = set(self.on)
-        for group, stage in _GROUPS.items():
-            if group in switches:
+        on = set(self.enabled_names)
+        for group, stage in _GATE_GROUPS.items():
+            if group in overrides:
                 members = {gate.name for gate in GATES.values() if gate.stage is stage}
-                on = on | members if switches[group] else on - members
-        for name, switch in switches.items():
-            if name not in _GROUPS:
-                (on.add if switch else on.discard)(_known(name).name)
+                on = on | members if overrides[group] else on - members
+        for name, switch in overrides.items():
+            if name not in _GATE_GROUPS:
+                (on.add if switch else on.discard)(_get_gate(name).name)
         return GateSet(frozenset(on))
 
     @classmethod
@@ -169,13 +177,13 @@ class GateSet:
             if name in switches and switches[name] != (value.lower() == "true"):
                 raise GateError(f"feature gate `{name}` is both true and false in `{text}`")
             switches[name] = value.lower() == "true"
-        return (base or cls.default()).changed(switches)
+        return (base or cls.from_defaults()).override(switches)
 
 
-def _known(name: str) -> Gate:
+def _get_gate(name: str) -> FeatureGate:
     gate = GATES.get(name)
     if gate is None:
-        near = difflib.get_close_matches(name, [*GATES, *_GROUPS], n=1)
+        near = difflib.get_close_matches(name, [*GATES, *_GATE_GROUPS], n=1)
         hint = f"; did you mean `{near[0]}`?" if near else f"; known gates: {', '.join(GATES)}"
         raise GateError(f"unknown feature gate `{name}`{hint}")
     return gate

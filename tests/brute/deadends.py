@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from dray.allocator.inventory.device_inventory import View
-from dray.allocator.requests import Ask
-from dray.allocator.search.candidates import options_of
-from dray.allocator.search.trace import Beat, DeadEnd, Pick, Point, Took
+from dray.allocator.inventory.device_inventory import NodeView
+from dray.allocator.requests import AllocationRequest
+from dray.allocator.search.candidates import get_candidate_set
+from dray.allocator.search.trace import CandidateTaken, DeadEnd, Pick, SearchPoint, TraceEvent
 from tests.brute.plain import DeviceFault, PlainSearch
 from tests.brute.problem import Problem
 
@@ -21,21 +21,21 @@ MOST_SOLUTIONS = 300
 """With more solutions than this a problem says little about dead ends, and takes long."""
 
 
-def _position(point: Point) -> tuple[int, int]:
-    return (point.choice.index, point.nth)
+def _position(point: SearchPoint) -> tuple[int, int]:
+    return (point.choice.index, point.device_index)
 
 
-def dead_ends(beats: list[Beat]) -> Iterator[tuple[DeadEnd, list[Pick], set[int]]]:
+def dead_ends(beats: list[TraceEvent]) -> Iterator[tuple[DeadEnd, list[Pick], set[int]]]:
     """Every dead end with the picks in force there and the candidates that were tried there before."""
     path: list[Pick] = []
     tried: dict[tuple[int, str, int], set[int]] = {}
     for beat in beats:
-        if not isinstance(beat, Took | DeadEnd):
+        if not isinstance(beat, CandidateTaken | DeadEnd):
             continue
-        point = beat.pick.point if isinstance(beat, Took) else beat.point
-        here = (point.choice.index, point.want.name, point.nth)
+        point = beat.pick.point if isinstance(beat, CandidateTaken) else beat.point
+        here = (point.choice.index, point.alternative.name, point.device_index)
         path = [pick for pick in path if _position(pick.point) < _position(point)]
-        if isinstance(beat, Took):
+        if isinstance(beat, CandidateTaken):
             # What lies behind this point is entered anew.
             tried = {key: done for key, done in tried.items() if (key[0], key[2]) <= (here[0], here[2])}
             tried.setdefault(here, set()).add(beat.pick.candidate)
@@ -44,43 +44,43 @@ def dead_ends(beats: list[Beat]) -> Iterator[tuple[DeadEnd, list[Pick], set[int]
             yield beat, path, tried.pop(here, set())
 
 
-def accounted(ask: Ask, view: View, beats: list[Beat]) -> Iterator[str]:
+def accounted(ask: AllocationRequest, view: NodeView, beats: list[TraceEvent]) -> Iterator[str]:
     """Whether each dead end has a reason for each candidate, or says what is lacking altogether."""
     shape = view.shape
     for beat, path, tried in dead_ends(beats):
         point = beat.point
-        options = options_of(shape, point.want)
+        options = get_candidate_set(shape, point.alternative)
         refused = {candidate for candidate, _ in beat.refused}
-        if beat.short is not None:
+        if beat.blocker is not None:
             continue
-        if point.want.wants_all:
+        if point.alternative.takes_all:
             if not refused and not tried:
-                yield f"no reason at {point.want.name} #{point.nth}, which wants all"
+                yield f"no reason at {point.alternative.name} #{point.device_index}, which wants all"
             continue
-        for candidate in range(len(shape.contents)):
+        for candidate in range(len(shape.profiles)):
             if candidate in refused or candidate in tried or candidate in options.refusals:
                 continue
             if _is_blocked(view, point, path, candidate) or _is_behind(point, path, candidate):
                 continue
-            yield f"no reason for candidate {candidate} at {point.want.name} #{point.nth}"
+            yield f"no reason for candidate {candidate} at {point.alternative.name} #{point.device_index}"
 
 
-def _is_blocked(view: View, point: Point, path: list[Pick], candidate: int) -> bool:
+def _is_blocked(view: NodeView, point: SearchPoint, path: list[Pick], candidate: int) -> bool:
     """Whether somebody has a candidate: another claim for long, or a pick in force."""
-    if view.shape.contents[candidate].shareable:
-        return bool(not point.want.admin and view.shape.taken >> candidate & 1)
+    if view.shape.profiles[candidate].shareable:
+        return bool(not point.alternative.admin and view.shape.taken >> candidate & 1)
     here = [pick for pick in path if pick.candidate == candidate]
-    if point.want.admin:
-        return any(pick.point.choice.claim == point.choice.claim for pick in here)
+    if point.alternative.admin:
+        return any(pick.point.choice.claim_index == point.choice.claim_index for pick in here)
     return bool(here) or bool(view.shape.taken >> candidate & 1)
 
 
-def _is_behind(point: Point, path: list[Pick], candidate: int) -> bool:
+def _is_behind(point: SearchPoint, path: list[Pick], candidate: int) -> bool:
     """Whether a candidate stands before one taken for the same want: such combinations were tried already."""
     return any(pick.candidate >= candidate for pick in path if pick.point.choice.index == point.choice.index)
 
 
-def truly_dead(problem: Problem, view: View, beats: list[Beat]) -> Iterator[str]:
+def truly_dead(problem: Problem, view: NodeView, beats: list[TraceEvent]) -> Iterator[str]:
     """Whether no solution of the plain search goes through a dead end.
 
     A dead end after some candidates were tried is one for the others; those had dead ends of their own.
@@ -95,11 +95,11 @@ def truly_dead(problem: Problem, view: View, beats: list[Beat]) -> Iterator[str]
     for beat, path, _tried in dead_ends(beats):
         taken = []
         for pick in path:
-            shelf, position = view.device(pick.candidate)
+            shelf, position = view.locate_device(pick.candidate)
             place = (*shelf.pool, shelf.names[position])
-            taken.append((pick.point.choice.claim, pick.point.want.name, place))
+            taken.append((pick.point.choice.claim_index, pick.point.alternative.name, place))
         for solution in known:
             there = len(solution) > len(taken) and solution[len(taken)][:2]
-            here = (beat.point.choice.claim, beat.point.want.name)
+            here = (beat.point.choice.claim_index, beat.point.alternative.name)
             if solution[: len(taken)] == taken and there == here:
                 yield f"a solution goes through the dead end at {here} after {taken}"

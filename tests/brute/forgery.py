@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from dray.allocator.verify import Rule
+from dray.allocator.verify import AllocationRule
 from dray.api.resource import DeviceAllocationConfiguration
-from dray.values.node_selectors import for_node
+from dray.values.node_selectors import build_node_name_selector
 from tests.brute import making as make
 from tests.brute.asking import opaque
 from tests.brute.problem import Problem
@@ -91,10 +91,10 @@ class Case:
 Forgery = Callable[[Case], Case | None]
 
 
-class Forgeries(dict[str, tuple[Forgery, frozenset[Rule]]]):
+class Forgeries(dict[str, tuple[Forgery, frozenset[AllocationRule]]]):
     """Forgeries by name, with the rules one of which they must break."""
 
-    def breaks(self, *rules: Rule) -> Callable[[Forgery], Forgery]:
+    def breaks(self, *rules: AllocationRule) -> Callable[[Forgery], Forgery]:
         def note(forgery: Forgery) -> Forgery:
             self[forgery.__name__] = (forgery, frozenset(rules))
             return forgery
@@ -119,12 +119,12 @@ def request_of(case: Case, c: int, part: Any) -> Any:
 # --- forged results ---
 
 
-@breaks(Rule.CLAIMS)
+@breaks(AllocationRule.CLAIMS)
 def a_claim_has_no_allocation(case: Case) -> Case | None:
     return replace(case, results=case.results[:-1])
 
 
-@breaks(Rule.COUNT, Rule.ALL)
+@breaks(AllocationRule.COUNT, AllocationRule.ALL)
 def a_device_is_left_out(case: Case) -> Case | None:
     for c, i, part in case.parts():
         # Where an alternative asks for none, none is an answer, too.
@@ -135,25 +135,25 @@ def a_device_is_left_out(case: Case) -> Case | None:
     return None
 
 
-@breaks(Rule.TWICE)
+@breaks(AllocationRule.TWICE)
 def a_device_is_there_twice(case: Case) -> Case | None:
     found = first(case)
     return found and case.with_parts(found[0], [*case.results[found[0]].devices.results, found[2]])
 
 
-@breaks(Rule.REQUEST)
+@breaks(AllocationRule.REQUEST)
 def a_request_is_made_up(case: Case) -> Case | None:
     found = first(case)
     return found and case.with_part(found[0], found[1], request="nobody")
 
 
-@breaks(Rule.REQUEST)
+@breaks(AllocationRule.REQUEST)
 def an_alternative_is_called_by_itsrequest_of(case: Case) -> Case | None:
     found = first(case, lambda part: "/" in part.request)
     return found and case.with_part(found[0], found[1], request=found[2].request.partition("/")[0])
 
 
-@breaks(Rule.ALTERNATIVE)
+@breaks(AllocationRule.ALTERNATIVE)
 def alternatives_are_mixed(case: Case) -> Case | None:
     for c, one in enumerate(case.results):
         names = [part.request for part in one.devices.results]
@@ -166,43 +166,43 @@ def alternatives_are_mixed(case: Case) -> Case | None:
     return None
 
 
-@breaks(Rule.DEVICE)
+@breaks(AllocationRule.DEVICE)
 def a_device_is_made_up(case: Case) -> Case | None:
     found = first(case)
     return found and case.with_part(found[0], found[1], device="nothing")
 
 
-@breaks(Rule.DEVICE)
+@breaks(AllocationRule.DEVICE)
 def a_pool_of_another_driver_is_named(case: Case) -> Case | None:
     found = first(case)
     return found and case.with_part(found[0], found[1], driver="other.example")
 
 
-@breaks(Rule.ADMIN)
+@breaks(AllocationRule.ADMIN)
 def admin_access_is_made_up(case: Case) -> Case | None:
     found = first(case, lambda part: not part.admin_access)
     return found and case.with_part(found[0], found[1], admin_access=True)
 
 
-@breaks(Rule.ADMIN)
+@breaks(AllocationRule.ADMIN)
 def admin_access_is_hidden(case: Case) -> Case | None:
     found = first(case, lambda part: part.admin_access)
     return found and case.with_part(found[0], found[1], admin_access=None)
 
 
-@breaks(Rule.SHARE_ID)
+@breaks(AllocationRule.SHARE_ID)
 def a_share_has_no_id(case: Case) -> Case | None:
     found = first(case, lambda part: part.share_id is not None)
     return found and case.with_part(found[0], found[1], share_id=None)
 
 
-@breaks(Rule.SHARE_ID)
+@breaks(AllocationRule.SHARE_ID)
 def a_whole_device_has_a_share_id(case: Case) -> Case | None:
     found = first(case, lambda part: part.share_id is None)
     return found and case.with_part(found[0], found[1], share_id="00000000-0000-4000-8000-000000009999")
 
 
-@breaks(Rule.SHARE_ID)
+@breaks(AllocationRule.SHARE_ID)
 def two_shares_have_one_id(case: Case) -> Case | None:
     shares = [found for found in case.parts() if found[2].share_id is not None]
     if len(shares) < 2:
@@ -210,7 +210,7 @@ def two_shares_have_one_id(case: Case) -> Case | None:
     return case.with_part(shares[0][0], shares[0][1], share_id=shares[1][2].share_id)
 
 
-@breaks(Rule.CONSUMED)
+@breaks(AllocationRule.CONSUMED)
 def a_share_consumes_less(case: Case) -> Case | None:
     found = first(case, lambda part: any(amount.nanos for amount in part.consumed_capacity.values()))
     if found is None:
@@ -219,7 +219,7 @@ def a_share_consumes_less(case: Case) -> Case | None:
     return case.with_part(found[0], found[1], consumed_capacity=less)
 
 
-@breaks(Rule.CONSUMED)
+@breaks(AllocationRule.CONSUMED)
 def a_capacity_is_not_written_down(case: Case) -> Case | None:
     found = first(case, lambda part: bool(part.consumed_capacity))
     if found is None:
@@ -228,42 +228,42 @@ def a_capacity_is_not_written_down(case: Case) -> Case | None:
     return case.with_part(found[0], found[1], consumed_capacity=kept)
 
 
-@breaks(Rule.CONSUMED)
+@breaks(AllocationRule.CONSUMED)
 def a_whole_device_consumes_something(case: Case) -> Case | None:
     found = first(case, lambda part: part.share_id is None)
     return found and case.with_part(found[0], found[1], consumed_capacity={"mem": make.quantity(1)})
 
 
-@breaks(Rule.COPIES)
+@breaks(AllocationRule.COPIES)
 def tolerations_are_lost(case: Case) -> Case | None:
     found = first(case, lambda part: bool(part.tolerations))
     return found and case.with_part(found[0], found[1], tolerations=())
 
 
-@breaks(Rule.COPIES)
+@breaks(AllocationRule.COPIES)
 def binding_conditions_are_lost(case: Case) -> Case | None:
     found = first(case, lambda part: bool(part.binding_conditions))
     return found and case.with_part(found[0], found[1], binding_conditions=())
 
 
-@breaks(Rule.NODE_SELECTOR)
+@breaks(AllocationRule.NODE_SELECTOR)
 def an_allocation_is_bound_elsewhere(case: Case) -> Case | None:
-    return case.with_claim(0, node_selector=for_node("elsewhere")) if case.results else None
+    return case.with_claim(0, node_selector=build_node_name_selector("elsewhere")) if case.results else None
 
 
-@breaks(Rule.NODE_SELECTOR)
+@breaks(AllocationRule.NODE_SELECTOR)
 def an_allocation_is_bound_to_nothing(case: Case) -> Case | None:
     bound = [c for c, one in enumerate(case.results) if one.node_selector is not None]
     return case.with_claim(bound[0], node_selector=None) if bound else None
 
 
-@breaks(Rule.CONFIG)
+@breaks(AllocationRule.CONFIG)
 def configuration_is_lost(case: Case) -> Case | None:
     had = [c for c, one in enumerate(case.results) if one.devices.config]
     return case.with_claim(had[0], devices=changed(case.results[had[0]].devices, config=())) if had else None
 
 
-@breaks(Rule.CONFIG)
+@breaks(AllocationRule.CONFIG)
 def configuration_is_for_anotherrequest_of(case: Case) -> Case | None:
     for c, one in enumerate(case.results):
         if one.devices.config:
@@ -273,7 +273,7 @@ def configuration_is_for_anotherrequest_of(case: Case) -> Case | None:
     return None
 
 
-@breaks(Rule.CONFIG)
+@breaks(AllocationRule.CONFIG)
 def configuration_is_made_up(case: Case) -> Case | None:
     made_up = DeviceAllocationConfiguration(source="FromClaim", opaque=opaque("x"))
     devices = case.results[0].devices

@@ -18,15 +18,15 @@ from unittest.mock import patch
 import dray.allocator.requests as wanting
 import dray.allocator.search.backtracking as searching
 import dray.allocator.verify.claim_rules as refereeing
-from dray.allocator.allocate import Allocated, allocate, survey
-from dray.allocator.inventory.device_inventory import Stock, View
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.partial_solution import Board
-from dray.allocator.requests import ask_of
+from dray.allocator.allocate import SuccessfulAllocation, allocate, search_nodes
+from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.partial_solution import PartialSolution
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.trace import Beat, Exhausted, Faulted, GaveUp, Progress, Solved
-from dray.allocator.verify import Given, verify
-from dray.errors import AllocationFault
+from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, SearchProgress, Solved, TraceEvent
+from dray.allocator.verify import VerificationInput, verify
+from dray.errors import UnanswerableClaimError
 from tests.brute.deadends import accounted, truly_dead
 from tests.brute.plain import ClaimFault, DeviceFault, Picks, PlainSearch, TooLarge
 from tests.brute.problem import Problem
@@ -41,16 +41,16 @@ def limited(devices: int) -> Iterator[None]:
     """Let a claim hold fewer devices than 32, and let every search prune from its first dead end on."""
     modules: tuple[Any, ...] = (searching, wanting, refereeing)
     before = [module.MAX_RESULTS for module in modules]
-    work = searching.PLAIN_WORK
+    work = searching.PRUNING_THRESHOLD
     try:
         for module in modules:
             module.MAX_RESULTS = devices
-        searching.PLAIN_WORK = 0
+        searching.PRUNING_THRESHOLD = 0
         yield
     finally:
         for module, value in zip(modules, before, strict=True):
             module.MAX_RESULTS = value
-        searching.PLAIN_WORK = work
+        searching.PRUNING_THRESHOLD = work
 
 
 def share_ids() -> Callable[[], str]:
@@ -74,7 +74,7 @@ def plain_picks(picks: Picks) -> tuple[Any, ...]:
     return tuple((pick.want.claim, pick.want.name, pick.thing.place, pick.consumed) for pick in picks)
 
 
-def answer_of(view: View, ending: Beat) -> Answer:
+def answer_of(view: NodeView, ending: TraceEvent) -> Answer:
     """An ending with names in it, comparable with the plain answer."""
     if isinstance(ending, Exhausted):
         return ("none",)
@@ -87,12 +87,14 @@ def answer_of(view: View, ending: Beat) -> Answer:
         if pick.consumed is not None:
             consumed = tuple(sorted((name, Fraction(n, 10**9)) for name, n in pick.consumed.items()))
         point = pick.point
-        picks.append((point.choice.claim, point.want.name, _place(view, pick.candidate), consumed))
+        picks.append(
+            (point.choice.claim_index, point.alternative.name, _place(view, pick.candidate), consumed)
+        )
     return ("solved", tuple(picks))
 
 
-def _place(view: View, candidate: int) -> tuple[str, str, str]:
-    shelf, position = view.device(candidate)
+def _place(view: NodeView, candidate: int) -> tuple[str, str, str]:
+    shelf, position = view.locate_device(candidate)
     return (*shelf.pool, shelf.names[position])
 
 
@@ -103,35 +105,37 @@ class Bench:
         self.problem = problem
         self.expected = plain_answer(problem) if expected is None else expected
         self.stock = stock_of(problem)
-        self.view = self.stock.seen_from(problem.node)
+        self.get_view = self.stock.get_node_view(problem.node)
         self.ask: Any = None
-        with suppress(AllocationFault):
-            self.ask = ask_of(problem.claims, self.stock.classes.get)
+        with suppress(UnanswerableClaimError):
+            self.ask = normalize_claims(problem.claims, self.stock.classes.get)
 
-    def beats(self, *, prune: bool = True) -> list[Beat]:
+    def beats(self, *, prune: bool = True) -> list[TraceEvent]:
         """What a search tells; how often it paused depends on what was known before, so that is left out."""
         if self.ask is None:
             return []
-        told = search(self.ask, self.view.shape, prune=prune)
-        return [beat for beat in told if not isinstance(beat, Progress)]
+        told = search(self.ask, self.get_view.shape, prune=prune)
+        return [beat for beat in told if not isinstance(beat, SearchProgress)]
 
     def answer(self, *, prune: bool = True) -> Answer:
         if self.ask is None:
             return ("claim fault",)
-        return answer_of(self.view, self.beats(prune=prune)[-1])
+        return answer_of(self.get_view, self.beats(prune=prune)[-1])
 
 
-def stock_of(problem: Problem) -> Stock:
-    return Stock(problem.slices, problem.classes, Usage.of(problem.held), ReadingToyJudge())
+def stock_of(problem: Problem) -> DeviceInventory:
+    return DeviceInventory(
+        problem.slices, problem.classes, DeviceUsage.from_claims(problem.held), ReadingToyJudge()
+    )
 
 
-def results_of(problem: Problem, stock: Stock | None = None) -> Any:
+def results_of(problem: Problem, stock: DeviceInventory | None = None) -> Any:
     """The allocations of a problem, if it has any."""
     try:
         found = allocate(stock or stock_of(problem), problem.claims, problem.node, new_share_id=share_ids())
-    except AllocationFault:
+    except UnanswerableClaimError:
         return None
-    return found.results if isinstance(found, Allocated) else None
+    return found.results if isinstance(found, SuccessfulAllocation) else None
 
 
 # --- the laws ---
@@ -159,8 +163,8 @@ def satisfies_the_referee(bench: Bench) -> Iterator[str]:
             yield f"the referee: {finding}"
 
 
-def given(problem: Problem) -> Given:
-    return Given(problem.slices, problem.classes, problem.held, problem.node, judged)
+def given(problem: Problem) -> VerificationInput:
+    return VerificationInput(problem.slices, problem.classes, problem.held, problem.node, judged)
 
 
 def order_does_not_matter(bench: Bench) -> Iterator[str]:
@@ -181,7 +185,7 @@ def repeats_itself(bench: Bench) -> Iterator[str]:
         yield "a new stock tells another story"
 
 
-def images(beats: list[Beat]) -> list[str]:
+def images(beats: list[TraceEvent]) -> list[str]:
     """Beats as comparable values: wants and choices by name."""
     return [_image(beat) for beat in beats]
 
@@ -190,7 +194,7 @@ def _image(beat: Any) -> str:
     told = {name: getattr(beat, name) for name in beat.__struct_fields__}
     picks = [told.pop("pick")] if "pick" in told else told.pop("picks", ())
     points = [pick.point for pick in picks] + ([told.pop("point")] if "point" in told else [])
-    places = [(point.choice.index, point.want.name, point.nth) for point in points]
+    places = [(point.choice.index, point.want.name, point.device_index) for point in points]
     taken = [(pick.candidate, sorted((pick.consumed or {}).items())) for pick in picks]
     return f"{type(beat).__name__} {places} {taken} {sorted(told.items(), key=str)}"
 
@@ -203,7 +207,7 @@ def leaves_inputs_alone(bench: Bench) -> Iterator[str]:
         yield "the search changed its input"
 
 
-class WatchedBoard(Board):
+class WatchedBoard(PartialSolution):
     """A board that remembers what it looked like at every length of its trail."""
 
     __slots__ = ("images", "last")
@@ -216,12 +220,12 @@ class WatchedBoard(Board):
         self.last: list[str] = []
         WatchedBoard.made.append(self)
 
-    def write(self, fact: Any, value: Any) -> None:
-        self.images[len(self.trail)] = dict(self.facts)
-        super().write(fact, value)
+    def set_fact(self, fact: Any, value: Any) -> None:
+        self.images[len(self.undo_log)] = dict(self.facts)
+        super().set_fact(fact, value)
 
     def rewind(self, mark: int) -> None:
-        expected = self.images.get(mark, self.facts) if len(self.trail) > mark else self.facts
+        expected = self.images.get(mark, self.facts) if len(self.undo_log) > mark else self.facts
         super().rewind(mark)
         if self.facts != expected:
             self.last.append(f"rewinding to {mark} gives {self.facts}, it was {expected}")
@@ -234,21 +238,21 @@ def restores_the_board(bench: Bench) -> Iterator[str]:
         beats = bench.beats()
     for board in WatchedBoard.made:
         yield from board.last
-        if beats and isinstance(beats[-1], Exhausted) and (board.facts or board.trail):
+        if beats and isinstance(beats[-1], Exhausted) and (board.facts or board.undo_log):
             yield f"after a search without solution the board still holds {board.facts}"
 
 
 def accounts_for_every_option(bench: Bench) -> Iterator[str]:
     """A dead end says of every candidate why it was not taken there."""
     if bench.ask is not None:
-        yield from accounted(bench.ask, bench.view, bench.beats(prune=False))
+        yield from accounted(bench.ask, bench.get_view, bench.beats(prune=False))
 
 
 def dead_ends_are_dead(bench: Bench) -> Iterator[str]:
     """No solution of the plain search goes through a dead end."""
     if bench.ask is not None and bench.expected[0] in ("none", "solved"):
         for prune in (True, False):
-            yield from truly_dead(bench.problem, bench.view, bench.beats(prune=prune))
+            yield from truly_dead(bench.problem, bench.get_view, bench.beats(prune=prune))
 
 
 def nodes_do_not_mix(bench: Bench) -> Iterator[str]:
@@ -257,7 +261,7 @@ def nodes_do_not_mix(bench: Bench) -> Iterator[str]:
     if bench.ask is None or len(problem.nodes) < 2:
         return
     one = {node.metadata.name: problem.seen_from(node) for node in problem.nodes}
-    for view, ending in survey(bench.stock, bench.ask, problem.nodes):
+    for view, ending in search_nodes(bench.stock, bench.ask, problem.nodes):
         alone = one[view.node.metadata.name]
         if answer_of(view, ending) != plain_answer(alone):
             yield f"{view.node.metadata.name}: {answer_of(view, ending)}, alone {plain_answer(alone)}"
@@ -301,10 +305,10 @@ def broken_on_large(problem: Problem) -> tuple[str, list[str]]:
         bench = Bench(problem, ("too long without pruning",))
         if bench.ask is None:
             return "claim fault", []
-        *_, plain = search(bench.ask, bench.view.shape, WALK, prune=False)
+        *_, plain = search(bench.ask, bench.get_view.shape, WALK, prune=False)
         laws = [satisfies_the_referee, restores_the_board]
         if not isinstance(plain, GaveUp):
-            bench.expected = answer_of(bench.view, plain)
+            bench.expected = answer_of(bench.get_view, plain)
             laws.append(agrees)
         return bench.expected[0], [f"{law.__name__}: {text}" for law in laws for text in _asked(law, bench)]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dray.allocator.refusals import Refusal
-from dray.allocator.search.trace import Beat, DeadEnd
+from dray.allocator.search.trace import DeadEnd, TraceEvent
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from tests.brute import making as make
@@ -59,7 +59,7 @@ def consumed(problem: Problem) -> list[dict[str, str]] | None:
     ]
 
 
-def told(problem: Problem) -> list[Beat]:
+def told(problem: Problem) -> list[TraceEvent]:
     """The beats of the search."""
     return Bench(problem, ()).beats()
 
@@ -75,11 +75,11 @@ def refusals(problem: Problem) -> dict[str, Refusal]:
     found = {}
     for beat in bench.beats():
         for candidate, refusal in beat.refused if isinstance(beat, DeadEnd) else ():
-            shelf, position = bench.view.device(candidate)
+            shelf, position = bench.get_view.locate_device(candidate)
             found[shelf.names[position]] = refusal
     return found
 
 
 def shortages(problem: Problem) -> list[Refusal]:
     """What was lacking altogether in dead ends."""
-    return [beat.short for beat in told(problem) if isinstance(beat, DeadEnd) and beat.short is not None]
+    return [beat.blocker for beat in told(problem) if isinstance(beat, DeadEnd) and beat.blocker is not None]

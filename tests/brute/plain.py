@@ -326,5 +326,5 @@ def _values(thing: Thing, attribute: str) -> set[tuple[str, Any]]:
     found = thing.device.attributes.get(attribute)
     if found is None and attribute.startswith(thing.driver + "/"):
         found = thing.device.attributes.get(attribute[len(thing.driver) + 1 :])
-    held = found.held() if found is not None else None
+    held = found.get_typed_values() if found is not None else None
     return {(held[0], value) for value in held[1]} if held is not None else set()

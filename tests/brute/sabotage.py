@@ -15,7 +15,7 @@ import msgspec
 from dray.allocator import allocation_results, requests
 from dray.allocator.checks import capacity, constraints, counters
 from dray.allocator.inventory import device_inventory, device_profiles, pool_views, remainder
-from dray.allocator.partial_solution import USED
+from dray.allocator.partial_solution import USED_DEVICES
 from dray.allocator.search import backtracking, candidates, frames
 from dray.api import tolerations
 
@@ -70,64 +70,68 @@ def capacity_is_not_given_back() -> Any:
 
 @mistake
 def devices_of_others_count_as_free() -> Any:
-    return patch.object(backtracking._Walk, "_blocked", lambda walk, frame: walk._board.facts.get(USED, 0))
+    return patch.object(
+        backtracking.BacktrackingSearch,
+        "_blocked",
+        lambda walk, frame: walk._solution.facts.get(USED_DEVICES, 0),
+    )
 
 
 @mistake
 def devices_of_this_attempt_count_as_free() -> Any:
-    return patch.object(backtracking._Walk, "_blocked", lambda walk, frame: walk._shape.taken)
+    return patch.object(backtracking.BacktrackingSearch, "_blocked", lambda walk, frame: walk._shape.taken)
 
 
 @mistake
 def admin_access_forgets_its_own_claim() -> Any:
-    real = requests.ask_of
+    real = requests.normalize_claims
     return patch(
         "tests.brute.laws.ask_of",
-        lambda *given: msgspec.structs.replace(real(*given), minds_admin=False),
+        lambda *given: msgspec.structs.replace(real(*given), has_admin_access=False),
     )
 
 
 @mistake
 def admin_access_minds_everybody() -> Any:
     def blocked(walk: Any, frame: Any) -> int:
-        return int(walk._shape.taken | walk._board.facts.get(USED, 0))
+        return int(walk._shape.taken | walk._solution.facts.get(USED_DEVICES, 0))
 
-    return patch.object(backtracking._Walk, "_blocked", blocked)
+    return patch.object(backtracking.BacktrackingSearch, "_blocked", blocked)
 
 
 @mistake
 def all_leaves_out_what_is_in_use() -> Any:
-    real = backtracking._Walk._open
+    real = backtracking.BacktrackingSearch._open_frame
 
     def enter(walk: Any, choice: Any, alternative: int, *given: Any) -> Any:
         want = choice.wants[alternative]
-        if want.wants_all:
-            found = candidates.options_of(walk._shape, want)
-            found.complete()
-            found.suiting &= ~walk._shape.taken
+        if want.takes_all:
+            found = candidates.get_candidate_set(walk._shape, want)
+            found.evaluate_all()
+            found.matching &= ~walk._shape.taken
         return real(walk, choice, alternative, *given)
 
-    return patch.object(backtracking._Walk, "_open", enter)
+    return patch.object(backtracking.BacktrackingSearch, "_open", enter)
 
 
 @mistake
 def the_next_device_of_a_request_starts_at_the_front() -> Any:
-    real = frames.Frame.following
+    real = frames.SearchFrame.build_next
 
     def following(frame: Any, mark: int) -> Any:
         found = real(frame, mark)
         found.cursor = 0
         return found
 
-    return patch.object(frames.Frame, "following", following)
+    return patch.object(frames.SearchFrame, "following", following)
 
 
 @mistake
 def flags_that_changed_are_not_noticed() -> Any:
-    real = remainder.left_of
+    real = remainder.compute_remainder
 
     def left(shelf: Any, use: Any) -> Any:
-        names = dict(zip(shelf.names, shelf.contents, strict=True))
+        names = dict(zip(shelf.names, shelf.profiles, strict=True))
         whole = {
             name: holder for name, holder in use.whole.items() if name in names and not names[name].shareable
         }
@@ -148,13 +152,13 @@ def amounts_are_rounded_down() -> Any:
         least, step = limits.min.nanos, limits.step.nanos
         return int(least + (asked - least) // step * step)
 
-    real = capacity._by_policy
+    real = capacity._round_by_policy
     return patch.object(capacity, "_by_policy", by_policy)
 
 
 @mistake
 def amounts_of_this_attempt_do_not_count() -> Any:
-    real = capacity.refuse
+    real = capacity.check
 
     class Blank:
         facts: dict[Any, Any] = {}
@@ -165,39 +169,39 @@ def amounts_of_this_attempt_do_not_count() -> Any:
 @mistake
 def amounts_of_others_do_not_count() -> Any:
     def left(walk: Any, want: Any, candidate: int) -> Any:
-        walk._shape.left[candidate] = walk._shape.contents[candidate].totals
+        walk._shape.capacity_left[candidate] = walk._shape.profiles[candidate].totals
         return real(walk, want, candidate)
 
-    real = backtracking._Walk._refuse
-    return patch.object(backtracking._Walk, "_refuse", left)
+    real = backtracking.BacktrackingSearch._check_candidate
+    return patch.object(backtracking.BacktrackingSearch, "_refuse", left)
 
 
 @mistake
 def every_share_draws_counters() -> Any:
     def draws(walk: Any, want: Any, candidate: int) -> bool:
-        return not want.admin and bool(walk._shape.contents[candidate].counters)
+        return not want.admin and bool(walk._shape.profiles[candidate].counters)
 
-    return patch.object(backtracking._Walk, "_draws", draws)
+    return patch.object(backtracking.BacktrackingSearch, "_draws", draws)
 
 
 @mistake
 def admin_access_draws_counters() -> Any:
-    real = backtracking._Walk._draws
+    real = backtracking.BacktrackingSearch._charges_counters
 
     def draws(walk: Any, want: Any, candidate: int) -> bool:
         return real(walk, msgspec.structs.replace(want, admin=False), candidate)
 
-    return patch.object(backtracking._Walk, "_draws", draws)
+    return patch.object(backtracking.BacktrackingSearch, "_draws", draws)
 
 
 @mistake
 def counters_of_old_shares_do_not_count() -> Any:
-    real = remainder.left_of
+    real = remainder.compute_remainder
 
     def left(shelf: Any, use: Any) -> Any:
         found = real(shelf, use)
         whole = real(shelf, type(use)(use.whole, {}, {}))
-        return remainder.Left(
+        return remainder.PoolRemainder(
             found.taken, found.shared, found.amounts, whole.counters, (*found.key, whole.key)
         )
 
@@ -214,17 +218,17 @@ def match_compares_with_the_last_device_only() -> Any:
 
 @mistake
 def types_of_values_do_not_matter() -> Any:
-    real = device_profiles.Content._look_up
+    real = device_profiles.DeviceProfile._look_up
 
     def look_up(content: Any, attribute: str) -> Any:
         return frozenset(("", str(value)) for _type, value in real(content, attribute))
 
-    return patch.object(device_profiles.Content, "_look_up", look_up)
+    return patch.object(device_profiles.DeviceProfile, "_look_up", look_up)
 
 
 @mistake
 def tolerations_forget_the_effect() -> Any:
-    real = tolerations.tolerates
+    real = tolerations.tolerates_taint
 
     def tolerates(toleration: Any, taint: Any) -> bool:
         return real(msgspec.structs.replace(toleration, effect=""), taint)
@@ -242,7 +246,7 @@ def unsound_pools_are_used() -> Any:
 
 @mistake
 def priorities_are_not_looked_at() -> Any:
-    real = pool_views._order
+    real = pool_views._build_sort_key
 
     def order(entries: Any) -> Any:
         driver, _priority, binding, name = real(entries)
@@ -255,27 +259,27 @@ def priorities_are_not_looked_at() -> Any:
 def answers_are_kept_for_too_many_wants() -> Any:
     def options_of(shape: Any, want: Any) -> Any:
         key = want.key[0]
-        if key not in shape.memo:
-            shape.memo[key] = candidates.Options(shape, want)
-        return shape.memo[key]
+        if key not in shape.candidate_sets:
+            shape.candidate_sets[key] = candidates.CandidateSet(shape, want)
+        return shape.candidate_sets[key]
 
     return patch.object(backtracking, "options_of", options_of)
 
 
 @mistake
 def too_many_nodes_look_alike() -> Any:
-    real = remainder.left_of
+    real = remainder.compute_remainder
 
     def left(shelf: Any, use: Any) -> Any:
         found = real(shelf, use)
-        return remainder.Left(found.taken, found.shared, found.amounts, found.counters, ())
+        return remainder.PoolRemainder(found.taken, found.shared, found.amounts, found.counters, ())
 
     return patch.object(device_inventory, "left_of", left)
 
 
 @mistake
 def allocations_are_bound_where_a_like_node_is() -> Any:
-    real = allocation_results._selector
+    real = allocation_results._build_node_selector
 
     class Alike:
         def __init__(self, view: Any) -> None:

@@ -23,7 +23,7 @@ def devices_are_grouped_by_nothing() -> Any:
 
 @mistake
 def what_suits_a_want_is_kept_for_too_many_wants() -> Any:
-    real = device_lists.DeviceList.judged
+    real = device_lists.DeviceList.evaluate
 
     def judged(devices: Any, want: Any, beyond: int) -> Any:
         return real(devices, msgspec.structs.replace(want, key=want.key[0]), beyond)

@@ -36,12 +36,12 @@ def _blank(owner: Any, method: str, field: str, blank: Callable[[Any], Any]) -> 
 
 @mistake
 def twins_may_differ_in_attributes() -> Any:
-    return _blank(symmetry.Symmetry, "_find_twins", "values", lambda values: [])
+    return _blank(symmetry.DeviceSymmetry, "_find_twins", "values", lambda values: [])
 
 
 @mistake
 def twins_may_differ_in_counters() -> Any:
-    return _blank(symmetry.Symmetry, "_find_twins", "draws", lambda draws: [()] * len(draws))
+    return _blank(symmetry.DeviceSymmetry, "_find_twins", "draws", lambda draws: [()] * len(draws))
 
 
 @mistake
@@ -49,21 +49,21 @@ def twins_may_suit_other_wants() -> Any:
     def equivalents(self: Any, state: Any, masks: Any, device: int) -> int:
         return int(real(self, state, [], device))
 
-    real = symmetry.Symmetry.equivalents
+    real = symmetry.DeviceSymmetry.find_equivalents
     return _all_of(
-        patch.object(symmetry.Symmetry, "_membership", lambda self, device: 0),
-        patch.object(symmetry.Symmetry, "equivalents", equivalents),
+        patch.object(symmetry.DeviceSymmetry, "_membership", lambda self, device: 0),
+        patch.object(symmetry.DeviceSymmetry, "equivalents", equivalents),
     )
 
 
 @mistake
 def components_are_alike_whatever_is_left_of_them() -> Any:
-    return patch.object(components.Component, "state", lambda self, state, masks: None)
+    return patch.object(components.CounterComponent, "state", lambda self, state, masks: None)
 
 
 @mistake
 def components_may_differ_in_what_they_draw() -> Any:
-    return _blank(symmetry.Symmetry, "_signature", "draws", lambda draws: [()] * len(draws))
+    return _blank(symmetry.DeviceSymmetry, "_signature", "draws", lambda draws: [()] * len(draws))
 
 
 @mistake
@@ -79,66 +79,66 @@ def as_many_as_there_are_is_one_too_many() -> Any:
 
 @mistake
 def shared_devices_serve_one_want_each() -> Any:
-    return _blank(bounds.Bounds, "_exclusive", "shareable", lambda mask: 0)
+    return _blank(bounds.FeasibilityBounds, "_exclusive", "shareable", lambda mask: 0)
 
 
 @mistake
 def shares_draw_counters_each_time() -> Any:
-    return _blank(bounds.Bounds, "_counters", "shareable", lambda mask: 0)
+    return _blank(bounds.FeasibilityBounds, "_counters", "shareable", lambda mask: 0)
 
 
 @mistake
 def a_value_needs_a_device_to_spare() -> Any:
-    real = bounds.Bounds._common_values
+    real = bounds.FeasibilityBounds._find_common_values
 
     def common(self: Any, index: int, pin: int, covered: Any) -> int:
         viable = real(self, index, pin, covered)
         return viable & (viable - 1) or viable if len(covered) == 1 else viable & (viable - 1)
 
-    return patch.object(bounds.Bounds, "_common_values", common)
+    return patch.object(bounds.FeasibilityBounds, "_common_values", common)
 
 
 @mistake
 def shares_leave_a_rest_that_nobody_can_use() -> Any:
-    real = bounds._fill
+    real = bounds._fill_capacity
     return patch.object(bounds, "_fill", lambda rest, unit, sizes: max(real(rest, unit, sizes) - unit, 0))
 
 
 @mistake
 def values_that_must_differ_are_counted_once_too_often() -> Any:
-    real = bounds.Bounds._distinct
+    real = bounds.FeasibilityBounds._check_distinct
 
     def distinct(self: Any, index: int, covered: Any) -> Any:
         return real(self, index, [*covered, covered[-1]])
 
-    return patch.object(bounds.Bounds, "_distinct", distinct)
+    return patch.object(bounds.FeasibilityBounds, "_distinct", distinct)
 
 
 @mistake
 def failed_states_are_the_same_whatever_was_used_up() -> Any:
-    real = completion.Completion._key
+    real = completion.CompletionSearch._build_key
 
     def key(self: Any, state: Any, opens: Any) -> Any:
         masks, _rest, *others = real(self, state, opens)
         return (masks, *others)
 
-    return patch.object(completion.Completion, "_key", key)
+    return patch.object(completion.CompletionSearch, "_key", key)
 
 
 @mistake
 def failed_states_are_the_same_whatever_was_taken() -> Any:
-    real = completion.Completion._key
+    real = completion.CompletionSearch._build_key
 
     def key(self: Any, state: Any, opens: Any) -> Any:
         masks, *others = real(self, state, opens)
         return (len(masks), *others)
 
-    return patch.object(completion.Completion, "_key", key)
+    return patch.object(completion.CompletionSearch, "_key", key)
 
 
 @mistake
 def only_the_first_common_value_is_tried() -> Any:
-    real = completion.Completion._branch_on_value
+    real = completion.CompletionSearch._branch_on_value
 
     def branch(self: Any, *given: Any) -> bool:
         before = len(self._stack)
@@ -147,18 +147,18 @@ def only_the_first_common_value_is_tried() -> Any:
             del self._stack[before:-1]
         return found
 
-    return patch.object(completion.Completion, "_branch_on_value", branch)
+    return patch.object(completion.CompletionSearch, "_branch_on_value", branch)
 
 
 @mistake
 def requests_behind_a_device_that_cannot_be_judged_count() -> Any:
-    real = model.Model.__init__
+    real = model.PruningModel.__init__
 
     def start(self: Any, *given: Any) -> None:
         real(self, *given)
         self.faulty = [False] * len(self.faulty)
 
-    return patch.object(model.Model, "__init__", start)
+    return patch.object(model.PruningModel, "__init__", start)
 
 
 @mistake
@@ -184,13 +184,13 @@ def _all_of(*patches: Any) -> Any:
 
 @mistake
 def fewer_devices_of_a_component_fit_than_do() -> Any:
-    real = components._most_that_fit
+    real = components._count_max_fitting
     return patch.object(components, "_most_that_fit", lambda *given: max(real(*given) - 1, 0))
 
 
 @mistake
 def merged_requests_need_a_device_more() -> Any:
-    real = open_requests.merge
+    real = open_requests.merge_requests
 
     def merge(given: Any, shareable: int) -> Any:
         found = real(given, shareable)
@@ -205,21 +205,21 @@ def merged_requests_need_a_device_more() -> Any:
 
 @mistake
 def devices_cost_less_than_they_are_paid_for() -> Any:
-    real = prices.Prices._compare
+    real = prices.DevicePrices._compare
 
     def compare(self: Any, opens: Any) -> Any:
         surplus, used, there = real(self, opens)
-        return surplus + prices.UNIT, used, there
+        return surplus + prices.PRICE_UNIT, used, there
 
-    return patch.object(prices.Prices, "_compare", compare)
+    return patch.object(prices.DevicePrices, "_compare", compare)
 
 
 @mistake
 def shared_devices_are_not_free() -> Any:
-    real = prices.Prices.__init__
+    real = prices.DevicePrices.__init__
 
     def start(self: Any, classes: Any) -> None:
         real(self, classes)
         self._priced = -1
 
-    return patch.object(prices.Prices, "__init__", start)
+    return patch.object(prices.DevicePrices, "__init__", start)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from dray.allocator.verify import Rule
+from dray.allocator.verify import AllocationRule
 from dray.api.resource import DeviceTaint
 from tests.brute import making as make
 from tests.brute.forgery import Case, Forgeries, first
@@ -16,7 +16,7 @@ SPOILINGS = Forgeries()
 breaks = SPOILINGS.breaks
 
 
-@breaks(Rule.IN_USE)
+@breaks(AllocationRule.IN_USE)
 def somebody_has_the_device(case: Case) -> Case | None:
     found = first(case, lambda part: not part.admin_access)
     if found is None:
@@ -26,7 +26,7 @@ def somebody_has_the_device(case: Case) -> Case | None:
     return replace(case, problem=replace(case.problem, held=(*case.problem.held, holder)))
 
 
-@breaks(Rule.IN_USE)
+@breaks(AllocationRule.IN_USE)
 def somebody_has_a_share_of_a_device_that_is_whole_now(case: Case) -> Case | None:
     found = first(case, lambda part: not part.admin_access and part.share_id is None)
     if found is None:
@@ -38,7 +38,7 @@ def somebody_has_a_share_of_a_device_that_is_whole_now(case: Case) -> Case | Non
     )
 
 
-@breaks(Rule.IN_USE)
+@breaks(AllocationRule.IN_USE)
 def two_claims_have_one_device(case: Case) -> Case | None:
     whole = [found for found in case.parts() if found[2].share_id is None and not found[2].admin_access]
     for c, i, part in whole:
@@ -48,7 +48,7 @@ def two_claims_have_one_device(case: Case) -> Case | None:
     return None
 
 
-@breaks(Rule.ADMIN)
+@breaks(AllocationRule.ADMIN)
 def an_admin_looks_at_one_device_twice(case: Case) -> Case | None:
     admins = [found for found in case.parts() if found[2].admin_access and found[2].share_id is None]
     for c, i, _part in admins:
@@ -58,7 +58,7 @@ def an_admin_looks_at_one_device_twice(case: Case) -> Case | None:
     return None
 
 
-@breaks(Rule.CAPACITY)
+@breaks(AllocationRule.CAPACITY)
 def a_device_has_less_than_it_had(case: Case) -> Case | None:
     """The device shrinks, and old shares take what is left of it."""
     found = first(case, lambda part: any(amount.nanos for amount in part.consumed_capacity.values()))
@@ -74,7 +74,7 @@ def a_device_has_less_than_it_had(case: Case) -> Case | None:
     )
 
 
-@breaks(Rule.COUNTERS)
+@breaks(AllocationRule.COUNTERS)
 def the_budget_is_smaller(case: Case) -> Case | None:
     held = {
         (r.driver, r.pool, r.device)
@@ -97,14 +97,14 @@ def the_budget_is_smaller(case: Case) -> Case | None:
     return None
 
 
-@breaks(Rule.TAINTS)
+@breaks(AllocationRule.TAINTS)
 def a_device_is_tainted(case: Case) -> Case | None:
     found = first(case, lambda part: all(t.key or t.effect == "NoExecute" for t in part.tolerations))
     taint = DeviceTaint(key="new", value="yes", effect="NoSchedule")
     return found and case.with_device(found[2], taints=(taint,))
 
 
-@breaks(Rule.CONSTRAINT)
+@breaks(AllocationRule.CONSTRAINT)
 def a_device_loses_its_attributes(case: Case) -> Case | None:
     for c, _i, part in case.parts():
         constraints = case.problem.claims[c].spec.devices.constraints
@@ -113,7 +113,7 @@ def a_device_loses_its_attributes(case: Case) -> Case | None:
     return None
 
 
-@breaks(Rule.SELECTOR)
+@breaks(AllocationRule.SELECTOR)
 def a_selector_is_no_longer_true(case: Case) -> Case | None:
     classes = tuple(
         make.device_class(item.metadata.name, "never", config=item.spec.config)
@@ -122,7 +122,7 @@ def a_selector_is_no_longer_true(case: Case) -> Case | None:
     return replace(case, problem=replace(case.problem, classes=classes)) if case.parts() else None
 
 
-@breaks(Rule.SELECTOR)
+@breaks(AllocationRule.SELECTOR)
 def a_device_lost_what_is_asked(case: Case) -> Case | None:
     for c, _i, part in case.parts():
         asked = case.asked(c, part).capacity
@@ -131,12 +131,12 @@ def a_device_lost_what_is_asked(case: Case) -> Case | None:
     return None
 
 
-@breaks(Rule.CLASS)
+@breaks(AllocationRule.CLASS)
 def a_class_is_gone(case: Case) -> Case | None:
     return replace(case, problem=replace(case.problem, classes=())) if case.parts() else None
 
 
-@breaks(Rule.ALL)
+@breaks(AllocationRule.ALL)
 def there_is_one_more_of_all(case: Case) -> Case | None:
     """A device like one that was taken appears beside it."""
     for c, _i, part in case.parts():
@@ -156,7 +156,7 @@ def _pool_of(case: Case, part: Any) -> list[int]:
     ]
 
 
-@breaks(Rule.DEVICE)
+@breaks(AllocationRule.DEVICE)
 def the_pool_became_incomplete(case: Case) -> Case | None:
     found = first(case)
     if found is None:
@@ -167,7 +167,7 @@ def the_pool_became_incomplete(case: Case) -> Case | None:
     return case
 
 
-@breaks(Rule.DEVICE)
+@breaks(AllocationRule.DEVICE)
 def the_pool_moved_to_another_node(case: Case) -> Case | None:
     found = first(case)
     if found is None:
@@ -179,7 +179,7 @@ def the_pool_moved_to_another_node(case: Case) -> Case | None:
     return case
 
 
-@breaks(Rule.DEVICE)
+@breaks(AllocationRule.DEVICE)
 def a_device_is_published_twice(case: Case) -> Case | None:
     found = first(case)
     where = case.published(found[2]) if found is not None else None
@@ -189,7 +189,7 @@ def a_device_is_published_twice(case: Case) -> Case | None:
     return case.with_slice(where[0], devices=(*devices, devices[where[1]]))
 
 
-@breaks(Rule.NODE_SELECTOR)
+@breaks(AllocationRule.NODE_SELECTOR)
 def a_device_is_bound_in_two_ways(case: Case) -> Case | None:
     found = first(case)
     where = case.published(found[2]) if found is not None else None

@@ -45,7 +45,7 @@ def judged(expression: str, driver: str, device: Device) -> bool | str:
             return not device.allow_multiple_allocations
         case "attr" | "attr?":
             name, _, text = rest.partition("=")
-            held = device.attributes[name].held() if name in device.attributes else None
+            held = device.attributes[name].get_typed_values() if name in device.attributes else None
             if held is None:
                 return False if word == "attr?" else f"no such key: {name}"
             return text in [str(value) for value in held[1]]
@@ -56,7 +56,7 @@ class ToyReading(NamedTuple):
     """How a word is judged on plain devices."""
 
     reads: DeviceReads | None
-    judge: Callable[[str, Device], bool | str]
+    evaluate: Callable[[str, Device], bool | str]
     driver: str | None = None
     driver_alone: bool = False
     text: str | None = None
@@ -65,7 +65,7 @@ class ToyReading(NamedTuple):
 class ReadingToyJudge(ToyJudge):
     """The same judge; it also tells what its words read, so that devices are judged in groups."""
 
-    def reading(self, expression: str) -> ToyReading:
+    def compile_expression(self, expression: str) -> ToyReading:
         def judge(driver: str, device: Device) -> bool | str:
             return self(expression, driver, device)
 

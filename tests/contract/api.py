@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from dray.api.json_text import read_json, write_json
-from dray.api.strategies.gated_fields import Gatekeeper
-from dray.client.transport import JSON, Request, Stream
-from dray.client.transports.in_process import InProcess
+from dray.api.strategies.gated_fields import FeatureGateFilter
+from dray.client.transport import JSON, TransportRequest, TransportStream
+from dray.client.transports.in_process import InProcessTransport
 from dray.clock import SystemClock
 from dray.gates import GateSet
-from dray.server.app import ApiServer, Choices
-from dray.server.http.application import App
-from dray.server.http.limits import Limits
+from dray.server.app import ApiServer, ApiServerOptions
+from dray.server.http.application import ApiApplication
+from dray.server.http.limits import ServerLimits
 from dray.store import Store
 from dray.store.memory import MemoryStore
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import StructuredLogger
 
 Document = dict[str, Any]
 
@@ -86,10 +86,12 @@ class Said:
 class Api:
     """Asks a server in this process as somebody."""
 
-    def __init__(self, app: App, store: Store, user: str = "admin", groups: Sequence[str] = ()) -> None:
+    def __init__(
+        self, app: ApiApplication, store: Store, user: str = "admin", groups: Sequence[str] = ()
+    ) -> None:
         self.app = app
         self.store = store
-        self._transport = InProcess(app, user, (*groups, "system:authenticated"))
+        self._transport = InProcessTransport(app, user, (*groups, "system:authenticated"))
 
     def as_user(self, user: str, *groups: str) -> Api:
         """The same server, asked by somebody else."""
@@ -109,7 +111,9 @@ class Api:
         sent = body if isinstance(body, bytes) else b"" if body is None else write_json(body)
         asked = {name.rstrip("_"): str(value) for name, value in query.items()}
         accept, content = given.pop("accept"), given.pop("content-type")
-        reply = await self._transport.request(Request(method, where, asked, sent, content, accept, given))
+        reply = await self._transport.request(
+            TransportRequest(method, where, asked, sent, content, accept, given)
+        )
         is_json = reply.headers.get("content-type", "").startswith(JSON)
         return Said(reply.code, read_json(reply.body) if is_json else reply.body.decode(), reply.headers)
 
@@ -135,8 +139,8 @@ class Api:
     async def watch(self, where: str, accept: str = JSON, **query: Any) -> AsyncIterator[Watch]:
         """The events of a watch."""
         asked = {name: str(value) for name, value in query.items()} | {"watch": "true"}
-        request = Request("GET", where, asked, accept=accept)
-        async with self._transport.stream(request, silence=SOON) as stream:
+        request = TransportRequest("GET", where, asked, accept=accept)
+        async with self._transport.stream(request, idle_timeout=SOON) as stream:
             yield Watch(stream)
 
     async def gone(self, where: str) -> None:
@@ -156,7 +160,7 @@ class Api:
 class Watch:
     """The lines of a watch, one event at a time."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TransportStream) -> None:
         self.code = stream.code
         self.headers = stream.headers
         self._chunks = stream.chunks
@@ -213,7 +217,7 @@ def keys() -> Path:
 
 @asynccontextmanager
 async def serving(
-    store: Store | None = None, gates: GateSet | None = None, limits: Limits | None = None
+    store: Store | None = None, gates: GateSet | None = None, limits: ServerLimits | None = None
 ) -> AsyncIterator[Api]:
     """A server with an administrator who asks it; a store that is given stays open.
 
@@ -227,15 +231,15 @@ async def serving(
         return True
 
     with tempfile.TemporaryDirectory() as folder:
-        choices = Choices(
-            Gatekeeper(gates or GateSet.default()),
+        choices = ApiServerOptions(
+            FeatureGateFilter(gates or GateSet.from_defaults()),
             keys(),
             Path(folder) / "audit.log",
-            Log(took, SystemClock()),
-            limits=limits or Limits(),
+            StructuredLogger(took, SystemClock()),
+            limits=limits or ServerLimits(),
         )
         try:
-            async with ApiServer(kept, choices).running() as app:
+            async with ApiServer(kept, choices).run() as app:
                 yield Api(app, kept, groups=("system:masters",))
         finally:
             if store is None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dray.store import Store
-from dray.store.base import BUFFERED_EVENTS
+from dray.store.base import MAX_BUFFERED_EVENTS
 from dray.store.memory import MemoryStore
 from dray.store.sqlite.store import SqliteStore
 
@@ -26,7 +26,7 @@ class Backend:
         self._endpoints = endpoints
 
     @asynccontextmanager
-    async def open(self, buffered_events: int = BUFFERED_EVENTS) -> AsyncIterator[Store]:
+    async def open(self, buffered_events: int = MAX_BUFFERED_EVENTS) -> AsyncIterator[Store]:
         store = await self._opened(buffered_events)
         try:
             yield store
@@ -45,5 +45,5 @@ class Backend:
         prefix = f"/test-{number}/".encode()
         # Patient, since a fresh etcd elects its leader first.
         return await EtcdStore.open(
-            self._endpoints, prefix=prefix, patience=20, buffered_events=buffered_events
+            self._endpoints, prefix=prefix, timeout=20, buffered_events=buffered_events
         )

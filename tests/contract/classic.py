@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcess
+from dray.client.transports.in_process import InProcessTransport
 from tests.contract.api import SOON, Api, path
 from tests.e2e.classic_driver import Controller, Ways
 
@@ -41,15 +41,17 @@ def classic_claim(
 
 def client_of(api: Api, user: str = "admin", *groups: str) -> Client:
     """A client of the administrator, or of somebody else."""
-    return Client(InProcess(api.app, user, (*(groups or ("system:masters",)), "system:authenticated")))
+    return Client(
+        InProcessTransport(api.app, user, (*(groups or ("system:masters",)), "system:authenticated"))
+    )
 
 
-async def read(api: Api, name: str) -> ClassicClaim:
+async def read(api: Api, name: str) -> ClassicResourceClaim:
     """A claim as it is now."""
-    return await client_of(api).get(ClassicClaim, name, "default")
+    return await client_of(api).get(ClassicResourceClaim, name, "default")
 
 
-async def until(api: Api, name: str, is_so: Callable[[ClassicClaim], bool]) -> ClassicClaim:
+async def until(api: Api, name: str, is_so: Callable[[ClassicResourceClaim], bool]) -> ClassicResourceClaim:
     """Wait until a claim is as it should be."""
     end = asyncio.get_running_loop().time() + SOON
     while not is_so(claim := await read(api, name)):
@@ -58,7 +60,7 @@ async def until(api: Api, name: str, is_so: Callable[[ClassicClaim], bool]) -> C
     return claim
 
 
-def in_phase(phase: str) -> Callable[[ClassicClaim], bool]:
+def in_phase(phase: str) -> Callable[[ClassicResourceClaim], bool]:
     return lambda claim: claim.status.phase == phase
 
 

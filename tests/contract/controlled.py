@@ -10,10 +10,10 @@ from typing import Any
 
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
-from dray.client.client import Client, Deletion
-from dray.client.object_refs import kind_called
+from dray.client.client import Client, DeleteOptions
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.controllers.runner import Choices, Controllers
+from dray.controllers.runner import ControllerOptions, ControllerRunner
 from tests.contract.documents import allocation, claim, template
 from tests.contract.servers import Reach, reaching
 
@@ -24,8 +24,8 @@ Document = dict[str, Any]
 
 CONTROLLER = "dray:controller"
 """Who the controllers are: somebody with the rights of their role, and no others."""
-POD = kind_called("Pod")
-EVENT = kind_called("Event")
+POD = get_kind("Pod")
+EVENT = get_kind("Event")
 
 
 def pod(name: str, *entries: Document, namespace: str = "default", **spec: Any) -> Document:
@@ -55,14 +55,14 @@ class World:
     def __init__(self, reach: Reach) -> None:
         self.reach = reach
         self.client = reach.client()
-        self.controllers: Controllers | None = None
+        self.controllers: ControllerRunner | None = None
 
     @asynccontextmanager
     async def controlled(
-        self, client: Client | None = None, choices: Choices | None = None, *, waiting: bool = True
-    ) -> AsyncIterator[Controllers]:
+        self, client: Client | None = None, choices: ControllerOptions | None = None, *, waiting: bool = True
+    ) -> AsyncIterator[ControllerRunner]:
         """Controllers while the block lasts, from when they are ready; a fault in them fails the test."""
-        controllers = Controllers(client or self.reach.client(user=CONTROLLER), choices)
+        controllers = ControllerRunner(client or self.reach.client(user=CONTROLLER), choices)
         task = asyncio.create_task(controllers.run())
         ready = asyncio.create_task(controllers.ready.wait())
         if waiting:
@@ -118,7 +118,7 @@ class World:
         await self.client.patch(POD, name, change, "default", subresource="status")
 
     async def delete(self, name: str, **how: Any) -> None:
-        await self.client.delete(POD, name, "default", Deletion(**({"grace": 0} | how)))
+        await self.client.delete(POD, name, "default", DeleteOptions(**({"grace": 0} | how)))
 
     async def told(self, reason: str) -> list[str]:
         """What events with a reason say."""

@@ -17,14 +17,14 @@ from typing import Any
 
 from aiohttp import web
 
-from dray.api.strategies.gated_fields import Gatekeeper
+from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.clock import SystemClock
 from dray.gates import GateSet
-from dray.server.app import ApiServer, Choices
-from dray.server.auth.authn.certificates import Certificates
+from dray.server.app import ApiServer, ApiServerOptions
+from dray.server.auth.authn.certificates import CertificateAuthority
 from dray.store import Store
 from dray.store.memory import MemoryStore
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import StructuredLogger
 from tests.contract.api import Api, Said, keys, path
 
 Document = dict[str, Any]
@@ -79,10 +79,10 @@ def labelled(request: Document, name: str, value: str = "yes") -> Document:
 
 
 @lru_cache(maxsize=1)
-def certificates() -> Certificates:
+def certificates() -> CertificateAuthority:
     folder = tempfile.mkdtemp(prefix="dray-hook-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Certificates.open(Path(folder), ("127.0.0.1", f"{SERVICE[1]}.{SERVICE[0]}.svc"))
+    return CertificateAuthority.open(Path(folder), ("127.0.0.1", f"{SERVICE[1]}.{SERVICE[0]}.svc"))
 
 
 @dataclass
@@ -135,7 +135,7 @@ async def webhook() -> AsyncIterator[Webhook]:
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificates().server_context()).start()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificates().build_server_context()).start()
         made.address = "{}:{}".format(*runner.addresses[0][:2])
         yield made
     finally:
@@ -204,14 +204,14 @@ async def hooked(
         known = {name: address or hook.address for name, address in (services or {}).items()}
         with tempfile.TemporaryDirectory() as folder:
             audit = Path(folder) / "audit.log"
-            choices = Choices(
-                Gatekeeper(GateSet.default()),
+            choices = ApiServerOptions(
+                FeatureGateFilter(GateSet.from_defaults()),
                 keys(),
                 audit,
-                Log(took, SystemClock()),
+                StructuredLogger(took, SystemClock()),
                 webhook_services=known,
             )
-            async with ApiServer(kept, choices).running() as app:
+            async with ApiServer(kept, choices).run() as app:
                 yield World(Api(app, kept, groups=("system:masters",)), hook, audit, lines)
     if store is None:
         await kept.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dray.client.client import Client
 from dray.driver import Driver
-from dray.driver.service.driver_service import Kit, KitChoices
+from dray.driver.service.driver_service import DriverService, DriverServiceOptions
 
 NODE = "node-0"
 SOON = 30.0
@@ -35,7 +35,7 @@ class Kitted:
         self._client = client
         self.cdi = folder / "cdi"
         self.registry = folder / "registry"
-        self._choices = KitChoices(node, folder / "plugins", self.registry, self.cdi)
+        self._choices = DriverServiceOptions(node, folder / "plugins", self.registry, self.cdi)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -45,7 +45,7 @@ class Kitted:
         return found
 
     async def start(self) -> None:
-        kit = Kit(self._make(), self._client, self._choices)
+        kit = DriverService(self._make(), self._client, self._choices)
         self._task = asyncio.create_task(kit.run())
         ready = asyncio.create_task(kit.ready.wait())
         await asyncio.wait((self._task, ready), timeout=SOON, return_when=asyncio.FIRST_COMPLETED)

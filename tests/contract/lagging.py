@@ -6,8 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from dray.client.errors import Unreachable
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
+from dray.client.errors import ServerUnreachableError
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Transport,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
 
 
 class Lagging:
@@ -18,9 +24,9 @@ class Lagging:
         self._resource = resource
         self._flows = asyncio.Event()
         self._flows.set()
-        self.lose: Callable[[Request], bool] = lambda request: False
+        self.lose: Callable[[TransportRequest], bool] = lambda request: False
         """Which requests happen without their answer getting through."""
-        self.asked: list[Request] = []
+        self.asked: list[TransportRequest] = []
 
     @property
     def address(self) -> str:
@@ -32,18 +38,22 @@ class Lagging:
     def let(self) -> None:
         self._flows.set()
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
         self.asked.append(request)
         reply = await self._inner.request(request, timeout=timeout)
         if self.lose(request):
-            raise Unreachable("the connection broke before the answer came")
+            raise ServerUnreachableError("the connection broke before the answer came")
         return reply
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
-        async with self._inner.stream(request, silence=silence) as stream:
+    async def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AsyncIterator[TransportStream]:
+        async with self._inner.stream(request, idle_timeout=idle_timeout) as stream:
             if request.path.endswith(f"/{self._resource}"):
-                yield Stream(stream.code, stream.headers, self._held_back(stream.chunks))
+                yield TransportStream(stream.code, stream.headers, self._held_back(stream.chunks))
             else:
                 yield stream
 

@@ -13,21 +13,21 @@ from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.errors import Unreachable
+from dray.client.errors import ServerUnreachableError
 from dray.client.events import EventRecorder
-from dray.client.object_refs import kind_called
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.client.rest_client import Habits
-from dray.client.timing import Tempo
-from dray.client.transport import Request
-from dray.cluster.local.transport import Inside
-from dray.cluster.services.api_server import ServerOptions, serving
-from dray.node.claims.outcomes import Ready, Refusal, Waiting
-from dray.node.claims.preparer import Claims, OfficeChoices
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
+from dray.client.transport import TransportRequest
+from dray.cluster.local.transport import LocalTransport
+from dray.cluster.services.api_server import ServerProcessOptions, open_server
+from dray.node.claims.outcomes import ClaimsPending, ClaimsReady, ClaimsRefused
+from dray.node.claims.preparer import ClaimPreparerOptions, PodClaimPreparer
 from dray.node.plugins.driver_interface import (
     ClaimRef,
-    Failure,
-    Fault,
+    DriverCallFailure,
+    DriverCallFault,
     PreparedDevice,
     PrepareOutcome,
     UnprepareOutcome,
@@ -42,7 +42,7 @@ NODE = "node-a"
 GPU, NIC = "gpu.example.com", "nic.example.com"
 
 Document = dict[str, Any]
-POD = kind_called("Pod")
+POD = get_kind("Pod")
 
 
 class MemoryDriver:
@@ -74,7 +74,7 @@ class MemoryDriver:
         await self._come("unprepare", claims)
         return {each.uid: self._unprepared(each) for each in claims}
 
-    def health(self) -> None:
+    def watch_health(self) -> None:
         return None
 
     async def _come(self, verb: str, claims: Sequence[ClaimRef]) -> None:
@@ -86,19 +86,19 @@ class MemoryDriver:
     def _prepared(self, claim: ClaimRef) -> PrepareOutcome:
         said = self.fails.get("prepare") or self.fails.get(claim.name)
         if said:
-            return Failure(Fault.REFUSED, said)
+            return DriverCallFailure(DriverCallFault.REFUSED, said)
         self.hands.add(claim.name)
         if self.silent:
-            return Failure(Fault.NO_ANSWER, "nobody answered")
+            return DriverCallFailure(DriverCallFault.NO_ANSWER, "nobody answered")
         cdi = f"{self.name}/claim={claim.uid}"
         return (PreparedDevice(request_names=("gpu",), pool=NODE, device="gpu-0", cdi=(cdi,)),)
 
     def _unprepared(self, claim: ClaimRef) -> UnprepareOutcome:
         said = self.fails.get("unprepare")
         if said:
-            return Failure(Fault.REFUSED, said)
+            return DriverCallFailure(DriverCallFault.REFUSED, said)
         self.hands.discard(claim.name)
-        return Failure(Fault.NO_ANSWER, "nobody answered") if self.silent else None
+        return DriverCallFailure(DriverCallFault.NO_ANSWER, "nobody answered") if self.silent else None
 
 
 class Registered:
@@ -107,7 +107,7 @@ class Registered:
     def __init__(self, *drivers: MemoryDriver) -> None:
         self.drivers = list(drivers)
 
-    def line(self, name: str, *, classic: bool | None = None) -> MemoryDriver | None:
+    def find_driver(self, name: str, *, classic: bool | None = None) -> MemoryDriver | None:
         for driver in self.drivers:
             if driver.name == name and classic in (None, driver.classic):
                 return driver
@@ -135,9 +135,11 @@ class Site(World):
         self.points: list[str] = []
         """The points that agents have come to."""
         self.log: list[str] = []
-        self.transport = Unruly(Inside(reach.server.app, f"system:node:{NODE}", (NODES, AUTHENTICATED)))
-        self.tempo = Tempo()
-        self.office: Claims
+        self.transport = Unruly(
+            LocalTransport(reach.server.app, f"system:node:{NODE}", (NODES, AUTHENTICATED))
+        )
+        self.tempo = TimeSource()
+        self.office: PodClaimPreparer
 
     def _node(self) -> Node:
         return Node(metadata=ObjectMeta(name=NODE, labels={"zone": "here"}, annotations=dict(self.notes)))
@@ -148,22 +150,22 @@ class Site(World):
             raise Died(point)
 
     @asynccontextmanager
-    async def agent(self, *pods: Pod, running: bool = True) -> AsyncIterator[Claims]:
+    async def agent(self, *pods: Pod, running: bool = True) -> AsyncIterator[PodClaimPreparer]:
         """An agent while the block lasts; it awakens with these pods, and does its errands."""
-        client = Client(self.transport, Habits(attempts=1))
+        client = Client(self.transport, ClientOptions(max_attempts=1))
         recorder = EventRecorder(client, "dray-node", NODE)
-        choices = OfficeChoices(
+        choices = ClaimPreparerOptions(
             self._node,
             self.checkpoint,
             self.registered,
             self.boot,
             self.tempo,
-            claims=self.minds_claims,
+            prepare_claims=self.minds_claims,
             log=lambda what, **fields: self.log.append(f"{what} {fields}"),
-            crash=self._crash,
+            crash_point=self._crash,
         )
-        office = self.office = Claims(client, recorder, choices)
-        await office.awaken(pods)
+        office = self.office = PodClaimPreparer(client, recorder, choices)
+        await office.recover(pods)
         tasks = [asyncio.create_task(office.run())] if running else []
         try:
             yield office
@@ -177,16 +179,16 @@ class Site(World):
     def cut(self, *parts: str, methods: str = "") -> None:
         """Let no request come through whose path has one of these parts; none given: all of them."""
 
-        async def refuse(request: Request) -> None:
+        async def refuse(request: TransportRequest) -> None:
             if (not parts or any(part in request.path for part in parts)) and (
                 not methods or request.method in methods
             ):
-                raise Unreachable("the server is away", sent=False)
+                raise ServerUnreachableError("the server is away", sent=False)
 
         self.transport.before = refuse
 
     def mend(self) -> None:
-        async def pass_on(_request: Request) -> None:
+        async def pass_on(_request: TransportRequest) -> None:
             return None
 
         self.transport.before = pass_on
@@ -232,7 +234,7 @@ class Site(World):
         """Prepare pods, which must succeed."""
         for each in pods:
             answer = await self.office.prepare(each)
-            assert answer == Ready(), answer
+            assert answer == ClaimsReady(), answer
 
     async def released(self, *pods: Pod) -> None:
         """Release pods, which must succeed."""
@@ -246,16 +248,18 @@ def result(driver: str = GPU, device: str = "gpu-0", **more: Any) -> Document:
     return {"request": "gpu", "driver": driver, "pool": NODE, "device": device, **more}
 
 
-def why(answer: Ready | Refusal | Waiting | None) -> tuple[str, str]:
+def why(answer: ClaimsReady | ClaimsRefused | ClaimsPending | None) -> tuple[str, str]:
     """The word and the sentence of an answer that is no."""
-    assert isinstance(answer, Refusal | Waiting), answer
+    assert isinstance(answer, ClaimsRefused | ClaimsPending), answer
     return answer.reason.value, answer.message
 
 
 @asynccontextmanager
 async def site(directory: Path, *, ledger: bool = True) -> AsyncIterator[Site]:
     """A server with a node on it while the block lasts; without a ledger it lets others make mistakes."""
-    async with serving(ServerOptions(directory / "server", "memory:", port=0, ledger=ledger)) as server:
+    async with open_server(
+        ServerProcessOptions(directory / "server", "memory:", port=0, ledger=ledger)
+    ) as server:
         reach = Reach("inside", server)
         here = Site(reach, directory)
         try:

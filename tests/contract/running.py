@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from dray.store import Batch, Store
+from dray.store import EventBatch, Store
 
 LONGEST = 60
 
@@ -28,9 +28,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-async def take(store: Store, prefix: bytes, after: int, until: int) -> list[Batch]:
+async def take(store: Store, prefix: bytes, after: int, until: int) -> list[EventBatch]:
     """What a watch hands out until it has come to revision `until`."""
-    seen: list[Batch] = []
+    seen: list[EventBatch] = []
     async with aclosing(store.watch(prefix, after, bookmarks=0.005)) as batches:
         async for batch in batches:
             if batch.events:

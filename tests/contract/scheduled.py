@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.object_refs import kind_called
-from dray.client.rest_client import Habits
-from dray.client.timing import Tempo
+from dray.client.object_refs import get_kind
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
 from dray.gates import GateSet
 from dray.scheduler import status_reporter
-from dray.scheduler.options import Choices
-from dray.scheduler.queue import Terms
+from dray.scheduler.options import SchedulerOptions
+from dray.scheduler.queue import QueueTiming
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import World
 from tests.contract.documents import device_class
@@ -32,12 +32,12 @@ from tests.contract.unruly import Unruly
 SCHEDULER = "dray:scheduler"
 """Who the scheduler is: somebody with the rights of its role, and no others."""
 
-NODE = kind_called("Node")
+NODE = get_kind("Node")
 
 Document = dict[str, Any]
 DRIVER = "gpu.example.com"
 
-SOON_AGAIN = Terms(first_backoff=0.02, longest_backoff=0.1)
+SOON_AGAIN = QueueTiming(initial_backoff=0.02, max_backoff=0.1)
 """Pods that failed are tried again without much ado."""
 
 ROOMY = {"cpu": "8", "memory": "16Gi", "pods": "300"}
@@ -52,7 +52,7 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods are told why they wait without much ado."""
-    monkeypatch.setattr(status_reporter, "PATIENCE", 0.02)
+    monkeypatch.setattr(status_reporter, "REPORT_DELAY_SECONDS", 0.02)
 
 
 def some_ids() -> Callable[[], str]:
@@ -61,11 +61,11 @@ def some_ids() -> Callable[[], str]:
     return lambda: f"00000000-0000-4000-8000-{next(numbers):012d}"
 
 
-def choices(**more: Any) -> Choices:
+def choices(**more: Any) -> SchedulerOptions:
     """What a scheduler of tests chooses."""
     chosen: dict[str, Any] = {"new_share_id": some_ids(), "terms": SOON_AGAIN}
-    chosen["door"] = Admission(more.pop("gates", GateSet.default()))
-    return Choices(**(chosen | more))
+    chosen["door"] = AllocatorGateFilter(more.pop("gates", GateSet.from_defaults()))
+    return SchedulerOptions(**(chosen | more))
 
 
 def node(name: str, *, labels: dict[str, str] | None = None, **more: Any) -> Document:
@@ -153,10 +153,10 @@ class Place(World):
             if fault is not None:
                 raise fault
 
-    def unruly(self, tempo: Tempo | None = None) -> tuple[Client, Unruly]:
+    def unruly(self, tempo: TimeSource | None = None) -> tuple[Client, Unruly]:
         """A client for a scheduler over a way that tests meddle with, perhaps with a clock of its own."""
         transport = Unruly(self.reach._transport(SCHEDULER))
-        client = Client(transport, Habits(tempo=tempo or Tempo()))
+        client = Client(transport, ClientOptions(time_source=tempo or TimeSource()))
         self.reach._open.append(client)
         return client, transport
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from dray.client.client import Client
-from dray.client.config.kubeconfig import find_access
-from dray.client.rest_client import Habits
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.rest_client import ClientOptions
 from dray.client.transport import Transport
-from dray.client.transports.http import Http
-from dray.client.transports.in_process import InProcess
-from dray.cluster.local.transport import Inside
-from dray.cluster.services.api_server import ADMIN, ServerOptions, Started, serving
+from dray.client.transports.http import HttpTransport
+from dray.client.transports.in_process import InProcessTransport
+from dray.cluster.local.transport import LocalTransport
+from dray.cluster.services.api_server import ADMIN_USER, RunningServer, ServerProcessOptions, open_server
 from dray.server.http.requests import AUTHENTICATED, MASTERS
 
 WAYS = ("http", "in-process", "inside")
@@ -25,12 +25,12 @@ WAYS = ("http", "in-process", "inside")
 class Reach:
     """A running server and one way to it."""
 
-    def __init__(self, way: str, server: Started) -> None:
+    def __init__(self, way: str, server: RunningServer) -> None:
         self.way = way
         self.server = server
         self._open: list[Client] = []
 
-    def client(self, habits: Habits | None = None, user: str = "") -> Client:
+    def client(self, habits: ClientOptions | None = None, user: str = "") -> Client:
         """A client of the administrator, or of somebody without rights."""
         client = Client(self._transport(user), habits)
         self._open.append(client)
@@ -39,10 +39,10 @@ class Reach:
     def _transport(self, user: str) -> Transport:
         if self.way != "http":
             groups = (AUTHENTICATED,) if user else (MASTERS, AUTHENTICATED)
-            shape = InProcess if self.way == "in-process" else Inside
-            return shape(self.server.app, user or ADMIN, groups)
-        access = find_access(str(self.server.kubeconfig))
-        return Http(replace(access, headers={"Impersonate-User": user}) if user else access)
+            shape = InProcessTransport if self.way == "in-process" else LocalTransport
+            return shape(self.server.app, user or ADMIN_USER, groups)
+        access = load_client_config(str(self.server.kubeconfig))
+        return HttpTransport(replace(access, headers={"Impersonate-User": user}) if user else access)
 
     async def close(self) -> None:
         for client in self._open:
@@ -52,7 +52,7 @@ class Reach:
 @asynccontextmanager
 async def reaching(way: str, directory: Path, port: int = 0, store: str = "memory:") -> AsyncIterator[Reach]:
     """A server while the block lasts."""
-    async with serving(ServerOptions(directory / "server", store, port=port)) as server:
+    async with open_server(ServerProcessOptions(directory / "server", store, port=port)) as server:
         reach = Reach(way, server)
         try:
             yield reach

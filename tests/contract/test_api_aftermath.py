@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dray.api.preparation import ACCOUNTED, NO_RESTORE
+from dray.api.preparation import ACCOUNTED_ANNOTATION, NO_RESTORE
 from dray.claims.ledger import restore_marker
-from dray.server.http.limits import Limits
+from dray.server.http.limits import ServerLimits
 from dray.store import Put, Store
 from dray.store.memory import MemoryStore
 from tests.contract.api import MERGE, Api, Document, Said, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice
 
-AT_ONCE, LATER = Limits(restored_seconds=0), Limits(restored_seconds=3600)
+AT_ONCE, LATER = ServerLimits(restored_seconds=0), ServerLimits(restored_seconds=3600)
 ALONE, SHARED = "node-a", "fabric"
 """The pool of one node, and one that all nodes reach."""
 
@@ -25,7 +25,7 @@ def _everywhere(document: Document) -> Document:
 
 
 @asynccontextmanager
-async def after_restore(limits: Limits = AT_ONCE, *nodes: str) -> AsyncIterator[Api]:
+async def after_restore(limits: ServerLimits = AT_ONCE, *nodes: str) -> AsyncIterator[Api]:
     """A server that goes on from a copy with these nodes, two pools and three claims."""
     kept = MemoryStore()
     async with serving(kept) as api:
@@ -43,13 +43,13 @@ async def after_restore(limits: Limits = AT_ONCE, *nodes: str) -> AsyncIterator[
 
 async def mark(store: Store, name: str = "r1") -> None:
     """What a restore leaves behind."""
-    left = restore_marker.Restored(id=name, at="2026-01-01T00:00:00Z")
-    await store.txn([], [Put(restore_marker.KEY, restore_marker.mark_bytes(left))])
+    left = restore_marker.RestoreMarker(id=name, at="2026-01-01T00:00:00Z")
+    await store.txn([], [Put(restore_marker.MARKER_KEY, restore_marker.encode_marker(left))])
 
 
 def _agent(name: str) -> Document:
     document = node(name)
-    document["metadata"]["annotations"] = {ACCOUNTED: NO_RESTORE}
+    document["metadata"]["annotations"] = {ACCOUNTED_ANNOTATION: NO_RESTORE}
     return document
 
 
@@ -67,7 +67,7 @@ def as_node(api: Api, name: str) -> Api:
 
 async def account(api: Api, name: str, what: str = "r1") -> None:
     """A node notes that it has said everything."""
-    note = {"metadata": {"annotations": {ACCOUNTED: what}}}
+    note = {"metadata": {"annotations": {ACCOUNTED_ANNOTATION: what}}}
     await as_node(api, name).patch(path("nodes", name), note)
 
 

@@ -15,7 +15,7 @@ from tests.contract.documents import allocation, claim, config, pod, request, re
 
 
 def without(*names: str) -> GateSet:
-    return GateSet.default().changed(dict.fromkeys(names, False))
+    return GateSet.from_defaults().override(dict.fromkeys(names, False))
 
 
 class Restarts:
@@ -91,7 +91,7 @@ async def test_claims_with_alternatives_outlive_their_gate() -> None:
 async def test_a_gate_changes_nothing_for_objects_that_do_not_use_it(gate: str) -> None:
     documents = [claim("c"), template("t"), resource_slice("s", attributes={"a": {"string": "x"}})]
     answers = []
-    for gates in (without(gate), GateSet.default()):
+    for gates in (without(gate), GateSet.from_defaults()):
         async with serving(gates=gates) as api:
             answers.append([_essence(await api.create(document)) for document in documents])
     assert answers[0] == answers[1]
@@ -188,7 +188,7 @@ async def test_pods_keep_their_claims_when_devices_are_switched_off() -> None:
 
 
 def _everything() -> list[str]:
-    return [gate.name for gate, _ in GateSet.default()]
+    return [gate.name for gate, _ in GateSet.from_defaults()]
 
 
 @pytest.mark.req("K3063-164")

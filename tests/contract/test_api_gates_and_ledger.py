@@ -16,7 +16,9 @@ CLOSABLE = [gate for gate in GATES if gate != "DynamicResourceAllocation"]
 
 def closing(gate: str) -> tuple[str, ...]:
     """A gate and those that need it."""
-    return tuple(name for name in GateSet.default().on if name == gate or gate in GATES[name].requires)
+    return tuple(
+        name for name in GateSet.from_defaults().enabled_names if name == gate or gate in GATES[name].requires
+    )
 
 
 def partitions() -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 
 from dray.api.json_text import write_json
 from dray.api.validation import limits
-from dray.server.http.limits import Limits
+from dray.server.http.limits import ServerLimits
 from dray.values import names
 from tests.contract.api import path, serving
 
@@ -106,7 +106,7 @@ MOST, MOST_RICH = limits.DEVICES_PER_SLICE, limits.RICH_DEVICES_PER_SLICE
 )
 @pytest.mark.req("K5075-141", "K5773-029")
 async def test_the_largest_slices_are_stored(devices: list[Document], *, fits: bool) -> None:
-    most = Limits().max_object_bytes
+    most = ServerLimits().max_object_bytes
     document = largest(devices)
     async with serving() as api:
         said = await api.ask("POST", path("resourceslices"), document)

@@ -166,7 +166,7 @@ async def test_a_page_of_a_forgotten_past_is_gone() -> None:
         await _some(api)
         page = await api.get(CONFIGS, limit=2)
         await api.create(config("later"))
-        await api.store.compact(await api.store.revision())
+        await api.store.compact(await api.store.get_revision())
         said = await api.ask("GET", CONFIGS, limit=2, continue_=page["metadata"]["continue"])
         assert (said.code, said.reason) == (410, "Expired")
         past = await api.ask("GET", CONFIGS, resourceVersion="3", resourceVersionMatch="Exact")

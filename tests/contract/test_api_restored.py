@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dray.store import Store, open_store
-from dray.store.backups import backup, restore
+from dray.store.backups import back_up_store, restore_store
 from tests.contract.api import Api, path, serving
 from tests.contract.documents import config
 
@@ -28,7 +28,7 @@ async def _first_life(api: Api, folder: Path) -> tuple[int, dict]:
     """Something, a copy, and more; the last version that a client saw, and how one object looked then."""
     await api.create(config("kept"))
     await api.create(config("deleted"))
-    await backup(api.store, folder / "copy")
+    await back_up_store(api.store, folder / "copy")
     await api.create(config("later"))
     changed = await api.patch(path("configmaps", "kept"), {"data": {"key": "changed later"}})
     await api.delete(path("configmaps", "deleted"))
@@ -38,7 +38,7 @@ async def _first_life(api: Api, folder: Path) -> tuple[int, dict]:
 async def test_clients_from_before_a_restore_read_again_and_find_only_later_versions(tmp_path: Path) -> None:
     async with stored(tmp_path, "first.db") as store, serving(store) as api:
         seen, changed = await _first_life(api, tmp_path)
-    await restore(tmp_path / "copy", str(tmp_path / "second.db"))
+    await restore_store(tmp_path / "copy", str(tmp_path / "second.db"))
     async with stored(tmp_path, "second.db") as store, serving(store) as api:
         async with api.watch(CONFIGS, resourceVersion=seen) as watch:
             event = await watch.event()

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.api.kinds import kind_of
-from dray.api.strategies.gated_fields import Gatekeeper
+from dray.api.kinds import parse_document_kind
+from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.gates import GATES, GateSet
-from dray.manifests import Document, Source, read
-from dray.simulation.bundle import BundleError, gather
+from dray.manifests import ManifestDocument, ManifestSource, read_documents
+from dray.simulation.bundle import BundleError, build_bundle
 from tests.contract.api import Api, path, serving
 from tests.outside import NO_CORPUS, ROOT, corpus_dir
 
@@ -43,11 +43,11 @@ Verdict = tuple[bool, frozenset[str]]
 
 
 def _switched() -> Iterator[Any]:
-    yield pytest.param(GateSet.default(), id="default")
+    yield pytest.param(GateSet.from_defaults(), id="default")
     for gate in GATES:
         needing = [name for name, other in GATES.items() if gate in other.requires]
         if len(needing) < len(GATES) - 1:  # without the first gate nothing is served
-            off = GateSet.default().changed(dict.fromkeys([gate, *needing], False))
+            off = GateSet.from_defaults().override(dict.fromkeys([gate, *needing], False))
             yield pytest.param(off, id=gate)
 
 
@@ -76,15 +76,17 @@ def _changed(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield json.loads(text.replace(old, new, 1))
 
 
-def _documents(*objects: dict[str, Any]) -> list[Document]:
+def _documents(*objects: dict[str, Any]) -> list[ManifestDocument]:
     return [
-        document for one in objects for document in read(Source.decode("f.json", json.dumps(one).encode()))
+        document
+        for one in objects
+        for document in read_documents(ManifestSource.decode("f.json", json.dumps(one).encode()))
     ]
 
 
 def _by_files(document: dict[str, Any], gates: GateSet) -> Verdict:
     try:
-        found = gather(_documents(*NAMESPACES, document), now=NOW, gates=Gatekeeper(gates))
+        found = build_bundle(_documents(*NAMESPACES, document), now=NOW, gates=FeatureGateFilter(gates))
     except BundleError:
         return False, frozenset()
     if found.invalid:
@@ -93,7 +95,7 @@ def _by_files(document: dict[str, Any], gates: GateSet) -> Verdict:
 
 
 async def _by_server(api: Api, document: dict[str, Any]) -> Verdict:
-    kind, version = kind_of(document)
+    kind, version = parse_document_kind(document)
     namespace = document["metadata"].get("namespace") or "default"
     where = path(
         kind.plural, namespace=namespace if kind.namespaced else "", version=version, group=kind.group
@@ -113,7 +115,7 @@ async def test_the_server_and_the_readers_of_files_say_the_same(gates: GateSet) 
             await api.create(namespace)
         verdicts = []
         for example in _examples():
-            if example["kind"] == "ResourceSlice" and gates != GateSet.default():
+            if example["kind"] == "ResourceSlice" and gates != GateSet.from_defaults():
                 continue  # in files a slice keeps the fields of closed gates: it says what hardware is there
             for document in _changed(example):
                 verdict = _by_files(document, gates)
@@ -134,7 +136,7 @@ async def test_what_a_server_gives_back_is_accepted() -> None:
         "allocation": ALLOCATION,
         "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
     }
-    found = gather(_documents(*given), now=NOW, gates=Gatekeeper(GateSet.default()))
+    found = build_bundle(_documents(*given), now=NOW, gates=FeatureGateFilter(GateSet.from_defaults()))
     assert (found.invalid, found.warnings) == ((), ())
     assert len(found.claims) + len(found.slices) + len(found.pods) > 8
     assert [claim.metadata.name for claim in found.claims if claim.status.allocation] == ["notebook"]
@@ -144,7 +146,7 @@ async def test_the_cases_of_kubernetes_are_judged_alike(request: pytest.FixtureR
     corpus = corpus_dir(request.config)
     if corpus is None:
         pytest.skip(NO_CORPUS)
-    gates = GateSet.default()
+    gates = GateSet.from_defaults()
     judged = 0
     async with serving(gates=gates) as api:
         for namespace in NAMESPACES:

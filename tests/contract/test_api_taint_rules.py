@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dray.cluster.live.snapshot import bundle_of
+from dray.cluster.live.snapshot import read_bundle
 from dray.gates import GateSet
-from dray.server.background.bootstrap import KEPT_UP
+from dray.server.background.bootstrap import AUTO_UPDATE_ANNOTATION
 from dray.store.memory import MemoryStore
 from tests.contract.api import MERGE, serving
 from tests.contract.servers import reaching
@@ -91,7 +91,7 @@ async def test_without_their_gates_there_are_no_rules_and_with_them_they_are_bac
     store = MemoryStore()
     async with serving(store) as api:
         await api.ask("POST", RULES, rule())
-    async with serving(store, GateSet.default().changed({gate: False})) as api:
+    async with serving(store, GateSet.from_defaults().override({gate: False})) as api:
         assert (await api.ask("GET", RULES)).code == 404
     async with serving(store) as api:
         assert (await api.ask("GET", f"{RULES}/r")).code == 200
@@ -105,7 +105,7 @@ async def test_roles_of_an_older_server_get_what_services_need_now_unless_somebo
         fresh = {name: await api.ask("GET", f"{ROLES}/{name}") for name in names}
         for name in names:
             await api.patch(f"{ROLES}/{name}", {"rules": [mine]}, MERGE)
-        kept = {"metadata": {"annotations": {KEPT_UP: "false"}}}
+        kept = {"metadata": {"annotations": {AUTO_UPDATE_ANNOTATION: "false"}}}
         await api.patch(f"{ROLES}/dray:scheduler", kept, MERGE)
     async with serving(store) as api:
         grown = await api.ask("GET", f"{ROLES}/dray:controller")
@@ -147,7 +147,7 @@ async def test_who_may_not_read_rules_is_told_that_devices_may_be_tainted(tmp_pa
         admin = reach.client()
         for document in (reader, binding, rule()):
             await admin.create(document)
-        assert [each.metadata.name for each in (await bundle_of(admin)).rules] == ["r"]
-        seen = await bundle_of(reach.client(user="somebody"))
+        assert [each.metadata.name for each in (await read_bundle(admin)).rules] == ["r"]
+        seen = await read_bundle(reach.client(user="somebody"))
         assert seen.rules == ()
         assert seen.remarks == ("taint rules may not be read: devices look as if no rule tainted them",)

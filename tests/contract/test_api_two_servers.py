@@ -21,7 +21,7 @@ WATCH_LIST = {
 async def _one(etcd: tuple[str, ...], prefix: bytes) -> AsyncIterator[Api]:
     from dray.store.etcd.store import EtcdStore
 
-    store = await EtcdStore.open(etcd, prefix=prefix, patience=20)
+    store = await EtcdStore.open(etcd, prefix=prefix, timeout=20)
     try:
         async with serving(store) as api:
             yield api

@@ -168,7 +168,7 @@ async def test_a_forgotten_past_cannot_be_watched() -> None:
     async with serving() as api:
         made = await api.create(config("a"))
         await api.create(config("b"))
-        await api.store.compact(await api.store.revision())
+        await api.store.compact(await api.store.get_revision())
         async with serving(api.store) as fresh:  # the old one still remembers by itself
             async with fresh.watch(CONFIGS, resourceVersion=made["metadata"]["resourceVersion"]) as watch:
                 gone = await watch.event()

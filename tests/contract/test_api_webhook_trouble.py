@@ -43,9 +43,9 @@ def usual(world: World) -> Entry:
 
 def stranger() -> str:
     """An authority that has nothing to do with the webhook."""
-    from dray.server.auth.authn.certificates import Certificates
+    from dray.server.auth.authn.certificates import CertificateAuthority
 
-    return base64.b64encode(Certificates.open(keys(), ("localhost",)).ca_pem).decode()
+    return base64.b64encode(CertificateAuthority.open(keys(), ("localhost",)).ca_pem).decode()
 
 
 TROUBLES: dict[str, tuple[Callable[[World], Entry], Answer | None, str]] = {
@@ -118,7 +118,7 @@ def test_a_webhook_that_hangs_has_its_time_and_no_more():
 
 
 def test_all_webhooks_of_a_request_together_have_an_end(monkeypatch):
-    monkeypatch.setattr(dispatch, "ALL_SECONDS", 0.3)
+    monkeypatch.setattr(dispatch, "TOTAL_TIMEOUT", 0.3)
 
     async def story() -> None:
         async with hooked() as world:
@@ -160,7 +160,7 @@ def test_a_webhook_with_other_effects_refuses_dry_runs():
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch):
-    monkeypatch.setattr(webhook_client, "LARGEST_ANSWER", 100_000)
+    monkeypatch.setattr(webhook_client, "MAX_RESPONSE_BYTES", 100_000)
 
     async def story() -> None:
         async with hooked() as world:
@@ -173,7 +173,7 @@ def test_an_answer_without_end_is_cut_off(monkeypatch):
 
 
 def test_a_webhook_that_hangs_does_not_take_all_places(monkeypatch):
-    monkeypatch.setattr(webhook_client, "WAITING", 2)
+    monkeypatch.setattr(webhook_client, "MAX_PENDING_CALLS", 2)
 
     async def story() -> None:
         async with hooked() as world:

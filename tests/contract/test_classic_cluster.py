@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.core import Pod
 from dray.client.client import Client
-from dray.client.transport import Reply, Request
-from dray.client.transports.in_process import InProcess
-from dray.controllers.runner import Controllers
-from dray.placement.classic_negotiation import MOST_NODES, ReserveClassic
+from dray.client.transport import TransportRequest, TransportResponse
+from dray.client.transports.in_process import InProcessTransport
+from dray.controllers.runner import ControllerRunner
+from dray.placement.classic_negotiation import MAX_NODES, ReserveClassic
 from dray.scheduler import classic_claims as writing
-from dray.scheduler.options import Choices
-from dray.scheduler.queue import Terms
+from dray.scheduler.options import SchedulerOptions
+from dray.scheduler.queue import QueueTiming
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.api import Api, path, serving
 from tests.contract.classic import (
@@ -37,17 +37,17 @@ from tests.contract.classic import (
 from tests.contract.documents import node, pod
 
 req = pytest.mark.req
-QUICK = Terms(first_backoff=0.01, longest_backoff=0.05)
+QUICK = QueueTiming(initial_backoff=0.01, max_backoff=0.05)
 
 
-class Counted(InProcess):
+class Counted(InProcessTransport):
     """Notes every request that is no watch."""
 
     def __init__(self, api: Api, user: str, noted: list[str]) -> None:
         super().__init__(api.app, user, ("system:authenticated",))
         self._noted = noted
 
-    async def request(self, request: Request, **more: Any) -> Reply:
+    async def request(self, request: TransportRequest, **more: Any) -> TransportResponse:
         self._noted.append(f"{request.method} {request.path}")
         return await super().request(request, **more)
 
@@ -67,7 +67,10 @@ async def beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def scheduler(client: Client) -> Scheduler:
     return Scheduler(
-        client, Choices(Admission.switched({}), new_share_id=lambda: str(uuid.uuid4()), terms=QUICK)
+        client,
+        SchedulerOptions(
+            AllocatorGateFilter.from_overrides({}), new_share_id=lambda: str(uuid.uuid4()), queue_timing=QUICK
+        ),
     )
 
 
@@ -81,7 +84,7 @@ async def cluster(nodes: int = 3, *, schedulers: int = 1) -> AsyncIterator[tuple
             await api.create(roomy(f"n{number:03}"))
         noted: list[str] = []
         services = [scheduler(Client(Counted(api, "dray:scheduler", noted))) for _ in range(schedulers)]
-        keeping = Controllers(Client(Counted(api, "dray:controller", noted)))
+        keeping = ControllerRunner(Client(Counted(api, "dray:controller", noted)))
         async with beside(keeping.run(), *(service.run() for service in services)):
             for service in services:
                 await service.ready.wait()
@@ -130,7 +133,7 @@ async def test_the_one_node_of_many_is_found_and_the_claim_stays_small() -> None
             longest = max(longest, *map(len, lists))
             if status.get("reservedFor"):
                 break
-        assert longest == MOST_NODES
+        assert longest == MAX_NODES
 
 
 @req("K3063-040", "K3063-041", "K3063-050")

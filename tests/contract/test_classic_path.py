@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
 from dray.client.client import Client
-from dray.placement.classic_negotiation import GiveBack, ReserveClassic, Wait
-from dray.placement.pending_pod import Subject
-from dray.placement.plugins.classic_resources import next_step
-from dray.placement.resource_requests import NOTHING
+from dray.placement.classic_negotiation import RequestReallocation, ReserveClassic, WaitForDrivers
+from dray.placement.pending_pod import PendingPod
+from dray.placement.plugins.classic_resources import decide_next_step
+from dray.placement.resource_requests import NO_REQUESTS
 from dray.scheduler import classic_claims as writing
 from tests.contract.api import Api, serving
 from tests.contract.classic import (
@@ -55,15 +55,15 @@ async def _pod(api: Api, name: str) -> Pod:
     return await client_of(api).get(Pod, name, "default")
 
 
-async def _offered(api: Api, client: Client, who: Pod, *names: str, nodes: Sequence[str]) -> Wait:
+async def _offered(api: Api, client: Client, who: Pod, *names: str, nodes: Sequence[str]) -> WaitForDrivers:
     """One attempt of a scheduler, up to the proposals."""
-    subject = Subject(who, NOTHING, (), tuple([await read(api, name) for name in names]))
+    subject = PendingPod(who, NO_REQUESTS, (), tuple([await read(api, name) for name in names]))
     refused = refusals(subject, *nodes)
     feasible = [name for name in nodes if name not in refused]
-    step = next_step(subject, feasible, feasible[0])
-    assert isinstance(step, Wait)
+    step = decide_next_step(subject, feasible, feasible[0])
+    assert isinstance(step, WaitForDrivers)
     for action in step.actions:
-        assert await writing.perform(client, action)
+        assert await writing.write_action(client, action)
     return step
 
 
@@ -78,7 +78,7 @@ async def test_an_immediate_claim_is_allocated_without_a_pod() -> None:
             "classParameters": '{"initCommand":"boot"}',
             "claimParameters": '{"size":2}',
         }
-        reach = claim.status.reachable()
+        reach = claim.status.get_reachable_nodes()
         assert reach is not None
         assert [reach.matches(name, {}) for name in ("a", "b")] == [True, False]
         assert (claim.status.driver_name, claim.status.scheduling) == (DRIVER, None)
@@ -101,7 +101,7 @@ async def test_a_delayed_claim_waits_for_a_node_and_moves_on_when_it_is_declined
         assert claim.status.scheduling is None
 
 
-def _declined(claim: ClassicClaim) -> tuple[str, ...]:
+def _declined(claim: ClassicResourceClaim) -> tuple[str, ...]:
     return () if claim.status.scheduling is None else claim.status.scheduling.driver.unsuitable_nodes
 
 
@@ -124,7 +124,7 @@ async def test_a_claim_that_was_given_back_is_free_and_can_be_allocated_elsewher
         who = await _pod(api, "p")
         await _offered(api, client, who, "c", nodes=["a", "b"])
         claim = await until(api, "c", in_phase("Allocated"))
-        assert await writing.perform(client, GiveBack(claim))
+        assert await writing.write_action(client, RequestReallocation(claim))
         freed = await until(
             api, "c", lambda claim: in_phase("Pending")(claim) and not claim.metadata.finalizers
         )
@@ -141,7 +141,7 @@ async def test_a_claim_goes_when_nobody_uses_it_and_its_driver_has_freed_it() ->
         claim = await until(api, "c", in_phase("Allocated"))
         users = [await _pod(api, name) for name in ("p", "q")]
         for user in users:
-            assert await writing.perform(client, ReserveClassic(await read(api, "c"), user))
+            assert await writing.write_action(client, ReserveClassic(await read(api, "c"), user))
         await api.delete(f"{CLASSES}/acme")
         await api.delete(f"{CLAIMS}/c")
         await writing.unreserve(client, [ReserveClassic(claim, users[0])])
@@ -212,11 +212,11 @@ async def test_what_was_overtaken_is_not_written() -> None:
         await api.create(classic_claim("c", "Immediate"), CLAIMS)
         claim = await until(api, "c", in_phase("Allocated"))
         who = await _pod(api, "p")
-        assert await writing.perform(client, GiveBack(claim))
-        assert not await writing.perform(client, ReserveClassic(claim, who))
+        assert await writing.write_action(client, RequestReallocation(claim))
+        assert not await writing.write_action(client, ReserveClassic(claim, who))
         await api.delete(f"{CLAIMS}/c")
         await api.gone(f"{CLAIMS}/c")
-        assert not await writing.perform(client, ReserveClassic(claim, who))
+        assert not await writing.write_action(client, ReserveClassic(claim, who))
         await writing.unreserve(client, [ReserveClassic(claim, who)])
 
 

@@ -10,10 +10,10 @@ from random import Random
 
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.config.kubeconfig import find_access
-from dray.client.informers.informer import Informer, Ways
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.informers.informer import Informer, InformerOptions
 from dray.client.patches import MergePatch
-from dray.client.transports.http import Http
+from dray.client.transports.http import HttpTransport
 from tests.contract.servers import reaching
 from tests.contract.test_client_verbs import claim
 from tests.contract.test_client_watching import until
@@ -59,11 +59,11 @@ class Cutter:
 @asynccontextmanager
 async def cut_off(reach):
     """A client of the server whose line is cut, and the one who cuts."""
-    access = find_access(str(reach.server.kubeconfig))
+    access = load_client_config(str(reach.server.kubeconfig))
     cutter = Cutter(int(reach.server.url.rpartition(":")[2]))
     line = await asyncio.start_server(cutter.connect, "127.0.0.1", 0)
     port = line.sockets[0].getsockname()[1]
-    client = Client(Http(replace(access, server=f"https://127.0.0.1:{port}")))
+    client = Client(HttpTransport(replace(access, server=f"https://127.0.0.1:{port}")))
     async with line:
         try:
             yield client, cutter
@@ -97,7 +97,9 @@ async def written(client, random, cutter) -> tuple[dict[str, str], Counter[str]]
 
 async def test_nothing_is_missed_and_nothing_told_twice(tmp_path):
     async with reaching("http", tmp_path) as reach, cut_off(reach) as (client, cutter):
-        informer = Informer(client, ResourceClaim, ways=Ways(first_wait=0.002, longest_wait=0.01))
+        informer = Informer(
+            client, ResourceClaim, options=InformerOptions(initial_backoff=0.002, max_backoff=0.01)
+        )
         told: Counter[str] = Counter()
         informer.listen(
             added=lambda new: told.update([new.metadata.name]),
@@ -105,16 +107,16 @@ async def test_nothing_is_missed_and_nothing_told_twice(tmp_path):
             deleted=lambda old: told.update([old.metadata.name]),
         )
         run = asyncio.create_task(informer.run())
-        await informer.synced()
+        await informer.wait_for_sync()
         there, changes = await written(reach.client(), Random(7), cutter)
 
         def seen() -> dict[str, str]:
-            return {c.metadata.name: c.metadata.resource_version for c in informer.all()}
+            return {c.metadata.name: c.metadata.resource_version for c in informer.list_all()}
 
         await until(lambda: seen() == there)
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         assert told == changes
         assert cutter.cuts > 5
-        assert informer.counts.failures > 5
-        assert informer.counts.lists == 1
+        assert informer.stats.failures > 5
+        assert informer.stats.lists == 1

@@ -7,16 +7,16 @@ import asyncio
 import pytest
 
 from dray.client.events import (
-    CORE,
-    NEW,
-    PER_OBJECT,
-    REMEMBERED,
+    CORE_EVENT_KIND,
+    EVENTS_PER_OBJECT,
+    MAX_REMEMBERED,
+    NEW_EVENT_KIND,
     EventRecorder,
-    Subject,
-    shortened,
-    subject_of,
+    InvolvedObject,
+    to_involved_object,
+    truncate_text,
 )
-from dray.client.rest_client import Habits
+from dray.client.rest_client import ClientOptions
 from tests.contract.servers import reaching, way
 from tests.contract.test_client_verbs import claim, pod
 from tests.unit.client.fakeapi import FakeApi, Hours, Told, client_of, failed
@@ -26,7 +26,7 @@ __all__ = ["way"]
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 OLD_EVENTS = "/api/v1/namespaces/default/events"
 PROBE = "/apis/events.k8s.io/v1"
-SOMEBODY = Subject("v1", "Pod", "default", "p", "u")
+SOMEBODY = InvolvedObject("v1", "Pod", "default", "p", "u")
 
 
 def recorder(client) -> EventRecorder:
@@ -40,7 +40,7 @@ async def test_people_can_read_what_was_recorded(way, tmp_path):
         events = recorder(client)
         events.record(about, "Allocated", "device gpu-0 on node n", action="Allocate")
         await events.write_due()
-        (event,) = (await client.list(NEW, "default")).items
+        (event,) = (await client.list(NEW_EVENT_KIND, "default")).items
         assert event["regarding"] == {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
@@ -51,7 +51,7 @@ async def test_people_can_read_what_was_recorded(way, tmp_path):
         assert (event["type"], event["reason"], event["action"]) == ("Normal", "Allocated", "Allocate")
         assert event["note"] == "device gpu-0 on node n"
         assert event["reportingController"] == "dray-scheduler"
-        (core,) = (await client.list(CORE, "default")).items
+        (core,) = (await client.list(CORE_EVENT_KIND, "default")).items
         assert core["message"] == "device gpu-0 on node n"
         assert core["involvedObject"]["name"] == "a"
 
@@ -59,7 +59,7 @@ async def test_people_can_read_what_was_recorded(way, tmp_path):
 async def test_the_same_words_are_one_event_with_a_count(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         hours = Hours()
-        client = reach.client(Habits(tempo=hours.tempo))
+        client = reach.client(ClientOptions(time_source=hours.tempo))
         about = await client.create(pod("p"))
         events = recorder(client)
         for _ in range(3):
@@ -68,16 +68,16 @@ async def test_the_same_words_are_one_event_with_a_count(way, tmp_path):
         for _ in range(4):
             events.record(about, "FailedScheduling", "no device", warning=True)
             await events.write_due()
-        (event,) = (await client.list(NEW, "default")).items
+        (event,) = (await client.list(NEW_EVENT_KIND, "default")).items
         assert event["series"]["count"] == 3  # the rest is told later, all at once
         hours.clock.advance(11)
         await events.write_due()
-        (event,) = (await client.list(NEW, "default")).items
+        (event,) = (await client.list(NEW_EVENT_KIND, "default")).items
         assert event["series"]["count"] == 7
-        assert (events.tally.created, events.tally.repeated) == (1, 1)
+        assert (events.stats.created, events.stats.repeated) == (1, 1)
         events.record(about, "FailedScheduling", "other words", warning=True)
         await events.write_due()
-        assert len((await client.list(NEW, "default")).items) == 2
+        assert len((await client.list(NEW_EVENT_KIND, "default")).items) == 2
 
 
 async def test_objects_outside_namespaces_have_their_events_in_default(way, tmp_path):
@@ -87,7 +87,7 @@ async def test_objects_outside_namespaces_have_their_events_in_default(way, tmp_
         events = recorder(client)
         events.record(node, "Fenced", "by the administrator")
         await events.write_due()
-        (event,) = (await client.list(NEW, "default")).items
+        (event,) = (await client.list(NEW_EVENT_KIND, "default")).items
         assert event["regarding"]["name"] == "n"
 
 
@@ -99,7 +99,7 @@ async def test_recording_runs_by_itself(way, tmp_path):
         await asyncio.sleep(0)
         events.record(SOMEBODY, "Woken", "something happened")
         async with asyncio.timeout(10):
-            while not (await client.list(NEW, "default")).items:
+            while not (await client.list(NEW_EVENT_KIND, "default")).items:
                 await asyncio.sleep(0.01)
         run.cancel()
 
@@ -120,7 +120,7 @@ async def test_servers_without_the_new_events_get_the_old():
     await events.write_due()
     event = api.asked[-1].document
     assert (event["kind"], event["apiVersion"]) == ("Event", "v1")
-    assert event["involvedObject"] == SOMEBODY.reference()
+    assert event["involvedObject"] == SOMEBODY.to_reference()
     assert (event["message"], event["count"]) == ("note", 1)
     assert event["source"] == {"component": "dray-scheduler"}
     name = event["metadata"]["name"]
@@ -152,14 +152,14 @@ async def test_failures_that_pass_are_waited_out_and_others_are_not():
     for _ in range(4):
         await events.write_due()
         hours.clock.advance(10)
-    assert (events.tally.created, events.tally.failed, events.tally.dropped) == (1, 2, 0)
+    assert (events.stats.created, events.stats.failed, events.stats.dropped) == (1, 2, 0)
     api = fake(failed(403, "Forbidden", "the namespace is being deleted"))
     events = recorder(client_of(api, tempo=hours.tempo))
     events.record(SOMEBODY, "Reason", "note")
     for _ in range(4):
         await events.write_due()
         hours.clock.advance(10)
-    assert (len(api.requests("POST", EVENTS)), events.tally.dropped) == (1, 1)
+    assert (len(api.requests("POST", EVENTS)), events.stats.dropped) == (1, 1)
 
 
 async def test_a_server_that_never_answers_is_given_up():
@@ -169,7 +169,7 @@ async def test_a_server_that_never_answers_is_given_up():
     for _ in range(20):
         await events.write_due()
         hours.clock.advance(100)
-    assert (len(api.requests("POST", EVENTS)), events.tally.dropped) == (5, 1)
+    assert (len(api.requests("POST", EVENTS)), events.stats.dropped) == (5, 1)
 
 
 async def test_nobody_is_talked_about_without_end():
@@ -178,26 +178,26 @@ async def test_nobody_is_talked_about_without_end():
     for number in range(100):
         events.record(SOMEBODY, "Reason", f"attempt {number}")
     await events.write_due()
-    assert len(api.requests("POST", EVENTS)) == PER_OBJECT
-    assert events.tally.dropped == 100 - PER_OBJECT
+    assert len(api.requests("POST", EVENTS)) == EVENTS_PER_OBJECT
+    assert events.stats.dropped == 100 - EVENTS_PER_OBJECT
     hours.clock.advance(60)
     events.record(SOMEBODY, "Reason", "a minute later")
     await events.write_due()
-    assert len(api.requests("POST", EVENTS)) == PER_OBJECT + 1
+    assert len(api.requests("POST", EVENTS)) == EVENTS_PER_OBJECT + 1
 
 
 async def test_what_is_remembered_has_an_end():
     events = recorder(client_of(FakeApi()))
-    for number in range(REMEMBERED + 50):
-        events.record(Subject("v1", "Pod", "default", f"p{number}"), "Reason", "note")
-    assert len(events._series) == len(events._pending) == len(events._limits) == REMEMBERED
-    assert events.tally.dropped == 50
+    for number in range(MAX_REMEMBERED + 50):
+        events.record(InvolvedObject("v1", "Pod", "default", f"p{number}"), "Reason", "note")
+    assert len(events._series) == len(events._pending) == len(events._limits) == MAX_REMEMBERED
+    assert events.stats.dropped == 50
 
 
 async def test_a_name_that_is_taken_is_not_the_end():
     api = fake(failed(409, "AlreadyExists", "taken"), lambda asked: Told(asked.body, 201))
     events = recorder(client_of(api))
-    events.record(Subject("v1", "Pod", "default", "p" * 253), "Reason", "note")
+    events.record(InvolvedObject("v1", "Pod", "default", "p" * 253), "Reason", "note")
     await events.write_due()
     names = [asked.document["metadata"]["name"] for asked in api.requests("POST", EVENTS)]
     assert len(set(names)) == 2
@@ -209,27 +209,31 @@ async def test_a_name_that_is_taken_is_not_the_end():
     [("short", 10, "short"), ("x" * 11, 10, "x" * 7 + "…"), ("üüüüüü", 10, "üüü…"), ("\ud800", 10, "?")],
 )
 def test_texts_are_cut_at_letters(text, limit, short):
-    assert shortened(text, limit) == short
-    assert len(shortened(text, limit).encode()) <= limit
+    assert truncate_text(text, limit) == short
+    assert len(truncate_text(text, limit).encode()) <= limit
 
 
 def test_structs_and_documents_can_be_talked_about():
-    assert subject_of(claim("a")) == Subject("resource.k8s.io/v1", "ResourceClaim", "default", "a")
-    assert subject_of(pod("p")) == Subject("v1", "Pod", "default", "p")
+    assert to_involved_object(claim("a")) == InvolvedObject(
+        "resource.k8s.io/v1", "ResourceClaim", "default", "a"
+    )
+    assert to_involved_object(pod("p")) == InvolvedObject("v1", "Pod", "default", "p")
 
 
 async def test_what_is_forgotten_while_others_are_written_harms_nobody(monkeypatch):
     events = recorder(client_of(FakeApi()))
     for number in range(40):
-        events.record(Subject("v1", "Pod", "default", f"early-{number}", "u"), "Scheduled", "assigned")
+        events.record(InvolvedObject("v1", "Pod", "default", f"early-{number}", "u"), "Scheduled", "assigned")
     written = []
 
     async def flood(said, series):
         written.append(said.subject.name)
-        for number in range(REMEMBERED + 1):
-            events.record(Subject("v1", "Pod", "default", f"late-{number}", "u"), "Scheduled", "assigned")
+        for number in range(MAX_REMEMBERED + 1):
+            events.record(
+                InvolvedObject("v1", "Pod", "default", f"late-{number}", "u"), "Scheduled", "assigned"
+            )
 
-    monkeypatch.setattr(events, "_write", flood)
+    monkeypatch.setattr(events, "_write_series", flood)
     await events.write_due()
     assert written == ["early-0"]
-    assert events.tally.dropped > 0
+    assert events.stats.dropped > 0

@@ -7,10 +7,17 @@ from contextlib import suppress
 
 import pytest
 
-from dray.client.errors import Unreachable
-from dray.client.leases import LEASE, Election, Heartbeat, LeadershipLost, Pulse, Timing
+from dray.client.errors import ServerUnreachableError
+from dray.client.leases import (
+    LEASE_KIND,
+    Heartbeat,
+    HeartbeatOptions,
+    LeaderElector,
+    LeadershipLostError,
+    LeaseTiming,
+)
 from dray.client.patches import MergePatch
-from dray.client.rest_client import Habits
+from dray.client.rest_client import ClientOptions
 from tests.contract.servers import Reach, reaching, way
 from tests.unit.client.fakeapi import Hours
 
@@ -22,19 +29,19 @@ class Candidate:
 
     def __init__(self, reach: Reach, name: str) -> None:
         self.hours = Hours()
-        self.client = reach.client(Habits(tempo=self.hours.tempo, attempts=1))
-        self.election = Election(self.client, "leader", "kube-system", name)
+        self.client = reach.client(ClientOptions(time_source=self.hours.tempo, max_attempts=1))
+        self.election = LeaderElector(self.client, "leader", "kube-system", name)
         self.led = 0
 
     def pass_by(self, seconds: float) -> None:
         self.hours.clock.advance(seconds)
 
     async def attempt(self) -> bool:
-        return await self.election._attempt(60)
+        return await self.election._try_acquire_or_renew(60)
 
 
 async def lease(reach: Reach) -> dict:
-    found = await reach.client().get(LEASE, "leader", "kube-system")
+    found = await reach.client().get(LEASE_KIND, "leader", "kube-system")
     return found["spec"]
 
 
@@ -150,7 +157,7 @@ async def test_a_leader_without_a_server_is_told_to_stop(way, tmp_path, monkeypa
 
         async def lead() -> None:
             async def gone(*_args, **_more):
-                raise Unreachable("the server is gone")
+                raise ServerUnreachableError("the server is gone")
 
             monkeypatch.setattr(ann.client, "patch", gone)
             monkeypatch.setattr(ann.client, "get", gone)
@@ -159,7 +166,7 @@ async def test_a_leader_without_a_server_is_told_to_stop(way, tmp_path, monkeypa
             finally:
                 stopped_at.append(ann.hours.clock.monotonic())
 
-        with pytest.raises(LeadershipLost, match="`ann` no longer leads `kube-system/leader`"):
+        with pytest.raises(LeadershipLostError, match="`ann` no longer leads `kube-system/leader`"):
             await ann.election.run(lead)
         assert stopped_at == [10.0]
 
@@ -170,12 +177,12 @@ async def test_a_leader_that_was_overthrown_stops_at_once(way, tmp_path):
 
         async def lead() -> None:
             usurped = MergePatch({"spec": {"holderIdentity": "bob"}})
-            await reach.client().patch(LEASE, "leader", usurped, "kube-system")
+            await reach.client().patch(LEASE_KIND, "leader", usurped, "kube-system")
             now.append(ann.hours.clock.monotonic())
             await asyncio.Event().wait()
 
         now: list[float] = []
-        with pytest.raises(LeadershipLost):
+        with pytest.raises(LeadershipLostError):
             await ann.election.run(lead)
         assert ann.hours.clock.monotonic() - now[0] <= 4
         assert (await lease(reach))["holderIdentity"] == "bob"
@@ -184,22 +191,24 @@ async def test_a_leader_that_was_overthrown_stops_at_once(way, tmp_path):
 def test_timings_that_would_let_two_lead_are_refused():
     for wrong in ((10, 10, 2), (15, 2, 2), (15, 10, 0)):
         with pytest.raises(ValueError, match="expected lease > renew deadline"):
-            Timing(*wrong)
+            LeaseTiming(*wrong)
 
 
 async def test_a_heartbeat_makes_and_renews_its_lease(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         hours = Hours()
-        client = reach.client(Habits(tempo=hours.tempo))
+        client = reach.client(ClientOptions(time_source=hours.tempo))
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
         node = await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
         owner["uid"] = node["metadata"]["uid"]
-        heart = Heartbeat(client, "n", "kube-system", Pulse("n", owner=lambda: owner))
+        heart = Heartbeat(
+            client, "n", "kube-system", HeartbeatOptions("n", get_owner_reference=lambda: owner)
+        )
         run = asyncio.create_task(heart.run())
         while len(hours.slept) < 3:
             await asyncio.sleep(0.001)
         run.cancel()
-        found = await client.get(LEASE, "n", "kube-system")
+        found = await client.get(LEASE_KIND, "n", "kube-system")
         assert found["spec"]["holderIdentity"] == "n"
         assert found["spec"]["leaseDurationSeconds"] == 40
         assert found["metadata"]["ownerReferences"] == [owner]
@@ -209,15 +218,15 @@ async def test_a_heartbeat_makes_and_renews_its_lease(way, tmp_path):
 async def test_a_heartbeat_that_fails_is_repeated_sooner(way, tmp_path, monkeypatch):
     async with reaching(way, tmp_path) as reach:
         hours = Hours()
-        client = reach.client(Habits(tempo=hours.tempo))
-        heart = Heartbeat(client, "n", "kube-system", Pulse("n"))
+        client = reach.client(ClientOptions(time_source=hours.tempo))
+        heart = Heartbeat(client, "n", "kube-system", HeartbeatOptions("n"))
         sound, broken = client.patch, 3
 
         async def sometimes(*args, **more):
             nonlocal broken
             broken -= 1
             if broken >= 0:
-                raise Unreachable("for now")
+                raise ServerUnreachableError("for now")
             return await sound(*args, **more)
 
         monkeypatch.setattr(client, "patch", sometimes)

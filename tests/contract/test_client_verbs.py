@@ -7,16 +7,22 @@ import pytest
 
 from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from dray.client.client import Deletion
-from dray.client.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
-from dray.client.object_refs import Selection, kind_called
-from dray.client.patches import Apply, JsonPatch, MergePatch, StrategicPatch
-from dray.client.rest_client import Habits
+from dray.client.client import DeleteOptions
+from dray.client.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ForbiddenError,
+    InvalidObjectError,
+    NotFoundError,
+)
+from dray.client.object_refs import ObjectSelector, get_kind
+from dray.client.patches import ApplyPatch, JsonPatch, MergePatch, StrategicMergePatch
+from dray.client.rest_client import ClientOptions
 from tests.contract.servers import reaching, way
 
 __all__ = ["way"]
 
-POD, NODE, CONFIG = kind_called("Pod"), kind_called("Node"), kind_called("ConfigMap")
+POD, NODE, CONFIG = get_kind("Pod"), get_kind("Node"), get_kind("ConfigMap")
 
 
 def claim(name: str, **labels: str) -> ResourceClaim:
@@ -49,12 +55,12 @@ async def test_an_object_from_the_cradle_to_the_grave(way, tmp_path):
         labelled = msgspec.structs.replace(made.metadata, labels={"x": "y"})
         changed = await client.update(msgspec.structs.replace(made, metadata=labelled))
         assert changed.metadata.labels == {"x": "y"}
-        with pytest.raises(Conflict, match="the object has been modified"):
+        with pytest.raises(ConflictError, match="the object has been modified"):
             await client.update(made)
         await client.delete(ResourceClaim, "a", "default")
-        with pytest.raises(NotFound) as gone:
+        with pytest.raises(NotFoundError) as gone:
             await client.get(ResourceClaim, "a", "default")
-        assert not gone.value.of_resource
+        assert not gone.value.is_unknown_resource
 
 
 async def test_amendments_write_what_differs_and_insist_on_what_was_read(way, tmp_path):
@@ -62,12 +68,12 @@ async def test_amendments_write_what_differs_and_insist_on_what_was_read(way, tm
         client = reach.client()
         made = await client.create(pod("p"))
         wanted = {**made, "metadata": {**made["metadata"], "labels": {"x": "y"}}}
-        changed = await client.amend(made, wanted)
+        changed = await client.patch_changes(made, wanted)
         assert changed["metadata"]["labels"] == {"x": "y"}
         assert changed["spec"]["futureField"] == {"kept": True}
-        with pytest.raises(Conflict):
-            await client.amend(made, wanted)
-        stored = await client.amend(
+        with pytest.raises(ConflictError):
+            await client.patch_changes(made, wanted)
+        stored = await client.patch_changes(
             changed, {**changed, "status": {"phase": "Running"}}, subresource="status"
         )
         assert stored["status"]["phase"] == "Running"
@@ -104,11 +110,11 @@ async def test_patches_of_every_sort(way, tmp_path):
         got = await client.patch(POD, "p", merge, "default")
         assert got["metadata"]["labels"] == {"merge": "yes"}
         for kind in ("PodScheduled", "Ready"):
-            strategic = StrategicPatch({"status": {"conditions": [{"type": kind, "status": "False"}]}})
+            strategic = StrategicMergePatch({"status": {"conditions": [{"type": kind, "status": "False"}]}})
             got = await client.patch(POD, "p", strategic, "default", subresource="status")
         assert sorted(row["type"] for row in got["status"]["conditions"]) == ["PodScheduled", "Ready"]
         stale = MergePatch({"metadata": {"resourceVersion": "1", "labels": {"x": "y"}}})
-        with pytest.raises(Conflict):
+        with pytest.raises(ConflictError):
             await client.patch(POD, "p", stale, "default")
 
 
@@ -121,13 +127,13 @@ async def test_applied_fields_belong_to_their_manager(way, tmp_path):
             "metadata": {"name": "c", "namespace": "default"},
             "data": {"a": "1"},
         }
-        made = await client.patch(CONFIG, "c", Apply(config, "ann"), "default")
+        made = await client.patch(CONFIG, "c", ApplyPatch(config, "ann"), "default")
         assert made["data"] == {"a": "1"}
-        other = Apply(config | {"data": {"a": "2"}}, "bob")
-        with pytest.raises(Conflict) as refused:
+        other = ApplyPatch(config | {"data": {"a": "2"}}, "bob")
+        with pytest.raises(ConflictError) as refused:
             await client.patch(CONFIG, "c", other, "default")
         assert [cause.field for cause in refused.value.causes] == [".data.a"]
-        forced = Apply(other.document, "bob", force=True)
+        forced = ApplyPatch(other.document, "bob", force=True)
         assert (await client.patch(CONFIG, "c", forced, "default"))["data"] == {"a": "2"}
 
 
@@ -136,14 +142,17 @@ async def test_lists_are_paged_and_chosen(way, tmp_path):
         client = reach.client()
         for number in range(7):
             await client.create(claim(f"c{number}", odd=str(number % 2)))
-        pages = [part async for part in client.pages(kind_called("ResourceClaim.resource.k8s.io"), page=3)]
+        pages = [
+            part
+            async for part in client.iterate_pages(get_kind("ResourceClaim.resource.k8s.io"), page_size=3)
+        ]
         assert [len(part.items) for part in pages] == [3, 3, 1]
         assert len({part.resource_version for part in pages}) == 1
-        whole = await client.list(ResourceClaim, page=3)
+        whole = await client.list(ResourceClaim, page_size=3)
         assert [item.metadata.name for item in whole.items] == [f"c{number}" for number in range(7)]
-        odd = await client.list(ResourceClaim, "default", Selection(labels="odd=1"), page=2)
+        odd = await client.list(ResourceClaim, "default", ObjectSelector(labels="odd=1"), page_size=2)
         assert [item.metadata.name for item in odd.items] == ["c1", "c3", "c5"]
-        one = await client.list(ResourceClaim, "default", Selection(fields="metadata.name=c4"))
+        one = await client.list(ResourceClaim, "default", ObjectSelector(fields="metadata.name=c4"))
         assert [item.metadata.name for item in one.items] == ["c4"]
         assert (await client.list(ResourceClaim, "elsewhere")).items == ()
 
@@ -154,7 +163,7 @@ async def test_a_list_is_one_moment_however_many_pages_it_has(way, tmp_path):
         for name in "abcd":
             await client.create(claim(name))
         seen = []
-        async for part in client.pages(kind_called("ResourceClaim.resource.k8s.io"), page=2):
+        async for part in client.iterate_pages(get_kind("ResourceClaim.resource.k8s.io"), page_size=2):
             seen += [item.metadata.name for item in part.items]
             if len(seen) == 2:
                 await client.delete(ResourceClaim, "d", "default")
@@ -166,15 +175,15 @@ async def test_deleting_on_conditions_and_with_patience(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         client = reach.client()
         made = await client.create(claim("a"))
-        with pytest.raises(Conflict):
-            await client.delete(ResourceClaim, "a", "default", Deletion(uid="another"))
+        with pytest.raises(ConflictError):
+            await client.delete(ResourceClaim, "a", "default", DeleteOptions(uid="another"))
         held = MergePatch({"metadata": {"finalizers": ["example.com/wait"]}})
         await client.patch(ResourceClaim, "a", held, "default")
-        left = await client.delete(ResourceClaim, "a", "default", Deletion(uid=made.metadata.uid))
+        left = await client.delete(ResourceClaim, "a", "default", DeleteOptions(uid=made.metadata.uid))
         assert isinstance(left, ResourceClaim)
         assert left.metadata.deletion_timestamp is not None
         await client.patch(ResourceClaim, "a", MergePatch({"metadata": {"finalizers": []}}), "default")
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await client.get(ResourceClaim, "a", "default")
 
 
@@ -183,7 +192,7 @@ async def test_deleting_many(way, tmp_path):
         client = reach.client()
         for number in range(4):
             await client.create(claim(f"c{number}", odd=str(number % 2)))
-        await client.delete_collection(ResourceClaim, "default", Selection(labels="odd=1"))
+        await client.delete_collection(ResourceClaim, "default", ObjectSelector(labels="odd=1"))
         left = await client.list(ResourceClaim, "default")
         assert [item.metadata.name for item in left.items] == ["c0", "c2"]
 
@@ -195,10 +204,10 @@ async def test_binding_and_evicting_a_pod(way, tmp_path):
         made = await client.create(pod("p"))
         await client.bind("p", "default", "n", uid=made["metadata"]["uid"])
         assert (await client.get(POD, "p", "default"))["spec"]["nodeName"] == "n"
-        with pytest.raises(Conflict):
+        with pytest.raises(ConflictError):
             await client.bind("p", "default", "other")
-        await client.evict("p", "default", Deletion(grace=0))
-        with pytest.raises(NotFound):
+        await client.evict("p", "default", DeleteOptions(grace_seconds=0))
+        with pytest.raises(NotFoundError):
             await client.get(POD, "p", "default")
 
 
@@ -206,13 +215,13 @@ async def test_failures_say_what_and_where(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         client = reach.client()
         await client.create(claim("a"))
-        with pytest.raises(AlreadyExists, match=r'resourceclaims\.resource\.k8s\.io "a" already exists'):
+        with pytest.raises(AlreadyExistsError, match=r'resourceclaims\.resource\.k8s\.io "a" already exists'):
             await client.create(claim("a"))
         bad = ResourceSlice(metadata=ObjectMeta(name="BAD"))
-        with pytest.raises(Invalid) as invalid:
+        with pytest.raises(InvalidObjectError) as invalid:
             await client.create(bad)
         assert "metadata.name" in {cause.field for cause in invalid.value.causes}
-        with pytest.raises(Forbidden, match="nobody-special"):
+        with pytest.raises(ForbiddenError, match="nobody-special"):
             await reach.client(user="nobody-special").list(ResourceClaim)
 
 
@@ -221,14 +230,14 @@ async def test_a_dry_run_leaves_no_trace(way, tmp_path):
         client = reach.client()
         would = await client.create(claim("a"), dry_run=True)
         assert would.metadata.uid
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await client.get(ResourceClaim, "a", "default")
 
 
 async def test_what_the_server_dropped_is_seen_and_told(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         heard: list[str] = []
-        client = reach.client(Habits(on_warning=heard.append))
+        client = reach.client(ClientOptions(on_warning=heard.append))
         unknown = claim("a")
         document = msgspec.to_builtins(unknown) | {"surprise": 1}
         stored = await client.create(document)
@@ -239,5 +248,5 @@ async def test_what_the_server_dropped_is_seen_and_told(way, tmp_path):
 async def test_the_version_is_negotiated(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         client = reach.client()
-        assert await client.served_version(DeviceClass) == "v1"
-        assert "gitVersion" in await client.document("/version")
+        assert await client.get_served_version(DeviceClass) == "v1"
+        assert "gitVersion" in await client.get_json("/version")

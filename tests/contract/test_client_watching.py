@@ -9,11 +9,11 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from dray.api.resource import ResourceClaim
-from dray.client.client import Deletion
-from dray.client.errors import Expired
-from dray.client.informers.informer import Informer, Ways
-from dray.client.informers.watch_stream import Span, watch
-from dray.client.object_refs import Selection, kind_called
+from dray.client.client import DeleteOptions
+from dray.client.errors import ResourceExpiredError
+from dray.client.informers.informer import Informer, InformerOptions
+from dray.client.informers.watch_stream import WatchRequest, watch_in_batches
+from dray.client.object_refs import ObjectSelector, get_kind
 from dray.client.patches import MergePatch
 from dray.client.response_decoding import Bookmark
 from dray.store import open_store
@@ -22,7 +22,7 @@ from tests.contract.test_client_verbs import claim, pod
 
 __all__ = ["way"]
 
-CLAIM, POD = kind_called("ResourceClaim.resource.k8s.io"), kind_called("Pod")
+CLAIM, POD = get_kind("ResourceClaim.resource.k8s.io"), get_kind("Pod")
 
 
 @asynccontextmanager
@@ -40,7 +40,7 @@ async def informed(client, kind, **more):
     informer.listen(note("added"), note("updated"), note("deleted"))
     async with asyncio.TaskGroup() as tasks:
         run = tasks.create_task(informer.run())
-        await informer.synced()
+        await informer.wait_for_sync()
         try:
             yield informer, told
         finally:
@@ -62,9 +62,9 @@ async def test_an_informer_follows_what_happens(way, tmp_path, initial_events):
     async with reaching(way, tmp_path) as reach:
         client = reach.client()
         before = await client.create(claim("before"))
-        ways = Ways(initial_events=initial_events)
+        ways = InformerOptions(send_initial_events=initial_events)
         async with informed(client, ResourceClaim, ways=ways) as (informer, told):
-            assert informer.all() == [before]
+            assert informer.list_all() == [before]
             made = await client.create(claim("a"))
             changed = await client.patch(
                 ResourceClaim, "a", MergePatch({"metadata": {"labels": {"x": "y"}}}), "default"
@@ -74,8 +74,8 @@ async def test_an_informer_follows_what_happens(way, tmp_path, initial_events):
             await until(lambda: informer.get("a", "default") is None)
             assert made != changed
             assert told == [("added", "before"), ("added", "a"), ("updated", "a"), ("deleted", "a")]
-            assert informer.counts.lists == (0 if initial_events else 1)
-            assert informer.counts.failures == 0
+            assert informer.stats.lists == (0 if initial_events else 1)
+            assert informer.stats.failures == 0
 
 
 async def test_an_informer_sees_what_was_chosen(way, tmp_path):
@@ -88,10 +88,10 @@ async def test_an_informer_sees_what_was_chosen(way, tmp_path):
             informer,
             told,
         ):
-            assert informer.all() == []
+            assert informer.list_all() == []
             await client.bind("p", "default", "n")
             await until(lambda: len(informer) == 1)
-            await client.delete(POD, "p", "default", Deletion(grace=0))
+            await client.delete(POD, "p", "default", DeleteOptions(grace_seconds=0))
             await until(lambda: len(informer) == 0)
             assert [name for _, name in told] == ["p"] * len(told)
             assert told[0][0] == "added"
@@ -103,7 +103,7 @@ async def test_an_informer_pages_through_a_long_list(way, tmp_path):
         client = reach.client()
         for number in range(12):
             await client.create(claim(f"c{number}"))
-        async with informed(client, ResourceClaim, ways=Ways(page=5)) as (informer, _):
+        async with informed(client, ResourceClaim, ways=InformerOptions(page_size=5)) as (informer, _):
             assert len(informer) == 12
 
 
@@ -123,8 +123,10 @@ async def test_a_watch_ends_when_its_time_is_up(way, tmp_path):
         here = (await client.list(ResourceClaim)).resource_version
         await client.create(claim("a"))
         await client.create(claim("b", x="y"))
-        span = Span(CLAIM, select=Selection(labels="x=y"), resource_version=here, seconds=1)
-        async with aclosing(watch(client, span)) as batches:
+        span = WatchRequest(
+            CLAIM, selector=ObjectSelector(labels="x=y"), resource_version=here, timeout_seconds=1
+        )
+        async with aclosing(watch_in_batches(client, span)) as batches:
             seen = [event async for batch in batches for event in batch]
         events = [event for event in seen if not isinstance(event, Bookmark)]
         assert [(event.type, event.object.metadata.name) for event in events] == [("ADDED", "b")]
@@ -137,28 +139,30 @@ async def test_a_past_that_is_gone_is_told(way, tmp_path):
         for number in range(5):
             await client.create(claim(f"c{number}"))
     async with await open_store(address) as store:
-        await store.compact(await store.revision())
+        await store.compact(await store.get_revision())
     async with reaching(way, tmp_path, store=address) as reach:
-        with pytest.raises(Expired):
-            async with aclosing(watch(reach.client(), Span(CLAIM, resource_version="2"))) as batches:
+        with pytest.raises(ResourceExpiredError):
+            async with aclosing(
+                watch_in_batches(reach.client(), WatchRequest(CLAIM, resource_version="2"))
+            ) as batches:
                 await anext(batches)
 
 
 async def test_an_informer_outlives_its_server(tmp_path):
     address = str(tmp_path / "store.db")
-    quick = Ways(first_wait=0.02, longest_wait=0.1)
+    quick = InformerOptions(initial_backoff=0.02, max_backoff=0.1)
     async with reaching("http", tmp_path, store=address) as reach:
         port = int(reach.server.url.rpartition(":")[2])
         client = reach.client()
         await client.create(claim("a"))
-        informer = Informer(client, ResourceClaim, ways=quick)
+        informer = Informer(client, ResourceClaim, options=quick)
         told: list[str] = []
         informer.listen(
             added=lambda new: told.append(f"+{new.metadata.name}"),
             deleted=lambda old: told.append(f"-{old.metadata.name}"),
         )
         run = asyncio.create_task(informer.run())
-        await informer.synced()
+        await informer.wait_for_sync()
     async with reaching("in-process", tmp_path, store=address) as reach:  # at another port
         await reach.client().create(claim("b"))
         await reach.client().delete(ResourceClaim, "a", "default")
@@ -169,5 +173,5 @@ async def test_an_informer_outlives_its_server(tmp_path):
         await asyncio.gather(run, return_exceptions=True)
         await client.close()
     assert told == ["+a", "+b", "-a"]
-    assert informer.counts.lists == 1
-    assert informer.counts.failures >= 1
+    assert informer.stats.lists == 1
+    assert informer.stats.failures >= 1

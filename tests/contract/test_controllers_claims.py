@@ -10,16 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.resource import ResourceClaim
 from dray.claims.actions import RecordClaims
-from dray.claims.claim_names import ENTRY_ANNOTATION, FINALIZER
-from dray.client.errors import Conflict, NotFound
-from dray.client.object_refs import kind_called
-from dray.client.patches import MergePatch, StrategicPatch
-from dray.cluster.services.api_server import ServerOptions, serving
-from dray.controllers.claim_actions import Performer
-from dray.controllers.runner import Controllers
+from dray.claims.claim_names import FINALIZER, POD_CLAIM_NAME_ANNOTATION
+from dray.client.errors import ConflictError, NotFoundError
+from dray.client.object_refs import get_kind
+from dray.client.patches import MergePatch, StrategicMergePatch
+from dray.cluster.services.api_server import ServerProcessOptions, open_server
+from dray.controllers.claim_actions import ClaimActionExecutor
+from dray.controllers.runner import ControllerRunner
 from dray.gates import GateSet
 from tests.contract.controlled import POD, World, by_name, by_template, claim, pod, template, world
 from tests.contract.documents import request
@@ -36,10 +36,10 @@ def inline(entry: str = "fpga") -> dict[str, Any]:
     return {"name": entry, "template": {"metadata": metadata, "spec": {"resourceClassName": "fpga"}}}
 
 
-async def classic(here: World, name: str = "p-fpga") -> ClassicClaim | None:
+async def classic(here: World, name: str = "p-fpga") -> ClassicResourceClaim | None:
     try:
-        return await here.client.get(ClassicClaim, name, "default")
-    except NotFound:
+        return await here.client.get(ClassicResourceClaim, name, "default")
+    except NotFoundError:
         return None
 
 
@@ -56,7 +56,7 @@ async def test_a_pod_gets_its_claims_and_takes_them_along(way, tmp_path):
         owner = await here.pod("p")
         for entry, name in names.items():
             made = await here.claim(name)
-            assert made.metadata.annotations[ENTRY_ANNOTATION] == entry
+            assert made.metadata.annotations[POD_CLAIM_NAME_ANNOTATION] == entry
             assert made.metadata.finalizers == (FINALIZER,)
             assert [ref.uid for ref in made.metadata.owner_references] == [owner.metadata.uid]
             assert name.startswith(f"p-{entry}-")
@@ -162,7 +162,7 @@ async def test_devices_that_were_given_to_nobody_go_back_when_nobody_wants_them(
         await here.until(lambda: free(here, "c"))
 
 
-async def failures(controllers: Controllers) -> float:
+async def failures(controllers: ControllerRunner) -> float:
     (line,) = [
         each
         for each in controllers.metrics.render().decode().splitlines()
@@ -195,7 +195,7 @@ async def test_a_claim_that_cannot_be_made_is_told_and_tried_again(tmp_path):
         ):
             (line,) = [each for each in numbers.splitlines() if each.startswith(name + " ")]
             assert float(line.rpartition(" ")[2]) >= 1
-        await here.client.delete(kind_called("ResourceQuota"), "few", "default")
+        await here.client.delete(get_kind("ResourceQuota"), "few", "default")
         await here.until_recorded("p")
 
 
@@ -206,11 +206,11 @@ async def test_a_template_that_is_no_longer_allowed_leaves_its_pod_waiting_and_s
     either["spec"]["spec"]["devices"]["requests"] = [
         {"name": "gpu", "firstAvailable": [{"name": "big", "deviceClassName": "x"}]}
     ]
-    off = GateSet.default().changed({"DRAPrioritizedList": False})
-    options = ServerOptions(tmp_path / "server", str(tmp_path / "store.db"), port=0)
-    async with serving(options) as server:
+    off = GateSet.from_defaults().override({"DRAPrioritizedList": False})
+    options = ServerProcessOptions(tmp_path / "server", str(tmp_path / "store.db"), port=0)
+    async with open_server(options) as server:
         await World(Reach(WAY, server)).make(either)
-    async with serving(replace(options, gates=off)) as server:
+    async with open_server(replace(options, gates=off)) as server:
         here = World(Reach(WAY, server))
         async with here.controlled():
             await here.make(pod("p", by_template()))
@@ -273,7 +273,7 @@ async def test_a_classic_claim_of_somebody_else_blocks_the_pod_until_it_goes(tmp
         await here.make(stranger, pod("p", inline()))
         (told,) = await here.until(lambda: here.told("FailedResourceClaimCreation"))
         assert "claim p-fpga exists and does not belong to this pod" in told
-        await here.client.delete(ClassicClaim, "p-fpga", "default")
+        await here.client.delete(ClassicResourceClaim, "p-fpga", "default")
         made = await here.until(
             lambda: classic(here), lambda found: found is not None and found.metadata.owner_references
         )
@@ -290,7 +290,9 @@ async def test_users_of_a_classic_claim_that_are_gone_are_taken_off(tmp_path):
             for name in ("p", "q")
         ]
         status = {"status": {"phase": "Allocated", "userLimit": -1, "reservedFor": users}}
-        await here.client.patch(ClassicClaim, "p-fpga", MergePatch(status), "default", subresource="status")
+        await here.client.patch(
+            ClassicResourceClaim, "p-fpga", MergePatch(status), "default", subresource="status"
+        )
         await here.delete("q")
         left = await here.until(lambda: classic(here), lambda found: len(found.status.reserved_for) == 1)
         assert (left.status.reserved_for[0].name, left.status.phase) == ("p", "Allocated")
@@ -300,11 +302,11 @@ async def test_what_another_controller_recorded_stays(tmp_path):
     async with world(WAY, tmp_path) as here:
         await here.make(template("t"), pod("p", by_template()))
         seen = await here.pod("p")
-        first = StrategicPatch(
+        first = StrategicMergePatch(
             {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a"}]}}
         )
         await here.client.patch(POD, "p", first, "default", subresource="status")
-        performer = Performer(here.client, *[cast(Any, None)] * 3)
-        with pytest.raises(Conflict):
-            await performer.perform(RecordClaims(seen, (("gpu", "b"),)))
+        performer = ClaimActionExecutor(here.client, *[cast(Any, None)] * 3)
+        with pytest.raises(ConflictError):
+            await performer.execute(RecordClaims(seen, (("gpu", "b"),)))
         assert await here.until_recorded("p") == {"gpu": "a"}

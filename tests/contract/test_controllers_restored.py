@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 from dray.client.client import Client
-from dray.cluster.local.transport import Inside
-from dray.cluster.services.api_server import Started
+from dray.cluster.local.transport import LocalTransport
+from dray.cluster.services.api_server import RunningServer
 from dray.server.http.requests import AUTHENTICATED
 from dray.store import Delete, Put
 from dray.store.memory import MemoryStore
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.metrics import MetricsRegistry
 from tests.contract.api import serving
 from tests.contract.controlled import CONTROLLER, World, by_name, pod
 from tests.contract.documents import claim
@@ -22,9 +22,9 @@ from tests.contract.servers import Reach
 async def test_a_claim_stays_with_a_pod_that_came_back_with_it_and_is_seen_later() -> None:
     store = MemoryStore()
     async with serving(store) as api:
-        reach = Reach("inside", Started("", Path(), "", api.app, Metrics({}), b""))
+        reach = Reach("inside", RunningServer("", Path(), "", api.app, MetricsRegistry({}), b""))
         here = World(reach)
-        lagging = Lagging(Inside(api.app, CONTROLLER, (AUTHENTICATED,)), "pods")
+        lagging = Lagging(LocalTransport(api.app, CONTROLLER, (AUTHENTICATED,)), "pods")
         async with here.controlled(Client(lagging)):
             await here.make(claim("c"), pod("p", by_name("c")))
             await here.allocate("c", "p")

@@ -6,11 +6,11 @@ import asyncio
 
 from dray.api.core import Node
 from dray.api.resource import ResourceSlice
-from dray.client.errors import NotFound
-from dray.client.leases import LEASE, Timing
-from dray.client.object_refs import kind_called
+from dray.client.errors import NotFoundError
+from dray.client.leases import LEASE_KIND, LeaseTiming
+from dray.client.object_refs import get_kind
 from dray.client.patches import JsonPatch
-from dray.controllers.runner import Choices
+from dray.controllers.runner import ControllerOptions
 from tests.contract.controlled import World, by_name, by_template, claim, pod, template, world
 from tests.contract.documents import namespace, node, resource_slice
 from tests.contract.servers import way
@@ -18,7 +18,7 @@ from tests.contract.servers import way
 __all__ = ["way"]
 
 WAY = "inside"
-ACCOUNT = kind_called("ServiceAccount")
+ACCOUNT = get_kind("ServiceAccount")
 TAINT = {"key": "gpu.example.com/broken", "value": "fan", "effect": "NoExecute"}
 
 
@@ -41,7 +41,7 @@ async def placed(here: World, *, tolerations: list[dict] | None = None) -> None:
 async def exists(here: World, name: str = "p") -> bool:
     try:
         found = await here.pod(name)
-    except NotFound:
+    except NotFoundError:
         return False
     return found.metadata.deletion_timestamp is None
 
@@ -96,7 +96,7 @@ async def test_a_taint_that_goes_in_time_spares_the_pod(tmp_path):
 
 
 async def test_without_the_gate_taints_evict_nobody(tmp_path):
-    async with world(WAY, tmp_path) as here, here.controlled(choices=Choices(device_taints=False)):
+    async with world(WAY, tmp_path) as here, here.controlled(choices=ControllerOptions(device_taints=False)):
         await placed(here)
         await taint(here)
         await here.stays(lambda: exists(here), 0.5)
@@ -104,7 +104,7 @@ async def test_without_the_gate_taints_evict_nobody(tmp_path):
 
 async def test_pods_of_a_lost_node_are_ended_and_their_claims_freed(tmp_path):
     async with world(WAY, tmp_path) as here:
-        choices = Choices(upkeep=True, node_grace=0.3)
+        choices = ControllerOptions(upkeep=True, missing_node_grace=0.3)
         async with here.controlled(choices=choices):
             await here.make(node("node-a"), template("t"), pod("p", by_template()))
             names = await here.until_recorded("p")
@@ -119,7 +119,7 @@ async def test_pods_of_a_lost_node_are_ended_and_their_claims_freed(tmp_path):
 
 
 async def test_a_node_that_comes_back_in_time_keeps_its_pods(tmp_path):
-    choices = Choices(upkeep=True, node_grace=0.6)
+    choices = ControllerOptions(upkeep=True, missing_node_grace=0.6)
     async with world(WAY, tmp_path) as here, here.controlled(choices=choices):
         await here.make(node("node-a"), pod("p"))
         await here.bind("p", "node-a")
@@ -132,7 +132,7 @@ async def test_a_node_that_comes_back_in_time_keeps_its_pods(tmp_path):
 async def test_every_namespace_has_its_account(tmp_path):
     async with world(WAY, tmp_path) as here:
         await here.make(namespace("early"))
-        async with here.controlled(choices=Choices(upkeep=True)):
+        async with here.controlled(choices=ControllerOptions(upkeep=True)):
             await here.make(namespace("late"))
 
             async def homes() -> set[str]:
@@ -146,14 +146,17 @@ async def test_every_namespace_has_its_account(tmp_path):
             await here.until(homes, lambda found: {"early", "late", "default"} <= found)
             await here.client.delete(ACCOUNT, "default", "late")
             await here.until(homes, lambda found: "late" in found)
-            await here.client.delete(kind_called("Namespace"), "late")
+            await here.client.delete(get_kind("Namespace"), "late")
             await here.until(homes, lambda found: "late" not in found)
 
 
 async def test_of_several_controllers_one_acts_and_the_next_takes_over(tmp_path):
-    timing = Timing(3, 2, 0.1)
+    timing = LeaseTiming(3, 2, 0.1)
     async with world(WAY, tmp_path) as here:
-        ann, bob = (Choices(identity=name, elect=True, timing=timing) for name in ("ann", "bob"))
+        ann, bob = (
+            ControllerOptions(identity=name, leader_elect=True, lease_timing=timing)
+            for name in ("ann", "bob")
+        )
         await here.make(template("t"))
         async with here.controlled(choices=bob, waiting=False) as second:
             async with here.controlled(choices=ann, waiting=False) as first:
@@ -165,7 +168,7 @@ async def test_of_several_controllers_one_acts_and_the_next_takes_over(tmp_path)
             await here.until(lambda: _one(second.ready.is_set()))
             await here.make(pod("q", by_template()))
             await here.until_recorded("q")
-            lease = await here.client.get(LEASE, "dray-controller", "kube-system")
+            lease = await here.client.get(LEASE_KIND, "dray-controller", "kube-system")
             assert lease["spec"]["holderIdentity"] == "bob"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.store import Absent, Committed, Put, Store, Unchanged
-from dray.store.errors import OutcomeUnknown, TooLarge, Unreachable
+from dray.store import Committed, KeyAbsent, KeyUnchanged, Put, Store
+from dray.store.errors import OutcomeUnknownError, StoreUnreachableError, TxnTooLargeError
 from tests.contract.etcd_server import NO_ETCD, Cluster, Member, binary
 from tests.contract.running import take
 
@@ -19,18 +19,18 @@ from tests.contract.running import take
 async def opened(endpoints: tuple[str, ...], prefix: bytes, patience: float = 20) -> Store:
     from dray.store.etcd.store import EtcdStore
 
-    return await EtcdStore.open(endpoints, prefix=prefix, patience=patience)
+    return await EtcdStore.open(endpoints, prefix=prefix, timeout=patience)
 
 
 async def test_two_stores_on_one_etcd_see_one_history(etcd):
     async with await opened(etcd, b"/shared/") as one, await opened(etcd, b"/shared/") as two:
-        start = await one.revision()
+        start = await one.get_revision()
         async with aclosing(two.watch(b"a/", start)) as batches:
             first = await one.txn([], [Put(b"a/1", b"x")])
             assert (await anext(batches)).revision == first.revision
             entry = await two.get(b"a/1")
             assert entry is not None
-            second = await two.txn([Unchanged(b"a/1", entry.mod_revision)], [Put(b"a/1", b"y")])
+            second = await two.txn([KeyUnchanged(b"a/1", entry.mod_revision)], [Put(b"a/1", b"y")])
             assert isinstance(second, Committed)
         assert await take(one, b"", start, second.revision) == await take(two, b"", start, second.revision)
 
@@ -39,13 +39,15 @@ async def test_a_prefix_keeps_others_out(etcd):
     async with await opened(etcd, b"/mine/") as mine, await opened(etcd, b"/mine/x/") as nested:
         await mine.txn([], [Put(b"a", b"1")])
         assert (await nested.range(b"")).entries == ()
-        assert await nested.txn([Absent(b"a")], [Put(b"a", b"2")]) == Committed(await nested.revision())
+        assert await nested.txn([KeyAbsent(b"a")], [Put(b"a", b"2")]) == Committed(
+            await nested.get_revision()
+        )
         assert [entry.key for entry in (await mine.range(b"")).entries] == [b"a", b"x/a"]
 
 
 async def test_a_transaction_too_large_for_etcd_says_so(etcd):
     async with await opened(etcd, b"/large/") as store:
-        with pytest.raises(TooLarge, match="--max-txn-ops"):
+        with pytest.raises(TxnTooLargeError, match="--max-txn-ops"):
             await store.txn([], [Put(b"%d" % n, b"") for n in range(1000)])
 
 
@@ -63,12 +65,12 @@ async def test_a_watch_asks_how_far_it_is_when_somebody_waits_for_a_change_of_ot
         ):
             # This etcd is too old to be asked while much happens, but here nothing else does.
             vars(mine)["_may_ask_progress"] = True
-            async with aclosing(mine.watch(b"", await mine.revision(), bookmarks=3600)) as batches:
+            async with aclosing(mine.watch(b"", await mine.get_revision(), bookmarks=3600)) as batches:
                 first = asyncio.ensure_future(anext(batches))
                 await asyncio.sleep(0.2)
                 written = await theirs.txn([], [Put(b"a", b"")])
                 assert not first.done()
-                assert await mine.revision() == written.revision
+                assert await mine.get_revision() == written.revision
                 assert (await first).revision == written.revision
     finally:
         cluster.stop()
@@ -76,12 +78,12 @@ async def test_a_watch_asks_how_far_it_is_when_somebody_waits_for_a_change_of_ot
 
 async def leader_of(cluster: Cluster) -> Member:
     """Asks each member until one says that it leads."""
-    from dray.store.etcd.client import Line
+    from dray.store.etcd.client import EtcdClient
     from dray.store.etcd.messages import CLASSES
 
-    lines = [Line((endpoint,), None, 5) for endpoint in cluster.endpoints]
+    lines = [EtcdClient((endpoint,), None, 5) for endpoint in cluster.endpoints]
     try:
-        answers = [await line.ask("Status", CLASSES["StatusRequest"]()) for line in lines]
+        answers = [await line.call_idempotent("Status", CLASSES["StatusRequest"]()) for line in lines]
     finally:
         for line in lines:
             await line.close()
@@ -104,9 +106,9 @@ async def count_on(store: Store, acknowledged: list[int], rounds: int) -> None:
         try:
             seen = await store.get(b"n")
             number = int(seen.value) + 1 if seen else 1
-            compare = Unchanged(b"n", seen.mod_revision if seen else 0)
+            compare = KeyUnchanged(b"n", seen.mod_revision if seen else 0)
             outcome = await store.txn([compare], [Put(b"n", b"%d" % number)])
-        except (OutcomeUnknown, Unreachable):
+        except (OutcomeUnknownError, StoreUnreachableError):
             await asyncio.sleep(0.05)
             continue
         if isinstance(outcome, Committed):
@@ -135,7 +137,7 @@ async def test_small_members_may_be_lost_and_nothing_acknowledged_is(tmp_path: P
 async def lose_and_restore(cluster: Cluster) -> None:
     acknowledged: list[int] = []
     async with await opened(cluster.endpoints, b"/r16/", 15) as store:
-        start = await store.revision()
+        start = await store.get_revision()
         watching = asyncio.create_task(watch_count(store, start, 60))
         await count_on(store, acknowledged, 20)
         leader = await leader_of(cluster)
@@ -145,7 +147,7 @@ async def lose_and_restore(cluster: Cluster) -> None:
         second = next(member for member in cluster.members if member is not leader)
         second.kill()
         async with await opened(cluster.endpoints, b"/r16/", 1) as impatient:
-            with pytest.raises((OutcomeUnknown, Unreachable)):
+            with pytest.raises((OutcomeUnknownError, StoreUnreachableError)):
                 await impatient.txn([], [Put(b"lost", b"")])
 
         cluster.restart(second)

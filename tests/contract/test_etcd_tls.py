@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dray.store import Committed, Put, open_store
-from dray.store.errors import OpenError, Unreachable
+from dray.store.errors import StoreOpenError, StoreUnreachableError
 from tests.contract.etcd_server import NO_ETCD, Certificates, Cluster, Member, binary
 
 BEGIN = datetime.datetime(2020, 1, 1)
@@ -95,13 +95,13 @@ async def test_who_shows_no_certificate_or_a_foreign_one_stays_outside(
     stranger = Authority(tmp_path / "theirs").issue("dray")
     mixed = Certificates(authority.ca, stranger.cert, stranger.key)
     for wrong in (f"etcds://{endpoint}/tls?ca={authority.ca}", address(endpoint, mixed)):
-        with pytest.raises(Unreachable, match="certificate"):
+        with pytest.raises(StoreUnreachableError, match="certificate"):
             await open_store(wrong)
 
 
 async def test_an_etcd_that_shows_a_foreign_certificate_is_not_trusted(endpoint: str, tmp_path: Path):
     stranger = Authority(tmp_path / "theirs").issue("dray")
-    with pytest.raises(Unreachable, match="certificate"):
+    with pytest.raises(StoreUnreachableError, match="certificate"):
         await open_store(address(endpoint, stranger))
 
 
@@ -115,5 +115,5 @@ async def test_an_etcd_that_shows_a_foreign_certificate_is_not_trusted(endpoint:
     ],
 )
 async def test_a_mistake_in_the_files_is_one_line(address: str, word: str):
-    with pytest.raises(OpenError, match=word):
+    with pytest.raises(StoreOpenError, match=word):
         await open_store(address)

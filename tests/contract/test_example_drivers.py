@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.codec import to_document
 from dray.api.resource import Device, ResourceSlice, ResourceSliceSpec
 from dray.client.client import Client
 from dray.cluster.local import example_nodes
 from dray.driver import Claim, ClassicDriver, Driver, Got, Pool, Quantity, Setting
 from dray.driver.classic.controller import ClassicController
-from dray.driver.classic.controller_service import ControllerChoices, Negotiation
-from dray.driver.classic.inventory import tell
-from dray.driver.conformance import Choices, Verdict, examine
+from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
+from dray.driver.classic.inventory import publish_inventory
+from dray.driver.conformance import ConformanceOptions, ConformanceVerdict, run_conformance
 from dray.driver.conformance.suite import CLASSIC_CHECKS
-from dray.driver.devices import pools_of
+from dray.driver.devices import group_into_pools
 from dray_examples.cpu.driver import Cpu
 from dray_examples.env.classic import ClassicEnv
-from dray_examples.env.driver import Env, Variables
+from dray_examples.env.driver import EnvDriver, Variables
 from dray_examples.first.driver import Dice
 from dray_examples.fpga.driver import Fpga
 from dray_examples.gpu.driver import Gpu, GpuConfig, Sharing
@@ -50,11 +50,11 @@ EXAMINED: tuple[tuple[str, Any, set[str]], ...] = (
     ("gpu in parts", lambda: Gpu(parts=4), set()),
     ("nic", Nic, NOTHING_ALONE),
     ("cpu", Cpu, NO_HEALTH),
-    ("env", Env, NOTHING_ALONE),
+    ("env", EnvDriver, NOTHING_ALONE),
     ("dice", Dice, NO_HEALTH),
 )
 
-PARAMETERS = {Env: {"env": {"greeting": "hello"}}}
+PARAMETERS = {EnvDriver: {"env": {"greeting": "hello"}}}
 """Without a variable nothing would be put into a container."""
 
 
@@ -66,23 +66,23 @@ async def test_a_driver_of_the_kit_passes_the_suite(make, untried):
             kitted(make, reach.client(), folder) as driver,
         ):
             parameters = PARAMETERS.get(make)
-            choices = Choices(
+            choices = ConformanceOptions(
                 driver.socket, cdi_dir=driver.cdi, restart=driver.restart, parameters=parameters
             )
-            report = await examine(reach.client(), choices)
+            report = await run_conformance(reach.client(), choices)
     found = {
         each.check: (each.verdict.value, each.why)
-        for each in report.outcomes
-        if each.verdict is not Verdict.YES
+        for each in report.results
+        if each.verdict is not ConformanceVerdict.YES
     }
     assert set(found) == untried, found
-    assert not report.count(Verdict.NO), found
+    assert not report.count(ConformanceVerdict.NO), found
 
 
 @asynccontextmanager
 async def allocating(controller: ClassicController, client: Client, **choices: Any) -> AsyncIterator[None]:
     """The controller of a classic driver while the block lasts; it runs inside the test."""
-    negotiation = Negotiation(client, controller, ControllerChoices(**choices))
+    negotiation = ClassicControllerService(client, controller, ClassicControllerOptions(**choices))
     task = asyncio.create_task(negotiation.run())
     try:
         yield
@@ -110,19 +110,21 @@ async def test_a_classic_driver_of_the_kit_passes_the_suite(make, parameters, mo
             await client.create(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fpga-system"}}
             )
-            await tell(client, make.name, "fpga-system", NODE, {"cards": "card-0"})
+            await publish_inventory(client, make.name, "fpga-system", NODE, {"cards": "card-0"})
             async with allocating(make.controller(), client, inventory=True, namespace="fpga-system"):
-                choices = Choices(
+                choices = ConformanceOptions(
                     driver.socket,
                     cdi_dir=driver.cdi,
                     restart=driver.restart,
                     parameters=parameters,
                     class_name="mine",
                 )
-                report = await examine(client, choices)
-                left = (await client.list(ClassicClaim)).items
-    assert {each.check: each.why for each in report.outcomes if each.verdict is not Verdict.YES} == {}
-    assert [each.check for each in report.outcomes] == [check.name for check in CLASSIC_CHECKS]
+                report = await run_conformance(client, choices)
+                left = (await client.list(ClassicResourceClaim)).items
+    assert {
+        each.check: each.why for each in report.results if each.verdict is not ConformanceVerdict.YES
+    } == {}
+    assert [each.check for each in report.results] == [check.name for check in CLASSIC_CHECKS]
     assert (report.driver, report.versions, left) == (make.name, ("classic",), ())
 
 
@@ -132,10 +134,10 @@ async def test_a_classic_driver_without_a_class_is_not_tried():
             reaching("inside", folder) as reach,
             kitted(ClassicEnv, reach.client(), folder) as driver,
         ):
-            report = await examine(
-                reach.client(), Choices(driver.socket, only=["prepare", "prepare-unknown"])
+            report = await run_conformance(
+                reach.client(), ConformanceOptions(driver.socket, only=["prepare", "prepare-unknown"])
             )
-    assert {each.check: (each.verdict.value, each.why) for each in report.outcomes} == {
+    assert {each.check: (each.verdict.value, each.why) for each in report.results} == {
         "prepare": (
             "not tried",
             "nobody said of which ResourceClass claims should be: give --class NAME",
@@ -182,7 +184,7 @@ def test_lines_of_code_are_counted_as_people_would(tmp_path):
 
 def devices_of(driver: Driver) -> list[Device]:
     told: Any = driver.devices()
-    return [each for pool in pools_of(told, driver.node) for each in pool.devices]
+    return [each for pool in group_into_pools(told, driver.node) for each in pool.devices]
 
 
 def documents(driver: Driver) -> list[dict[str, Any]]:
@@ -193,9 +195,9 @@ def documents(driver: Driver) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("number", range(4))
 def test_drivers_publish_what_simulated_nodes_have(number):
-    gpus, cards = example_nodes.slices(number)
+    gpus, cards = example_nodes.build_slices(number)
     assert documents(Gpu(node=f"node-{number}")) == gpus["spec"]["devices"]
-    assert documents(Gpu(node="other", number=number)) == gpus["spec"]["devices"]
+    assert documents(Gpu(node="other", node_number=number)) == gpus["spec"]["devices"]
     assert documents(Nic(node=f"node-{number}")) == cards["spec"]["devices"]
     assert {each["spec"]["pool"]["name"] for each in (gpus, cards)} == {f"node-{number}"}
 
@@ -240,7 +242,7 @@ def test_a_container_is_told_how_its_card_is_shared():
 
 
 def test_a_card_is_ill_while_there_is_a_file_that_says_so(tmp_path):
-    driver = Gpu(node="node-0", ill=tmp_path)
+    driver = Gpu(node="node-0", unhealthy_dir=tmp_path)
     assert all(each.healthy for each in driver.health())
     (tmp_path / "gpu-3").touch()
     assert [(each.device, each.message) for each in driver.health() if not each.healthy] == [
@@ -275,5 +277,5 @@ def test_parameters_of_class_and_claim_become_variables():
         Setting("class", Variables({"region": "north"})),
         Setting("claim", Variables({"greeting": "hello"})),
     )
-    (ready,) = Env().prepare(claim(Got("r", "node-0", "environment", config=config)))
+    (ready,) = EnvDriver().prepare(claim(Got("r", "node-0", "environment", config=config)))
     assert ready.env == {"ADMIN_REGION": "north", "USER_GREETING": "hello"}

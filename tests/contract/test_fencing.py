@@ -5,11 +5,11 @@ from __future__ import annotations
 from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
-from dray.claims.node_loss import Kept
-from dray.client.errors import NotFound
+from dray.claims.node_loss import RetainedDevice
+from dray.client.errors import NotFoundError
 from dray.client.patches import MergePatch
-from dray.cluster.live.fencing import Fencing, Found
-from dray.controllers.runner import Choices
+from dray.cluster.live.fencing import NodeFencer, NodeHoldings
+from dray.controllers.runner import ControllerOptions
 from dray.placement.fencing import OUT_OF_SERVICE
 from tests.contract.controlled import POD, World, by_name, by_template, claim, pod, template, world
 from tests.contract.documents import device_class
@@ -17,7 +17,7 @@ from tests.contract.scheduled import Place, devices_of, node
 from tests.contract.servers import reaching
 
 WAY = "inside"
-UPKEEP = Choices(upkeep=True)
+UPKEEP = ControllerOptions(upkeep=True)
 FINALIZER = "resource.kubernetes.io/delete-protection"
 DEVICE = "gpu.example.com/node-a/gpu-0"
 READY = {"type": "Ready", "status": "True"}
@@ -52,20 +52,22 @@ async def seated(here: World, name: str = "p", where: str = "node-a") -> str:
     return made
 
 
-async def carried_out(here: World, fencing: Fencing, seconds: float = 15.0) -> tuple[Found, list[Kept]]:
+async def carried_out(
+    here: World, fencing: NodeFencer, seconds: float = 15.0
+) -> tuple[NodeHoldings, list[RetainedDevice]]:
     """All steps of fencing a node."""
-    assert await fencing.close()
-    found = await fencing.find()
-    await fencing.remove(found.pods)
-    await fencing.let_go(found.preparations)
-    await fencing.note()
-    return found, await fencing.settle(found.stakes, seconds, lambda _waiting: None)
+    assert await fencing.add_taint()
+    found = await fencing.inspect_node()
+    await fencing.remove_pods(found.pods)
+    await fencing.delete_preparations(found.preparations)
+    await fencing.annotate_node()
+    return found, await fencing.wait_until_free(found.stakes, seconds, lambda _waiting: None)
 
 
 async def is_gone(here: World, name: str) -> bool:
     try:
         await here.pod(name)
-    except NotFound:
+    except NotFoundError:
         return True
     return False
 
@@ -75,17 +77,17 @@ async def test_the_devices_of_running_pods_are_free_when_their_node_is_fenced(tm
         await here.make(node("node-a"))
         name = await seated(here)
         await here.end("p", "Running")
-        fencing = Fencing(here.client, "node-a")
-        before = await fencing.find()
+        fencing = NodeFencer(here.client, "node-a")
+        before = await fencing.inspect_node()
         staked = [(DEVICE, f"default/{name}")]
         assert [(each.device, each.claim) for each in before.stakes] == staked
         assert not await is_gone(here, "p"), "looking changes nothing"
         found, kept = await carried_out(here, fencing)
         # The controllers may have removed the pod already; then what it had is in quarantine.
         assert [(each.device, each.claim) for each in found.stakes] == staked
-        assert (kept, fencing.removed) == ([], 1)
+        assert (kept, fencing.removed_count) == ([], 1)
         assert await is_gone(here, "p")
-        report = await here.client.document("/dray/ledger", entries="true")
+        report = await here.client.get_json("/dray/ledger", entries="true")
         assert (report["entries"], report["agrees"]) == ([], True)
 
 
@@ -99,9 +101,9 @@ async def test_a_claim_that_a_pod_elsewhere_uses_stays_with_it(tmp_path):
         for name, where in (("here", "node-a"), ("there", "node-b")):
             await here.bind(name, where)
             await prepared(here, "c", where)
-        _, (kept,) = await carried_out(here, Fencing(here.client, "node-a"))
-        assert (kept.rightly, kept.why) == (True, "the claim is reserved for pod there")
-        assert kept.stake.nodes == ("node-b",)
+        _, (kept,) = await carried_out(here, NodeFencer(here.client, "node-a"))
+        assert (kept.expected, kept.why) == (True, "the claim is reserved for pod there")
+        assert kept.claimed.nodes == ("node-b",)
         assert not await is_gone(here, "there")
 
 
@@ -112,10 +114,10 @@ async def test_finalizers_keep_a_pod_and_not_its_devices(tmp_path):
         await here.client.patch(
             POD, "p", MergePatch({"metadata": {"finalizers": ["a.example/b"]}}), "default"
         )
-        fencing = Fencing(here.client, "node-a")
+        fencing = NodeFencer(here.client, "node-a")
         _, kept = await carried_out(here, fencing)
         assert kept == []
-        assert ([each.metadata.name for each in fencing.left], fencing.removed) == (["p"], 0)
+        assert ([each.metadata.name for each in fencing.remaining_pods], fencing.removed_count) == (["p"], 0)
         assert (await here.pod("p")).status.phase == "Failed"
 
 
@@ -124,7 +126,7 @@ async def test_pods_that_ended_are_left_to_be_read(tmp_path):
         await here.make(node("node-a"), pod("done"))
         await here.bind("done", "node-a")
         await here.end("done")
-        found, _ = await carried_out(here, Fencing(here.client, "node-a"))
+        found, _ = await carried_out(here, NodeFencer(here.client, "node-a"))
         assert found.pods == ()
         assert (await here.pod("done")).status.phase == "Succeeded"
 
@@ -132,12 +134,12 @@ async def test_pods_that_ended_are_left_to_be_read(tmp_path):
 async def test_a_pod_that_was_just_being_bound_is_removed_too(tmp_path):
     async with world(WAY, tmp_path) as here:
         await here.make(node("node-a"), pod("late"), pod("tolerant", tolerations=[{"operator": "Exists"}]))
-        fencing = Fencing(here.client, "node-a")
-        assert await fencing.close()
-        await fencing.find()
+        fencing = NodeFencer(here.client, "node-a")
+        assert await fencing.add_taint()
+        await fencing.inspect_node()
         await here.bind("late", "node-a")
         await here.bind("tolerant", "node-a")
-        assert await fencing.settle((), 0.0, lambda _waiting: None) == []
+        assert await fencing.wait_until_free((), 0.0, lambda _waiting: None) == []
         assert await is_gone(here, "late")
         assert (await here.pod("tolerant")).metadata.deletion_timestamp is None
 
@@ -153,13 +155,13 @@ async def test_what_a_fenced_node_had_is_given_to_a_pod_elsewhere(tmp_path):
             await prepared(here, (await here.recorded("first"))["gpu"] or "", "node-a")
             await here.make(node("node-b"), pod("second", by_template()))
             await here.until_refused("second")
-            fencing = Fencing(here.client, "node-a")
+            fencing = NodeFencer(here.client, "node-a")
             assert (await carried_out(here, fencing))[1] == []
             (second,) = await here.until_bound("second")
             assert second.spec.node_name == "node-b"
             await here.make(pod("third", nodeSelector={"rack": "1"}))
             await here.until_refused("third", OUT_OF_SERVICE)
-            assert (await fencing.open(), await fencing.open()) == (True, False)
+            assert (await fencing.unfence(), await fencing.unfence()) == (True, False)
             await here.until_bound("third")
 
 
@@ -175,7 +177,7 @@ async def test_pods_that_cannot_leave_a_node_out_of_service_are_removed(tmp_path
         await here.until(here.claims, lambda claims: claims == [])
         (told,) = await here.until(lambda: here.told("NodeLost"))
         assert told == "the pod is deleted: node node-a is out of service"
-        (held,) = (await here.client.document("/dray/ledger", node="node-a"))["entries"]
+        (held,) = (await here.client.get_json("/dray/ledger", node="node-a"))["entries"]
         assert [each["quarantined"] for each in held["holders"]] == [True], f"{name}: nobody said it is free"
 
 

@@ -8,8 +8,19 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from dray.store import Absent, Batch, Committed, Conflict, Delete, Entry, Event, Put, Unchanged, ValueIs
-from dray.store.errors import Compacted
+from dray.store import (
+    Committed,
+    Delete,
+    EventBatch,
+    KeyAbsent,
+    KeyHasValue,
+    KeyUnchanged,
+    Put,
+    StoreEntry,
+    StoreEvent,
+    TxnConflict,
+)
+from dray.store.errors import CompactedError
 from tests.contract.backends import Backend
 from tests.contract.running import take
 from tests.effort import effort
@@ -20,7 +31,7 @@ VALUES = st.sampled_from([b"", b"x", b"y" * 50])
 WRITES = st.lists(
     st.one_of(st.builds(Put, KEYS, VALUES), st.builds(Delete, KEYS)), max_size=4, unique_by=lambda w: w.key
 )
-State = dict[bytes, Entry]
+State = dict[bytes, StoreEntry]
 
 
 def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
@@ -34,7 +45,7 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
             self.store = self.wait(self.opening.__aenter__())
             self.first = self.now = self.wait(self.store.revision())
             self.states: dict[int, State] = {self.now: {}}
-            self.changes: list[Batch] = []
+            self.changes: list[EventBatch] = []
             self.compacted = 0
 
         def wait(self, action: Any) -> Any:
@@ -55,7 +66,7 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
             state = self.states[self.now]
             broken = [compare for compare in compares if not true_of(compare, state.get(compare.key))]
             if broken:
-                assert isinstance(outcome, Conflict)
+                assert isinstance(outcome, TxnConflict)
                 assert [(m.compare, m.current) for m in outcome.failed] == [
                     (c, state.get(c.key)) for c in broken
                 ]
@@ -64,7 +75,7 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
             if events:
                 self.now += 1
                 self.states[self.now] = after
-                self.changes.append(Batch(self.now, events))
+                self.changes.append(EventBatch(self.now, events))
             assert outcome == Committed(self.now)
 
         @rule(writes=WRITES)
@@ -76,7 +87,7 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
             key, other = data.draw(KEYS), data.draw(KEYS)
             known = [0, *(entry.mod_revision for entry in self.states[self.now].values())]
             revision = data.draw(st.sampled_from(known))
-            compares = [Unchanged(key, revision), Absent(key), ValueIs(other, data.draw(VALUES))]
+            compares = [KeyUnchanged(key, revision), KeyAbsent(key), KeyHasValue(other, data.draw(VALUES))]
             self.write(data.draw(st.lists(st.sampled_from(compares), unique=True, max_size=3)), writes)
 
         @rule(data=st.data(), prefix=PREFIXES, limit=st.none() | st.integers(1, 3))
@@ -90,7 +101,7 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
             ]
             try:
                 page = self.wait(self.store.range(prefix, start_after=after, limit=limit, revision=at))
-            except Compacted:
+            except CompactedError:
                 assert at < self.compacted
                 return
             assert at >= self.compacted
@@ -105,12 +116,12 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
             after = data.draw(st.sampled_from(sorted(self.states)))
             try:
                 seen = self.wait(take(self.store, prefix, after, self.now))
-            except Compacted:
+            except CompactedError:
                 assert after < self.compacted
                 return
             assert after >= self.compacted
             assert seen == [
-                Batch(batch.revision, events)
+                EventBatch(batch.revision, events)
                 for batch in self.changes
                 if batch.revision > after
                 and (events := tuple(e for e in batch.events if e.key.startswith(prefix)))
@@ -131,25 +142,25 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
     return DictWithHistory
 
 
-def true_of(compare: Any, entry: Entry | None) -> bool:
-    if isinstance(compare, Absent):
+def true_of(compare: Any, entry: StoreEntry | None) -> bool:
+    if isinstance(compare, KeyAbsent):
         return entry is None
-    if isinstance(compare, ValueIs):
+    if isinstance(compare, KeyHasValue):
         return entry is not None and entry.value == compare.value
     return compare.mod_revision == (entry.mod_revision if entry else 0)
 
 
-def applied(state: State, writes: list[Put | Delete], revision: int) -> tuple[State, tuple[Event, ...]]:
-    after, events = dict(state), list[Event]()
+def applied(state: State, writes: list[Put | Delete], revision: int) -> tuple[State, tuple[StoreEvent, ...]]:
+    after, events = dict(state), list[StoreEvent]()
     for write in writes:
         old = after.get(write.key)
         if isinstance(write, Put):
             created, version = (old.create_revision, old.version + 1) if old else (revision, 1)
-            after[write.key] = Entry(write.key, write.value, created, revision, version)
-            events.append(Event(write.key, revision, after[write.key], old))
+            after[write.key] = StoreEntry(write.key, write.value, created, revision, version)
+            events.append(StoreEvent(write.key, revision, after[write.key], old))
         elif old is not None:
             del after[write.key]
-            events.append(Event(write.key, revision, None, old))
+            events.append(StoreEvent(write.key, revision, None, old))
     return after, tuple(events)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dray.server.http.errors import Failure
-from dray.server.ledger.admission import Guard
-from dray.server.ledger.reconciliation import audit, repair
+from dray.server.http.errors import ApiStatusError
+from dray.server.ledger.admission import LedgerAdmission
+from dray.server.ledger.reconciliation import audit_cached_ledger, repair_ledger
 from dray.store import Delete, Store
 from tests.contract.backends import Backend
 from tests.unit.claims.ledgers import device, slice_of
@@ -23,7 +23,7 @@ MOST = 32
 @asynccontextmanager
 async def servers(store: Store, count: int):
     """So many servers on one store."""
-    worlds = [World(store, lambda cache: [Guard(cache)]) for _ in range(count)]
+    worlds = [World(store, lambda cache: [LedgerAdmission(cache)]) for _ in range(count)]
     for each in worlds:
         await each.open()
     following = [asyncio.create_task(each.cache.follow()) for each in worlds]
@@ -49,13 +49,13 @@ async def test_the_largest_allocation_is_one_transaction(backend: Backend):
         await there.claim("b")
         everything = [result(f"gpu-{i}") for i in range(MOST)]
         await there.allocate("a", *everything)
-        with pytest.raises(Failure) as failure:
+        with pytest.raises(ApiStatusError) as failure:
             await there.allocate("b", *everything)
         assert len((failure.value.details or {})["causes"]) == MOST
-        report = await audit(there.cache)
-        assert (report.agrees, report.rows) == (True, MOST + 1)
+        report = await audit_cached_ledger(there.cache)
+        assert (report.is_consistent, report.rows) == (True, MOST + 1)
         await there.delete(CLAIMS, "default", "a")
-        assert (await audit(there.cache)).rows == 0
+        assert (await audit_cached_ledger(there.cache)).rows == 0
 
 
 async def test_two_servers_give_a_device_away_once(backend: Backend):
@@ -68,11 +68,11 @@ async def test_two_servers_give_a_device_away_once(backend: Backend):
                 *(server.allocate(name, result(f"gpu-{i}")) for server, name in ((one, "a"), (other, "b"))),
                 return_exceptions=True,
             )
-            assert [outcome.code for outcome in outcomes if isinstance(outcome, Failure)] == [409]
+            assert [outcome.code for outcome in outcomes if isinstance(outcome, ApiStatusError)] == [409]
             for server, name, outcome in zip((one, other), ("a", "b"), outcomes, strict=True):
-                if not isinstance(outcome, Failure):
+                if not isinstance(outcome, ApiStatusError):
                     await server.deallocate(name)
-        assert (await audit(other.cache)).rows == 0
+        assert (await audit_cached_ledger(other.cache)).rows == 0
 
 
 async def test_quarantine_and_repair_are_the_same_everywhere(backend: Backend):
@@ -83,10 +83,10 @@ async def test_quarantine_and_repair_are_the_same_everywhere(backend: Backend):
         await other.put(preparation("p", "n1", "a", "uid-a"))
         await one.delete(CLAIMS, "default", "a")
         await one.claim("b")
-        with pytest.raises(Failure, match="is quarantined on node n1"):
+        with pytest.raises(ApiStatusError, match="is quarantined on node n1"):
             await other.allocate("b", result("gpu-0"))
         await store.txn([], [Delete(b"/ledger/devices/gpu.example.com/pool/gpu-0")])
-        report = await repair(store, other.cache)
+        report = await repair_ledger(store, other.cache)
         assert [finding.flaw.value for finding in report.repaired] == ["missing row"]
-        with pytest.raises(Failure, match="is quarantined on node n1"):
+        with pytest.raises(ApiStatusError, match="is quarantined on node n1"):
             await one.allocate("b", result("gpu-0"))

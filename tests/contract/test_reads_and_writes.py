@@ -6,8 +6,19 @@ import asyncio
 
 import pytest
 
-from dray.store import Absent, Committed, Compare, Conflict, Delete, Mismatch, Put, Store, Unchanged, ValueIs
-from dray.store.errors import Closed, Compacted, FutureRevision
+from dray.store import (
+    Committed,
+    Compare,
+    Delete,
+    FailedCompare,
+    KeyAbsent,
+    KeyHasValue,
+    KeyUnchanged,
+    Put,
+    Store,
+    TxnConflict,
+)
+from dray.store.errors import CompactedError, FutureRevisionError, StoreClosedError
 from tests.contract.backends import Backend
 
 
@@ -25,7 +36,7 @@ async def test_an_entry_knows_where_in_the_history_it_stands(backend: Backend):
         assert entry is not None
         assert (entry.key, entry.value, entry.version) == (b"a", b"2", 2)
         assert (entry.create_revision, entry.mod_revision) == (created, changed)
-        assert changed == created + 1 == await store.revision()
+        assert changed == created + 1 == await store.get_revision()
 
 
 async def test_a_key_that_comes_back_starts_anew(backend: Backend):
@@ -56,26 +67,37 @@ async def test_a_failed_compare_prevents_every_write_and_tells_what_stands_there
         at = await put(store, b"a", b"1")
         here = await store.get(b"a")
         outcome = await store.txn(
-            [Unchanged(b"a", at), Absent(b"a"), ValueIs(b"a", b"2"), Unchanged(b"a", 0), ValueIs(b"b", b"")],
+            [
+                KeyUnchanged(b"a", at),
+                KeyAbsent(b"a"),
+                KeyHasValue(b"a", b"2"),
+                KeyUnchanged(b"a", 0),
+                KeyHasValue(b"b", b""),
+            ],
             [Put(b"a", b"3"), Put(b"c", b"")],
         )
-        assert outcome == Conflict(
+        assert outcome == TxnConflict(
             at,
             (
-                Mismatch(Absent(b"a"), here),
-                Mismatch(ValueIs(b"a", b"2"), here),
-                Mismatch(Unchanged(b"a", 0), here),
-                Mismatch(ValueIs(b"b", b""), None),
+                FailedCompare(KeyAbsent(b"a"), here),
+                FailedCompare(KeyHasValue(b"a", b"2"), here),
+                FailedCompare(KeyUnchanged(b"a", 0), here),
+                FailedCompare(KeyHasValue(b"b", b""), None),
             ),
         )
         assert (await store.range(b"")).entries == (here,)
-        assert await store.revision() == at
+        assert await store.get_revision() == at
 
 
 async def test_compares_that_hold_let_the_writes_through(backend: Backend):
     async with backend.open() as store:
         at = await put(store, b"a", b"1")
-        compares: list[Compare] = [Unchanged(b"a", at), ValueIs(b"a", b"1"), Absent(b"b"), Unchanged(b"c", 0)]
+        compares: list[Compare] = [
+            KeyUnchanged(b"a", at),
+            KeyHasValue(b"a", b"1"),
+            KeyAbsent(b"b"),
+            KeyUnchanged(b"c", 0),
+        ]
         assert await store.txn(compares, [Put(b"b", b"")]) == Committed(at + 1)
 
 
@@ -83,17 +105,17 @@ async def test_writes_that_change_nothing_take_no_revision(backend: Backend):
     async with backend.open() as store:
         at = await put(store, b"a", b"1")
         assert await store.txn([], [Delete(b"b")]) == Committed(at)
-        assert await store.txn([ValueIs(b"a", b"1")], []) == Committed(at)
+        assert await store.txn([KeyHasValue(b"a", b"1")], []) == Committed(at)
         assert await put(store, b"a", b"1") == at + 1
 
 
 @pytest.mark.parametrize("writes", [[Put(b"a", b"1"), Delete(b"a")], [Put(b"", b"1")]])
 async def test_a_transaction_that_makes_no_sense_is_a_mistake_of_the_caller(backend: Backend, writes):
     async with backend.open() as store:
-        before = await store.revision()
+        before = await store.get_revision()
         with pytest.raises(ValueError):
             await store.txn([], writes)
-        assert await store.revision() == before
+        assert await store.get_revision() == before
 
 
 async def test_a_prefix_ends_where_the_next_one_begins(backend: Backend):
@@ -149,13 +171,13 @@ async def test_the_past_can_be_read(backend: Backend):
 async def test_the_future_cannot_be_read(backend: Backend):
     async with backend.open() as store:
         later = await put(store, b"a", b"1") + 1
-        with pytest.raises(FutureRevision):
+        with pytest.raises(FutureRevisionError):
             await store.get(b"a", later)
-        with pytest.raises(FutureRevision):
+        with pytest.raises(FutureRevisionError):
             await store.range(b"", revision=later)
-        with pytest.raises(FutureRevision):
+        with pytest.raises(FutureRevisionError):
             await store.compact(later)
-        with pytest.raises(FutureRevision):
+        with pytest.raises(FutureRevisionError):
             await anext(store.watch(b"", later))
 
 
@@ -176,14 +198,14 @@ async def test_compaction_forgets_the_past_and_keeps_the_rest(backend: Backend):
         new = await put(store, b"a", b"4")
         state = await store.range(b"", revision=kept)
         await store.compact(kept)
-        with pytest.raises(Compacted) as raised:
+        with pytest.raises(CompactedError) as raised:
             await store.get(b"a", old)
         assert raised.value.revision == old
-        with pytest.raises(Compacted):
+        with pytest.raises(CompactedError):
             await store.range(b"", revision=kept - 1)
         assert await store.range(b"", revision=kept) == state
         assert [e.value for e in (await store.range(b"")).entries] == [b"4", b"s"]
-        assert await store.revision() == new
+        assert await store.get_revision() == new
         # Doing it again, or less of it, is no mistake: several servers may compact one store.
         await store.compact(kept)
         await store.compact(old)
@@ -201,8 +223,8 @@ async def test_no_update_is_lost_when_many_count_up(backend: Backend):
                 assert seen is not None
                 higher = b"%d" % (int(seen.value) + 1)
                 await asyncio.sleep(0)
-                outcome = await store.txn([Unchanged(b"n", seen.mod_revision)], [Put(b"n", higher)])
-                conflicts += isinstance(outcome, Conflict)
+                outcome = await store.txn([KeyUnchanged(b"n", seen.mod_revision)], [Put(b"n", higher)])
+                conflicts += isinstance(outcome, TxnConflict)
                 times -= isinstance(outcome, Committed)
 
         async with asyncio.TaskGroup() as group:
@@ -217,7 +239,7 @@ async def test_no_update_is_lost_when_many_count_up(backend: Backend):
 async def test_only_one_of_many_creates_a_key(backend: Backend):
     async with backend.open() as store:
         outcomes = await asyncio.gather(
-            *(store.txn([Absent(b"a")], [Put(b"a", b"%d" % n), Put(b"by/%d" % n, b"")]) for n in range(16))
+            *(store.txn([KeyAbsent(b"a")], [Put(b"a", b"%d" % n), Put(b"by/%d" % n, b"")]) for n in range(16))
         )
         winners = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Committed)]
         assert len(winners) == 1
@@ -227,9 +249,9 @@ async def test_only_one_of_many_creates_a_key(backend: Backend):
 async def test_a_closed_store_says_so(backend: Backend):
     async with backend.open() as store:
         await store.close()
-        with pytest.raises(Closed):
+        with pytest.raises(StoreClosedError):
             await store.get(b"a")
-        with pytest.raises(Closed):
+        with pytest.raises(StoreClosedError):
             await store.txn([], [Put(b"a", b"")])
-        with pytest.raises(Closed):
+        with pytest.raises(StoreClosedError):
             await anext(store.watch(b"", 0))

@@ -13,10 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from dray.node.containers.runtime.base import ContainerId, Exit, Launch, Runtime, Started
+from dray.node.containers.runtime.base import (
+    ContainerExit,
+    ContainerId,
+    ContainerLaunch,
+    ContainerRuntime,
+    ContainerStarted,
+)
 from dray.node.containers.runtime.fake import EXIT_CODE, RUN_SECONDS, FakeRuntime
 from dray.node.containers.runtime.oci import OciRuntime, find_runtime
-from dray.wire.cdi import Edits
+from dray.wire.cdi import ContainerEdits
 from tests.unit.node.containers.runtime.machine import Machine, begun, machine_in, run, until
 from tests.unit.node.containers.runtime.rootfs import lay_out, needs_oci
 
@@ -26,19 +32,19 @@ class Subject:
     """A runtime under test; `agent` gives one as a new agent on the same machine would have it."""
 
     machine: Machine
-    agent: Callable[[], Runtime]
+    agent: Callable[[], ContainerRuntime]
 
-    def short(self, code: int = 0, name: str = "main") -> Launch:
+    def short(self, code: int = 0, name: str = "main") -> ContainerLaunch:
         """A container that ends by itself."""
         annotations = {RUN_SECONDS: "0.01", EXIT_CODE: str(code)}
         return self.machine.launch("sh", "-c", f"exit {code}", name=name, annotations=annotations)
 
-    def lasting(self, name: str = "main", attempt: int = 0) -> Launch:
+    def lasting(self, name: str = "main", attempt: int = 0) -> ContainerLaunch:
         """A container that ends when it is asked to."""
         script = "trap 'exit 143' TERM; echo on; while :; do sleep 0.1; done"
         return self.machine.launch("sh", "-c", script, name=name, attempt=attempt)
 
-    async def listens(self, runtime: Runtime, launch: Launch) -> None:
+    async def listens(self, runtime: ContainerRuntime, launch: ContainerLaunch) -> None:
         """Wait until a lasting container can be asked to end."""
         if runtime.name != "fake":
             await until(lambda: launch.log.exists() and launch.log.read_text())
@@ -60,7 +66,7 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]
 
 @pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (3, "Error")])
 def test_a_container_ends_with_its_code(subject: Subject, code: int, reason: str):
-    async def scene() -> Exit:
+    async def scene() -> ContainerExit:
         runtime = subject.agent()
         return await runtime.wait(begun(await runtime.start(subject.short(code))))
 
@@ -90,7 +96,7 @@ def test_a_container_is_found_with_its_pod(subject: Subject):
         for launch in (lasting, short):
             await runtime.start(launch)
         exit = await runtime.wait(short.id)
-        found = {each.id: each for each in await runtime.running()}
+        found = {each.id: each for each in await runtime.list_containers()}
         assert {each.pod_name for each in found.values()} == {"train-0"}
         assert {each.namespace for each in found.values()} == {"ml"}
         assert (found[lasting.id].exit, found[short.id].exit) == (None, exit)
@@ -107,9 +113,9 @@ def test_another_agent_takes_over(subject: Subject):
             await first.start(launch)
         await first.close()
         second = subject.agent()
-        assert {each.id for each in await second.running()} == {lasting.id, short.id}
+        assert {each.id for each in await second.list_containers()} == {lasting.id, short.id}
         assert (await second.wait(short.id)).code == 5
-        assert await second.start(lasting) == Started(lasting.id)
+        assert await second.start(lasting) == ContainerStarted(lasting.id)
         await subject.listens(second, lasting)
         await second.stop(lasting.id, 60)
         assert (await second.wait(lasting.id)).code == 143
@@ -137,7 +143,7 @@ def test_attempts_are_containers_of_their_own(subject: Subject):
         assert second == ContainerId(first.pod_uid, first.name, 1)
         assert (await runtime.wait(first)).code == 1
         await runtime.remove(first)
-        assert [each.id for each in await runtime.running()] == [second]
+        assert [each.id for each in await runtime.list_containers()] == [second]
 
     run(scene())
 
@@ -147,7 +153,7 @@ def test_a_removed_container_is_ended_and_unknown(subject: Subject):
         runtime = subject.agent()
         container = begun(await runtime.start(subject.lasting()))
         await runtime.remove(container)
-        assert await runtime.running() == ()
+        assert await runtime.list_containers() == ()
         exit = await runtime.wait(container)
         assert (exit.code, exit.reason) == (137, "ContainerStatusUnknown")
         await runtime.remove(container)
@@ -171,7 +177,7 @@ def test_a_removed_container_can_be_started_again(subject: Subject):
 def test_edits_of_devices_are_no_reason_not_to_run(subject: Subject):
     async def scene() -> None:
         runtime = subject.agent()
-        launch = replace(subject.short(), edits=Edits(env=("GPU=0",)))
+        launch = replace(subject.short(), edits=ContainerEdits(env=("GPU=0",)))
         assert (await runtime.wait(begun(await runtime.start(launch)))).code == 0
 
     run(scene())

@@ -6,10 +6,10 @@ import pytest
 
 from dray.api.resource import ResourceClaim
 from dray.client.patches import MergePatch
-from dray.placement.pending_pod import Subject, subject_of
-from dray.placement.scheduling_cycle import Unplaceable
-from dray.placement.unschedulable_message import why
-from dray.scheduler.queued_pod import Entry
+from dray.placement.pending_pod import PendingPod, resolve_pending_pod
+from dray.placement.scheduling_cycle import Unschedulable
+from dray.placement.unschedulable_message import explain_unschedulable
+from dray.scheduler.queued_pod import QueuedPod
 from tests.contract.controlled import EVENT, POD, by_name, by_template, pod
 from tests.contract.documents import allocation
 from tests.contract.scheduled import (
@@ -199,11 +199,11 @@ async def test_what_a_pod_is_told_is_said_once_in_condition_and_event(way, tmp_p
         text = await here.until_refused("p", "no node can satisfy claim")
         entry = scheduler._queue.get((await here.pod("p")).metadata.uid)
         assert entry is not None
-        subject = subject_of(entry.pod, scheduler._seen)
-        assert isinstance(subject, Subject)
-        refused = scheduler._placed(subject)
-        assert isinstance(refused, Unplaceable)
-        assert why(refused, scheduler._choices.door) == text
+        subject = resolve_pending_pod(entry.pod, scheduler._claim_lookup)
+        assert isinstance(subject, PendingPod)
+        refused = scheduler._run_placement(subject)
+        assert isinstance(refused, Unschedulable)
+        assert explain_unschedulable(refused, scheduler._options.admission) == text
         await here.until(lambda: here.told("FailedScheduling"), lambda told: told == [text])
         # Nothing about it changes: it is tried again, and not told again.
         before = await here.pod("p")
@@ -217,7 +217,7 @@ async def test_what_a_pod_is_told_is_said_once_in_condition_and_event(way, tmp_p
         assert all(each["type"] == "Warning" for each in failed)
 
 
-async def attempts(entry: Entry) -> int:
+async def attempts(entry: QueuedPod) -> int:
     return entry.attempts
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from dray.api.resource import ResourceClaim
-from dray.client.client import Deletion
+from dray.client.client import DeleteOptions
 from dray.client.patches import MergePatch
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, impatient, place, way
@@ -129,7 +129,7 @@ async def test_everybody_who_waits_for_the_same_devices_hears_of_them(tmp_path):
             await here.until(lambda: users(here, "c"), partial(operator.eq, count))
         await say(here, "c", "attached")
         await here.until_bound(*names)
-        assert scheduler._binder._turns == {}
+        assert scheduler._binder._claim_locks == {}
 
 
 async def test_a_claim_that_vanishes_while_its_pod_waits_for_devices(tmp_path):
@@ -140,7 +140,7 @@ async def test_a_claim_that_vanishes_while_its_pod_waits_for_devices(tmp_path):
         change = MergePatch({"metadata": {"finalizers": None}})
         await here.client.patch(ResourceClaim, "c", change, "default")
         await here.until_refused("p", "waits for attached")
-        await here.client.delete(ResourceClaim, "c", "default", Deletion(grace=0))
+        await here.client.delete(ResourceClaim, "c", "default", DeleteOptions(grace_seconds=0))
         await here.until_refused("p", "claim default/c does not exist")
         assert scheduler._queue.in_flight == 0
 

@@ -6,9 +6,9 @@ import asyncio
 from functools import partial
 from math import log2
 
-from dray.client.leases import LEASE, Timing
-from dray.placement.device_searches import MOST_PATIENCE
-from dray.scheduler.options import LEASE as LEASE_NAME
+from dray.client.leases import LEASE_KIND, LeaseTiming
+from dray.placement.device_searches import MAX_TIME_FACTOR
+from dray.scheduler.options import LEASE_NAME as LEASE_NAME
 from dray.scheduler.options import LEASE_NAMESPACE
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.brute.hard import WANTED, hard_constraints, hard_devices
@@ -28,7 +28,7 @@ from tests.contract.scheduled import (
 
 __all__ = ["impatient", "way"]
 
-TWO_SECONDS = Timing(lease=2.0, renew_deadline=1.5, retry=0.2)
+TWO_SECONDS = LeaseTiming(lease_duration=2.0, renew_deadline=1.5, retry_period=0.2)
 AN_HOUR = 3600.0
 EASY = 'device.attributes["gpu.example.com"].kind == "easy"'
 HARD = 'device.attributes["gpu.example.com"].kind == "hard"'
@@ -49,15 +49,15 @@ async def make_cluster(here: Place, easy: int) -> None:
 
 
 async def is_searching(scheduler: Scheduler) -> bool:
-    return scheduler._searching.waiting > 0
+    return scheduler._search_worker.waiting > 0
 
 
 async def waits_for_changes(scheduler: Scheduler) -> bool:
-    return scheduler._queue.lengths()["unschedulable"] > 0
+    return scheduler._queue.count_pending()["unschedulable"] > 0
 
 
 async def lease_of(here: Place) -> Document:
-    found = await here.client.get(LEASE, LEASE_NAME, LEASE_NAMESPACE)
+    found = await here.client.get(LEASE_KIND, LEASE_NAME, LEASE_NAMESPACE)
     spec: Document = found["spec"]
     return spec
 
@@ -84,7 +84,7 @@ async def test_a_search_without_end_keeps_nobody_from_leading_and_placing(way, t
         assert last["acquireTime"] == first["acquireTime"]
         await here.until_refused("hard", "devices for claim default/hard are still being searched for")
         assert await is_searching(scheduler)
-        assert scheduler._devices.searches.ended["GaveUp"] == 0
+        assert scheduler._devices.searches.ending_counts["GaveUp"] == 0
         assert not (await here.pod("hard")).spec.node_name
 
 
@@ -95,12 +95,12 @@ async def test_a_search_that_was_given_up_says_how_far_it_came_and_is_not_made_a
         await here.until_refused("hard", "gave up after", f"of {WANTED} devices found", "--search-timeout")
         await here.until(partial(waits_for_changes, scheduler), bool)
         searches = scheduler._devices.searches
-        times, worked = searches.ended["GaveUp"], searches.seconds
-        assert times <= 1 + log2(MOST_PATIENCE)  # once with every doubling of the time
+        times, worked = searches.ending_counts["GaveUp"], searches.total_seconds
+        assert times <= 1 + log2(MAX_TIME_FACTOR)  # once with every doubling of the time
         await here.make(hard_claim("same"), pod("same", by_name("same")))
         await here.until_refused("same", "gave up after")
-        assert searches.ended["GaveUp"] == times
-        assert searches.seconds == worked
+        assert searches.ending_counts["GaveUp"] == times
+        assert searches.total_seconds == worked
 
 
 async def test_a_pod_that_is_deleted_while_it_is_searched_for_costs_no_more(tmp_path):

@@ -14,11 +14,11 @@ import pytest
 
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.resource import ResourceClaim
-from dray.client.client import Deletion
-from dray.client.errors import Conflict
-from dray.client.leases import Timing
+from dray.client.client import DeleteOptions
+from dray.client.errors import ConflictError
+from dray.client.leases import LeaseTiming
 from dray.client.patches import MergePatch
-from dray.client.transport import Request
+from dray.client.transport import TransportRequest
 from dray.placement import profile
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
@@ -48,8 +48,8 @@ def free(name: str) -> dict[str, Any]:
 # --- rivals ---
 
 
-def called(name: str) -> profile.Choices:
-    return profile.Choices(scheduler_name=name)
+def called(name: str) -> profile.PlacementOptions:
+    return profile.PlacementOptions(scheduler_name=name)
 
 
 async def test_who_loses_a_device_to_a_rival_gets_another(way, tmp_path):
@@ -71,7 +71,7 @@ async def test_who_loses_a_device_to_a_rival_gets_another(way, tmp_path):
             held = await here.held()
             assert held == {"fast": ["node-a/gpu-0"], "slow": ["node-a/gpu-1"]}
             assert loser._binder.conflicts == 1
-            assert loser._overlay.claims.in_flight() == 0
+            assert loser._cache.claims.count_pending_allocations() == 0
 
 
 async def test_schedulers_that_do_not_know_of_each_other_share_a_cluster(tmp_path):
@@ -110,7 +110,7 @@ async def test_who_is_overtaken_takes_back_only_what_was_its_own(tmp_path):
             slow = await ends.enter_async_context(here.scheduling(slow_client))
             await here.make(pod("p", by_name("c")))
             await writes.reached.wait()
-            chosen = slow._overlay.claims.get("default", "c")
+            chosen = slow._cache.claims.get("default", "c")
             assert chosen is not None
             (device,) = devices_in(chosen)
             cordon = MergePatch({"spec": {"unschedulable": True}})
@@ -141,7 +141,7 @@ def nodes(pods: list[Any]) -> int:
 
 
 async def promised(scheduler: Scheduler) -> int:
-    return scheduler._overlay.claims.in_flight()
+    return scheduler._cache.claims.count_pending_allocations()
 
 
 async def test_a_ledger_that_objects_again_and_again_costs_no_device(tmp_path):
@@ -149,11 +149,11 @@ async def test_a_ledger_that_objects_again_and_again_costs_no_device(tmp_path):
         client, transport = here.unruly()
         objections = 5
 
-        async def object_(request: Request) -> None:
+        async def object_(request: TransportRequest) -> None:
             nonlocal objections
             if request.method == "PUT" and request.path.endswith("/resourceclaims/c/status") and objections:
                 objections -= 1
-                raise Conflict(409, {"message": "device gpu-0 is held by somebody"})
+                raise ConflictError(409, {"message": "device gpu-0 is held by somebody"})
 
         transport.before = object_
         async with here.scheduling(client) as scheduler:
@@ -173,11 +173,11 @@ async def test_a_search_that_was_given_up_says_so_and_gets_more_patience(tmp_pat
     seconds = count()
     async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
         searches = scheduler._devices.searches
-        searches.limit, searches.at_once = TimeLimit(lambda: float(next(seconds)), 5.0), math.inf
+        searches.limit, searches.decision_seconds = TimeLimit(lambda: float(next(seconds)), 5.0), math.inf
         await here.cluster(1, devices=20)
         await here.make(asks(exactly(count=20), name="c", made=False), pod("p", by_name("c")))
         await here.until_bound("p")
-        assert searches.ended == {"GaveUp": 3, "Solved": 1}
+        assert searches.ending_counts == {"GaveUp": 3, "Solved": 1}
         searches.limit = TimeLimit(lambda: float(next(seconds)), 1.0)
         await here.make(asks(exactly(count=20), name="d", made=False), pod("q", by_name("d")))
         await here.make(devices_of("more", *(f"gpu-{n}" for n in range(20)), nodeName="node-a"))
@@ -225,7 +225,7 @@ async def test_whoever_waits_gets_what_a_deleted_one_was_promised(tmp_path, what
             if what == "pod":
                 await here.delete("p")
             else:
-                await here.client.delete(ResourceClaim, "c", "default", Deletion(grace=0))
+                await here.client.delete(ResourceClaim, "c", "default", DeleteOptions(grace_seconds=0))
                 await here.until_bound("q")
             door.open()
             if what == "claim":
@@ -233,7 +233,7 @@ async def test_whoever_waits_gets_what_a_deleted_one_was_promised(tmp_path, what
             else:
                 # Its claim keeps the device until somebody takes the pod off it.
                 await here.until(lambda: flying(scheduler), lambda count: count == 0)
-                await here.client.delete(ResourceClaim, "c", "default", Deletion(grace=0))
+                await here.client.delete(ResourceClaim, "c", "default", DeleteOptions(grace_seconds=0))
                 await here.client.patch(
                     ResourceClaim,
                     "c",
@@ -280,12 +280,12 @@ async def test_a_pod_whose_node_goes_away_meanwhile_gets_another(tmp_path):
 
 
 async def knows(scheduler: Scheduler) -> set[str]:
-    return set(scheduler._overlay._nodes)
+    return set(scheduler._cache._nodes)
 
 
 # --- leaders ---
 
-QUICK = Timing(lease=0.6, renew_deadline=0.4, retry=0.05)
+QUICK = LeaseTiming(lease_duration=0.6, renew_deadline=0.4, retry_period=0.05)
 
 
 async def test_another_scheduler_takes_over_where_one_ends(way, tmp_path):
@@ -298,11 +298,11 @@ async def test_another_scheduler_takes_over_where_one_ends(way, tmp_path):
         async with here.scheduling(elect=True, identity="second", timing=QUICK) as second:
             await here.make(pod("q", by_template()))
             await here.until_bound("q")
-            assert second._turn == 0
+            assert second._cycle == 0
             await ends.aclose()
             await here.make(pod("r", by_template()))
             await here.until_bound("r")
-            assert second._turn > 0
+            assert second._cycle > 0
             held = [device for found in (await here.held()).values() for device in found]
             assert len(set(held)) == 3
 
@@ -319,7 +319,7 @@ async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
         scheduler = Scheduler(client, choices(in_flight=1))
         try:
             async with asyncio.TaskGroup() as tasks:
-                await scheduler._sights.begin(tasks)
+                await scheduler._informers.start(tasks)
                 for number in range(3):
                     transport.before = Door("PUT", f"/resourceclaims/c{number}/status", most=1)
                     await here.make(free(f"c{number}"), pod(f"p-{number}", by_name(f"c{number}")))
@@ -331,7 +331,7 @@ async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
                         await here.until(partial(flying, scheduler), lambda count: count == 0)
                 raise Enough
         except* Enough:
-            assert scheduler._turn >= 6
+            assert scheduler._cycle >= 6
 
 
 @asynccontextmanager

@@ -10,10 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.store import Delete, Entry, Put, Store, open_store
-from dray.store.backups import backup, restore
-from dray.store.errors import Compacted, Damaged, InUse, OpenError, OutcomeUnknown
-from dray.store.sqlite.backup import AHEAD
+from dray.store import Delete, Put, Store, StoreEntry, open_store
+from dray.store.backups import back_up_store, restore_store
+from dray.store.errors import (
+    CompactedError,
+    CorruptStoreError,
+    OutcomeUnknownError,
+    StoreInUseError,
+    StoreOpenError,
+)
+from dray.store.sqlite.backup import REVISION_GAP
 from tests.contract.backends import Backend
 
 
@@ -28,10 +34,12 @@ def values(entries) -> dict[bytes, bytes]:
     return {entry.key: entry.value for entry in entries}
 
 
-def later(entry: Entry) -> Entry:
+def later(entry: StoreEntry) -> StoreEntry:
     """An entry as a restored file has it: the same, under numbers that nobody has seen."""
     return msgspec.structs.replace(
-        entry, create_revision=entry.create_revision + AHEAD, mod_revision=entry.mod_revision + AHEAD
+        entry,
+        create_revision=entry.create_revision + REVISION_GAP,
+        mod_revision=entry.mod_revision + REVISION_GAP,
     )
 
 
@@ -48,15 +56,15 @@ async def test_a_backup_under_load_is_one_state_and_comes_back_equal(backend: Ba
 
         writers = [asyncio.create_task(load(writer)) for writer in range(3)]
         await asyncio.sleep(0.01)
-        saved_at = await backup(store, tmp_path / "saved.db")
+        saved_at = await back_up_store(store, tmp_path / "saved.db")
         await asyncio.gather(*writers)
         truth = (await store.range(b"", revision=saved_at)).entries
-    resumed_at = await restore(tmp_path / "saved.db", str(tmp_path / "restored.db"))
+    resumed_at = await restore_store(tmp_path / "saved.db", str(tmp_path / "restored.db"))
     async with await open_store(str(tmp_path / "restored.db")) as restored:
         page = await restored.range(b"")
         assert page.entries == tuple(later(entry) for entry in truth)
-        assert page.revision == resumed_at == saved_at + AHEAD
-        with pytest.raises(Compacted):
+        assert page.revision == resumed_at == saved_at + REVISION_GAP
+        with pytest.raises(CompactedError):
             await restored.get(b"all", saved_at)
 
 
@@ -64,19 +72,19 @@ async def test_a_backup_comes_back_into_an_empty_etcd(etcd, tmp_path: Path):
     async with await open_store(str(tmp_path / "a.db")) as store:
         await fill(store)
         await asyncio.gather(*(store.txn([], [Put(b"big/%d" % n, b"x" * 300_000)]) for n in range(8)))
-        await backup(store, tmp_path / "saved.db")
+        await back_up_store(store, tmp_path / "saved.db")
         truth = values((await store.range(b"")).entries)
     address = f"etcd://{etcd[0]}/restored"
-    revision = await restore(tmp_path / "saved.db", address)
+    revision = await restore_store(tmp_path / "saved.db", address)
     async with await open_store(address) as store:
         page = await store.range(b"")
         assert values(page.entries) == truth
         assert page.revision >= revision
-    with pytest.raises(OpenError, match="--force"):
-        await restore(tmp_path / "saved.db", address)
+    with pytest.raises(StoreOpenError, match="--force"):
+        await restore_store(tmp_path / "saved.db", address)
     async with await open_store(address) as store:
         await store.txn([], [Put(b"later", b""), Delete(b"all")])
-    await restore(tmp_path / "saved.db", address, force=True)
+    await restore_store(tmp_path / "saved.db", address, force=True)
     async with await open_store(address) as store:
         assert values((await store.range(b"")).entries) == truth
 
@@ -84,16 +92,18 @@ async def test_a_backup_comes_back_into_an_empty_etcd(etcd, tmp_path: Path):
 async def test_what_a_restore_adds_is_the_newest_word_on_its_key(tmp_path: Path):
     async with await open_store(str(tmp_path / "a.db")) as store:
         await fill(store)
-        saved_at = await backup(store, tmp_path / "saved.db")
+        saved_at = await back_up_store(store, tmp_path / "saved.db")
         truth = values((await store.range(b"")).entries)
     address = str(tmp_path / "restored.db")
     added = {b"all": b"other", b"new": b"1"}
-    resumed_at = await restore(tmp_path / "saved.db", address, also=added)
+    resumed_at = await restore_store(tmp_path / "saved.db", address, extra_values=added)
     async with await open_store(address) as restored:
         page = await restored.range(b"")
         assert values(page.entries) == truth | added
-        assert {entry.key for entry in page.entries if entry.mod_revision > saved_at + AHEAD} == {*added}
-        assert page.revision == resumed_at == saved_at + AHEAD + 1
+        assert {entry.key for entry in page.entries if entry.mod_revision > saved_at + REVISION_GAP} == {
+            *added
+        }
+        assert page.revision == resumed_at == saved_at + REVISION_GAP + 1
         written = await restored.txn([], [Put(b"k/1", b"later"), Delete(b"all")])
         assert written.revision == resumed_at + 1
     async with await open_store(address) as restored:
@@ -104,7 +114,7 @@ async def test_what_a_restore_adds_is_the_newest_word_on_its_key(tmp_path: Path)
 async def some_backup(folder: Path) -> Path:
     async with await open_store(str(folder / "first.db")) as store:
         await store.txn([], [Put(b"a", b"treasure" * 100)])
-        await backup(store, folder / "saved.db")
+        await back_up_store(store, folder / "saved.db")
     return folder / "saved.db"
 
 
@@ -113,18 +123,18 @@ async def test_overwriting_needs_force_and_a_whole_backup(tmp_path: Path):
     target = tmp_path / "target.db"
     async with await open_store(str(target)) as store:
         await store.txn([], [Put(b"mine", b"1")])
-        with pytest.raises(OpenError, match="--force"):
-            await restore(saved, str(target))
-        with pytest.raises(InUse):
-            await restore(saved, str(target), force=True)
+        with pytest.raises(StoreOpenError, match="--force"):
+            await restore_store(saved, str(target))
+        with pytest.raises(StoreInUseError):
+            await restore_store(saved, str(target), force=True)
     whole = saved.read_bytes()
     saved.write_bytes(whole.replace(b"treasure", b"tReasure", 1))
-    with pytest.raises(Damaged, match="checksum"):
-        await restore(saved, str(target), force=True)
+    with pytest.raises(CorruptStoreError, match="checksum"):
+        await restore_store(saved, str(target), force=True)
     async with await open_store(str(target)) as store:
         assert [entry.key for entry in (await store.range(b"")).entries] == [b"mine"]
     saved.write_bytes(whole)
-    await restore(saved, f"sqlite:{target}", force=True)
+    await restore_store(saved, f"sqlite:{target}", force=True)
     async with await open_store(str(target)) as store:
         assert [entry.key for entry in (await store.range(b"")).entries] == [b"a"]
 
@@ -135,7 +145,7 @@ async def test_the_log_of_a_store_that_was_killed_does_not_survive_its_replaceme
         await store.txn([], [Put(b"mine", b"1")])
         for ending in ("", "-wal"):
             (tmp_path / f"killed.db{ending}").write_bytes((tmp_path / f"a.db{ending}").read_bytes())
-    await restore(saved, str(tmp_path / "killed.db"), force=True)
+    await restore_store(saved, str(tmp_path / "killed.db"), force=True)
     async with await open_store(str(tmp_path / "killed.db")) as store:
         assert [entry.key for entry in (await store.range(b"")).entries] == [b"a"]
 
@@ -144,8 +154,8 @@ async def test_a_damaged_backup_does_not_reach_etcd(etcd, tmp_path: Path):
     saved = await some_backup(tmp_path)
     saved.write_bytes(saved.read_bytes().replace(b"treasure", b"tReasure", 1))
     address = f"etcd://{etcd[0]}/untouched"
-    with pytest.raises(Damaged):
-        await restore(saved, address)
+    with pytest.raises(CorruptStoreError):
+        await restore_store(saved, address)
     async with await open_store(address) as store:
         assert (await store.range(b"")).entries == ()
 
@@ -153,32 +163,34 @@ async def test_a_damaged_backup_does_not_reach_etcd(etcd, tmp_path: Path):
 async def test_what_is_no_backup_is_refused(tmp_path: Path):
     async with await open_store(str(tmp_path / "live.db")) as store:
         await store.txn([], [Put(b"a", b"1")])
-        with pytest.raises(OpenError, match="make a backup"):
-            await restore(tmp_path / "live.db", str(tmp_path / "new.db"))
-    with pytest.raises(OpenError, match="there is no backup"):
-        await restore(tmp_path / "nowhere.db", str(tmp_path / "new.db"))
-    with pytest.raises(OpenError, match="keeps nothing"):
-        await restore(tmp_path / "live.db", "memory:")
+        with pytest.raises(StoreOpenError, match="make a backup"):
+            await restore_store(tmp_path / "live.db", str(tmp_path / "new.db"))
+    with pytest.raises(StoreOpenError, match="there is no backup"):
+        await restore_store(tmp_path / "nowhere.db", str(tmp_path / "new.db"))
+    with pytest.raises(StoreOpenError, match="keeps nothing"):
+        await restore_store(tmp_path / "live.db", "memory:")
     assert not (tmp_path / "new.db").exists()
 
 
 async def test_a_restore_that_breaks_off_says_how_far_it_came(etcd, tmp_path: Path, monkeypatch):
     async with await open_store(str(tmp_path / "a.db")) as store:
         await asyncio.gather(*(store.txn([], [Put(b"%d" % n, b"")]) for n in range(250)))
-        await backup(store, tmp_path / "saved.db")
+        await back_up_store(store, tmp_path / "saved.db")
     from dray.store.etcd.store import EtcdStore
 
     plain, calls = EtcdStore.txn, itertools.count()
 
     async def breaking(self: EtcdStore, *arguments: Any) -> Any:
         if next(calls) == 1:
-            raise OutcomeUnknown("the line broke")
+            raise OutcomeUnknownError("the line broke")
         return await plain(self, *arguments)
 
     monkeypatch.setattr(EtcdStore, "txn", breaking)
     address = f"etcd://{etcd[0]}/half"
-    with pytest.raises(OpenError, match=r"100 of 250 keys .* the line broke; restore again with `--force`"):
-        await restore(tmp_path / "saved.db", address)
-    await restore(tmp_path / "saved.db", address, force=True)
+    with pytest.raises(
+        StoreOpenError, match=r"100 of 250 keys .* the line broke; restore again with `--force`"
+    ):
+        await restore_store(tmp_path / "saved.db", address)
+    await restore_store(tmp_path / "saved.db", address, force=True)
     async with await open_store(address) as store:
         assert len((await store.range(b"")).entries) == 250

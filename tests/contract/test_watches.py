@@ -8,8 +8,8 @@ from contextlib import aclosing
 
 import pytest
 
-from dray.store import Batch, Delete, Put, Store
-from dray.store.errors import Closed, Compacted, SlowWatcher
+from dray.store import Delete, EventBatch, Put, Store
+from dray.store.errors import CompactedError, SlowWatcherError, StoreClosedError
 from tests.contract.backends import Backend
 from tests.contract.running import take
 from tests.contract.test_reads_and_writes import put
@@ -23,21 +23,21 @@ async def write_some(store: Store, rounds: int) -> int:
             await store.txn([], [Delete(key), Put(b"b/%d" % number, b"")])
         else:
             await store.txn([], [Put(key, b"%d" % number), Put(b"a/all", b"%d" % number)])
-    return await store.revision()
+    return await store.get_revision()
 
 
-def shape(batches: list[Batch]) -> list[tuple[int, bytes, bytes | None]]:
+def shape(batches: list[EventBatch]) -> list[tuple[int, bytes, bytes | None]]:
     return [(e.revision, e.key, e.entry.value if e.entry else None) for b in batches for e in b.events]
 
 
-async def caught_up(batches: AsyncGenerator[Batch, None]) -> None:
+async def caught_up(batches: AsyncGenerator[EventBatch, None]) -> None:
     """Wait for the first bookmark: from here on the watch follows the present."""
     assert (await anext(batches)).events == ()
 
 
 async def test_a_watch_tells_what_happened_and_what_was_before(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         one = await put(store, b"a", b"1")
         two = await put(store, b"a", b"2")
         gone = (await store.txn([], [Delete(b"a")])).revision
@@ -52,7 +52,7 @@ async def test_a_watch_tells_what_happened_and_what_was_before(backend: Backend)
 
 async def test_a_transaction_arrives_whole_and_in_its_order(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         await store.txn([], [Put(b"c", b""), Put(b"a", b""), Put(b"b", b""), Put(b"x/1", b"")])
         end = (await store.txn([], [Delete(b"a"), Put(b"c", b"2")])).revision
         seen = await take(store, b"", start, end)
@@ -62,7 +62,7 @@ async def test_a_transaction_arrives_whole_and_in_its_order(backend: Backend):
 
 async def test_watchers_of_past_and_present_see_the_same(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         live = asyncio.create_task(take(store, b"a/", start, start + 40))
         await asyncio.sleep(0)
         end = await write_some(store, 40)
@@ -75,7 +75,7 @@ async def test_watchers_of_past_and_present_see_the_same(backend: Backend):
 
 async def test_a_watch_resumes_anywhere_without_gap_or_repetition(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         end = await write_some(store, 15)
         whole = await take(store, b"", start, end)
         assert len(whole) == 15
@@ -86,9 +86,9 @@ async def test_a_watch_resumes_anywhere_without_gap_or_repetition(backend: Backe
 
 async def test_reading_and_then_watching_misses_nothing_while_others_write(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         writer = asyncio.create_task(write_some(store, 60))
-        while await store.revision() < start + 20:
+        while await store.get_revision() < start + 20:
             await asyncio.sleep(0.001)
         page = await store.range(b"")
         state = {entry.key: entry.value for entry in page.entries}
@@ -103,7 +103,7 @@ async def test_reading_and_then_watching_misses_nothing_while_others_write(backe
 
 async def test_bookmarks_tell_how_far_a_quiet_watch_has_come(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         await put(store, b"seen", b"")
         elsewhere = await put(store, b"other", b"")
         async with aclosing(store.watch(b"seen", start, bookmarks=0.05)) as batches:
@@ -122,7 +122,7 @@ async def test_bookmarks_tell_how_far_a_quiet_watch_has_come(backend: Backend):
 
 
 async def test_without_bookmarks_only_changes_arrive(backend: Backend):
-    async with backend.open() as store, aclosing(store.watch(b"a", await store.revision())) as batches:
+    async with backend.open() as store, aclosing(store.watch(b"a", await store.get_revision())) as batches:
         waiting = asyncio.ensure_future(anext(batches))
         await put(store, b"b", b"")
         await asyncio.sleep(0.15)
@@ -133,13 +133,13 @@ async def test_without_bookmarks_only_changes_arrive(backend: Backend):
 
 async def test_a_watch_after_a_compacted_revision_is_refused(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         end = await write_some(store, 10)
         middle = start + 5
         whole = await take(store, b"", start, end)
         await store.compact(middle)
         for place in (0, start, middle - 1):
-            with pytest.raises(Compacted):
+            with pytest.raises(CompactedError):
                 await take(store, b"", place, end)
         # What was kept is told in full, with the values from before the cut.
         assert await take(store, b"", middle, end) == [b for b in whole if b.revision > middle]
@@ -147,7 +147,7 @@ async def test_a_watch_after_a_compacted_revision_is_refused(backend: Backend):
 
 async def test_a_live_watch_does_not_mind_compaction(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         async with aclosing(store.watch(b"", start, bookmarks=0.02)) as batches:
             await caught_up(batches)
             await put(store, b"a", b"1")
@@ -161,7 +161,7 @@ async def test_a_live_watch_does_not_mind_compaction(backend: Backend):
 
 async def test_a_slow_watcher_is_cut_off_and_may_resume(backend: Backend):
     async with backend.open(buffered_events=10) as store:
-        start = await store.revision()
+        start = await store.get_revision()
         async with aclosing(store.watch(b"", start, bookmarks=0.02)) as batches:
             await caught_up(batches)
             for number in range(50):
@@ -174,7 +174,7 @@ async def test_a_slow_watcher_is_cut_off_and_may_resume(backend: Backend):
                     # A reader this slow meets the cut, however fast the changes come in.
                     await asyncio.sleep(0.01)
 
-            with pytest.raises(SlowWatcher) as cut:
+            with pytest.raises(SlowWatcherError) as cut:
                 await read_slowly()
             handed_out = seen[-1]
             assert cut.value.revision == handed_out
@@ -184,27 +184,27 @@ async def test_a_slow_watcher_is_cut_off_and_may_resume(backend: Backend):
 
 async def test_a_watcher_that_reads_a_long_past_slowly_is_not_cut_off(backend: Backend):
     async with backend.open(buffered_events=10) as store:
-        start = await store.revision()
+        start = await store.get_revision()
         end = await write_some(store, 50)
         assert len(await take(store, b"", start, end)) == 50
 
 
 async def test_closing_the_store_ends_its_watches(backend: Backend):
     async with backend.open() as store:
-        batches = store.watch(b"", await store.revision())
+        batches = store.watch(b"", await store.get_revision())
         waiting = asyncio.ensure_future(anext(batches))
         await put(store, b"a", b"")
         await waiting
         waiting = asyncio.ensure_future(anext(batches))
         await asyncio.sleep(0)
         await store.close()
-        with pytest.raises(Closed):
+        with pytest.raises(StoreClosedError):
             await waiting
 
 
 async def test_two_watchers_do_not_disturb_each_other(backend: Backend):
     async with backend.open() as store:
-        start = await store.revision()
+        start = await store.get_revision()
         async with aclosing(store.watch(b"", start)) as one:
             waiting = asyncio.ensure_future(anext(one))
             await put(store, b"a", b"1")

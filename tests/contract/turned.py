@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
 
 
@@ -13,7 +13,7 @@ class Turned:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.tempo = Tempo(self.clock, self._sleep, lambda: 0.5)
+        self.tempo = TimeSource(self.clock, self._sleep, lambda: 0.5)
         self._asleep: list[tuple[float, asyncio.Future[None]]] = []
 
     async def _sleep(self, seconds: float) -> None:

@@ -6,12 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Transport,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
 
-Meddling = Callable[[Request], Awaitable[None]]
+Meddling = Callable[[TransportRequest], Awaitable[None]]
 
 
-async def leave_alone(_request: Request) -> None:
+async def leave_alone(_request: TransportRequest) -> None:
     return None
 
 
@@ -23,13 +29,15 @@ class Unruly:
         self.before: Meddling = leave_alone
         self.after: Meddling = leave_alone
         self.event: Meddling = leave_alone
-        self.asked: list[Request] = []
+        self.asked: list[TransportRequest] = []
 
     @property
     def address(self) -> str:
         return self._inner.address
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
         self.asked.append(request)
         await self.before(request)
         reply = await self._inner.request(request, timeout=timeout)
@@ -37,11 +45,13 @@ class Unruly:
         return reply
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
-        async with self._inner.stream(request, silence=silence) as stream:
-            yield Stream(stream.code, stream.headers, self._late(request, stream.chunks))
+    async def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AsyncIterator[TransportStream]:
+        async with self._inner.stream(request, idle_timeout=idle_timeout) as stream:
+            yield TransportStream(stream.code, stream.headers, self._late(request, stream.chunks))
 
-    async def _late(self, request: Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _late(self, request: TransportRequest, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             await self.event(request)
             yield chunk
@@ -63,7 +73,7 @@ class Door:
         self.reached = asyncio.Event()
         self.waiting = 0
 
-    async def __call__(self, request: Request) -> None:
+    async def __call__(self, request: TransportRequest) -> None:
         if request.method != self._method or not all(part in request.path for part in self._parts):
             return
         if self._left <= 0:

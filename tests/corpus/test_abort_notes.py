@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.allocate import survey
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.requests import ask_of
-from dray.allocator.search.trace import Ending, Solved
-from dray.errors import AllocationFault
-from dray.explain import Abort, find_abort
-from dray.simulation.vectors.answers import Kind
+from dray.allocator.allocate import search_nodes
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.requests import normalize_claims
+from dray.allocator.search.trace import SearchEnding, Solved
+from dray.errors import UnanswerableClaimError
+from dray.explain import KubernetesAbort, find_abort
+from dray.simulation.vectors.answers import AnswerKind
 from dray.simulation.vectors.vector import Vector, read_vector
 from tests.outside import NO_CORPUS, corpus_dir
 
@@ -37,14 +37,19 @@ def _vectors(corpus: Path) -> Iterator[Vector]:
     yield from map(read_vector, documents)
 
 
-def _asked(vector: Vector) -> tuple[Ending, Abort | None] | None:
-    door = Admission.switched(vector.switches)
+def _asked(vector: Vector) -> tuple[SearchEnding, KubernetesAbort | None] | None:
+    door = AllocatorGateFilter.from_overrides(vector.gate_overrides)
     try:
-        stock = Stock(door.slices(vector.slices), vector.classes, Usage.of(vector.held), door.judge())
-        ask = ask_of(door.claims(vector.claims), stock.classes.get)
-    except AllocationFault:
+        stock = DeviceInventory(
+            door.admit_slices(vector.slices),
+            vector.classes,
+            DeviceUsage.from_claims(vector.held),
+            door.build_selector_evaluator(),
+        )
+        ask = normalize_claims(door.admit_claims(vector.claims), stock.classes.get)
+    except UnanswerableClaimError:
         return None
-    looked_at = list(survey(stock, ask, [vector.node]))
+    looked_at = list(search_nodes(stock, ask, [vector.node]))
     return looked_at[0][1], find_abort(ask, looked_at)
 
 
@@ -59,9 +64,9 @@ def test_notes_say_what_kubernetes_does(request: pytest.FixtureRequest) -> None:
             continue
         ending, abort = asked
         recorded = vector.recorded
-        if recorded.kind in (Kind.ALLOCATED, Kind.REFUSED):
+        if recorded.kind in (AnswerKind.ALLOCATED, AnswerKind.REFUSED):
             false += [vector.name] if abort is not None else []
-        elif recorded.kind is Kind.FAULT and any(part in recorded.text for part in NOTED):
+        elif recorded.kind is AnswerKind.FAULT and any(part in recorded.text for part in NOTED):
             noted += abort is not None
             if isinstance(ending, Solved) and abort is None and not vector.extras.needs_unbuilt:
                 missing.append(vector.name)

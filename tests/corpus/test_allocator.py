@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.json_text import ENCODER
 from dray.simulation.vectors.comparison import (
     TIMEOUTS,
-    Standing,
-    Verdict,
-    judge_answer,
+    VectorComparison,
+    VectorStanding,
+    compare_answer,
     matches_ours,
     matches_record,
 )
-from dray.simulation.vectors.reference.departures import EVERY, Departure
+from dray.simulation.vectors.reference.departures import ALL_DEPARTURES, Departure
 from dray.simulation.vectors.reference.prediction import predict
-from dray.simulation.vectors.vector import Vector, answer, read_vector
+from dray.simulation.vectors.vector import Vector, answer_vector, read_vector
 from tests.corpus.conftest import SUMMARY
 from tests.outside import NO_CORPUS, corpus_dir
 
-JUDGE = Admission.switched({}).judge()
+JUDGE = AllocatorGateFilter.from_overrides({}).build_selector_evaluator()
 
 PARTS = ("allocator", "probes", "random", "realistic", "examination")
 
@@ -59,8 +59,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("document", found, ids=[document["name"] for document in found])
 
 
-def _judge(vector: Vector) -> Verdict:
-    return judge_answer(vector, answer(vector, JUDGE), JUDGE)
+def _judge(vector: Vector) -> VectorComparison:
+    return compare_answer(vector, answer_vector(vector, JUDGE), JUDGE)
 
 
 def test_vector(document: dict[str, Any]) -> None:
@@ -69,20 +69,20 @@ def test_vector(document: dict[str, Any]) -> None:
     verdict = _judge(vector)
     assert _written(vector) == before, "the allocator changed its input"
     ours, theirs = "\n".join(verdict.ours.render_lines()), "\n".join(vector.recorded.render_lines())
-    assert verdict.good, f"{verdict.because}\nKubernetes: {theirs}\nours: {ours}"
+    assert verdict.is_good, f"{verdict.because}\nKubernetes: {theirs}\nours: {ours}"
     if "decided" in document:
-        assert verdict.standing in (Standing.EQUAL, Standing.DECIDED)
+        assert verdict.standing in (VectorStanding.EQUAL, VectorStanding.DECIDED)
 
 
 def test_model(document: dict[str, Any]) -> None:
     vector = read_vector(document)
     if vector.extras.derived or any(words in vector.recorded.text for words in TIMEOUTS):
         return
-    theirs = predict(vector, JUDGE, most=STEPS)
-    assert theirs is None or matches_record(theirs, vector.recorded), theirs.words
-    ours = predict(vector, JUDGE, EVERY, most=STEPS)
-    found = answer(vector, JUDGE)
-    assert ours is None or matches_ours(ours, found), f"model: {ours.words}\nours: {found.words}"
+    theirs = predict(vector, JUDGE, max_steps=STEPS)
+    assert theirs is None or matches_record(theirs, vector.recorded), theirs.summary
+    ours = predict(vector, JUDGE, ALL_DEPARTURES, max_steps=STEPS)
+    found = answer_vector(vector, JUDGE)
+    assert ours is None or matches_ours(ours, found), f"model: {ours.summary}\nours: {found.summary}"
 
 
 def _written(vector: Vector) -> bytes:
@@ -90,20 +90,22 @@ def _written(vector: Vector) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def verdicts(corpus: Path) -> dict[str, list[Verdict]]:
+def verdicts(corpus: Path) -> dict[str, list[VectorComparison]]:
     return {part: [_judge(read_vector(document)) for document in _documents(corpus, part)] for part in PARTS}
 
 
-def test_most_answers_are_equal(verdicts: dict[str, list[Verdict]], pytestconfig: pytest.Config) -> None:
+def test_most_answers_are_equal(
+    verdicts: dict[str, list[VectorComparison]], pytestconfig: pytest.Config
+) -> None:
     for part, judged in verdicts.items():
         counts = Counter(verdict.standing for verdict in judged)
         if part != "examination":
-            assert counts[Standing.EQUAL] > counts.total() * 0.8
-        parts = " · ".join(f"{counts[standing]} {standing.value}" for standing in Standing)
+            assert counts[VectorStanding.EQUAL] > counts.total() * 0.8
+        parts = " · ".join(f"{counts[standing]} {standing.value}" for standing in VectorStanding)
         pytestconfig.stash[SUMMARY].append(f"{part}: {counts.total()} vectors · {parts}")
 
 
-def test_departures_without_a_vector_are_known(verdicts: dict[str, list[Verdict]]) -> None:
+def test_departures_without_a_vector_are_known(verdicts: dict[str, list[VectorComparison]]) -> None:
     """They have questions of their own in the tests of verdicts."""
     used = {name for judged in verdicts.values() for verdict in judged for name in verdict.departures}
     assert set(Departure) - used <= {

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from dray.api.devices.device_cel import DeviceBinding, SelectorFault, compile_selector, prepare
+from dray.api.devices.device_cel import DeviceBinding, InvalidSelector, bind_device, compile_selector
 from dray.api.resource.device import Device
 from dray.cel import EvalFault
 from dray.gates import GateSet
@@ -73,23 +73,25 @@ def _variant(found: dict[str, Any]) -> Variant:
 
 
 def _gates(*, sharing: bool, lists: bool) -> GateSet:
-    return GateSet.default().changed({"DRAConsumableCapacity": sharing, "DRAListTypeAttributes": lists})
+    return GateSet.from_defaults().override(
+        {"DRAConsumableCapacity": sharing, "DRAListTypeAttributes": lists}
+    )
 
 
 def _bound(found: dict[str, Any]) -> DeviceBinding:
     fields = {key: value for key, value in found.items() if value is not None and key != "driver"}
-    return prepare(found["driver"], msgspec.convert(fields, Device, dec_hook=_quantity))
+    return bind_device(found["driver"], msgspec.convert(fields, Device, dec_hook=_quantity))
 
 
 def _quantity(kind: type, value: Any) -> Any:
     assert kind is Quantity
-    return Quantity.read(value)
+    return Quantity.from_json_value(value)
 
 
 def answer(case: Case, variant: Variant) -> dict[str, Any]:
     """What we say, in the words of the corpus."""
     selector = compile_selector(case.expression, stored=variant.stored, gates=variant.gates)
-    if isinstance(selector, SelectorFault):
+    if isinstance(selector, InvalidSelector):
         return {"compileError": selector.detail}
     measured = selector.measure(case.device)
     outcome: dict[str, Any] = {

@@ -19,14 +19,14 @@ from dray.api.codec import decode_document
 from dray.api.fields import ROOT, FieldError
 from dray.api.resource import DeviceCapacity
 from dray.api.validation import validate_create, validate_status_update, validate_update
-from dray.api.validation.kinds.capacity import capacity
+from dray.api.validation.kinds.capacity import validate_capacity
 from dray.errors import DecodeError
 
 Answer = frozenset[tuple[str, str]]
 """What is wrong, as far as we compare it: the type and the field of each error."""
 
 _OPAQUE_FIELDS = ("parameters", "data")
-_CAPACITY_PATH = ROOT.field("spec", "devices", "capacity")
+_CAPACITY_PATH = ROOT.child("spec", "devices", "capacity")
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Case:
             found = decode_document(self.document["object"])
         except DecodeError:
             return frozenset({self.document["object"]["kind"]})
-        if found.kind.bystander:  # kept, and not judged
+        if found.kind.is_opaque:  # kept, and not judged
             return frozenset({found.kind.name})
-        return frozenset(field.name for field in found.unknown)
+        return frozenset(field.name for field in found.unknown_fields)
 
     @cached_property
     def objects(self) -> tuple[Any, ...]:
@@ -66,7 +66,7 @@ class Case:
     def judge(self) -> list[FieldError]:
         """What dray finds wrong."""
         if "capacity" in self.document:
-            return list(capacity(self.objects[0], _CAPACITY_PATH, shared=True))
+            return list(validate_capacity(self.objects[0], _CAPACITY_PATH, shared=True))
         return _JUDGES[self.document["operation"]](*self.objects)
 
 
@@ -85,7 +85,7 @@ def load(folder: Path) -> Iterator[Case]:
 
 def answer(errors: list[FieldError]) -> Answer:
     """The part of errors that is compared."""
-    return frozenset((error.fault.value, error.path) for error in errors)
+    return frozenset((error.type.value, error.path) for error in errors)
 
 
 # --- opaque bytes ---

@@ -16,9 +16,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dray.client.client import Client
-from dray.client.connect import connected
-from dray.driver.classic.controller import NODE, Allocated, ClassicController, Held, Need, Unavailable
-from dray.driver.classic.controller_service import Negotiation
+from dray.client.connect import connect
+from dray.driver.classic.controller import (
+    NODE_ATTRIBUTE,
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+    NoAllocationAvailable,
+)
+from dray.driver.classic.controller_service import ClassicControllerService
 
 
 @dataclass(frozen=True)
@@ -37,30 +44,36 @@ class Units(ClassicController):
         self.name = ways.driver
         self._ways = ways
 
-    def _free(self, held: Sequence[Held]) -> Counter[str]:
+    def _free(self, held: Sequence[HeldClaim]) -> Counter[str]:
         taken = Counter(each.node for each in held)
         return Counter({name: units - taken[name] for name, units in self._ways.capacity.items()})
 
-    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> set[str]:
+    def unsuitable_nodes(
+        self, need: ClassicClaimRequest, nodes: Sequence[str], held: Sequence[HeldClaim]
+    ) -> set[str]:
         free = self._free(held)
         return {name for name in nodes if free[name] <= 0}
 
-    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+    def allocate(
+        self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
+    ) -> ClassicAllocation | NoAllocationAvailable:
         """The parameters of the administrator and of the user arrive apart, and stay with the claim."""
         free = self._free(held)
         here = node or next((name for name in sorted(free) if free[name] > 0), None)
         if here is None or free[here] <= 0:
-            return Unavailable("all units are taken")
+            return NoAllocationAvailable("all units are taken")
         ours = need.class_parameters or {}
         attributes = {
-            NODE: here,
+            NODE_ATTRIBUTE: here,
             "classParameters": json.dumps(ours, separators=(",", ":")),
             "claimParameters": json.dumps(need.parameters or {}, separators=(",", ":")),
         }
-        return Allocated(None if self._ways.everywhere else here, attributes, ours.get("userLimit", 1))
+        return ClassicAllocation(
+            None if self._ways.everywhere else here, attributes, ours.get("userLimit", 1)
+        )
 
 
-class Controller(Negotiation):
+class Controller(ClassicControllerService):
     """Keeps the claims of one driver as they should be."""
 
     def __init__(self, client: Client, ways: Ways) -> None:
@@ -79,7 +92,7 @@ async def _main() -> None:
     parser.add_argument("--capacity", required=True, type=_capacity)
     parser.add_argument("--everywhere", action="store_true", help="units can be used from every node")
     given = parser.parse_args()
-    async with connected(given.kubeconfig) as client, asyncio.TaskGroup() as tasks:
+    async with connect(given.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         controller = Controller(client, Ways(given.driver, given.capacity, given.everywhere))
         tasks.create_task(controller.run())
         await controller.ready.wait()

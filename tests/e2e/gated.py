@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from dray.client.transport import Request
+from dray.client.transport import TransportRequest
 from dray.clock import SystemClock
-from dray.cluster.local.cluster import UpOptions, running
-from dray.cluster.services.api_server import ServerOptions
-from dray.cluster.services.components import Component
+from dray.cluster.local.cluster import LocalClusterOptions, open_cluster
+from dray.cluster.services.api_server import ServerProcessOptions
+from dray.cluster.services.components import ComponentOptions
 from dray.gates import GateSet
-from dray.server.http.application import App
+from dray.server.http.application import ApiApplication
 from dray.store.memory import MemoryStore
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import StructuredLogger
 from tests.contract.api import SOON, Api, path
 
 Document = dict[str, Any]
@@ -27,7 +27,7 @@ CLAIMS = "resourceclaims"
 class Cluster(Api):
     """A cluster as its administrator sees it."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ApiApplication) -> None:
         super().__init__(app, MemoryStore(), groups=("system:masters",))
 
     async def make(self, *documents: Document) -> None:
@@ -76,7 +76,7 @@ class Cluster(Api):
         assert {where: await self.bytes_at(where) for where in claims} == claims
 
     async def bytes_at(self, where: str) -> bytes:
-        reply = await self._transport.request(Request("GET", where))
+        reply = await self._transport.request(TransportRequest("GET", where))
         assert reply.code == 200, reply.body
         return reply.body
 
@@ -121,17 +121,17 @@ class Restarts:
             lines.append(line.decode())
             return True
 
-        log = Log(took, SystemClock())
+        log = StructuredLogger(took, SystemClock())
         base = GateSet.parse(every)
         gates = [GateSet.parse(own, base) for own in (server, scheduler, controller)]
-        options = UpOptions(
-            ServerOptions(self._directory, port=0, gates=gates[0], log=log),
-            Component(gates[1], elect=False, log=log),
-            Component(gates[2], elect=False, log=log, upkeep=True),
+        options = LocalClusterOptions(
+            ServerProcessOptions(self._directory, port=0, gates=gates[0], log=log),
+            ComponentOptions(gates[1], leader_elect=False, log=log),
+            ComponentOptions(gates[2], leader_elect=False, log=log, upkeep=True),
             nodes=0,
         )
-        async with running(options) as up:
+        async with open_cluster(options) as up:
             async with asyncio.timeout(SOON):
-                await up.ready()
+                await up.wait_until_ready()
             yield Cluster(up.server.app)
         assert [line for line in lines if " ERROR " in line] == []

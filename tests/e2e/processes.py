@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dray.node.containers.runtime.process import ProcessRuntime
-from dray.server.auth.authn.certificates import Certificates
-from dray.server.auth.authn.kubeconfig import kubeconfig
+from dray.server.auth.authn.certificates import CertificateAuthority
+from dray.server.auth.authn.kubeconfig import build_kubeconfig
 from tests.contract.classic import classic_class
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import ended, until
@@ -72,7 +72,7 @@ def emptied(containers: Path) -> None:
 
     async def empty() -> None:
         runtime = ProcessRuntime(containers)
-        for found in await runtime.running():
+        for found in await runtime.list_containers():
             await runtime.remove(found.id)
         await runtime.close()
 
@@ -90,9 +90,9 @@ class Cluster:
     def credentials(self, user: str, *groups: str) -> Path:
         """A kubeconfig of somebody."""
         file = self.folder / f"{next(_numbers)}.kubeconfig"
-        certificates = Certificates.of_clients(self.server.kubeconfig.parent / "keys")
-        made = certificates.client_certificate(user, groups, days=1)
-        document = kubeconfig(self.server.url, certificates.ca_pem, made, user=user)
+        certificates = CertificateAuthority.open_for_clients(self.server.kubeconfig.parent / "keys")
+        made = certificates.issue_client_certificate(user, groups, days=1)
+        document = build_kubeconfig(self.server.url, certificates.ca_pem, made, user=user)
         file.write_text(json.dumps(document))
         return file
 

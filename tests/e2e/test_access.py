@@ -17,7 +17,7 @@ import jwt
 import pytest
 import yaml
 
-from dray.server.auth.authn.certificates import Certificates
+from dray.server.auth.authn.certificates import CertificateAuthority
 from tests.e2e.server import Running, command, running
 
 TOKEN = "Xq7-not-to-be-found-anywhere"
@@ -168,7 +168,9 @@ def test_a_token_is_worth_nothing_when_its_account_is_gone(place):
 
 
 def test_a_certificate_of_another_authority_does_not_get_in(place, tmp_path):
-    forged = Certificates.open(tmp_path / "keys").client_certificate("admin", ["system:masters"])
+    forged = CertificateAuthority.open(tmp_path / "keys").issue_client_certificate(
+        "admin", ["system:masters"]
+    )
     with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
         place.ask("GET", "/api", tls=place.showing(forged.cert_pem + forged.key_pem))
 

@@ -54,7 +54,12 @@ def kubectl_of(place: Cluster, kubectl_program: str, home: Path) -> Kubectl:
         "apply",
         "-f",
         "-",
-        given=[example_nodes.node(0), *example_nodes.slices(0), *example_nodes.classes(), TEMPLATE],
+        given=[
+            example_nodes.build_node(0),
+            *example_nodes.build_slices(0),
+            *example_nodes.build_device_classes(),
+            TEMPLATE,
+        ],
     )
     return kubectl
 
@@ -242,7 +247,12 @@ def test_a_server_that_goes_away_is_waited_for(tmp_path: Path, kubectl_program: 
                 "apply",
                 "-f",
                 "-",
-                given=[example_nodes.node(0), *example_nodes.slices(0), *example_nodes.classes(), TEMPLATE],
+                given=[
+                    example_nodes.build_node(0),
+                    *example_nodes.build_slices(0),
+                    *example_nodes.build_device_classes(),
+                    TEMPLATE,
+                ],
             )
             kubectl("create", "-f", "-", given=pod("before"))
             until(lambda: "nodeName" in kubectl.get("pod", "before")["spec"])

@@ -23,7 +23,7 @@ from tests.e2e.stage import Stage, node, pod, upped
 req = pytest.mark.req
 CLAIMS = "resourceclaims.cdi.k8s.io"
 DRIVER = "acme.example.com"
-OFF = ",".join(f"{gate.name}=false" for gate, _ in GateSet.default())
+OFF = ",".join(f"{gate.name}=false" for gate, _ in GateSet.from_defaults())
 """Everything that has to do with claims."""
 NO_CLASSIC = "DRAControlPlaneController=false"
 

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from dray.client.connect import connected
+from dray.client.connect import connect
 from tests.contract.classic import classic_claim, classic_class
 from tests.contract.documents import allocation, claim
 from tests.e2e.classic_driver import Controller
@@ -145,7 +145,7 @@ def test_both_parts_of_a_driver_can_run_inside_a_test(place: Cluster, kubectl: K
 
     async def run() -> None:
         driver = await PlainDriver(ways).start()
-        async with connected(kubeconfig) as client:
+        async with connect(kubeconfig) as client:
             controlling = asyncio.create_task(Controller(client, Units(name, {NODE: 1})).run())
             await asyncio.to_thread(kubectl, "create", "-f", "-", given=[document, pod("inside")])
             await asyncio.to_thread(kubectl, "wait", "--for=condition=Ready", "pod/inside", "--timeout=60s")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dray.server.auth.authn.certificates import Certificates
+from dray.server.auth.authn.certificates import CertificateAuthority
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import SOON
 from tests.e2e.processes import Process
@@ -33,7 +33,7 @@ def claim(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
 def test_wrong_parameters_are_refused_in_the_words_of_the_driver(
     tmp_path: Path, home: Path, kubectl_program: str
 ) -> None:
-    certificates = Certificates.open(tmp_path / "issued", (f"{SERVICE}.{NAMESPACE}.svc",))
+    certificates = CertificateAuthority.open(tmp_path / "issued", (f"{SERVICE}.{NAMESPACE}.svc",))
     bundle = base64.b64encode(certificates.ca_pem).decode()
     shown = ("--certificate", str(certificates.cert_file), "--key", str(certificates.key_file))
     webhook = Process(

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from dray.api.json_text import not_json, write_json
+from dray.api.json_text import find_non_json_values, write_json
 from tests.fuzz.journey import BrokenLawError, of_bytes, of_document
 from tests.fuzz.mutations import broken
 from tests.fuzz.rawbytes import raw
@@ -169,7 +169,7 @@ def saved(folder: Path, name: str, given: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(given, bytes):
         path, data = folder / f"{name}.bin", given
-    elif not_json(given):
+    elif find_non_json_values(given):
         path, data = folder / f"{name}.txt", shown(given).encode()
     else:
         path, data = folder / f"{name}.json", write_json(given)

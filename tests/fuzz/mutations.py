@@ -271,7 +271,7 @@ def _another_self(random: Random, document: Any, place: Place) -> Any:
     kind = random.choice(KINDS)
     version = random.choice((*kind.versions, "v1alpha3", "", "v2"))
     name = kind.name if random.random() < 0.9 else random.choice(TEXTS)
-    return {**document, "apiVersion": kind.api_version(version), "kind": name}
+    return {**document, "apiVersion": kind.format_api_version(version), "kind": name}
 
 
 MUTATIONS: tuple[tuple[int, Callable[[Random, Any, Place], Any]], ...] = (

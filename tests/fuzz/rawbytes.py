@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from random import Random
 
-from dray.api.json_text import not_json, write_json
-from dray.manifests import as_yaml
+from dray.api.json_text import find_non_json_values, write_json
+from dray.manifests import to_yaml
 from tests.fuzz.mutations import broken
 from tests.fuzz.sound import in_every_version, sound
 
@@ -73,7 +73,7 @@ _DEPTHS = (10, 99, 100, 101, 500, 1000, 5000, 50_000)
 
 @cache
 def _yaml_pool() -> tuple[bytes, ...]:
-    return tuple(as_yaml([document]).encode() for document in in_every_version())
+    return tuple(to_yaml([document]).encode() for document in in_every_version())
 
 
 def _text(random: Random) -> bytes:
@@ -171,7 +171,7 @@ def _alias_bomb(random: Random) -> bytes:
 def _broken_document(random: Random) -> bytes:
     document = broken(random)
     # What JSON cannot hold, or only in very many bytes, has its place among the documents.
-    return _text(random) if not_json(document) else write_json(document)
+    return _text(random) if find_non_json_values(document) else write_json(document)
 
 
 WAYS: tuple[tuple[int, Callable[[Random], bytes]], ...] = (

@@ -8,7 +8,7 @@ import pytest
 
 from dray.api import codec
 from dray.api.json_text import read_json
-from dray.api.strategies.defaults import with_defaults
+from dray.api.strategies.defaults import apply_defaults
 from dray.api.validation import validate_create, validate_stored
 from dray.errors import DecodeError
 from tests.fuzz import __main__ as command
@@ -35,8 +35,8 @@ def test_inputs_are_refused_and_taken_in_good_measure():
 @pytest.mark.parametrize("document", in_every_version(), ids=lambda d: f"{d['apiVersion']}-{d['kind']}")
 def test_what_the_broken_ones_are_made_from_is_sound(document):
     decoded = codec.decode_document(document)
-    obj = with_defaults(decoded.object, now=TIME)
-    assert decoded.unknown == ()
+    obj = apply_defaults(decoded.object, now=TIME)
+    assert decoded.unknown_fields == ()
     assert (validate_create(obj), validate_stored(obj)) == ([], [])
 
 
@@ -86,7 +86,7 @@ def test_an_exception_is_found_and_its_input_made_small(monkeypatch, tmp_path, c
 
 
 def test_a_broken_law_is_found(monkeypatch):
-    monkeypatch.setattr(journey, "with_defaults", lambda obj, *, now: codec.decode(codec.encode(obj)).object)
+    monkeypatch.setattr(journey, "apply_defaults", lambda obj, *, now: codec.decode(codec.encode(obj)).object)
     report = campaign.run("structured", "planted", 0, 50)
     assert "law: filling twice fills more" in {failure.signature for failure in report.failures}
 
@@ -96,7 +96,7 @@ def test_bytes_that_fail_are_made_small(monkeypatch):
         if b"apiVersion" in data:
             raise IndexError
 
-    monkeypatch.setattr(journey, "duplicate_fields", stumble)
+    monkeypatch.setattr(journey, "find_duplicate_fields", stumble)
     report = campaign.run("raw", "planted", 0, 30)
     (failure,) = [found for found in report.failures if found.signature.startswith("IndexError")]
     assert campaign.small(failure, "planted") == b"apiVersion"
@@ -107,7 +107,7 @@ def test_an_input_that_takes_for_ever_is_found(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(journey, "duplicate_fields", dawdle)
+    monkeypatch.setattr(journey, "find_duplicate_fields", dawdle)
     monkeypatch.setattr(campaign, "LONGEST", 0.05)
     report = campaign.run("raw", "planted", 0, 2)
     (failure,) = report.failures

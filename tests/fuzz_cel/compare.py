@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from dray.api.devices.device_cel import DeviceBinding, SelectorFault, compile_selector, prepare
+from dray.api.devices.device_cel import DeviceBinding, InvalidSelector, bind_device, compile_selector
 from dray.api.resource.device import Device
-from dray.cel import EvalFault, FaultKind, Stage
+from dray.cel import CompileStage, EvalFault, FaultKind
 from dray.gates import GateSet
 from tests.fuzz_cel.expressions import DOMAIN
 from tests.fuzz_cel.oracle import Opinion, Oracle
@@ -27,7 +27,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "lb": {"bools": [True, False]},
     "ls": {"strings": ["a", "b", "c"]},
 }
-_GATES = GateSet.default()
+_GATES = GateSet.from_defaults()
 
 # Differences that must be, by the words of the one who fails. The first two groups are about what exists, the
 # last two about what happens; there, cel-go and Kubernetes are on our side.
@@ -68,7 +68,7 @@ class Answer:
 
 def device() -> DeviceBinding:
     """The device all expressions are about."""
-    return prepare(DOMAIN, msgspec.convert({"attributes": ATTRIBUTES}, Device))
+    return bind_device(DOMAIN, msgspec.convert({"attributes": ATTRIBUTES}, Device))
 
 
 def oracle() -> Oracle:
@@ -80,8 +80,8 @@ def oracle() -> Oracle:
 def answer(expression: str, binding: DeviceBinding) -> Answer:
     """Compile and evaluate with our engine."""
     compiled = compile_selector(expression, stored=True, gates=_GATES)
-    if isinstance(compiled, SelectorFault):
-        broken = compiled.compiling is not None and compiled.compiling.stage is Stage.INTERNAL
+    if isinstance(compiled, InvalidSelector):
+        broken = compiled.compile_fault is not None and compiled.compile_fault.stage is CompileStage.INTERNAL
         return Answer(None, "compile", compiled.detail, broken)
     result = compiled.matches(binding)
     if isinstance(result, EvalFault):

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from dray.api.devices.device_cel import environment
-from dray.cel import CompileFault, EvalFault, FaultKind, Stage
+from dray.api.devices.device_cel import build_environment
+from dray.cel import CompileFault, CompileStage, EvalFault, FaultKind
 from tests.fuzz_cel import compare, oracle
 from tests.fuzz_cel.expressions import DOMAIN, Expressions
 
@@ -36,13 +36,13 @@ def soup(chance: random.Random) -> str:
 
 def test_no_text_breaks_the_compiler_or_what_it_made():
     chance = random.Random(20_260_801)
-    env = environment(sharing=True, lists=True)
+    env = build_environment(sharing=True, lists=True)
     value = compare.device().value
     for _ in range(5_000):
         text = soup(chance)
         compiled = env.compile(text)
         if isinstance(compiled, CompileFault):
-            assert compiled.stage is not Stage.INTERNAL, text
+            assert compiled.stage is not CompileStage.INTERNAL, text
             assert str(compiled)
             continue
         result = compiled.evaluate({"device": value}, cost_limit=100_000)

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.requests import ask_of
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.trace import Beat, GaveUp, Progress
-from dray.errors import AllocationFault
+from dray.allocator.search.trace import GaveUp, SearchProgress, TraceEvent
+from dray.errors import UnanswerableClaimError
 from tests.brute.problem import Problem
 from tests.brute.toyjudge import judged
 from tests.fuzz_slow.recipes import Recipe, build, draw_recipe, mutate
@@ -55,15 +55,15 @@ def measure(recipe: Recipe, cut: float = CUT) -> Measured:
     return Measured(recipe, ending, steps, round((time.process_time() - began) * 1000, 1))
 
 
-def walk(problem: Problem) -> Iterator[Beat]:
+def walk(problem: Problem) -> Iterator[TraceEvent]:
     """The events of a problem's search."""
-    yield Progress(0)
-    stock = Stock(problem.slices, problem.classes, Usage(), judged)
+    yield SearchProgress(0)
+    stock = DeviceInventory(problem.slices, problem.classes, DeviceUsage(), judged)
     try:
-        ask = ask_of(problem.claims, stock.classes.get)
-    except AllocationFault:  # asks for more than a claim can hold
+        ask = normalize_claims(problem.claims, stock.classes.get)
+    except UnanswerableClaimError:  # asks for more than a claim can hold
         return
-    yield from search(ask, stock.seen_from(problem.node).shape, 10**9)
+    yield from search(ask, stock.get_node_view(problem.node).shape, 10**9)
 
 
 def climb(source: Random, until: float, cut: float = CUT) -> Measured:

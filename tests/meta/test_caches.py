@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import pytest
 
 import dray
-from dray.values.cache_bounds import BOUNDS, Bound
+from dray.values.cache_bounds import CACHE_BOUNDS, CacheBound
 from tests.meta.growth import endless_caches, growing_attributes, growing_modules
 from tests.meta.lifetimes import LIFETIMES
 from tests.meta.tree import Source, sources
@@ -101,10 +101,10 @@ def _found(text):
 
 
 @cache
-def bounds() -> dict[str, Bound]:
+def bounds() -> dict[str, CacheBound]:
     """Every bound, after everything was imported."""
     modules()
-    return {name: bound for name, bound in BOUNDS.items() if bound.owner != "a test"}
+    return {name: bound for name, bound in CACHE_BOUNDS.items() if bound.owner != "a test"}
 
 
 @cache
@@ -121,14 +121,17 @@ def test_every_bound_is_on_the_page_and_no_other():
     listed = {row.split("|")[1].strip(): row for row in table.splitlines()[1:]}
     for name, bound in bounds().items():
         assert name in listed, (
-            f"`{name}` is missing in {PAGE.name}: | {name} | {bound.most:,} | {bound.owner} |"
+            f"`{name}` is missing in {PAGE.name}: | {name} | {bound.max_entries:,} | {bound.owner} |"
         )
-        assert [part.strip() for part in listed[name].split("|")[2:4]] == [f"{bound.most:,}", bound.owner]
+        assert [part.strip() for part in listed[name].split("|")[2:4]] == [
+            f"{bound.max_entries:,}",
+            bound.owner,
+        ]
     assert listed.keys() == bounds().keys()
 
 
 def test_no_bound_is_the_size_of_a_cluster():
-    assert all(bound.most <= MOST for bound in bounds().values())
+    assert all(bound.max_entries <= MOST for bound in bounds().values())
 
 
 def test_every_cache_of_a_function_has_a_bound():
@@ -139,5 +142,5 @@ def test_every_cache_of_a_function_has_a_bound():
         if isinstance(value, _lru_cache_wrapper) and value.__module__.startswith("dray.")
     }
     assert len(found) > 20
-    assert found.pop("dray.server.http.protobuf.messages.messages") is None  # no arguments, one result
+    assert found.pop("dray.server.http.protobuf.messages.load_messages") is None  # no arguments, one result
     assert all(most <= MOST for most in found.values())

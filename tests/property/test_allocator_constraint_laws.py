@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.allocator.checks import constraints
-from dray.allocator.partial_solution import Board
-from dray.allocator.requests import Rule
+from dray.allocator.partial_solution import PartialSolution
+from dray.allocator.requests import ClaimConstraint
 
 ITEMS = st.sampled_from([("int", 1), ("int", 2), ("int", 3), ("string", "1"), ("version", "1.0.0")])
 VALUES = st.lists(st.frozensets(ITEMS, max_size=3), min_size=1, max_size=6)
 SCALARS = st.lists(ITEMS.map(lambda item: frozenset({item})), min_size=1, max_size=6)
-RULES = st.booleans().map(lambda distinct: Rule(0, 0, "dra.example/numa", distinct))
+RULES = st.booleans().map(lambda distinct: ClaimConstraint(0, 0, "dra.example/numa", distinct))
 
 
 def accepted(rule, devices, board=None):
     """How many devices, taken in this order, a constraint lets pass before it refuses one."""
-    board = board or Board()
+    board = board or PartialSolution()
     for i, values in enumerate(devices):
-        if constraints.refuse(board, rule, values) is not None:
+        if constraints.check(board, rule, values) is not None:
             return i
         constraints.take(board, rule, values)
     return len(devices)
@@ -68,12 +68,12 @@ def test_on_scalars_match_is_all_equal_and_distinct_is_all_different(rule, devic
 @pytest.mark.req("K5491-032")
 @given(rule=RULES, first=VALUES, tried=VALUES, then=VALUES)
 def test_a_step_back_restores_what_was_common(rule, first, tried, then):
-    board = Board()
+    board = PartialSolution()
     accepted(rule, first, board)
     before, mark = dict(board.facts), board.mark()
     accepted(rule, tried, board)
     board.rewind(mark)
     assert board.facts == before
-    fresh = Board()
+    fresh = PartialSolution()
     accepted(rule, first, fresh)
     assert accepted(rule, then, board) == accepted(rule, then, fresh)

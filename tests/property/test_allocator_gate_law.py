@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from dray.allocator import feature_gates
 from dray.allocator.feature_gates import admit_claims, admit_slices
-from dray.allocator.verify import Given, verify
-from dray.allocator.verify import Rule as VerifiedRule
+from dray.allocator.verify import AllocationRule as VerifiedRule
+from dray.allocator.verify import VerificationInput, verify
 from dray.allocator.withheld_devices import WithheldDevice
 from dray.api import field_patterns
-from dray.api.kinds import kind_of_type
+from dray.api.kinds import get_kind_by_type
 from dray.api.resource import ResourceClaim, ResourceSlice
-from dray.api.strategies.gated_fields import GATED
-from dray.errors import AllocationFault
+from dray.api.strategies.gated_fields import GATED_FIELDS
+from dray.errors import UnanswerableClaimError
 from dray.gates import GATES, GateSet
 from tests.brute.drawing import draw
 from tests.brute.laws import results_of
@@ -33,18 +33,18 @@ from tests.brute.toyjudge import judged
 from tests.property.strategies.api import gate_sets, objects, without
 from tests.property.strategies.problems import problems
 
-SLICES, CLAIMS = kind_of_type(ResourceSlice), kind_of_type(ResourceClaim)
+SLICES, CLAIMS = get_kind_by_type(ResourceSlice), get_kind_by_type(ResourceClaim)
 OPEN = GateSet(frozenset(GATES))
 
 
 def gated(gate, kind):
     """The fields of a gate that the allocator reads in a kind of object."""
-    fields = GATED.get(gate, {}).get(kind.qualified_name, ())
+    fields = GATED_FIELDS.get(gate, {}).get(kind.qualified_name, ())
     return [field for field in fields if field.startswith("spec.")]
 
 
 def uses(obj, gate, kind):
-    return any(field_patterns.found(obj, field) for field in gated(gate, kind))
+    return any(field_patterns.find_fields(obj, field) for field in gated(gate, kind))
 
 
 def had_by_new_claims(published):
@@ -61,7 +61,7 @@ def at_the_door(claims, gates):
     """What is let in, and what was said instead."""
     try:
         return admit_claims(claims, gates), ""
-    except AllocationFault as fault:
+    except UnanswerableClaimError as fault:
         return [], str(fault)
 
 
@@ -71,7 +71,7 @@ def test_slices_behind_a_closed_gate_are_as_if_never_written(gate, data):
     published = data.draw(objects(SLICES))
     gates = without(gate)
     (admitted,) = admit_slices([published], gates)
-    closed = [name for name in GATES if not gates.enabled(name)]
+    closed = [name for name in GATES if not gates.is_enabled(name)]
     assert not any(uses(had_by_new_claims(admitted), name, SLICES) for name in closed)
     assert admit_slices([admitted], OPEN) == [admitted]
     assert admit_slices([admitted], gates) == [admitted]
@@ -84,7 +84,7 @@ def test_slices_behind_a_closed_gate_are_as_if_never_written(gate, data):
 def test_claims_behind_a_closed_gate_are_refused_or_as_if_never_written(gate, data):
     asked = data.draw(objects(CLAIMS))
     gates = without(gate)
-    closed = [name for name in GATES if not gates.enabled(name)]
+    closed = [name for name in GATES if not gates.is_enabled(name)]
     used = [name for name in closed if uses(asked, name, CLAIMS)]
     admitted, fault = at_the_door([asked], gates)
     if fault:
@@ -107,15 +107,15 @@ held_problems = st.randoms(use_true_random=False).map(lambda source: draw(source
 def handed_out_twice(gate, problem):
     """What an allocation behind a closed gate takes that is held, seen with every gate open."""
     gates = without(gate)
-    claims, fault = at_the_door(problem.claims, gates)
+    claims, fault = at_the_door(problem.admit_claims, gates)
     if fault:
         return []
-    slices = admit_slices(problem.slices, gates)
+    slices = admit_slices(problem.admit_slices, gates)
     admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
     found = results_of(admitted)
     if found is None:
         return []
-    seen_open = Given(problem.slices, problem.classes, problem.held, problem.node, judged)
+    seen_open = VerificationInput(problem.admit_slices, problem.classes, problem.held, problem.node, judged)
     return [said for said in verify(seen_open, claims, found) if said.rule in ACCOUNTS]
 
 
@@ -136,7 +136,7 @@ def forgetting(admitted, published, closed):
 
 
 def test_the_law_finds_an_admission_that_forgets(monkeypatch):
-    monkeypatch.setattr(feature_gates, "_withholding", forgetting)
+    monkeypatch.setattr(feature_gates, "_withhold_devices", forgetting)
     problems_drawn = (draw(Random(f"forgetting/{number}"), always=HELD) for number in range(600))
     assert any(handed_out_twice("DRADeviceBindingConditions", problem) for problem in problems_drawn)
 
@@ -144,11 +144,11 @@ def test_the_law_finds_an_admission_that_forgets(monkeypatch):
 @given(problem=problems, gates=gate_sets())
 def test_no_choice_of_gates_breaks_the_allocator(problem, gates):
     """Any problem under any gates has an answer or a fault that names a gate, and the same one each time."""
-    claims, fault = at_the_door(problem.claims, gates)
+    claims, fault = at_the_door(problem.admit_claims, gates)
     if fault:
-        assert any(name in fault for name in GATES if not gates.enabled(name))
+        assert any(name in fault for name in GATES if not gates.is_enabled(name))
         return
-    slices = admit_slices(problem.slices, gates)
+    slices = admit_slices(problem.admit_slices, gates)
     admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
     assert results_of(admitted) == results_of(admitted)
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from dray.api.json_text import write_json
 from dray.claims.ledger import grants
-from dray.claims.ledger.grants import Books
-from dray.claims.ledger.published_devices import NOWHERE, published, read_slice
+from dray.claims.ledger.grants import LedgerTransaction
+from dray.claims.ledger.published_devices import EMPTY_POOL, build_published_pool, read_slice
 from dray.claims.ledger.rows import Holder
 from tests.brute.drawing import draw
 from tests.brute.laws import results_of
@@ -40,17 +40,19 @@ class Ledger:
             source = (f"slice-{number}".encode(), number + 1)
             pool = (item.spec.driver, item.spec.pool.name)
             pools.setdefault(pool, []).append((source, read_slice(write_json(item))))
-        self._pools = {pool: published(items) for pool, items in pools.items()}
+        self._pools = {pool: build_published_pool(items) for pool, items in pools.items()}
 
     def grant(self, name, allocation):
         """What speaks against an allocation; nothing when it was entered."""
-        books = Books(self.rows.get)
+        books = LedgerTransaction(self.rows.get)
         holder = Holder(namespace="ml", name=name, uid=name)
         selector = allocation.node_selector
         node = "" if selector is None else selector.only_node
         results = allocation.devices.results
-        denied = grants.grant(books, holder, results, lambda pool: self._pools.get(pool, NOWHERE), node)
-        for key, row in books.ruling().changes.items() if not denied else ():
+        denied = grants.grant_allocation(
+            books, holder, results, lambda pool: self._pools.get(pool, EMPTY_POOL), node
+        )
+        for key, row in books.build_decision().changes.items() if not denied else ():
             if row is None:
                 del self.rows[key]
             else:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dray.allocator.verify import Rule, verify
+from dray.allocator.verify import AllocationRule, verify
 from tests.brute.drawing import draw
 from tests.brute.forgery import FORGERIES, Case
 from tests.brute.laws import given, limited, results_of
@@ -56,17 +56,19 @@ def test_a_forgery_is_noticed(name, sound):
 def test_more_devices_than_a_claim_may_hold_are_noticed(sound):
     case = next(case for case in sound if len(case.results[0].devices.results) > 1)
     with limited(1):
-        assert Rule.LIMIT in {finding.rule for finding in findings(case)}
+        assert AllocationRule.LIMIT in {finding.rule for finding in findings(case)}
 
 
 def test_every_rule_has_a_forgery():
-    assert frozenset().union(*(rules for _, rules in EVERY.values())) | {Rule.LIMIT} == frozenset(Rule)
+    assert frozenset().union(*(rules for _, rules in EVERY.values())) | {AllocationRule.LIMIT} == frozenset(
+        AllocationRule
+    )
 
 
 def test_a_finding_is_a_sentence_about_a_claim(sound):
     case = next(case for case in sound if case.results[0].devices.results)
     forged = FORGERIES["a_device_is_made_up"][0](case)
     assert forged is not None
-    first = next(finding for finding in findings(forged) if finding.rule is Rule.DEVICE)
+    first = next(finding for finding in findings(forged) if finding.rule is AllocationRule.DEVICE)
     assert str(first).startswith("claim ml/c0: device ")
     assert str(first).endswith("cannot be used: the node does not see it")

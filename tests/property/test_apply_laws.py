@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
 from dray.server.patch import strategic_merge_patch
-from dray.server.patch.errors import ApplyConflict, PatchError
-from dray.server.patch.managed_fields.field_comparison import compare, fields_of
-from dray.server.patch.managed_fields.field_ownership import applied, updated
+from dray.server.patch.errors import ApplyConflictError, PatchError
+from dray.server.patch.managed_fields.field_comparison import collect_fields, compare_documents
+from dray.server.patch.managed_fields.field_ownership import apply_configuration, update_managed_fields
 from dray.server.patch.managed_fields.field_set import FieldSet
-from dray.server.patch.schema.kind_structures import structure_of
+from dray.server.patch.schema.kind_structures import get_structure
 from tests.effort import effort
 from tests.property.strategies.patches import pods
 
 (POD,) = (kind for kind in KINDS if (kind.group, kind.name) == ("", "Pod"))
-STRUCTURE = structure_of(POD)
+STRUCTURE = get_structure(POD)
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
 
 
@@ -39,14 +39,14 @@ def bare(document):
 
 def applying(live, configuration, manager, *, force=True, now=NOON):
     before = copy.deepcopy((live, configuration))
-    outcome = applied(POD, live, configuration, manager=manager, force=force, now=now)
+    outcome = apply_configuration(POD, live, configuration, manager=manager, force=force, now=now)
     assert (live, configuration) == before
     return with_entries(outcome.document, outcome.managed_fields)
 
 
 def updating(live, new, manager):
     before = copy.deepcopy((live, new))
-    entries = updated(POD, live, new, manager=manager, now=NOON)
+    entries = update_managed_fields(POD, live, new, manager=manager, now=NOON)
     assert (live, new) == before
     return with_entries(new, entries)
 
@@ -137,8 +137,8 @@ def test_who_gives_everything_up_leaves_the_rest_as_it_was(mine, yours):
 @given(writes)
 def test_nobody_owns_what_is_not_there(steps):
     live = history(steps)
-    there = FieldSet(compare(STRUCTURE, {}, bare(live)).changed).union(
-        FieldSet(fields_of(STRUCTURE, bare(live)))
+    there = FieldSet(compare_documents(STRUCTURE, {}, bare(live)).changed).union(
+        FieldSet(collect_fields(STRUCTURE, bare(live)))
     )
     containers = {f'k:{{"name":"{one["name"]}"}}' for one in live["spec"].get("containers", [])}
     resources: dict = {key: {"f:resources": {}} for key in containers}
@@ -151,12 +151,12 @@ def test_nobody_owns_what_is_not_there(steps):
 @given(writes, pods())
 def test_after_an_apply_the_object_says_what_was_applied(steps, configuration):
     live = applying(history(steps), configuration, "me")
-    changed, _ = compare(STRUCTURE, bare(live), configuration)
+    changed, _ = compare_documents(STRUCTURE, bare(live), configuration)
     assert changed == {}
     assert (
         owned(live)
         .get("Apply me", FieldSet({}))
-        .contains(FieldSet(fields_of(STRUCTURE, {"spec": configuration["spec"]})))
+        .contains(FieldSet(collect_fields(STRUCTURE, {"spec": configuration["spec"]})))
     )
 
 
@@ -166,10 +166,10 @@ def test_an_apply_without_force_fails_or_does_the_same(steps, configuration):
     live = history(steps)
     forced = applying(live, configuration, "me")
     before, after = owned(live), owned(forced)
-    changed, _ = compare(STRUCTURE, bare(live), bare(forced))
+    changed, _ = compare_documents(STRUCTURE, bare(live), bare(forced))
     taken = any(fields.intersection(FieldSet(changed)) for who, fields in before.items() if who != "Apply me")
     if taken:
-        with pytest.raises(ApplyConflict):
+        with pytest.raises(ApplyConflictError):
             applying(live, configuration, "me", force=False)
         assert before != after
     else:
@@ -180,7 +180,7 @@ def test_an_apply_without_force_fails_or_does_the_same(steps, configuration):
 @given(writes, pods())
 def test_whoever_updates_owns_exactly_what_changed(steps, document):
     live = history(steps)
-    changed, _ = compare(STRUCTURE, bare(live), document)
+    changed, _ = compare_documents(STRUCTURE, bare(live), document)
     after = owned(updating(live, document, "they"))
     mine = after.pop("Update they", FieldSet({}))
     assert mine == FieldSet(changed)
@@ -191,7 +191,7 @@ def test_whoever_updates_owns_exactly_what_changed(steps, document):
 def test_whatever_is_sent_is_applied_or_refused(live, sent):
     before = copy.deepcopy((live, sent))
     with contextlib.suppress(PatchError):
-        outcome = applied(POD, live, sent, manager="me", force=True, now=NOON)
+        outcome = apply_configuration(POD, live, sent, manager="me", force=True, now=NOON)
         assert outcome.document["metadata"]["name"]
     with contextlib.suppress(PatchError):
         assert isinstance(strategic_merge_patch.apply(POD, live, sent), dict)

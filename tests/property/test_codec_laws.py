@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from dray.api import codec, conversion
-from dray.api.json_text import duplicate_fields, read_json, write_json
+from dray.api.json_text import find_duplicate_fields, read_json, write_json
 from dray.api.kinds import KINDS, Kind
 from tests.effort import effort
 from tests.property.strategies.api import CLOSED, OPEN, documents, json_values, objects
@@ -47,7 +47,7 @@ def test_the_careful_way_means_the_same_as_the_fast_one(kind, version, data):
     document = written(data, kind, version)
     fast = codec.decode_document(document)
     careful = codec.decode_document({**document, "zzz": data.draw(json_values)})
-    assert [field.path for field in careful.unknown] == ["zzz"]
+    assert [field.path for field in careful.unknown_fields] == ["zzz"]
     assert careful.object == fast.object
     assert codec.encode(careful.object) == codec.encode(fast.object)
 
@@ -57,7 +57,7 @@ def test_the_careful_way_means_the_same_as_the_fast_one(kind, version, data):
 @given(data=st.data())
 def test_null_in_a_field_is_absence(kind, version, data):
     document = written(data, kind, version)
-    shape = inspect.type_info(conversion.shape_of(kind, version))
+    shape = inspect.type_info(conversion.get_struct_type(kind, version))
     sprinkled = _with_nulls(data, document, shape)
     assert codec.decode_document(sprinkled) == codec.decode_document(document)
     assert codec.decode(write_json(sprinkled)) == codec.decode(write_json(document))
@@ -68,7 +68,7 @@ def test_null_in_a_field_is_absence(kind, version, data):
 @given(data=st.data())
 def test_a_field_set_to_null_is_a_field_left_out(kind, version, data):
     document = written(data, kind, version)
-    places = _struct_fields(document, inspect.type_info(conversion.shape_of(kind, version)), ())
+    places = _struct_fields(document, inspect.type_info(conversion.get_struct_type(kind, version)), ())
     places = [place for place in places if place not in (("apiVersion",), ("kind",))]
     assume(places)
     chosen = data.draw(st.sampled_from(places))
@@ -99,10 +99,10 @@ def test_open_objects_keep_what_we_do_not_know_and_closed_ones_report_it(kind, d
     decoded = codec.decode(write_json({**document, "zzz": [1]}))
     if kind in OPEN:
         assert decoded.document == {**document, "zzz": [1]}
-        assert decoded.unknown == ()
+        assert decoded.unknown_fields == ()
     else:
         assert decoded.document is None
-        assert [field.path for field in decoded.unknown] == ["zzz"]
+        assert [field.path for field in decoded.unknown_fields] == ["zzz"]
 
 
 @each_kind
@@ -111,12 +111,12 @@ def test_open_objects_keep_what_we_do_not_know_and_closed_ones_report_it(kind, d
 def test_a_field_that_stands_twice_is_found(kind, data):
     document = data.draw(documents(kind)) if kind.open else written(data, kind, kind.version)
     plain = json.loads(write_json(document))
-    assert duplicate_fields(json.dumps(plain).encode()) == ()
+    assert find_duplicate_fields(json.dumps(plain).encode()) == ()
     places = [place for place in _fields(plain, ()) if all(isinstance(step, int) or step for step in place)]
     place = data.draw(st.sampled_from(places))
     text = json.dumps(_marked(plain, place)).replace('"\\u0001": 0', f"{json.dumps(place[-1])}: 0")
     shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
-    assert duplicate_fields(text.encode()) == (shown,)
+    assert find_duplicate_fields(text.encode()) == (shown,)
 
 
 # --- walks over documents ---

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dray.api import codec, field_patterns
 from dray.api.json_text import write_json
-from dray.api.strategies.defaults import DEFAULTS, NOW, with_defaults
+from dray.api.strategies.defaults import DEFAULTS, NOW, apply_defaults
 from tests.effort import effort
 from tests.property.strategies.api import CLOSED, objects
 
@@ -21,8 +21,8 @@ fewer = effort(0.5)
 @fewer
 @given(data=st.data())
 def test_filling_twice_is_filling_once(kind, data):
-    once = with_defaults(data.draw(objects(kind)), now=EARLY)
-    assert with_defaults(once, now=LATE) is once
+    once = apply_defaults(data.draw(objects(kind)), now=EARLY)
+    assert apply_defaults(once, now=LATE) is once
 
 
 @each_kind
@@ -31,14 +31,14 @@ def test_filling_twice_is_filling_once(kind, data):
 def test_only_fields_of_the_table_that_were_unset_change(kind, data):
     obj = data.draw(objects(kind))
     before = write_json(obj)
-    filled = with_defaults(obj, now=EARLY)
+    filled = apply_defaults(obj, now=EARLY)
     assert write_json(obj) == before
     bare_before, bare_after = obj, filled
     for row in DEFAULTS.get(kind.type, ()):
-        said, says = field_patterns.found(obj, row.field), field_patterns.found(filled, row.field)
+        said, says = field_patterns.find_fields(obj, row.field), field_patterns.find_fields(filled, row.field)
         assert set(said) <= set(says)
-        bare_before = field_patterns.cleared(bare_before, row.field)
-        bare_after = field_patterns.cleared(bare_after, row.field)
+        bare_before = field_patterns.clear_fields(bare_before, row.field)
+        bare_after = field_patterns.clear_fields(bare_after, row.field)
     assert bare_after == bare_before
 
 
@@ -47,13 +47,13 @@ def test_only_fields_of_the_table_that_were_unset_change(kind, data):
 @given(data=st.data())
 def test_what_was_said_is_kept_and_what_was_not_is_the_tables_value(kind, data):
     obj = data.draw(objects(kind))
-    filled = with_defaults(obj, now=EARLY)
+    filled = apply_defaults(obj, now=EARLY)
     for row in DEFAULTS.get(kind.type, ()):
         value = EARLY if row.value is NOW else row.value
         attribute = row.field.rpartition(".")[2]
         pairs = zip(_holders(obj, row.field), _holders(filled, row.field), strict=True)
         for before, after in pairs:
-            name = field_patterns.attribute_of(type(before), attribute)
+            name = field_patterns.get_attribute_name(type(before), attribute)
             said, says = getattr(before, name), getattr(after, name)
             assert says == (said or (value if row.when(after) else said))
 
@@ -65,7 +65,7 @@ def _holders(obj, pattern):
         found.append(holder)
         return holder
 
-    field_patterns.changed(obj, pattern, note)
+    field_patterns.change_holders(obj, pattern, note)
     return found
 
 
@@ -76,4 +76,4 @@ def test_defaults_do_not_depend_on_the_version_an_object_was_written_in(kind, da
     obj = data.draw(objects(kind))
     for version in kind.versions:
         read = codec.decode(codec.encode(obj, version)).object
-        assert with_defaults(read, now=EARLY) == with_defaults(obj, now=EARLY)
+        assert apply_defaults(read, now=EARLY) == apply_defaults(obj, now=EARLY)

@@ -28,18 +28,18 @@ from dray.api.resource import (
     ResourceClaimStatus,
 )
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcess
+from dray.client.transports.in_process import InProcessTransport
 from dray.clock import ManualClock
 from dray.driver import Claim, Driver, Ready
 from dray.driver import metrics as m
-from dray.driver.async_driver import Author
-from dray.driver.preparing.cdi_files import CdiFiles
-from dray.driver.preparing.device_status import Statuses
-from dray.driver.preparing.prepared_claims import PLACES, Book
-from dray.driver.preparing.prepared_records import Entry
-from dray.driver.preparing.preparer import Outcome, Ref, Tools, Work
-from dray.telemetry.logs import silent
-from dray.telemetry.metrics import Metrics
+from dray.driver.async_driver import AsyncDriver
+from dray.driver.preparing.cdi_files import ClaimCdiFiles
+from dray.driver.preparing.device_status import DeviceStatusWriter
+from dray.driver.preparing.prepared_claims import FAIL_POINTS, PreparedClaimStore
+from dray.driver.preparing.prepared_records import PreparedClaimRecord
+from dray.driver.preparing.preparer import ClaimPreparer, PreparerDependencies, PrepareResult, RequestedClaim
+from dray.telemetry.logs import build_silent_logger
+from dray.telemetry.metrics import MetricsRegistry
 from tests.effort import effort
 
 NAME = "gpu.example.com"
@@ -93,7 +93,7 @@ class Api:
             ),
         )
 
-    async def consumers(self, entry: Entry) -> tuple[str, ...]:
+    async def consumers(self, entry: PreparedClaimRecord) -> tuple[str, ...]:
         return ()
 
 
@@ -120,26 +120,26 @@ class World:
         if place == self.fatal:
             raise Crash
 
-    def _started(self) -> Work:
-        self.author = Author(Hardware(self))
-        client = Client(InProcess(None, "nobody", ()))  # type: ignore[arg-type]
-        book = Book(
-            self.root / "state", CdiFiles(self.root / "cdi", NAME), f"boot-{self.boots}", self.passing
+    def _started(self) -> ClaimPreparer:
+        self.author = AsyncDriver(Hardware(self))
+        client = Client(InProcessTransport(None, "nobody", ()))  # type: ignore[arg-type]
+        book = PreparedClaimStore(
+            self.root / "state", ClaimCdiFiles(self.root / "cdi", NAME), f"boot-{self.boots}", self.passing
         )
-        book.awaken(0.0)
-        tools = Tools(
-            author=self.author,
+        book.recover(0.0)
+        tools = PreparerDependencies(
+            async_driver=self.author,
             client=client,
-            book=book,
-            statuses=Statuses(client, NAME, "n", silent()),
+            store=book,
+            status_writer=DeviceStatusWriter(client, NAME, "n", build_silent_logger()),
             node="n",
             boot_id=f"boot-{self.boots}",
-            log=silent(),
-            metrics=Metrics(m.MEASURES),
+            log=build_silent_logger(),
+            metrics=MetricsRegistry(m.MEASURES),
             clock=ManualClock(),
         )
         tools.lookup = Api(self)  # type: ignore[assignment]
-        return Work(tools)
+        return ClaimPreparer(tools)
 
     def restart(self) -> None:
         self.fatal = ""
@@ -166,7 +166,7 @@ class World:
         else:
             self.fatal = fatal
             try:
-                outcome = (await getattr(self.work, what)([Ref(name, "default", name)]))[name]
+                outcome = (await getattr(self.work, what)([RequestedClaim(name, "default", name)]))[name]
             except Crash:
                 self._fell_over(what, name)
             else:
@@ -183,7 +183,7 @@ class World:
         self.begun.add(name)
         self.restart()
 
-    def _after_prepare(self, name: str, outcome: Outcome) -> None:
+    def _after_prepare(self, name: str, outcome: PrepareResult) -> None:
         holder = self.set_up.get(DEVICES[name])
         if outcome.error:
             late = self.given_back.get(name) == self.pods[name]
@@ -196,10 +196,10 @@ class World:
             return
         assert self.given_back.get(name) != self.pods[name], "this was late"
         assert holder == name
-        assert self.replies.setdefault(name, outcome.answers) == outcome.answers
+        assert self.replies.setdefault(name, outcome.devices) == outcome.devices
         self.begun.add(name)
 
-    def _after_unprepare(self, name: str, outcome: Outcome) -> None:
+    def _after_unprepare(self, name: str, outcome: PrepareResult) -> None:
         assert outcome.error == ""
         assert self.set_up.get(DEVICES[name]) != name
         assert f"{NAME}_{name}.json" not in self.files()
@@ -216,7 +216,7 @@ steps = st.lists(
     st.tuples(
         st.sampled_from(("prepare", "prepare", "unprepare", "unprepare", "reboot", "another pod")),
         st.sampled_from(tuple(DEVICES)),
-        st.sampled_from(("", "", *PLACES, *INSIDE)),
+        st.sampled_from(("", "", *FAIL_POINTS, *INSIDE)),
     ),
     min_size=1,
     max_size=14,
@@ -246,7 +246,7 @@ def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[s
 
 
 @pytest.mark.parametrize("then", ["prepare", "unprepare"])
-@pytest.mark.parametrize("place", [*PLACES, *INSIDE])
+@pytest.mark.parametrize("place", [*FAIL_POINTS, *INSIDE])
 def test_after_a_crash_at_any_place_either_call_sets_it_right(place: str, then: str) -> None:
     async def scene(root: Path) -> None:
         world = World(root)

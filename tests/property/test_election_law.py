@@ -21,9 +21,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.client.errors import AlreadyExists, Conflict, NotFound, Unreachable
-from dray.client.leases import Election
-from dray.client.timing import Tempo
+from dray.client.errors import AlreadyExistsError, ConflictError, NotFoundError, ServerUnreachableError
+from dray.client.leases import LeaderElector
+from dray.client.timing import TimeSource
 from tests.effort import effort
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ class World:
 class Wire:
     """A client whose calls take time and get lost."""
 
-    def __init__(self, world: World, tempo: Tempo, loss: float) -> None:
+    def __init__(self, world: World, tempo: TimeSource, loss: float) -> None:
         self.world, self.loss = world, loss
         self.habits = SimpleNamespace(tempo=tempo)
         self.cut = False
@@ -79,17 +79,17 @@ class Wire:
         random = self.world.random
         await self.world.sleep(random.choice((0.001, 0.1, 4.0, 12.0)))
         if self.cut or random.random() < self.loss:
-            raise Unreachable("lost on the way there")
+            raise ServerUnreachableError("lost on the way there")
         answer = work()
         await self.world.sleep(random.choice((0.001, 0.1, 4.0, 12.0)))
         if random.random() < self.loss:
-            raise Unreachable("lost on the way back")
+            raise ServerUnreachableError("lost on the way back")
         return answer
 
     async def get(self, *_: Any) -> Any:
         def work() -> Any:
             if self.world.lease is None:
-                raise NotFound(404, {})
+                raise NotFoundError(404, {})
             return self.world.lease
 
         return await self._on_the_way(work)
@@ -97,7 +97,7 @@ class Wire:
     async def create(self, lease: dict[str, Any]) -> Any:
         def work() -> Any:
             if self.world.lease is not None:
-                raise AlreadyExists(409, {})
+                raise AlreadyExistsError(409, {})
             return self.world.write(lease["spec"])
 
         return await self._on_the_way(work)
@@ -107,7 +107,7 @@ class Wire:
             stored = self.world.lease
             assert stored is not None
             if change.document["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]:
-                raise Conflict(409, {})
+                raise ConflictError(409, {})
             spec = stored["spec"] | change.document["spec"]
             return self.world.write({name: value for name, value in spec.items() if value is not None})
 
@@ -134,9 +134,9 @@ class Candidate:
         random = world.random
         self._clock = DriftingClock(world, random.uniform(0, 10_000), random.uniform(0.99, 1.01))
         self._world = world
-        tempo = Tempo(self._clock, self._sleep, random.random)
+        tempo = TimeSource(self._clock, self._sleep, random.random)
         self.wire = Wire(world, tempo, loss)
-        self.election = Election(self.wire, "l", "n", name)  # type: ignore[arg-type]
+        self.election = LeaderElector(self.wire, "l", "n", name)  # type: ignore[arg-type]
         self.terms = 0
         self.task = asyncio.ensure_future(self._live())
 

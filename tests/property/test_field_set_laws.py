@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.kinds import KINDS
-from dray.server.patch.managed_fields.apply import taken_out
-from dray.server.patch.managed_fields.field_comparison import compare, fields_of
+from dray.server.patch.managed_fields.apply import remove_fields
+from dray.server.patch.managed_fields.field_comparison import collect_fields, compare_documents
 from dray.server.patch.managed_fields.field_set import FieldSet
-from dray.server.patch.schema.kind_structures import structure_of
+from dray.server.patch.schema.kind_structures import get_structure
 from tests.effort import effort
 from tests.property.strategies.patches import pods
 
 (POD,) = (kind for kind in KINDS if (kind.group, kind.name) == ("", "Pod"))
-STRUCTURE = structure_of(POD)
+STRUCTURE = get_structure(POD)
 
 fewer = effort(0.5)
 
@@ -30,15 +30,15 @@ sets = trees.map(FieldSet.parse)
 
 
 def paths(fields):
-    return set(fields.paths())
+    return set(fields.list_paths())
 
 
 @given(sets)
 def test_a_set_survives_being_written(fields):
-    emitted = fields.emit()
+    emitted = fields.to_fields_v1()
     assert FieldSet.parse(json.loads(json.dumps(emitted))) == fields
-    assert json.dumps(FieldSet.parse(emitted).emit()) == json.dumps(emitted)
-    assert len(fields.paths()) == len(paths(fields))
+    assert json.dumps(FieldSet.parse(emitted).to_fields_v1()) == json.dumps(emitted)
+    assert len(fields.list_paths()) == len(paths(fields))
 
 
 @given(sets, sets)
@@ -60,7 +60,7 @@ def test_a_set_is_its_parts(a, b):
 @fewer
 @given(pods(), pods())
 def test_a_comparison_turns_around(a, b):
-    there, back = compare(STRUCTURE, a, b), compare(STRUCTURE, b, a)
+    there, back = compare_documents(STRUCTURE, a, b), compare_documents(STRUCTURE, b, a)
     assert not FieldSet(there.changed).intersection(FieldSet(there.removed))
     assert FieldSet(there.changed).contains(FieldSet(back.removed))
     assert (there == ({}, {})) == (back == ({}, {}))
@@ -70,7 +70,10 @@ def test_a_comparison_turns_around(a, b):
 @given(pods())
 def test_what_is_named_is_what_is_new(pod):
     """Everything a configuration names counts as new where nothing was; beside it only what holds it."""
-    named, new = FieldSet(fields_of(STRUCTURE, pod)), FieldSet(compare(STRUCTURE, {}, pod).changed)
+    named, new = (
+        FieldSet(collect_fields(STRUCTURE, pod)),
+        FieldSet(compare_documents(STRUCTURE, {}, pod).changed),
+    )
     always = {".spec", ".spec.containers", ".metadata"}
     assert paths(named) - paths(new) <= always
 
@@ -78,16 +81,18 @@ def test_what_is_named_is_what_is_new(pod):
 @fewer
 @given(pods(), pods())
 def test_what_is_taken_out_is_gone_and_nothing_else(pod, other):
-    fields = FieldSet(fields_of(STRUCTURE, other)).tree
-    rest = taken_out(STRUCTURE, pod, fields)
-    left = FieldSet(fields_of(STRUCTURE, rest))
-    kept = {path for path in paths(FieldSet(fields_of(STRUCTURE, pod))) if not covered(path, fields)}
+    fields = FieldSet(collect_fields(STRUCTURE, other)).tree
+    rest = remove_fields(STRUCTURE, pod, fields)
+    left = FieldSet(collect_fields(STRUCTURE, rest))
+    kept = {path for path in paths(FieldSet(collect_fields(STRUCTURE, pod))) if not covered(path, fields)}
     assert kept <= paths(left)
     assert not any(covered(path, fields) for path in paths(left))
     emptied = paths(left) - kept
-    assert all(any(path.startswith(one) for path in FieldSet(fields).paths()) for one in emptied)
+    assert all(any(path.startswith(one) for path in FieldSet(fields).list_paths()) for one in emptied)
 
 
 def covered(path, fields):
     """Whether a path is a member of the set or stands below one."""
-    return any(path == one or path.startswith((one + ".", one + "[")) for one in FieldSet(fields).paths())
+    return any(
+        path == one or path.startswith((one + ".", one + "[")) for one in FieldSet(fields).list_paths()
+    )

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from dray.api import field_patterns
 from dray.api.json_text import write_json
 from dray.api.kinds import KINDS, Kind
-from dray.api.strategies.gated_fields import GATED, drop_disabled
+from dray.api.strategies.gated_fields import GATED_FIELDS, drop_disabled_fields
 from dray.gates import GATES, GateSet
 from tests.effort import effort
 from tests.property.strategies.api import documents, gate_sets, objects, without
 
-ALL_ON = GateSet.default()
-GATED_KINDS = [kind for kind in KINDS if any(kind.qualified_name in rows for rows in GATED.values())]
+ALL_ON = GateSet.from_defaults()
+GATED_KINDS = [kind for kind in KINDS if any(kind.qualified_name in rows for rows in GATED_FIELDS.values())]
 each_kind = pytest.mark.parametrize("kind", GATED_KINDS, ids=lambda kind: kind.qualified_name)
 each_gate = pytest.mark.parametrize("gate", GATES)
 fewer = effort(0.4)
@@ -30,12 +30,12 @@ def any_of(kind: Kind) -> st.SearchStrategy[Any]:
 def fields_behind(gates: GateSet, kind: Kind) -> list[str]:
     """The patterns of a kind whose gates are off."""
     off = [gate.name for gate, on in gates if not on]
-    return [pattern for gate in off for pattern in GATED.get(gate, {}).get(kind.qualified_name, ())]
+    return [pattern for gate in off for pattern in GATED_FIELDS.get(gate, {}).get(kind.qualified_name, ())]
 
 
 def lacking(obj: Any, patterns: list[str]) -> Any:
     for pattern in patterns:
-        obj = field_patterns.cleared(obj, pattern)
+        obj = field_patterns.clear_fields(obj, pattern)
     return obj
 
 
@@ -43,24 +43,26 @@ def lacking(obj: Any, patterns: list[str]) -> Any:
 @given(data=st.data())
 def test_with_every_gate_on_nothing_is_touched(kind, data):
     new, old = data.draw(any_of(kind)), data.draw(st.none() | any_of(kind))
-    kept = drop_disabled(kind, new, old, ALL_ON)
+    kept = drop_disabled_fields(kind, new, old, ALL_ON)
     assert kept.object is new
     assert kept.dropped == ()
 
 
-@pytest.mark.parametrize("gate", [gate for gate in GATES if GATED.get(gate)])
+@pytest.mark.parametrize("gate", [gate for gate in GATES if GATED_FIELDS.get(gate)])
 @fewer
 @given(data=st.data())
 def test_a_gate_that_is_off_equals_an_object_without_its_fields(gate, data):
-    kind = data.draw(st.sampled_from([kind for kind in GATED_KINDS if kind.qualified_name in GATED[gate]]))
+    kind = data.draw(
+        st.sampled_from([kind for kind in GATED_KINDS if kind.qualified_name in GATED_FIELDS[gate]])
+    )
     new, gates = data.draw(any_of(kind)), without(gate)
     behind = fields_behind(gates, kind)
     bare = lacking(new, behind)
-    kept = drop_disabled(kind, new, None, gates)
-    assert kept.object == drop_disabled(kind, bare, None, ALL_ON).object
-    assert drop_disabled(kind, bare, None, gates).object is bare
-    assert drop_disabled(kind, bare, None, gates).dropped == ()
-    assert all(not field_patterns.found(kept.object, pattern) for pattern in behind)
+    kept = drop_disabled_fields(kind, new, None, gates)
+    assert kept.object == drop_disabled_fields(kind, bare, None, ALL_ON).object
+    assert drop_disabled_fields(kind, bare, None, gates).object is bare
+    assert drop_disabled_fields(kind, bare, None, gates).dropped == ()
+    assert all(not field_patterns.find_fields(kept.object, pattern) for pattern in behind)
 
 
 @each_gate
@@ -70,10 +72,10 @@ def test_a_gate_switches_nothing_but_its_own_fields(gate, data):
     kind = data.draw(st.sampled_from(GATED_KINDS))
     new, gates = data.draw(any_of(kind)), without(gate)
     behind = fields_behind(gates, kind)
-    kept = drop_disabled(kind, new, None, gates)
+    kept = drop_disabled_fields(kind, new, None, gates)
     assert lacking(kept.object, behind) == lacking(new, behind)
-    if gate not in GATED or kind.qualified_name not in GATED[gate]:
-        others = [pattern for pattern in behind if field_patterns.found(new, pattern)]
+    if gate not in GATED_FIELDS or kind.qualified_name not in GATED_FIELDS[gate]:
+        others = [pattern for pattern in behind if field_patterns.find_fields(new, pattern)]
         assert others or kept.object is new
 
 
@@ -82,13 +84,15 @@ def test_a_gate_switches_nothing_but_its_own_fields(gate, data):
 @given(data=st.data())
 def test_every_field_that_is_dropped_is_told(kind, data):
     new, gates = data.draw(any_of(kind)), data.draw(gate_sets())
-    kept = drop_disabled(kind, new, None, gates)
+    kept = drop_disabled_fields(kind, new, None, gates)
     told = {field.path for field in kept.dropped}
-    there = {place for pattern in fields_behind(gates, kind) for place in field_patterns.found(new, pattern)}
+    there = {
+        place for pattern in fields_behind(gates, kind) for place in field_patterns.find_fields(new, pattern)
+    }
     # What stood inside something that was dropped went with it and is told once, by the outer field.
     assert told <= there
     assert all(any(place == path or place.startswith(path) for path in told) for place in there)
-    assert all(not gates.enabled(field.gate) for field in kept.dropped)
+    assert all(not gates.is_enabled(field.gate) for field in kept.dropped)
     assert len(told) == len(kept.dropped)
 
 
@@ -97,8 +101,8 @@ def test_every_field_that_is_dropped_is_told(kind, data):
 @given(data=st.data())
 def test_dropping_twice_is_dropping_once(kind, data):
     new, old, gates = data.draw(any_of(kind)), data.draw(st.none() | any_of(kind)), data.draw(gate_sets())
-    once = drop_disabled(kind, new, old, gates).object
-    again = drop_disabled(kind, once, old, gates)
+    once = drop_disabled_fields(kind, new, old, gates).object
+    again = drop_disabled_fields(kind, once, old, gates)
     assert again.object is once
     assert again.dropped == ()
 
@@ -108,15 +112,15 @@ def test_dropping_twice_is_dropping_once(kind, data):
 @given(data=st.data())
 def test_what_the_old_object_used_stays(kind, data):
     new, old, gates = data.draw(any_of(kind)), data.draw(any_of(kind)), data.draw(gate_sets())
-    kept = drop_disabled(kind, new, old, gates)
+    kept = drop_disabled_fields(kind, new, old, gates)
     gone = {field.path: field.gate for field in kept.dropped}
     for gate in GATES:
-        patterns = GATED.get(gate, {}).get(kind.qualified_name, ())
-        free = gates.enabled(gate) or any(field_patterns.found(old, pattern) for pattern in patterns)
+        patterns = GATED_FIELDS.get(gate, {}).get(kind.qualified_name, ())
+        free = gates.is_enabled(gate) or any(field_patterns.find_fields(old, pattern) for pattern in patterns)
         for pattern in patterns:
             left, there = (
-                set(field_patterns.found(kept.object, pattern)),
-                set(field_patterns.found(new, pattern)),
+                set(field_patterns.find_fields(kept.object, pattern)),
+                set(field_patterns.find_fields(new, pattern)),
             )
             assert left <= there
             assert free or not left
@@ -124,7 +128,7 @@ def test_what_the_old_object_used_stays(kind, data):
                 # It stood inside a field of another gate.
                 assert any(place.startswith(path) and other != gate for path, other in gone.items())
     # An object that is written back as it was read loses nothing, whatever the gates say now.
-    assert drop_disabled(kind, new, new, gates).object is new
+    assert drop_disabled_fields(kind, new, new, gates).object is new
 
 
 @each_kind
@@ -132,9 +136,9 @@ def test_what_the_old_object_used_stays(kind, data):
 @given(data=st.data())
 def test_switched_on_again_dropped_fields_do_not_come_back_but_can_be_written(kind, data):
     new, gates = data.draw(any_of(kind)), data.draw(gate_sets())
-    stored = drop_disabled(kind, new, None, gates).object
-    assert drop_disabled(kind, stored, stored, ALL_ON).object is stored
-    assert drop_disabled(kind, new, stored, ALL_ON).object is new
+    stored = drop_disabled_fields(kind, new, None, gates).object
+    assert drop_disabled_fields(kind, stored, stored, ALL_ON).object is stored
+    assert drop_disabled_fields(kind, new, stored, ALL_ON).object is new
 
 
 @each_kind
@@ -143,5 +147,5 @@ def test_switched_on_again_dropped_fields_do_not_come_back_but_can_be_written(ki
 def test_inputs_are_not_changed(kind, data):
     new, old, gates = data.draw(any_of(kind)), data.draw(any_of(kind)), data.draw(gate_sets())
     before = write_json(new), write_json(old)
-    drop_disabled(kind, new, old, gates)
+    drop_disabled_fields(kind, new, old, gates)
     assert (write_json(new), write_json(old)) == before

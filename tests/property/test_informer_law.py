@@ -197,10 +197,11 @@ def test_an_informer_ends_where_the_server_is(writes, faults):
         for name, obj in server.state.items()
     }
     seen = {
-        obj.metadata.name: (obj.metadata.uid, int(obj.metadata.resource_version)) for obj in informer.all()
+        obj.metadata.name: (obj.metadata.uid, int(obj.metadata.resource_version))
+        for obj in informer.list_all()
     }
     assert seen == truth
     assert shadow.objects == truth
     if not server.forgot:
         assert shadow.told == len(server.events)
-        assert informer.counts.lists == 1
+        assert informer.stats.lists == 1

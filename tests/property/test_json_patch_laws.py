@@ -42,7 +42,7 @@ def places(value: Any, path: str = "") -> list[str]:
 
 
 def value_at(document: Any, path: str) -> Any:
-    for token in json_patch.pointer(path):
+    for token in json_patch.parse_pointer(path):
         document = document[int(token)] if isinstance(document, list) else document[token]
     return document
 

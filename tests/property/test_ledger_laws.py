@@ -16,16 +16,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dray.allocator.inventory.device_profiles import Contents
-from dray.allocator.inventory.pool_views import Page, shelves
+from dray.allocator.inventory.device_profiles import DeviceProfileTable
+from dray.allocator.inventory.pool_views import PreparedSlice, build_pool_views
 from dray.api.codec import decode_document
 from dray.api.json_text import write_json
 from dray.claims.ledger import grants, prepared_devices
-from dray.claims.ledger.audit import Snapshot, Standing, examine
-from dray.claims.ledger.grants import Books, Ruling
-from dray.claims.ledger.published_devices import Published, is_complete, is_sound, published, read_slice
+from dray.claims.ledger.audit import ActivePreparation, LedgerSnapshot, audit_ledger
+from dray.claims.ledger.grants import LedgerDecision, LedgerTransaction
+from dray.claims.ledger.published_devices import (
+    PublishedPool,
+    build_published_pool,
+    is_complete,
+    is_sound,
+    read_slice,
+)
 from dray.claims.ledger.rows import Holder
-from dray.claims.ledger.stored_claims import SeenClaim, SeenResult, read_claim
+from dray.claims.ledger.stored_claims import StoredClaim, StoredResult, read_claim
 from tests.effort import effort
 from tests.unit.claims.ledgers import DRIVER, POOL, device, slice_of
 
@@ -43,12 +49,12 @@ def devices(*, flipped: bool) -> list[dict[str, Any]]:
     ]
 
 
-def pool(generation: int, *, flipped: bool) -> Published:
+def pool(generation: int, *, flipped: bool) -> PublishedPool:
     slices = [
         slice_of(devices(flipped=flipped), generation=generation, count=2),
         slice_of(counters={"c": str(BUDGET)}, generation=generation, count=2),
     ]
-    return published(
+    return build_published_pool(
         ((f"s{i}".encode(), generation), read_slice(write_json(s))) for i, s in enumerate(slices)
     )
 
@@ -72,7 +78,7 @@ results = st.lists(
 )
 
 
-def document(name: str, uid: str, allocated: list[dict[str, Any]]) -> SeenClaim:
+def document(name: str, uid: str, allocated: list[dict[str, Any]]) -> StoredClaim:
     status = {"allocation": {"devices": {"results": allocated}}} if allocated else {}
     metadata = {"namespace": "default", "name": name, "uid": uid}
     return read_claim(write_json({"metadata": metadata, "status": status}))
@@ -84,19 +90,19 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.rows: dict[bytes, bytes] = {}
-        self.claims: dict[str, SeenClaim] = {}
+        self.claims: dict[str, StoredClaim] = {}
         self.births = 0
         self.generation = 1
         self.published = pool(1, flipped=False)
-        self.preparations: dict[str, tuple[str, Holder, tuple[SeenResult, ...]]] = {}
+        self.preparations: dict[str, tuple[str, Holder, tuple[StoredResult, ...]]] = {}
 
-    def catalogue(self, place: tuple[str, str]) -> Published:
+    def catalogue(self, place: tuple[str, str]) -> PublishedPool:
         return self.published
 
-    def books(self) -> Books:
-        return Books(self.rows.get)
+    def books(self) -> LedgerTransaction:
+        return LedgerTransaction(self.rows.get)
 
-    def keep(self, ruling: Ruling) -> bool:
+    def keep(self, ruling: LedgerDecision) -> bool:
         if ruling.denials:
             return False
         for key, value in ruling.changes.items():
@@ -106,14 +112,16 @@ class LedgerMachine(RuleBasedStateMachine):
                 self.rows[key] = value
         return True
 
-    def grant(self, name: str, asked: list[dict[str, Any]]) -> tuple[SeenClaim, Ruling]:
+    def grant(self, name: str, asked: list[dict[str, Any]]) -> tuple[StoredClaim, LedgerDecision]:
         old = self.claims.get(name)
         if old is None:
             self.births += 1
         uid = f"uid-{self.births}" if old is None else old.metadata.uid
         claim = document(name, uid, asked)
         books = self.books()
-        return claim, books.ruling(grants.grant(books, claim.holder, claim.results, self.catalogue))
+        return claim, books.build_decision(
+            grants.grant_allocation(books, claim.holder, claim.results, self.catalogue)
+        )
 
     @rule(name=st.sampled_from(CLAIMS), asked=results)
     def allocate(self, name: str, asked: list[dict[str, Any]]) -> None:
@@ -158,8 +166,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if claim is None:
             return
         books = self.books()
-        grants.release(books, claim.metadata.uid, map(grants.device_of, claim.results))
-        assert self.keep(books.ruling())
+        grants.release_claim(books, claim.metadata.uid, map(grants.get_device_id, claim.results))
+        assert self.keep(books.build_decision())
 
     @rule(name=st.sampled_from(CLAIMS), node=st.sampled_from(NODES))
     def prepare(self, name: str, node: str) -> None:
@@ -169,7 +177,9 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         books = self.books()
         assert self.keep(
-            books.ruling(prepared_devices.prepare(books, called, node, claim.holder, claim.results))
+            books.build_decision(
+                prepared_devices.record_preparation(books, called, node, claim.holder, claim.results)
+            )
         )
         self.preparations[called] = (node, claim.holder, claim.results)
 
@@ -177,8 +187,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def unprepare(self, name: str, node: str) -> None:
         if self.preparations.pop(f"{node}-{name}", None) is not None:
             books = self.books()
-            prepared_devices.free(books, f"{node}-{name}")
-            assert self.keep(books.ruling())
+            prepared_devices.release_preparation(books, f"{node}-{name}")
+            assert self.keep(books.build_decision())
 
     @rule(flipped=st.booleans())
     def publish(self, flipped: bool) -> None:
@@ -193,7 +203,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for uid, covered in hands:
             for each in covered:
                 amount = each.consumed_capacity.get("memory")
-                found[each.device][uid, each.share_id] = None if amount is None else amount.as_int()
+                found[each.device][uid, each.share_id] = None if amount is None else amount.to_int()
         return found
 
     @invariant()
@@ -211,10 +221,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def the_ledger_is_what_claims_and_preparations_say(self) -> None:
         claims = [((name.encode(), 1), claim) for name, claim in self.claims.items()]
         standing = [
-            Standing(called, node, holder, (called.encode(), 1))
+            ActivePreparation(called, node, holder, (called.encode(), 1))
             for called, (node, holder, _) in self.preparations.items()
         ]
-        assert examine(Snapshot(claims, standing, self.rows), self.catalogue) == []
+        assert audit_ledger(LedgerSnapshot(claims, standing, self.rows), self.catalogue) == []
         if not claims and not standing:
             assert self.rows == {}
 
@@ -244,22 +254,22 @@ def pages(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(pages())
 def test_the_ledger_judges_pools_as_the_allocator_does(found: list[dict[str, Any]]) -> None:
-    contents = Contents(lambda expression, driver, device: True)
+    contents = DeviceProfileTable(lambda expression, driver, device: True)
     named = [slice_ | {"metadata": {"name": f"s{i}"}} for i, slice_ in enumerate(found)]
-    everything = [Page(decode_document(slice_).object, contents) for slice_ in named]
+    everything = [PreparedSlice(decode_document(slice_).object, contents) for slice_ in named]
     newest = max(slice_["spec"]["pool"]["generation"] for slice_ in named)
     edition = [
         ((slice_["metadata"]["name"].encode(), 1), read_slice(write_json(slice_)))
         for slice_ in named
         if slice_["spec"]["pool"]["generation"] == newest
     ]
-    entries = [(page, tuple(range(len(page.contents)))) for page in everything]
-    (shelf,) = shelves((DRIVER, POOL), entries, everything, WeakValueDictionary())
+    entries = [(page, tuple(range(len(page.profiles)))) for page in everything]
+    (shelf,) = build_pool_views((DRIVER, POOL), entries, everything, WeakValueDictionary())
     assert (shelf.flaw is None) == (is_complete(edition) and is_sound(edition))
     if shelf.flaw is None:
-        seen = published(edition)
+        seen = build_published_pool(edition)
         assert set(shelf.names) == set(seen.devices)
-        for name, content in zip(shelf.names, shelf.contents, strict=True):
+        for name, content in zip(shelf.names, shelf.profiles, strict=True):
             facts = seen.devices[name]
             assert facts.shareable == content.shareable
             assert {key: amount.nanos for key, amount in facts.capacity.items()} == content.totals

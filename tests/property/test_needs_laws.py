@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.placement.resource_requests import NOTHING, PODS, Needs, needs_of
+from dray.placement.resource_requests import NO_REQUESTS, PODS, ResourceRequests, compute_requests
 from tests.unit.placement.seats import container, pod
 
 RESOURCES = ("cpu", "memory", "example.com/gpu")
 
 amounts = st.dictionaries(st.sampled_from((*RESOURCES, PODS)), st.integers(0, 5), max_size=4)
-needs = st.builds(Needs, amounts, st.tuples(st.integers(0, 9), st.integers(0, 9)))
+needs = st.builds(ResourceRequests, amounts, st.tuples(st.integers(0, 9), st.integers(0, 9)))
 requests = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 5).map(str), max_size=3)
 containers = st.lists(st.builds(container, requests), max_size=3)
 
@@ -25,19 +25,21 @@ def starters(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(needs, needs)
-def test_what_comes_and_goes_leaves_no_trace(one: Needs, other: Needs) -> None:
-    assert one.plus(other).minus(other) == one
-    assert one.minus(other).plus(other) == one
-    assert one.minus(one) == NOTHING
+def test_what_comes_and_goes_leaves_no_trace(one: ResourceRequests, other: ResourceRequests) -> None:
+    assert one.add(other).subtract(other) == one
+    assert one.subtract(other).add(other) == one
+    assert one.subtract(one) == NO_REQUESTS
 
 
 @given(st.lists(needs, max_size=4).flatmap(lambda all_: st.tuples(st.just(all_), st.permutations(all_))))
-def test_the_order_of_pods_does_not_matter(orders: tuple[list[Needs], list[Needs]]) -> None:
+def test_the_order_of_pods_does_not_matter(
+    orders: tuple[list[ResourceRequests], list[ResourceRequests]],
+) -> None:
     sums = []
     for order in orders:
-        total = NOTHING
+        total = NO_REQUESTS
         for each in order:
-            total = total.plus(each)
+            total = total.add(each)
         sums.append(total)
     assert sums[0] == sums[1]
     assert hash(sums[0]) == hash(sums[1])
@@ -59,4 +61,4 @@ def test_a_pod_needs_its_hungriest_moment_played_through(
         if "restartPolicy" in each:
             staying.append(each)
     moments.append(total([*staying, *main]))
-    assert needs_of(pod(containers=main, initContainers=init)).of(resource) == max(moments) * 10**9
+    assert compute_requests(pod(containers=main, initContainers=init)).get(resource) == max(moments) * 10**9

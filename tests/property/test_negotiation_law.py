@@ -13,12 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dray.api.classic import ClassicClaim, ClassicClaimStatus
+from dray.api.classic import ClassicClaimStatus, ClassicResourceClaim
 from dray.api.classic.resource_claim import ALLOCATED, PENDING, REALLOCATE
-from dray.placement.classic_negotiation import ClassicAction, Ready, declined_by, offer_of, outcome
-from dray.placement.framework import Opinion
-from dray.placement.plugins.classic_resources import ClassicResources, next_step, post_filter
-from dray.values.node_selectors import for_node
+from dray.placement.classic_negotiation import (
+    ClassicAction,
+    ClassicClaimsReady,
+    apply_action,
+    get_scheduler_status,
+    get_unsuitable_nodes,
+)
+from dray.placement.framework import PreFilterResult
+from dray.placement.plugins.classic_resources import ClassicResources, decide_next_step, post_filter
+from dray.values.node_selectors import build_node_name_selector
 from tests.effort import effort
 from tests.unit.placement.classics import classic, seat, subject
 
@@ -34,29 +40,31 @@ class Driver:
     good: frozenset[str]
     eager: bool
 
-    def acted(self, claim: ClassicClaim) -> ClassicClaim:
-        status, offer = claim.status, offer_of(claim)
+    def acted(self, claim: ClassicResourceClaim) -> ClassicResourceClaim:
+        status, offer = claim.status, get_scheduler_status(claim)
         if status.phase == REALLOCATE:
             return replace(claim, status=ClassicClaimStatus(phase=PENDING, user_limit=1))
         if status.phase == ALLOCATED or status.scheduling is None:
             return claim
         wanted = offer.selected_node
         if wanted in self.good:
-            here = for_node(wanted)
+            here = build_node_name_selector(wanted)
             return replace(
                 claim, status=replace(status, phase=ALLOCATED, available_on_nodes=here, scheduling=None)
             )
-        looked_at = {*offer.potential_nodes} if self.eager else {*declined_by(claim)} | {wanted} - {""}
+        looked_at = (
+            {*offer.potential_nodes} if self.eager else {*get_unsuitable_nodes(claim)} | {wanted} - {""}
+        )
         declined = tuple(sorted(looked_at - self.good))
         part = replace(status.scheduling.driver, unsuitable_nodes=declined)
         return replace(claim, status=replace(status, scheduling=replace(status.scheduling, driver=part)))
 
 
-def attempt(claims: tuple[ClassicClaim, ...], liking: int) -> tuple[ClassicAction, ...] | None:
+def attempt(claims: tuple[ClassicResourceClaim, ...], liking: int) -> tuple[ClassicAction, ...] | None:
     """What the scheduler writes; None when the pod is ready."""
     who = subject(*claims)
-    opinion = ClassicResources().opinion(who, None)  # type: ignore[arg-type]
-    if opinion is not None and not isinstance(opinion, Opinion):
+    opinion = ClassicResources().pre_filter(who, None)  # type: ignore[arg-type]
+    if opinion is not None and not isinstance(opinion, PreFilterResult):
         return ()
     judge = opinion.filter if opinion is not None else None
     verdicts = {name: judge(seat(name)) if judge is not None else None for name in NODES}
@@ -65,8 +73,8 @@ def attempt(claims: tuple[ClassicClaim, ...], liking: int) -> tuple[ClassicActio
         return post_filter(who, [verdict for verdict in verdicts.values() if verdict], liking)
     at = liking % len(feasible)
     order = feasible[at:] + feasible[:at]
-    step = next_step(who, order, order[0])
-    return None if isinstance(step, Ready) else step.actions
+    step = decide_next_step(who, order, order[0])
+    return None if isinstance(step, ClassicClaimsReady) else step.actions
 
 
 def rounds(drivers: list[Driver], likings: list[int]) -> int | None:
@@ -79,7 +87,7 @@ def rounds(drivers: list[Driver], likings: list[int]) -> int | None:
             return count
         before = claims
         for action in actions:
-            changed = outcome(action)
+            changed = apply_action(action)
             claims = tuple(
                 changed if each.metadata.name == changed.metadata.name else each for each in claims
             )

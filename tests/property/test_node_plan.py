@@ -19,27 +19,32 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dray.node.claims import plan
-from dray.node.claims.outcomes import Ready
-from dray.node.claims.plan import Call, Driver, Wanted
-from dray.node.claims.readiness import readiness
-from dray.node.claims.record import DeviceKey, DriverPart, Record, Stage, User
-from dray.node.plugins.driver_interface import Failure, Fault, PreparedDevice, PrepareOutcome
+from dray.node.claims.outcomes import ClaimsReady
+from dray.node.claims.plan import AdmittedClaim, DriverCall, DriverKey
+from dray.node.claims.readiness import check_prepared
+from dray.node.claims.record import ClaimsRecord, ClaimUser, DriverPart, NodeClaimStage, RecordedDevice
+from dray.node.plugins.driver_interface import (
+    DriverCallFailure,
+    DriverCallFault,
+    PreparedDevice,
+    PrepareOutcome,
+)
 from tests.effort import effort
 
-DRIVERS = (Driver("a", False), Driver("b", False), Driver("c", True))
+DRIVERS = (DriverKey("a", False), DriverKey("b", False), DriverKey("c", True))
 PODS = ("p1", "p2")
 
 SELDOM = st.sampled_from((False, False, False, True))
 ANSWER = st.sampled_from(("yes", "yes", "yes", "no", "nobody knows"))
 
 
-def _key(device: str, share: str | None = None, *, admin: bool = False) -> DeviceKey:
-    return DeviceKey(pool="pool", device=device, request="r", share_id=share, admin=admin)
+def _key(device: str, share: str | None = None, *, admin: bool = False) -> RecordedDevice:
+    return RecordedDevice(pool="pool", device=device, request="r", share_id=share, admin=admin)
 
 
-def _claim(uid: str, *parts: tuple[str, tuple[DeviceKey, ...]], classic: bool = False) -> Wanted:
+def _claim(uid: str, *parts: tuple[str, tuple[RecordedDevice, ...]], classic: bool = False) -> AdmittedClaim:
     made = tuple(DriverPart(driver=driver, wanted=wanted) for driver, wanted in parts)
-    return Wanted(uid, "ns", uid, classic, (uid,), made)
+    return AdmittedClaim(uid, "ns", uid, classic, (uid,), made)
 
 
 CLAIMS = (
@@ -71,16 +76,16 @@ class Shell(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.boot = 1
-        self.record = Record(boot_id="1")
+        self.record = ClaimsRecord(boot_id="1")
         self.disk = self.record
         self.truth = {driver: Truth() for driver in DRIVERS}
-        self.running: dict[str, tuple[Wanted, ...]] = {}
+        self.running: dict[str, tuple[AdmittedClaim, ...]] = {}
         """Pods that were told to be ready and whose containers run."""
         self.said_no = self.absent = False
-        self.bound: dict[str, tuple[Wanted, ...]] = {}
+        self.bound: dict[str, tuple[AdmittedClaim, ...]] = {}
         """Pods that asked for claims and were not released yet."""
 
-    def _present(self) -> frozenset[Driver]:
+    def _present(self) -> frozenset[DriverKey]:
         return frozenset(driver for driver, truth in self.truth.items() if truth.present)
 
     # Pods.
@@ -94,12 +99,12 @@ class Shell(RuleBasedStateMachine):
     def attempt(self, pod: str, uids: list[str], draws: st.DataObject, dies: bool) -> None:
         """Prepare a pod's claims, with drivers that succeed or fail, and perhaps die on the way."""
         wanted = self.bound.setdefault(pod, tuple(BY_UID[uid] for uid in uids))
-        if plan.obstacle(self.record, wanted) is not None:
+        if plan.find_obstacle(self.record, wanted) is not None:
             return
-        user = User(uid=pod, namespace="ns", name=pod)
-        self.record, calls = plan.begin(self.record, user, wanted, self._present(), True)
+        user = ClaimUser(uid=pod, namespace="ns", name=pod)
+        self.record, calls = plan.begin_preparing(self.record, user, wanted, self._present(), True)
         if draws.draw(SELDOM, label="the server is away"):
-            self.record = plan.withdrawn(self.record, calls)
+            self.record = plan.withdraw_calls(self.record, calls)
             return
         self.disk = self.record
         self.said_no = False
@@ -108,15 +113,15 @@ class Shell(RuleBasedStateMachine):
             if dies and draws.draw(st.booleans(), label="dies here"):
                 self.restart()
                 return
-            self.record = plan.prepared(self.record, call.driver.name, outcomes)
+            self.record = plan.record_prepared(self.record, call.driver.name, outcomes)
             self.disk = self.record
-        self.absent = not plan.drivers_of(wanted) <= self._present()
-        if isinstance(readiness(self.record, wanted), Ready):
+        self.absent = not plan.collect_drivers(wanted) <= self._present()
+        if isinstance(check_prepared(self.record, wanted), ClaimsReady):
             self.running[pod] = wanted
         else:
             assert self.absent or self.said_no, f"{pod} is not ready, and everybody said yes"
 
-    def _set_up(self, call: Call, uid: str, draws: st.DataObject) -> PrepareOutcome:
+    def _set_up(self, call: DriverCall, uid: str, draws: st.DataObject) -> PrepareOutcome:
         truth = self.truth[call.driver]
         outcome = draws.draw(ANSWER, label=f"{call.driver} {uid}")
         if outcome != "no":
@@ -127,40 +132,44 @@ class Shell(RuleBasedStateMachine):
         self.said_no = self.said_no or outcome != "yes"
         if outcome == "yes":
             return (PreparedDevice(pool="pool", device=uid, cdi=(f"v/c={uid}-{call.driver.name}",)),)
-        return Failure(Fault.NO_ANSWER if outcome == "nobody knows" else Fault.REFUSED, outcome)
+        return DriverCallFailure(
+            DriverCallFault.NO_ANSWER if outcome == "nobody knows" else DriverCallFault.REFUSED, outcome
+        )
 
     @rule(pod=st.sampled_from(PODS), draws=st.data(), dies=SELDOM)
     def release(self, pod: str, draws: st.DataObject, dies: bool) -> None:
         """Containers end, then claims are given back, with drivers that succeed or fail."""
         self.running.pop(pod, None)
         self.bound.pop(pod, None)
-        self.record = plan.finish(self.record, pod)
+        self.record = plan.release_pod(self.record, pod)
         self.disk = self.record
-        for call in plan.giving_back(self.record.left_by(pod), self._present()):
+        for call in plan.plan_unprepare_calls(self.record.find_released_by(pod), self._present()):
             self._let_go(call, draws, dies)
 
-    def _let_go(self, call: Call, draws: st.DataObject | None, dies: bool) -> None:
-        outcomes: dict[str, Failure | None] = {}
+    def _let_go(self, call: DriverCall, draws: st.DataObject | None, dies: bool) -> None:
+        outcomes: dict[str, DriverCallFailure | None] = {}
         for ref in call.claims:
             users = [pod for pod, claims in self.running.items() if ref.uid in {c.uid for c in claims}]
             assert not users, f"{call.driver} is asked to let go of {ref.uid}, which {users} use"
-            held = self.record.claim(ref.uid)
+            held = self.record.find_claim(ref.uid)
             assert held is not None
             assert not held.users
             answer = draws.draw(ANSWER) if draws else "yes"
             if answer != "no":
                 self.truth[call.driver].held.discard(ref.uid)
                 self.truth[call.driver].this_boot.discard(ref.uid)
-            outcomes[ref.uid] = None if answer == "yes" else Failure(Fault.NO_ANSWER, answer)
+            outcomes[ref.uid] = (
+                None if answer == "yes" else DriverCallFailure(DriverCallFault.NO_ANSWER, answer)
+            )
         if dies:
             self.restart()
             return
-        self.record = plan.unprepared(self.record, call.driver.name, outcomes)
+        self.record = plan.record_unprepared(self.record, call.driver.name, outcomes)
         self.disk = self.record
 
     @rule(uid=st.sampled_from(sorted(BY_UID)))
     def told_the_server(self, uid: str) -> None:
-        self.record = plan.confirmed(self.record, uid)
+        self.record = plan.confirm_withdrawn(self.record, uid)
 
     # The world.
 
@@ -168,7 +177,7 @@ class Shell(RuleBasedStateMachine):
     def restart(self) -> None:
         """The agent dies and starts again; containers go on."""
         content = msgspec.json.encode(self.disk)
-        self.record = plan.awakened(msgspec.json.decode(content, type=Record), str(self.boot))
+        self.record = plan.apply_boot_id(msgspec.json.decode(content, type=ClaimsRecord), str(self.boot))
         self.disk = self.record
 
     @rule()
@@ -181,7 +190,7 @@ class Shell(RuleBasedStateMachine):
         self.restart()
 
     @rule(driver=st.sampled_from(DRIVERS), present=st.booleans())
-    def come_or_go(self, driver: Driver, present: bool) -> None:
+    def come_or_go(self, driver: DriverKey, present: bool) -> None:
         self.truth[driver].present = present
 
     @precondition(lambda self: not self.bound)
@@ -191,11 +200,11 @@ class Shell(RuleBasedStateMachine):
         for truth in self.truth.values():
             truth.present = True
         for pod in PODS:
-            self.record = plan.finish(self.record, pod)
-        for call in plan.giving_back(self.record.claims, self._present()):
+            self.record = plan.release_pod(self.record, pod)
+        for call in plan.plan_unprepare_calls(self.record.claims, self._present()):
             self._let_go(call, None, False)
         for uid in BY_UID:
-            self.record = plan.confirmed(self.record, uid)
+            self.record = plan.confirm_withdrawn(self.record, uid)
         self.disk = self.record
         assert {driver: truth.held for driver, truth in self.truth.items()} == {d: set() for d in DRIVERS}
         assert self.record.claims == ()
@@ -207,7 +216,7 @@ class Shell(RuleBasedStateMachine):
         for pod, claims in self.running.items():
             for claim in claims:
                 for part in claim.parts:
-                    driver = Driver(part.driver, claim.classic)
+                    driver = DriverKey(part.driver, claim.classic)
                     assert claim.uid in self.truth[driver].this_boot, f"{pod} runs without {claim.uid}"
 
     @invariant()
@@ -215,20 +224,20 @@ class Shell(RuleBasedStateMachine):
         for driver, truth in self.truth.items():
             for uid in truth.held:
                 for record in (self.record, self.disk):
-                    held = record.claim(uid)
-                    part = held.part(driver.name) if held is not None else None
+                    held = record.find_claim(uid)
+                    part = held.find_part(driver.name) if held is not None else None
                     assert part is not None, f"{driver} has {uid}, and the record does not know"
-                    assert part.state is not Stage.WANTED
+                    assert part.state is not NodeClaimStage.WANTED
 
     @invariant()
     def lists_do_not_grow(self) -> None:
         for held in self.record.claims:
             assert len(held.parts) <= len(BY_UID[held.uid].parts)
-            assert len(set(held.pods)) == len(held.pods)
+            assert len(set(held.pod_uids)) == len(held.pod_uids)
             assert all(len(part.devices) <= 1 for part in held.parts)
 
 
-def _clash(driver: Driver, one: str, other: str) -> bool:
+def _clash(driver: DriverKey, one: str, other: str) -> bool:
     """Whether two claims cannot both be set up, told apart from how the plan tells it."""
 
     def whole(uid: str) -> set[tuple[str, str | None]]:

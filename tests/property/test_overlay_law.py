@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.core import Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
@@ -32,10 +32,10 @@ from dray.api.resource import (
     ResourceSliceSpec,
 )
 from dray.gates import GateSet
-from dray.placement.resource_requests import NOTHING, Needs, needs_of
-from dray.placement.snapshot import Likeness, Seat, Snapshot
-from dray.scheduler.assume_cache import version
-from dray.scheduler.cache import Overlay
+from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, compute_requests
+from dray.placement.snapshot import ClusterSnapshot, NodeGroupKey, NodeState
+from dray.scheduler.assume_cache import parse_claim_version
+from dray.scheduler.cache import SchedulerCache
 from tests.effort import effort
 from tests.unit.placement.seats import asking, node
 
@@ -63,16 +63,16 @@ def of_device(place: tuple[str, str]) -> AllocationResult:
     return AllocationResult(devices=DeviceAllocationResult(results=(result,)))
 
 
-def held_in(every: Usage) -> set[tuple[str, str]]:
+def held_in(every: DeviceUsage) -> set[tuple[str, str]]:
     return {(pool, device) for (_, pool), used in every.pools.items() for device in used.devices}
 
 
-def overlay() -> Overlay:
+def overlay() -> SchedulerCache:
     """The overlay of a cluster that has nodes and devices, and nothing else."""
-    made = Overlay(Admission(GateSet.default()))
+    made = SchedulerCache(AllocatorGateFilter(GateSet.from_defaults()))
     for name in NODES:
-        made.saw_node(node(name))
-        made.saw_slice(of_node(name))
+        made.update_node(node(name))
+        made.update_slice(of_node(name))
     return made
 
 
@@ -86,16 +86,16 @@ def pod_of(name: str, cpu: str = "1", on: str = "") -> Pod:
     return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=on))
 
 
-def check_groups(snapshot: Snapshot) -> None:
+def check_groups(snapshot: ClusterSnapshot) -> None:
     """Every seat has the shape that its node has now, and is in the group of its likeness."""
-    assert set(snapshot.seats) == set(NODES)
+    assert set(snapshot.node_states) == set(NODES)
     assert sum(map(len, snapshot.groups.values())) == len(NODES)
-    for name, seat in snapshot.seats.items():
-        assert seat.shape is snapshot.stock.seen_from(seat.node).shape
-        assert snapshot.groups[seat.likeness][name] is seat
+    for name, seat in snapshot.node_states.items():
+        assert seat.shape is snapshot.inventory.get_node_view(seat.node).shape
+        assert snapshot.groups[seat.group_key][name] is seat
 
 
-def groups_of(snapshot: Snapshot) -> dict[Likeness, dict[str, Seat]]:
+def groups_of(snapshot: ClusterSnapshot) -> dict[NodeGroupKey, dict[str, NodeState]]:
     return {likeness: dict(group) for likeness, group in snapshot.groups.items()}
 
 
@@ -145,7 +145,7 @@ class CountingClaims(RuleBasedStateMachine):
     @rule(data=st.data())
     def somebody_allocates(self, data: st.DataObject) -> None:
         claim = self.server[one_of(data, self._held(devices=False))]
-        place = one_of(data, set(PLACES) - held_in(Usage.of(self.server.values())))
+        place = one_of(data, set(PLACES) - held_in(DeviceUsage.from_claims(self.server.values())))
         self._store(with_devices(claim, of_device(place)))
 
     @precondition(lambda self: self._held(devices=True))
@@ -166,12 +166,12 @@ class CountingClaims(RuleBasedStateMachine):
     @rule()
     def the_watch_tells(self) -> None:
         claim, gone = self.watch.pop(0)
-        (self.book.lost if gone else self.book.saw)(claim)
+        (self.book.remove if gone else self.book.update)(claim)
 
     @precondition(lambda self: self.answers)
     @rule(data=st.data())
     def an_answer_comes(self, data: st.DataObject) -> None:
-        self.book.saw(self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1))))
+        self.book.update(self.answers.pop(data.draw(st.integers(0, len(self.answers) - 1))))
 
     # What we do.
 
@@ -179,14 +179,16 @@ class CountingClaims(RuleBasedStateMachine):
         return [claim.metadata.name for claim in self.book if claim.status.allocation is None]
 
     def _promised(self) -> list[str]:
-        return [claim.metadata.name for claim in self.book if self.book.is_promised(claim)]
+        return [claim.metadata.name for claim in self.book if self.book.has_pending_allocation(claim)]
 
     @precondition(lambda self: self._free())
     @rule(data=st.data(), user=users)
     def a_placement_promises(self, data: st.DataObject, user: str) -> None:
         claim = self.book.get("ns", one_of(data, self._free()))
         assert claim is not None
-        self.book.promise(claim, of_device(one_of(data, set(PLACES) - held_in(Usage.of(self.book)))), user)
+        self.book.add_pending_allocation(
+            claim, of_device(one_of(data, set(PLACES) - held_in(DeviceUsage.from_claims(self.book)))), user
+        )
         self._build(claim.metadata.uid, user)
 
     def _build(self, uid: str, user: str) -> None:
@@ -198,7 +200,7 @@ class CountingClaims(RuleBasedStateMachine):
     def another_pod_builds_on_it(self, data: st.DataObject, user: str) -> None:
         claim = self.book.get("ns", one_of(data, self._promised()))
         assert claim is not None
-        self.book.build_on(claim, user)
+        self.book.add_pending_user(claim, user)
         self._build(claim.metadata.uid, user)
 
     @precondition(lambda self: self._promised())
@@ -207,11 +209,11 @@ class CountingClaims(RuleBasedStateMachine):
         counted = self.book.get("ns", one_of(data, self._promised()))
         assert counted is not None
         stored = self.server.get(counted.metadata.name)
-        taken = held_in(Usage.of(self.server.values()))
+        taken = held_in(DeviceUsage.from_claims(self.server.values()))
         if (
             stored is not None
-            and version(stored) == version(counted)
-            and not taken & held_in(Usage.of([counted]))
+            and parse_claim_version(stored) == parse_claim_version(counted)
+            and not taken & held_in(DeviceUsage.from_claims([counted]))
         ):
             self.answers.append(self._store(replace(stored, status=counted.status)))
 
@@ -222,7 +224,9 @@ class CountingClaims(RuleBasedStateMachine):
 
     def _let_go(self, uid: str, user: str) -> None:
         name = uid.partition("-")[0]
-        self.book.let_go(ResourceClaim(metadata=ObjectMeta(name=name, namespace="ns", uid=uid)), user)
+        self.book.remove_pending_user(
+            ResourceClaim(metadata=ObjectMeta(name=name, namespace="ns", uid=uid)), user
+        )
         self.building.discard((uid, user))
         self.standing.get(uid, set()).discard(user)
 
@@ -230,7 +234,7 @@ class CountingClaims(RuleBasedStateMachine):
 
     @invariant()
     def devices_are_promised_or_stored(self) -> None:
-        stored = {claim.metadata.uid: self.book.stored(claim) for claim in self.book}
+        stored = {claim.metadata.uid: self.book.get_stored(claim) for claim in self.book}
         for uid, pods in list(self.standing.items()):
             claim = stored.get(uid)
             if not pods or claim is None or claim.status.allocation is not None:
@@ -239,7 +243,7 @@ class CountingClaims(RuleBasedStateMachine):
             uid = counted.metadata.uid
             claim = stored[uid]
             assert claim is not None
-            assert self.book.is_promised(counted) is (uid in self.standing)
+            assert self.book.has_pending_allocation(counted) is (uid in self.standing)
             has = claim.status.allocation is not None or uid in self.standing
             assert (counted.status.allocation is not None) is has
 
@@ -247,13 +251,13 @@ class CountingClaims(RuleBasedStateMachine):
     def nothing_older_comes_back(self) -> None:
         for claim in self.book:
             name = claim.metadata.name
-            assert version(claim) >= self.versions.get(name, 0)
-            self.versions[name] = version(claim)
+            assert parse_claim_version(claim) >= self.versions.get(name, 0)
+            self.versions[name] = parse_claim_version(claim)
 
     @invariant()
     def a_photograph_has_what_is_counted_from_the_start(self) -> None:
-        snapshot = self.overlay.photograph()
-        assert held_in(snapshot.stock.usage) == held_in(Usage.of(self.book))
+        snapshot = self.overlay.update_snapshot()
+        assert held_in(snapshot.inventory.usage) == held_in(DeviceUsage.from_claims(self.book))
         check_groups(snapshot)
 
     def teardown(self) -> None:
@@ -261,11 +265,11 @@ class CountingClaims(RuleBasedStateMachine):
         while self.watch:
             self.the_watch_tells()
         for answer in self.answers:
-            self.book.saw(answer)
+            self.book.update(answer)
         for uid, user in set(self.building):
             self._let_go(uid, user)
         assert {claim.metadata.name: claim for claim in self.book} == self.server
-        assert self.book.in_flight() == 0
+        assert self.book.count_pending_allocations() == 0
         self.a_photograph_has_what_is_counted_from_the_start()
 
 
@@ -278,47 +282,49 @@ class CountingPods(RuleBasedStateMachine):
         self.seated: dict[str, tuple[str, str]] = {}
         """The node of each pod, and its cpu."""
         self.assumed: set[str] = set()
-        self.last = self.overlay.last, groups_of(self.overlay.last)
+        self.last = self.overlay.last_snapshot, groups_of(self.overlay.last_snapshot)
 
     @rule(name=users, on=st.sampled_from(NODES), cpu=st.sampled_from("12"))
     def a_pod_is_assumed(self, name: str, on: str, cpu: str) -> None:
         if name not in self.seated:
             pod = pod_of(name, cpu)
-            self.overlay.assume(pod, on, needs_of(pod))
+            self.overlay.assume_pod(pod, on, compute_requests(pod))
             self.seated[name] = on, cpu
             self.assumed.add(name)
 
     @rule(name=users, on=st.sampled_from(NODES), cpu=st.sampled_from("12"))
     def the_watch_shows_a_pod(self, name: str, on: str, cpu: str) -> None:
-        self.overlay.saw_pod(pod_of(name, cpu, on))
+        self.overlay.update_pod(pod_of(name, cpu, on))
         self.seated[name] = on, cpu
         self.assumed.discard(name)
 
     @rule(name=users)
     def a_binding_fails(self, name: str) -> None:
-        self.overlay.forget(pod_of(name))
+        self.overlay.forget_pod(pod_of(name))
         if name in self.assumed:
             del self.seated[name]
             self.assumed.discard(name)
 
     @rule(name=users)
     def a_pod_goes(self, name: str) -> None:
-        self.overlay.lost_pod(pod_of(name))
+        self.overlay.remove_pod(pod_of(name))
         self.seated.pop(name, None)
         self.assumed.discard(name)
 
     @invariant()
     def nodes_hold_what_their_pods_need(self) -> None:
-        snapshot = self.overlay.photograph()
+        snapshot = self.overlay.update_snapshot()
         check_groups(snapshot)
-        for name, seat in snapshot.seats.items():
-            here = [needs_of(pod_of(pod, cpu)) for pod, (on, cpu) in self.seated.items() if on == name]
-            assert seat.needs == reduce(Needs.plus, here, NOTHING)
+        for name, seat in snapshot.node_states.items():
+            here = [
+                compute_requests(pod_of(pod, cpu)) for pod, (on, cpu) in self.seated.items() if on == name
+            ]
+            assert seat.requests == reduce(ResourceRequests.add, here, NO_REQUESTS)
 
     @invariant()
     def an_older_photograph_stays_as_it_was(self) -> None:
         before, groups = self.last
-        now = self.overlay.photograph()
+        now = self.overlay.update_snapshot()
         assert groups_of(before) == groups
         self.last = now, groups_of(now)
 

@@ -17,23 +17,23 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dray.allocator.allocate import Allocated, allocate
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.allocate import SuccessfulAllocation, allocate
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import AllocationResult, ResourceClaim, ResourceSlice
-from dray.errors import AllocationFault
-from dray.placement.device_searches import Searches
-from dray.placement.pending_pod import Subject
-from dray.placement.plugins.dynamic_resources import Devices
-from dray.placement.profile import Profile, Weighed
-from dray.placement.resource_requests import NOTHING
-from dray.placement.scheduling_cycle import Placement, Unplaceable, place, refusals
-from dray.placement.snapshot import Snapshot
-from dray.scheduler.cache import Overlay
+from dray.errors import UnanswerableClaimError
+from dray.placement.device_searches import DeviceSearches
+from dray.placement.pending_pod import PendingPod
+from dray.placement.plugins.dynamic_resources import DynamicResources
+from dray.placement.profile import SchedulerProfile, WeightedPlugin
+from dray.placement.resource_requests import NO_REQUESTS
+from dray.placement.scheduling_cycle import Placement, Unschedulable, find_rejections, place_pod
+from dray.placement.snapshot import ClusterSnapshot
+from dray.scheduler.cache import SchedulerCache
 from tests.brute import making as make
 from tests.brute.problem import Problem
 from tests.brute.toyjudge import judged
@@ -55,28 +55,28 @@ class WideOpen:
         return judged
 
 
-OPEN = cast(Admission, WideOpen())
+OPEN = cast(AllocatorGateFilter, WideOpen())
 
 
 def one_share() -> str:
     return SHARE
 
 
-def unlimited() -> Searches:
+def unlimited() -> DeviceSearches:
     """Searches that take as long as they take, in one go."""
-    return Searches(TimeLimit(lambda: 0.0))
+    return DeviceSearches(TimeLimit(lambda: 0.0))
 
 
-def overlay_of(problem: Problem, nodes: Sequence[Node]) -> Overlay:
-    overlay = Overlay(OPEN)
+def overlay_of(problem: Problem, nodes: Sequence[Node]) -> SchedulerCache:
+    overlay = SchedulerCache(OPEN)
     for node in nodes:
-        overlay.saw_node(node)
+        overlay.update_node(node)
     for published in problem.slices:
-        overlay.saw_slice(published)
+        overlay.update_slice(published)
     for device_class in problem.classes:
-        overlay.saw_class(device_class)
+        overlay.update_class(device_class)
     for number, claim in enumerate(problem.held):
-        overlay.claims.saw(known(claim, f"held-{number}"))
+        overlay.claims.update(known(claim, f"held-{number}"))
     return overlay
 
 
@@ -95,12 +95,12 @@ def plainly(
     """The nodes that will do with their rank and what claims get there; None when the claims are at fault."""
     found: Answer = {}
     for node in nodes:
-        stock = Stock(problem.slices, problem.classes, Usage.of(held), judged)
+        stock = DeviceInventory(problem.slices, problem.classes, DeviceUsage.from_claims(held), judged)
         try:
             got = allocate(stock, claims, node, new_share_id=one_share)
-        except AllocationFault:
+        except UnanswerableClaimError:
             return None
-        if isinstance(got, Allocated):
+        if isinstance(got, SuccessfulAllocation):
             found[node.metadata.name] = (rank_of(claims, got.results), got.results)
     return found
 
@@ -144,23 +144,27 @@ def ranked(draw: st.DrawFn) -> Problem:
     return Problem(tuple(slices), (make.device_class("any"),), tuple(claims), (), nodes)
 
 
-def decided(snapshot: Snapshot, subject: Subject, plugin: Devices, turn: int) -> Placement | Unplaceable:
+def decided(
+    snapshot: ClusterSnapshot, subject: PendingPod, plugin: DynamicResources, turn: int
+) -> Placement | Unschedulable:
     """What becomes of a pod once searches that go on have ended, worked on in slices of a few events."""
-    profile = Profile((Weighed(plugin, 2),))
+    profile = SchedulerProfile((WeightedPlugin(plugin, 2),))
     while True:
-        found = place(snapshot, subject, profile, turn=turn)
+        found = place_pod(snapshot, subject, profile, rotation=turn)
         if isinstance(found, Placement) or not found.unfinished:
             return found
         assert plugin.searches.unfinished, "somebody works on what is waited for"
         event("unfinished")
-        plugin.searches.work(3)
+        plugin.searches.run_next(3)
 
 
 @given(problems | ranked(), st.integers(1, 3), st.integers(0, 5))
 def test_slices_change_nothing_but_when_the_answer_comes(problem: Problem, pods: int, turn: int) -> None:
     """The clock goes on by one with every event, and a decision has time for three of them."""
     ticks = count()
-    sliced = Devices(OPEN, one_share, Searches(TimeLimit(lambda: float(next(ticks)), 1e9), 3.0))
+    sliced = DynamicResources(
+        OPEN, one_share, DeviceSearches(TimeLimit(lambda: float(next(ticks)), 1e9), 3.0)
+    )
     _check(problem, pods, turn, lambda snapshot, subject, at: decided(snapshot, subject, sliced, at))
 
 
@@ -169,12 +173,14 @@ def test_slices_change_nothing_but_when_the_answer_comes(problem: Problem, pods:
 def test_pods_that_come_one_after_the_other_get_what_a_cold_start_would_give(
     problem: Problem, pods: int, turn: int
 ) -> None:
-    plugin = Devices(OPEN, one_share, unlimited())
-    profile = Profile((Weighed(plugin, 2),))
-    _check(problem, pods, turn, lambda snapshot, subject, at: place(snapshot, subject, profile, turn=at))
+    plugin = DynamicResources(OPEN, one_share, unlimited())
+    profile = SchedulerProfile((WeightedPlugin(plugin, 2),))
+    _check(
+        problem, pods, turn, lambda snapshot, subject, at: place_pod(snapshot, subject, profile, rotation=at)
+    )
 
 
-Decide = Callable[[Snapshot, Subject, int], Placement | Unplaceable]
+Decide = Callable[[ClusterSnapshot, PendingPod, int], Placement | Unschedulable]
 
 
 def _check(problem: Problem, pods: int, turn: int, decide: Decide) -> None:
@@ -183,34 +189,34 @@ def _check(problem: Problem, pods: int, turn: int, decide: Decide) -> None:
     )
     nodes = (*problem.nodes, twin)
     overlay = overlay_of(problem, nodes)
-    plainly_asked = Profile((Weighed(Devices(OPEN, one_share, unlimited()), 2),))
+    plainly_asked = SchedulerProfile((WeightedPlugin(DynamicResources(OPEN, one_share, unlimited()), 2),))
     for number in range(pods):
         claims = tuple(known(claim, f"pod-{number}-{at}") for at, claim in enumerate(problem.claims))
         for claim in claims:
-            overlay.claims.saw(claim)
+            overlay.claims.update(claim)
         pod = Pod(metadata=ObjectMeta(name=f"pod-{number}", namespace="ml", uid=f"pod-{number}"))
-        subject = Subject(pod, NOTHING, claims)
+        subject = PendingPod(pod, NO_REQUESTS, claims)
         expected = plainly(problem, nodes, list(overlay.claims), claims)
-        snapshot = overlay.photograph()
+        snapshot = overlay.update_snapshot()
         found = decide(snapshot, subject, turn + number)
         if not expected:
             event("refused")
-            assert isinstance(found, Unplaceable)
+            assert isinstance(found, Unschedulable)
             assert_tells_all(found, nodes, whole=expected is None)
             continue
         event(f"placed, {len({rank for rank, _ in expected.values()})} ranks")
         assert isinstance(found, Placement)
-        refused = {name for each in refusals(snapshot, subject, plainly_asked) for name in each.nodes}
+        refused = {name for each in find_rejections(snapshot, subject, plainly_asked) for name in each.nodes}
         assert refused == {node.metadata.name for node in nodes} - expected.keys()
-        rank, results = expected[found.seat.name]
+        rank, results = expected[found.node_state.name]
         assert rank == max(rank for rank, _ in expected.values())
-        assert tuple(given for _, given in found.given) == results
-        for claim, allocation in found.given:
-            overlay.claims.promise(claim, allocation, pod.metadata.uid)
+        assert tuple(given for _, given in found.allocations) == results
+        for claim, allocation in found.allocations:
+            overlay.claims.add_pending_allocation(claim, allocation, pod.metadata.uid)
 
 
-def assert_tells_all(found: Unplaceable, nodes: Sequence[Node], *, whole: bool) -> None:
-    told = {name for each in found.refused for name in each.nodes}
+def assert_tells_all(found: Unschedulable, nodes: Sequence[Node], *, whole: bool) -> None:
+    told = {name for each in found.rejected for name in each.nodes}
     assert told == (set() if whole else {node.metadata.name for node in nodes})
-    assert found.refused
-    assert found.wakes
+    assert found.rejected
+    assert found.wake_signals

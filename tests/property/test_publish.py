@@ -22,15 +22,22 @@ from dray.api.resource import (
     DeviceTaint,
     ResourceSlice,
 )
-from dray.api.strategies.defaults import with_defaults
+from dray.api.strategies.defaults import apply_defaults
 from dray.api.validation import validate_create, validate_update
 from dray.driver.devices import Pool, Slice
-from dray.driver.publishing.layout import Stood, laid_out
-from dray.driver.publishing.pool_plan import Home, Offer, Plan, offer_of, planned, with_gone
+from dray.driver.publishing.layout import PreviousPage, lay_out_pages
+from dray.driver.publishing.pool_plan import (
+    DesiredPool,
+    PoolPlan,
+    PublisherIdentity,
+    plan_pool,
+    retain_used_devices,
+    to_desired_pool,
+)
 from dray.values.quantity import Quantity
 
-HOME = Home("gpu.example.com", "node-a", "node")
-WHERE = offer_of(Pool("p"), "node-a").where
+HOME = PublisherIdentity("gpu.example.com", "node-a", "node")
+WHERE = to_desired_pool(Pool("p"), "node-a").node_selection
 
 
 @dataclass
@@ -52,9 +59,9 @@ class Server:
         version = structs.replace(
             new.metadata, resource_version=str(self.writes), uid="u" + new.metadata.name
         )
-        self.slices[new.metadata.name] = with_defaults(structs.replace(new, metadata=version), now=now)
+        self.slices[new.metadata.name] = apply_defaults(structs.replace(new, metadata=version), now=now)
 
-    def steps(self, plan: Plan) -> list[tuple[str, ResourceSlice]]:
+    def steps(self, plan: PoolPlan) -> list[tuple[str, ResourceSlice]]:
         written = [*plan.creates, *(new for _, new in plan.updates)]
         return [("put", each) for each in written] + [("delete", each) for each in plan.deletes]
 
@@ -65,11 +72,11 @@ class Server:
             self.writes += 1
             del self.slices[step[1].metadata.name]
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: PoolPlan) -> None:
         for step in self.steps(plan):
             self.do(step)
 
-    def view(self) -> list[str] | None:
+    def get_view(self) -> list[str] | None:
         """The devices in their order, as an allocator sees them; None while the pool is incomplete."""
         if not self.slices:
             return []
@@ -103,7 +110,7 @@ def plain(*names: int) -> tuple[Device, ...]:
 
 
 @st.composite
-def offers(draw: st.DrawFn) -> Offer:
+def offers(draw: st.DrawFn) -> DesiredPool:
     """A pool: up to some hundred devices of which some are tainted or draw from counters."""
     sizes = draw(st.lists(st.sampled_from([1, 2, 63, 64, 65, 127, 128, 129, 200, 300]), max_size=3))
     first = draw(st.integers(0, 50))
@@ -122,11 +129,11 @@ def offers(draw: st.DrawFn) -> Offer:
             for at, each in enumerate(devices)
         )
         slices.append(Slice(devices, draw(st.sampled_from([None, None, 0, 5, -5]))))
-    return Offer("p", tuple(slices), counters(sets), draw(st.sampled_from([None, 3])), WHERE)
+    return DesiredPool("p", tuple(slices), counters(sets), draw(st.sampled_from([None, 3])), WHERE)
 
 
 @st.composite
-def changes(draw: st.DrawFn, old: Offer) -> Offer:
+def changes(draw: st.DrawFn, old: DesiredPool) -> DesiredPool:
     """The same pool with devices taken away and added in a few places, or another one altogether."""
     if draw(st.integers(0, 3)) == 0:
         return draw(offers())
@@ -143,28 +150,28 @@ def changes(draw: st.DrawFn, old: Offer) -> Offer:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Offer]:
+def histories(draw: st.DrawFn) -> list[DesiredPool]:
     told = [draw(offers())]
     for _ in range(draw(st.integers(0, 3))):
         told.append(draw(changes(told[-1])))
     return told
 
 
-def order_of(offer: Offer) -> list[str]:
+def order_of(offer: DesiredPool) -> list[str]:
     parts = sorted(offer.slices, key=lambda part: -(part.priority or 0))
     return [device.name for part in parts for device in part.devices]
 
 
 @given(histories(), st.booleans())
 def test_applying_the_plan_gives_the_pool_that_was_told_and_a_second_plan_is_empty(
-    told: list[Offer], remembers: bool
+    told: list[DesiredPool], remembers: bool
 ) -> None:
     server = Server({})
     left: tuple[ResourceSlice, ...] | None = None
     for offer in told:
-        plan = planned(offer, HOME, server.standing, left)
+        plan = plan_pool(offer, HOME, server.standing, left)
         server.apply(plan)
-        assert server.view() == order_of(offer)
+        assert server.get_view() == order_of(offer)
         found = {device.name: device for each in server.standing for device in each.spec.devices}
         bare = {
             name: structs.replace(
@@ -176,33 +183,35 @@ def test_applying_the_plan_gives_the_pool_that_was_told_and_a_second_plan_is_emp
         sets = {each.name for page in server.standing for each in page.spec.shared_counters}
         assert sets == ({each.name for each in offer.counters} if offer.devices else set())
         left = tuple(server.standing) if remembers else None
-        assert planned(offer, HOME, server.standing, left).is_empty
-        assert planned(offer, HOME, server.standing).is_empty
+        assert plan_pool(offer, HOME, server.standing, left).is_empty
+        assert plan_pool(offer, HOME, server.standing).is_empty
 
 
 @given(offers(), st.data())
 def test_writes_that_stop_anywhere_show_the_old_pool_the_new_one_or_none(
-    old: Offer, data: st.DataObject
+    old: DesiredPool, data: st.DataObject
 ) -> None:
     server, new = Server({}), data.draw(changes(old))
-    server.apply(planned(old, HOME, []))
-    before = server.view()
-    plan = planned(new, HOME, server.standing)
+    server.apply(plan_pool(old, HOME, []))
+    before = server.get_view()
+    plan = plan_pool(new, HOME, server.standing)
     puts = data.draw(st.permutations(server.steps(plan)[: len(plan.creates) + len(plan.updates)]))
     steps = [*puts, *server.steps(plan)[len(puts) :]]
     stop = data.draw(st.integers(0, len(steps)))
     for step in steps[:stop]:
         server.do(step)
-        assert server.view() in (before, order_of(new), None)
-    server.apply(planned(new, HOME, server.standing))
-    assert server.view() == order_of(new)
-    assert planned(new, HOME, server.standing).is_empty
+        assert server.get_view() in (before, order_of(new), None)
+    server.apply(plan_pool(new, HOME, server.standing))
+    assert server.get_view() == order_of(new)
+    assert plan_pool(new, HOME, server.standing).is_empty
 
 
 @given(offers(), st.data())
-def test_a_change_in_one_place_is_one_write_and_keeps_the_generation(old: Offer, data: st.DataObject) -> None:
+def test_a_change_in_one_place_is_one_write_and_keeps_the_generation(
+    old: DesiredPool, data: st.DataObject
+) -> None:
     server = Server({})
-    server.apply(planned(old, HOME, []))
+    server.apply(plan_pool(old, HOME, []))
     plainly = [device for device in old.devices if not device.taints]
     if not plainly:
         return
@@ -213,16 +222,16 @@ def test_a_change_in_one_place_is_one_write_and_keeps_the_generation(old: Offer,
 
     slices = tuple(Slice(map(changed, part.devices), part.priority) for part in old.slices)
     before, homes = server.writes, server.homes()
-    server.apply(planned(replace(old, slices=slices), HOME, server.standing))
+    server.apply(plan_pool(replace(old, slices=slices), HOME, server.standing))
     assert server.writes - before == 1
     assert server.homes() == homes
     assert {each.spec.pool.generation for each in server.standing} == {1}
 
 
 @given(offers(), st.data())
-def test_what_somebody_deletes_comes_back_alone_and_as_it_was(old: Offer, data: st.DataObject) -> None:
+def test_what_somebody_deletes_comes_back_alone_and_as_it_was(old: DesiredPool, data: st.DataObject) -> None:
     server = Server({})
-    server.apply(planned(old, HOME, []))
+    server.apply(plan_pool(old, HOME, []))
     left = tuple(server.standing)
     if not left:
         return
@@ -230,7 +239,7 @@ def test_what_somebody_deletes_comes_back_alone_and_as_it_was(old: Offer, data: 
         del server.slices[lost]
     missing = len(left) - len(server.slices)
     before = server.writes
-    server.apply(planned(old, HOME, server.standing, left))
+    server.apply(plan_pool(old, HOME, server.standing, left))
     assert server.writes - before == missing
     assert {each.metadata.name: each.spec.pool for each in server.standing} == {
         each.metadata.name: each.spec.pool for each in left
@@ -251,13 +260,13 @@ def _fits(items: Sequence[object]) -> bool:
 def test_devices_that_stay_in_order_keep_their_page_unless_it_overflows(
     first: list[int], removed: set[int], added: list[tuple[int, int]]
 ) -> None:
-    pages = laid_out([plain(*first)], (), _fits)
-    stood = [Stood(page.number, tuple(item.name for item in page.items)) for page in pages]
+    pages = lay_out_pages([plain(*first)], (), _fits)
+    stood = [PreviousPage(page.number, tuple(item.name for item in page.items)) for page in pages]
     kept = [name for name in first if name not in removed]
     now = list(kept)
     for at, name in added:
         now.insert(min(at, len(now)), name)
-    after = laid_out([plain(*now)], stood, _fits)
+    after = lay_out_pages([plain(*now)], stood, _fits)
     assert [item.name for page in after for item in page.items] == [f"d{name}" for name in now]
     numbers = [page.number for page in after]
     assert numbers == sorted(set(numbers))
@@ -276,20 +285,20 @@ def test_devices_that_stay_in_order_keep_their_page_unless_it_overflows(
 
 @given(offers(), offers(), st.data())
 def test_devices_in_use_stay_in_their_order_until_released(
-    old: Offer, new: Offer, data: st.DataObject
+    old: DesiredPool, new: DesiredPool, data: st.DataObject
 ) -> None:
     server = Server({})
-    server.apply(planned(old, HOME, []))
+    server.apply(plan_pool(old, HOME, []))
     names = [device.name for device in old.devices]
     used = data.draw(st.sets(st.sampled_from(names), max_size=5)) if names else set()
-    kept = with_gone(new, server.standing, used)
-    server.apply(planned(kept, HOME, server.standing))
+    kept = retain_used_devices(new, server.standing, used)
+    server.apply(plan_pool(kept, HOME, server.standing))
     told = {device.name: device for device in new.devices}
     found = {device.name: device for each in server.standing for device in each.spec.devices}
     assert found.keys() == told.keys() | used
     for name, device in found.items():
         marked = any(taint.key == "dray.dev/gone" for taint in device.taints)
         assert marked == (name not in told)
-    assert with_gone(new, server.standing, used) == kept
-    server.apply(planned(new, HOME, server.standing))
-    assert server.view() == order_of(new)
+    assert retain_used_devices(new, server.standing, used) == kept
+    server.apply(plan_pool(new, HOME, server.standing))
+    assert server.get_view() == order_of(new)

@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from dray.api.core import Pod
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.scheduler.queue import Queue
-from dray.scheduler.queued_pod import PENDING, Entry, Place
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.scheduler.queue import SchedulingQueue
+from dray.scheduler.queued_pod import PENDING_STATES, QueuedPod, QueuedPodState
 from tests.effort import effort
 from tests.unit.scheduler.waiting import pod, recorded
 
@@ -50,7 +50,7 @@ class Row:
 
     pod: Pod
     since: float
-    place: Place = Place.ACTIVE
+    place: QueuedPodState = QueuedPodState.ACTIVE
     attempts: int = 0
     waits: frozenset[Signal] = frozenset()
     until: float = 0.0
@@ -70,13 +70,13 @@ class Rooms(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock()
         self.held_back: set[str] = set()
-        self.queue = Queue(Tempo(self.clock), judge=self.judge)
+        self.queue = SchedulingQueue(TimeSource(self.clock), pre_enqueue=self.judge)
         self.rows: dict[str, Row] = {}
-        self.tried: dict[str, Entry] = {}
+        self.tried: dict[str, QueuedPod] = {}
 
-    def judge(self, asked: Pod) -> Verdict | None:
+    def judge(self, asked: Pod) -> PluginRejection | None:
         if asked.metadata.name in self.held_back:
-            return Verdict("P", "held back", frozenset({RELEASE}))
+            return PluginRejection("P", "held back", frozenset({RELEASE}))
         return None
 
     # The slow room.
@@ -85,27 +85,29 @@ class Rooms(RuleBasedStateMachine):
         now, name = self.clock.monotonic(), row.pod.metadata.name
         gated = bool(row.pod.spec.scheduling_gates)
         if gated or name in self.held_back:
-            row.place, row.until = Place.GATED, now + LONGEST
+            row.place, row.until = QueuedPodState.GATED, now + LONGEST
             row.waits = frozenset() if gated else frozenset({RELEASE})
             return
         backoff = min(2.0 ** (row.attempts - 1), 10.0) if row.attempts else 0.0
         row.until = row.since + backoff
-        row.place = Place.ACTIVE if row.until <= now or row.prompt else Place.BACKOFF
+        row.place = QueuedPodState.ACTIVE if row.until <= now or row.prompt else QueuedPodState.BACKOFF
 
     def hear(self, happened: Signal) -> None:
         for row in self.rows.values():
-            if row.place is Place.TRYING:
+            if row.place is QueuedPodState.TRYING:
                 row.heard.append(happened)
-            elif row.place in (Place.WAITING, Place.GATED) and any(matches(w, happened) for w in row.waits):
+            elif row.place in (QueuedPodState.WAITING, QueuedPodState.GATED) and any(
+                matches(w, happened) for w in row.waits
+            ):
                 self.rise(row)
 
     def let_time_pass(self) -> None:
         now = self.clock.monotonic()
         for row in self.rows.values():
             if row.until <= now:
-                if row.place is Place.BACKOFF:
-                    row.place = Place.ACTIVE
-                elif row.place in (Place.WAITING, Place.GATED):
+                if row.place is QueuedPodState.BACKOFF:
+                    row.place = QueuedPodState.ACTIVE
+                elif row.place in (QueuedPodState.WAITING, QueuedPodState.GATED):
                     self.rise(row)
 
     def change(self, name: str, new: Pod, *, another: bool) -> None:
@@ -115,9 +117,11 @@ class Rooms(RuleBasedStateMachine):
         row.pod = new
         if old.status.resource_claim_statuses != new.status.resource_claim_statuses:
             self.hear(Signal(Topic.POD, f"ns/{name}"))
-        if row.place is Place.TRYING:
+        if row.place is QueuedPodState.TRYING:
             row.stirred = row.stirred or another
-        elif row.place is Place.GATED or (another and row.place in (Place.WAITING, Place.ACTIVE)):
+        elif row.place is QueuedPodState.GATED or (
+            another and row.place in (QueuedPodState.WAITING, QueuedPodState.ACTIVE)
+        ):
             self.rise(row)
 
     # What happens.
@@ -131,7 +135,7 @@ class Rooms(RuleBasedStateMachine):
     def add(self, name: str, priority: int | None, gated: bool) -> None:
         if name in self.rows:
             self.queue.add(self.rows[name].pod)
-            if self.rows[name].place is Place.GATED:
+            if self.rows[name].place is QueuedPodState.GATED:
                 self.rise(self.rows[name])
             return
         new = pod(name, priority=priority, gates=("g",) if gated else ())
@@ -190,7 +194,7 @@ class Rooms(RuleBasedStateMachine):
         self.wake(Signal(waits.topic, waits.about or about))
 
     def wake(self, happened: Signal) -> None:
-        self.queue.wake(happened)
+        self.queue.notify(happened)
         self.hear(happened)
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 5.0, 10.0, 299.0]))
@@ -204,16 +208,16 @@ class Rooms(RuleBasedStateMachine):
     def take(self) -> str | None:
         """The name of the pod that was taken."""
         self.let_time_pass()
-        ready = [row.turn for row in self.rows.values() if row.place is Place.ACTIVE]
-        entry = self.queue.take()
+        ready = [row.turn for row in self.rows.values() if row.place is QueuedPodState.ACTIVE]
+        entry = self.queue.pop_ready()
         if entry is None:
             assert not ready
             return None
         row = self.rows[entry.pod.metadata.name]
-        assert row.place is Place.ACTIVE
+        assert row.place is QueuedPodState.ACTIVE
         assert row.turn == min(ready)
         assert entry.pod is row.pod
-        row.place, row.heard, row.stirred, row.prompt = Place.TRYING, [], False, False
+        row.place, row.heard, row.stirred, row.prompt = QueuedPodState.TRYING, [], False, False
         row.attempts += 1
         assert entry.attempts == row.attempts
         self.tried[row.pod.metadata.name] = entry
@@ -234,16 +238,16 @@ class Rooms(RuleBasedStateMachine):
 
     def put_back(self, name: str, waits: frozenset[Signal], *, again: bool, prompt: bool) -> None:
         entry = self.tried.pop(name)
-        place = self.queue.park(entry, waits, again=again, prompt=prompt)
+        place = self.queue.requeue(entry, waits, retry=again, skip_backoff=prompt)
         row = self.rows.get(name)
         if row is None or self.queue.get(entry.uid) is not entry:
-            assert place is Place.GONE
+            assert place is QueuedPodState.GONE
             return
         row.since, row.prompt = self.clock.monotonic(), prompt and not again
         if again or row.stirred or any(matches(w, heard) for w in waits for heard in row.heard):
             self.rise(row)
         else:
-            row.place, row.waits, row.until = Place.WAITING, waits, self.clock.monotonic() + LONGEST
+            row.place, row.waits, row.until = QueuedPodState.WAITING, waits, self.clock.monotonic() + LONGEST
         assert place is row.place
 
     @precondition(lambda self: self.tried)
@@ -252,22 +256,22 @@ class Rooms(RuleBasedStateMachine):
         name = pick.draw(st.sampled_from(sorted(self.tried)))
         entry = self.tried.pop(name)
         if self.queue.get(entry.uid) is entry:
-            self.queue.done(entry.uid)
-            self.rows[name].place = Place.DONE
+            self.queue.mark_bound(entry.uid)
+            self.rows[name].place = QueuedPodState.DONE
 
     # What always holds.
 
     @invariant()
     def every_pod_is_where_it_should_be(self) -> None:
-        found = {name: entry.place for name in NAMES if (entry := self.queue.get(f"uid-{name}")) is not None}
+        found = {name: entry.state for name in NAMES if (entry := self.queue.get(f"uid-{name}")) is not None}
         assert found == {name: row.place for name, row in self.rows.items()}
         assert len(self.queue) == len(self.rows)
 
     @invariant()
     def every_pod_is_counted_once(self) -> None:
         counts = Counter(row.place for row in self.rows.values())
-        assert self.queue.lengths() == {place.value: counts[place] for place in PENDING}
-        assert self.queue.in_flight == counts[Place.TRYING]
+        assert self.queue.count_pending() == {place.value: counts[place] for place in PENDING_STATES}
+        assert self.queue.in_flight == counts[QueuedPodState.TRYING]
 
 
 TestRooms = Rooms.TestCase

@@ -12,15 +12,20 @@ from weakref import WeakValueDictionary
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.device_profiles import Contents
-from dray.allocator.inventory.pool_views import Page, Shelf, in_order, shelves
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.device_profiles import DeviceProfileTable
+from dray.allocator.inventory.pool_views import PoolView, PreparedSlice, build_pool_views, sort_pool_views
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.core import Node
-from dray.api.devices.interning import DeviceSharing
+from dray.api.devices.interning import DeviceInterner
 from dray.api.json_text import write_json
 from dray.api.resource import ResourceSlice
-from dray.values.node_selectors import NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.values.node_selectors import (
+    NODE_NAME_FIELD,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
 from tests.brute import making as make
 from tests.brute.toyjudge import judged
 from tests.effort import effort
@@ -42,7 +47,7 @@ def requirements(draw: st.DrawFn) -> NodeSelectorRequirement:
 @st.composite
 def terms(draw: st.DrawFn) -> NodeSelectorTerm:
     fields = draw(st.lists(names, max_size=1))
-    named = [NodeSelectorRequirement(key=NODE_NAME, operator="In", values=(name,)) for name in fields]
+    named = [NodeSelectorRequirement(key=NODE_NAME_FIELD, operator="In", values=(name,)) for name in fields]
     return NodeSelectorTerm(
         match_expressions=tuple(draw(st.lists(requirements(), max_size=2))), match_fields=tuple(named)
     )
@@ -104,13 +109,13 @@ def pairs(draw: st.DrawFn) -> list[ResourceSlice]:
     ]
 
 
-def look(shelf: Shelf) -> dict[str, Any]:
+def look(shelf: PoolView) -> dict[str, Any]:
     return {
         "pool": shelf.pool,
         "order": shelf.order,
         "names": shelf.names,
-        "contents": [write_json(content.device) for content in shelf.contents],
-        "reaches": shelf.reaches,
+        "contents": [write_json(content.device) for content in shelf.profiles],
+        "reaches": shelf.node_scopes,
         "counters": shelf.counters,
         "consumers": shelf.consumers,
         "flaw": shelf.flaw,
@@ -119,17 +124,17 @@ def look(shelf: Shelf) -> dict[str, Any]:
 
 def anew(published: list[ResourceSlice], node: Node) -> list[dict[str, Any]]:
     """What a node sees, made of nothing but the slices."""
-    pages = [Page(each, Contents(judged)) for each in published]
+    pages = [PreparedSlice(each, DeviceProfileTable(judged)) for each in published]
     pools: dict[Any, list[Any]] = {}
     for page in pages:
-        positions = page.seen_by(node)
+        positions = page.find_reachable(node)
         if positions is not None:
             pools.setdefault(page.pool, []).append((page, positions))
-    found: list[Shelf] = []
+    found: list[PoolView] = []
     for pool, entries in pools.items():
         everything = [page for page in pages if page.pool == pool]
-        found += shelves(pool, entries, everything, WeakValueDictionary())
-    return [_without_name(look(shelf)) for shelf in in_order(found)]
+        found += build_pool_views(pool, entries, everything, WeakValueDictionary())
+    return [_without_name(look(shelf)) for shelf in sort_pool_views(found)]
 
 
 def _without_name(shown: dict[str, Any]) -> dict[str, Any]:
@@ -141,13 +146,13 @@ def _without_name(shown: dict[str, Any]) -> dict[str, Any]:
 @effort(1)
 @given(st.lists(st.lists(slices(), max_size=5) | pairs(), min_size=1, max_size=3), st.booleans())
 def test_what_nodes_see_is_what_the_slices_say(steps: list[list[ResourceSlice]], sharing: bool) -> None:
-    shared = DeviceSharing()
-    there = Stock((), (), Usage(), judged)
+    shared = DeviceInterner()
+    there = DeviceInventory((), (), DeviceUsage(), judged)
     kept: list[ResourceSlice] = []
     for step, some in enumerate(steps):
-        came = [shared.share(each) for each in some] if sharing else some
+        came = [shared.intern_devices(each) for each in some] if sharing else some
         kept = [*kept[step % 2 :: 2], *came]  # half of what was there goes
-        there = there.with_slices(kept)
+        there = there.replace_slices(kept)
         for node in NODES:
-            seen = [_without_name(look(shelf)) for shelf in there.seen_from(node).shelves]
+            seen = [_without_name(look(shelf)) for shelf in there.get_node_view(node).pool_views]
             assert seen == anew(kept, node)

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.selector_evaluator import Selectors
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.refusals import Reason
-from dray.allocator.requests import Want, ask_of
-from dray.allocator.search.candidates import options_of
-from dray.api.devices.device_cel import Selector, compile_stored, prepare
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.selector_evaluator import CelSelectorEvaluator
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.refusals import RefusalReason
+from dray.allocator.requests import RequestAlternative, normalize_claims
+from dray.allocator.search.candidates import get_candidate_set
+from dray.api.devices.device_cel import CompiledSelector, bind_device, compile_stored_selector
 from dray.api.devices.device_value import is_plain
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, ListAttribute
 from dray.values.quantity import Quantity
@@ -94,9 +94,9 @@ def devices() -> st.SearchStrategy[list[dict[str, Any]]]:
     )
 
 
-def asking(*expressions: str) -> Want:
-    ask = ask_of([claim(request("r", 1, *expressions))], {"any": device_class("any")}.get)
-    return ask.choices[0].wants[0]
+def asking(*expressions: str) -> RequestAlternative:
+    ask = normalize_claims([claim(request("r", 1, *expressions))], {"any": device_class("any")}.get)
+    return ask.choices[0].alternatives[0]
 
 
 @effort(4)
@@ -108,29 +108,33 @@ def test_groups_get_the_verdict_of_each_of_their_devices(pools, expressions):
         )
         for driver, own in zip(DRIVERS, pools, strict=False)
     ]
-    shape = Stock(slices, [], Usage(), Selectors(compile_stored)).seen_from(node()).shape
-    options = options_of(shape, asking(*expressions))
-    options.complete()
-    judge = Selectors(compile_stored)
-    for i, content in enumerate(shape.contents):
+    shape = (
+        DeviceInventory(slices, [], DeviceUsage(), CelSelectorEvaluator(compile_stored_selector))
+        .get_node_view(node())
+        .shape
+    )
+    options = get_candidate_set(shape, asking(*expressions))
+    options.evaluate_all()
+    judge = CelSelectorEvaluator(compile_stored_selector)
+    for i, content in enumerate(shape.profiles):
         verdicts = [judge(expression, content.driver, content.device) for expression in expressions]
         first = next((verdict for verdict in verdicts if verdict is not True), True)
-        assert options.suiting >> i & 1 == (first is True)
+        assert options.matching >> i & 1 == (first is True)
         assert options.faulty >> i & 1 == (type(first) is str)
         if first is not True:
-            reason = Reason.UNSUITED if first is False else Reason.BROKEN_SELECTOR
+            reason = RefusalReason.UNSUITED if first is False else RefusalReason.BROKEN_SELECTOR
             assert options.refusals[i].reason is reason
 
 
 @effort(4)
 @given(devices(), st.sampled_from(DRIVERS), st.sampled_from(EXPRESSIONS))
 def test_what_a_selector_reads_is_all_it_needs(found, driver, expression):
-    compiled = compile_stored(expression)
+    compiled = compile_stored_selector(expression)
     for fields in found:
         device = Device(name="d", **fields)
-        if isinstance(compiled, Selector) and is_plain(driver, device):
-            whole = compiled.matches(prepare(driver, device))
-            assert compiled.judge(driver, device) == (whole if isinstance(whole, bool) else str(whole))
+        if isinstance(compiled, CompiledSelector) and is_plain(driver, device):
+            whole = compiled.matches(bind_device(driver, device))
+            assert compiled.evaluate(driver, device) == (whole if isinstance(whole, bool) else str(whole))
             if compiled.driver is not None:
                 assert (
                     whole is False

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from dray.allocator.inventory.device_inventory import Shape, Stock
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.inventory.device_inventory import DeviceInventory, NodeShape
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.core import Node, Pod, PodStatus
 from dray.api.meta import ObjectMeta
 from dray.api.resource import AllocationResult, ResourceClaim, ResourceSlice
-from dray.placement.resource_requests import NOTHING, Needs, needs_of
-from dray.placement.snapshot import Snapshot
-from dray.scheduler.cache import Overlay
+from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, compute_requests
+from dray.placement.snapshot import ClusterSnapshot
+from dray.scheduler.cache import SchedulerCache
 from tests.brute import making as make
 from tests.brute.toyjudge import judged
 from tests.effort import effort
@@ -42,18 +42,18 @@ def given(pool: str, device: str) -> AllocationResult:
     return allocation
 
 
-def look(shape: Shape) -> tuple[object, ...]:
-    return len(shape.contents), shape.taken, shape.shared, shape.left, shape.counters
+def look(shape: NodeShape) -> tuple[object, ...]:
+    return len(shape.profiles), shape.taken, shape.shared, shape.capacity_left, shape.counters_left
 
 
-def seats(snapshot: Snapshot) -> dict[str, Any]:
+def seats(snapshot: ClusterSnapshot) -> dict[str, Any]:
     return {
-        name: (seat.traits, seat.node.metadata.labels, seat.needs, look(seat.shape))
-        for name, seat in snapshot.seats.items()
+        name: (seat.traits, seat.node.metadata.labels, seat.requests, look(seat.shape))
+        for name, seat in snapshot.node_states.items()
     }
 
 
-def groups(snapshot: Snapshot) -> set[frozenset[str]]:
+def groups(snapshot: ClusterSnapshot) -> set[frozenset[str]]:
     return {frozenset(group) for group in snapshot.groups.values()}
 
 
@@ -63,14 +63,14 @@ class Photographs(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.heard = 0
-        self.overlay = Overlay(OPEN, freed=self.hear)
+        self.overlay = SchedulerCache(OPEN, on_freed=self.hear)
         self.revision = 0
         self.nodes: dict[str, Node] = {}
         self.slices: dict[str, ResourceSlice] = {}
-        self.guests: dict[str, tuple[str, Needs]] = {}
+        self.guests: dict[str, tuple[str, ResourceRequests]] = {}
         self.held: Counter[tuple[str, str]] = Counter()
-        self.last: tuple[Snapshot, dict[str, Any], set[frozenset[str]]] | None = None
-        self.overlay.saw_class(CLASSES[0])
+        self.last: tuple[ClusterSnapshot, dict[str, Any], set[frozenset[str]]] | None = None
+        self.overlay.update_class(CLASSES[0])
 
     def hear(self) -> None:
         self.heard += 1
@@ -78,13 +78,13 @@ class Photographs(RuleBasedStateMachine):
     @rule(name=nodes, cpu=st.sampled_from(["4", "8"]), rack=st.sampled_from(["1", "2"]))
     def see_node(self, name: str, cpu: str, rack: str) -> None:
         node = node_of(name, {"cpu": cpu, "memory": "8Gi", "pods": "9"}, labels={"rack": rack})
-        self.overlay.saw_node(node)
+        self.overlay.update_node(node)
         self.nodes[name] = node
 
     @rule(name=nodes)
     def lose_node(self, name: str) -> None:
         if name in self.nodes:
-            self.overlay.lost_node(self.nodes.pop(name))
+            self.overlay.remove_node(self.nodes.pop(name))
 
     @rule(pool=pools, count=st.integers(0, 2))
     def publish(self, pool: str, count: int) -> None:
@@ -94,39 +94,39 @@ class Photographs(RuleBasedStateMachine):
             where = {"node_selector": make.labelled({"rack": "1"})}
         found = make.devices(*[f"d{number}" for number in range(count)])
         published = make.published(*found, name=f"s-{pool}", pool=pool, **where)
-        self.overlay.saw_slice(published)
+        self.overlay.update_slice(published)
         self.slices[published.metadata.name] = published
 
     @rule(pool=pools)
     def withdraw(self, pool: str) -> None:
         published = self.slices.pop(f"s-{pool}", None)
         if published is not None:
-            self.overlay.lost_slice(published)
+            self.overlay.remove_slice(published)
 
     @rule(name=names, pool=pools, device=devices, held=st.booleans())
     def see_claim(self, name: str, pool: str, device: str, held: bool) -> None:
         claim = self.claim(name)
         if held:
             claim = replace(claim, status=replace(claim.status, allocation=given(pool, device)))
-        self.overlay.claims.saw(claim)
+        self.overlay.claims.update(claim)
 
     @rule(name=names)
     def lose_claim(self, name: str) -> None:
         claim = self.overlay.claims.get("ml", name)
         if claim is not None:
-            self.overlay.claims.lost(claim)
+            self.overlay.claims.remove(claim)
 
     @rule(name=names, pool=pools, device=devices, user=names)
     def promise(self, name: str, pool: str, device: str, user: str) -> None:
         claim = self.overlay.claims.get("ml", name)
         if claim is not None and claim.status.allocation is None:
-            self.overlay.claims.promise(claim, given(pool, device), user)
+            self.overlay.claims.add_pending_allocation(claim, given(pool, device), user)
 
     @rule(name=names, user=names)
     def let_go(self, name: str, user: str) -> None:
         claim = self.overlay.claims.get("ml", name)
         if claim is not None:
-            self.overlay.claims.let_go(claim, user)
+            self.overlay.claims.remove_pending_user(claim, user)
 
     def claim(self, name: str) -> ResourceClaim:
         """A claim as the server has it now; one that was deleted comes back as another."""
@@ -140,26 +140,26 @@ class Photographs(RuleBasedStateMachine):
     def see_pod(self, name: str, node: str, cpu: str, ended: bool) -> None:
         """A pod on a node; it may need more or less than it did."""
         pod = self.pod(name, cpu, node, "Failed" if ended else "Running")
-        self.overlay.saw_pod(pod)
+        self.overlay.update_pod(pod)
         self.guests.pop(name, None)
         if not ended:
-            self.guests[name] = (node, needs_of(pod))
+            self.guests[name] = (node, compute_requests(pod))
 
     @rule(name=names, node=nodes, fails=st.booleans())
     def assume(self, name: str, node: str, fails: bool) -> None:
         if name in self.guests:
             return
         pod = self.pod(name, "1")
-        self.overlay.assume(pod, node, needs_of(pod))
+        self.overlay.assume_pod(pod, node, compute_requests(pod))
         if fails:
-            assert self.overlay.forget(pod)
-            assert not self.overlay.forget(pod)
+            assert self.overlay.forget_pod(pod)
+            assert not self.overlay.forget_pod(pod)
         else:
-            self.guests[name] = (node, needs_of(pod))
+            self.guests[name] = (node, compute_requests(pod))
 
     @rule(name=names)
     def lose_pod(self, name: str) -> None:
-        self.overlay.lost_pod(self.pod(name, "1"))
+        self.overlay.remove_pod(self.pod(name, "1"))
         self.guests.pop(name, None)
 
     def pod(self, name: str, cpu: str, node: str = "", phase: str = "Pending") -> Pod:
@@ -169,19 +169,21 @@ class Photographs(RuleBasedStateMachine):
 
     @invariant()
     def the_photograph_is_true(self) -> None:
-        snapshot = self.overlay.photograph()
-        stock = Stock(self.slices.values(), CLASSES, Usage.of(self.overlay.claims), judged)
-        needs: dict[str, Needs] = {}
+        snapshot = self.overlay.update_snapshot()
+        stock = DeviceInventory(
+            self.slices.values(), CLASSES, DeviceUsage.from_claims(self.overlay.claims), judged
+        )
+        needs: dict[str, ResourceRequests] = {}
         for name, asked in self.guests.values():
-            needs[name] = needs.get(name, NOTHING).plus(asked)
-        anew = Snapshot.of(self.nodes.values(), stock, needs)
+            needs[name] = needs.get(name, NO_REQUESTS).add(asked)
+        anew = ClusterSnapshot.build(self.nodes.values(), stock, needs)
         assert seats(snapshot) == seats(anew)
         assert groups(snapshot) == groups(anew)
         assert snapshot.nodes.keys() == self.nodes.keys()
         for likeness, group in snapshot.groups.items():
             for name, seat in group.items():
-                assert snapshot.seats[name] is seat
-                assert seat.likeness == likeness
+                assert snapshot.node_states[name] is seat
+                assert seat.group_key == likeness
         if self.last is not None:
             before, sat, alike = self.last
             assert (seats(before), groups(before)) == (sat, alike)

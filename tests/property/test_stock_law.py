@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.core import Node
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
@@ -64,13 +64,13 @@ def claims(draw: st.DrawFn) -> ResourceClaim:
     return ResourceClaim(metadata=ObjectMeta(name=name), status=ResourceClaimStatus(allocation=allocation))
 
 
-def seen(stock: Stock) -> object:
+def seen(stock: DeviceInventory) -> object:
     """Everything a search could see: names, what is taken, flaws."""
-    views = [stock.seen_from(node) for node in NODES]
+    views = [stock.get_node_view(node) for node in NODES]
     return [
         [
-            [(shelf.pool, shelf.names, shelf.flaw) for shelf in view.shelves],
-            (view.shape.taken, view.shape.shared, view.shape.counters),
+            [(shelf.pool, shelf.names, shelf.flaw) for shelf in view.pool_views],
+            (view.shape.taken, view.shape.shared, view.shape.counters_left),
         ]
         for view in views
     ]
@@ -81,15 +81,15 @@ def seen(stock: Stock) -> object:
 def test_slices_that_change_are_as_slices_from_the_start(
     steps: list[list[ResourceSlice]], data: st.DataObject
 ):
-    kept = Stock(steps[0], (), Usage(), judge)
+    kept = DeviceInventory(steps[0], (), DeviceUsage(), judge)
     seen(kept)
     before = steps[0]
     for after in steps[1:]:
         # Some of the old objects stay the very same, as an informer keeps them.
         stay = data.draw(st.lists(st.sampled_from(before), unique_by=id)) if before else []
         now = [*stay, *(s for s in after if s.metadata.name not in {x.metadata.name for x in stay})]
-        kept = kept.with_slices(now)
-        assert seen(kept) == seen(Stock(now, (), Usage(), judge))
+        kept = kept.replace_slices(now)
+        assert seen(kept) == seen(DeviceInventory(now, (), DeviceUsage(), judge))
         before = now
 
 
@@ -98,7 +98,7 @@ def test_slices_that_change_are_as_slices_from_the_start(
 def test_what_is_given_back_was_never_taken(held: list[ResourceClaim], data: st.DataObject):
     gone = data.draw(st.lists(st.sampled_from(held), unique_by=id)) if held else []
     kept = [claim for claim in held if claim not in gone]
-    left, expected = Usage.of(held).releasing(gone), Usage.of(kept)
+    left, expected = DeviceUsage.from_claims(held).remove_claims(gone), DeviceUsage.from_claims(kept)
     assert left.pools.keys() == expected.pools.keys()
     for pool, use in expected.pools.items():
         now = left.pools[pool]

@@ -19,7 +19,7 @@ def test_V01_a_round_trip_loses_nothing(kind, version, data):  # noqa: N802
     obj = data.draw(objects(kind))
     there = codec.encode(obj, version)
     decoded = codec.decode(there)
-    assert (decoded.kind, decoded.version, decoded.unknown) == (kind, version, ())
+    assert (decoded.kind, decoded.version, decoded.unknown_fields) == (kind, version, ())
     assert decoded.object == obj
     # Quantities are equal by value; the text shows that they also kept their form.
     assert codec.encode(decoded.object) == codec.encode(obj)

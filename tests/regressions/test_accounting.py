@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.refusals import Reason
+from dray.allocator.refusals import RefusalReason
 from dray.api.resource import DeviceAttribute, DeviceTaint
 from tests.brute.making import (
     asking,
@@ -179,7 +179,7 @@ def test_A12_all_may_take_devices_that_draw_counters():
     short = partitioned(budget(slots=2), drawing("a", 1), drawing("b", 2))
     problem = world(short, claim(request("r", "All")))
     assert picked(problem) is None
-    assert refusals(problem)["b"].reason is Reason.COUNTER_SHORT
+    assert refusals(problem)["b"].reason is RefusalReason.COUNTER_SHORT
 
 
 @pytest.mark.req("K5075-067")

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.allocate import survey
-from dray.allocator.inventory.pool_views import Page
-from dray.allocator.refusals import Reason
+from dray.allocator.allocate import search_nodes
+from dray.allocator.inventory.pool_views import PreparedSlice
+from dray.allocator.refusals import RefusalReason
 from dray.allocator.search.trace import Exhausted, Solved
 from dray.api.codec import encode
 from dray.gates import GateSet
-from dray.lint import crosscheck, inspect
-from dray.manifests import Source, read
+from dray.lint import crosscheck, inspect_document
+from dray.manifests import ManifestSource, read_documents
 from tests.brute.laws import Bench, stock_of
 from tests.brute.making import (
     asking,
@@ -52,7 +52,7 @@ def test_A11_all_means_at_least_one():
     assert picked(world([], ALL)) is None
     problem = world(published(device("a")), claim(request("r", "All", "never")))
     assert picked(problem) is None
-    assert [short.reason for short in shortages(problem)] == [Reason.NOTHING_MATCHES]
+    assert [short.reason for short in shortages(problem)] == [RefusalReason.NOTHING_MATCHES]
     none_is_fine = claim(first_of("r", ("all", asking("All", "never")), ("none", asking(0))))
     assert picked(world(published(device("a")), none_is_fine)) == []
 
@@ -64,19 +64,19 @@ def many_nodes(number):
 
 def test_A13_a_pool_over_several_nodes_is_judged_as_a_whole_without_looking_at_each(monkeypatch):
     looked_at = []
-    real = Page.seen_by
+    real = PreparedSlice.find_reachable
 
     def seen_by(page, where):
         looked_at.append(page.slice.metadata.name)
         return real(page, where)
 
-    monkeypatch.setattr(Page, "seen_by", seen_by)
+    monkeypatch.setattr(PreparedSlice, "find_reachable", seen_by)
     assert picked(world(many_nodes(3), ALL)) == ["r=d1"]
     assert picked(world(many_nodes(3)[:2], ALL)) is None
     problem = world(many_nodes(200), ALL)
     stock = stock_of(problem)
     looked_at.clear()
-    stock.seen_from(node("n7"))
+    stock.get_node_view(node("n7"))
     assert looked_at == ["s7"]
 
 
@@ -88,10 +88,12 @@ def test_A14_all_is_refused_where_the_pool_is_broken_and_granted_elsewhere():
     ]
     problem = world(slices, ALL, nodes=[node("n1"), node("n2"), node("n3")])
     bench = Bench(problem)
-    found = {view.node.metadata.name: end for view, end in survey(bench.stock, bench.ask, problem.nodes)}
+    found = {
+        view.node.metadata.name: end for view, end in search_nodes(bench.stock, bench.ask, problem.nodes)
+    }
     assert [type(found[name]) for name in ("n1", "n2", "n3")] == [Exhausted, Exhausted, Solved]
     reasons = [shortages(problem.seen_from(node(name)))[0].reason for name in ("n1", "n2")]
-    assert reasons == [Reason.POOL_INCOMPLETE, Reason.POOL_INVALID]
+    assert reasons == [RefusalReason.POOL_INCOMPLETE, RefusalReason.POOL_INVALID]
 
 
 @pytest.mark.req("K5773-026")
@@ -99,9 +101,9 @@ def test_A24_slices_that_disagree_on_their_number_make_the_pool_invalid():
     slices = [published(device("a"), name="1", count=1), published(device("b"), name="2", count=2)]
     asked = claim(request("r"))
     for order in (slices, slices[::-1]):
-        (shelf,) = stock_of(world(order)).seen_from(node()).shelves
+        (shelf,) = stock_of(world(order)).get_node_view(node()).pool_views
         assert shelf.flaw is not None
-        assert shelf.flaw.reason is Reason.POOL_INVALID
+        assert shelf.flaw.reason is RefusalReason.POOL_INVALID
         assert shelf.flaw.detail == "its slices disagree on pool.resourceSliceCount: 1 and 2"
         assert picked(world(order, asked)) is None
     newer = published(device("c"), name="3", generation=2)
@@ -143,7 +145,9 @@ def test_A26a_a_device_is_driver_pool_and_name_wherever_it_is_published():
 
 def test_A26b_lint_flags_the_second_publisher():
     text = "\n".join(encode(item).decode() for item in TWICE)
-    documents = read(Source.decode("slices.yaml", text.encode()))
-    inspected = [inspect(item, GateSet.default(), now="2026-01-01T00:00:00Z") for item in documents]
+    documents = read_documents(ManifestSource.decode("slices.yaml", text.encode()))
+    inspected = [
+        inspect_document(item, GateSet.from_defaults(), now="2026-01-01T00:00:00Z") for item in documents
+    ]
     found = crosscheck([fact for one in inspected for fact in one.facts])
-    assert "device-twice" in {charge.complaint.rule for charge in found}
+    assert "device-twice" in {charge.finding.rule for charge in found}

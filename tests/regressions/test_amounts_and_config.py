@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.refusals import Reason
-from dray.allocator.requests import ask_of
+from dray.allocator.refusals import RefusalReason
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.trace import Faulted
 from dray.api.validation import validate_create
-from dray.errors import AllocationFault
+from dray.errors import UnanswerableClaimError
 from tests.brute.asking import claim_config, class_config
 from tests.brute.laws import results_of
 from tests.brute.making import (
@@ -73,17 +73,17 @@ def test_A17c_amounts_beyond_all_arithmetic_end_the_allocation(asked, order):
     slices = published(device("a", shared=True, capacity=held), device("b", shared=True))
     found = ending(world(slices, claim(request("r", capacity={"mem": asked, "cores": 5}))))
     assert isinstance(found, Faulted)
-    assert found.refusal.reason is Reason.CAPACITY_UNREPRESENTABLE
+    assert found.refusal.reason is RefusalReason.CAPACITY_UNREPRESENTABLE
     assert (found.candidate, found.refusal.detail.name) == (0, "mem")
 
 
 def test_A17c_amounts_below_nothing_end_the_allocation():
-    with pytest.raises(AllocationFault, match="request `r`: asks for a negative amount of `mem`"):
-        ask_of([claim(request("r", capacity={"mem": -1}))], {"any": device_class("any")}.get)
+    with pytest.raises(UnanswerableClaimError, match="request `r`: asks for a negative amount of `mem`"):
+        normalize_claims([claim(request("r", capacity={"mem": -1}))], {"any": device_class("any")}.get)
     stored = published(device("a", shared=True, capacity={"mem": capacity(4, policy(-1))}), device("b"))
     found = ending(world(stored, claim(request("r"))))
     assert isinstance(found, Faulted)
-    assert found.refusal.reason is Reason.CAPACITY_UNREPRESENTABLE
+    assert found.refusal.reason is RefusalReason.CAPACITY_UNREPRESENTABLE
 
 
 @pytest.mark.req("K5075-092")

@@ -14,9 +14,9 @@ import pytest
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
-from dray.claims.claim_names import ENTRY_ANNOTATION, FINALIZER
-from dray.client.client import Client, Deletion
-from dray.client.errors import Conflict
+from dray.claims.claim_names import FINALIZER, POD_CLAIM_NAME_ANNOTATION
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import ConflictError
 from dray.client.patches import MergePatch
 from tests.contract.controlled import (
     CONTROLLER,
@@ -66,7 +66,7 @@ async def test_c02_the_list_of_claims_in_a_pods_status_never_flaps(tmp_path):
     async with world(WAY, tmp_path) as here:
         seen: list[tuple[Any, ...]] = []
         async with here.controlled() as controllers:
-            sights = controllers._sights
+            sights = controllers._shared_informers
             assert sights is not None
             sights.pods.listen(updated=lambda _old, new: seen.append(new.status.resource_claim_statuses))
             entries = [by_template(f"e{number}") for number in range(4)]
@@ -145,7 +145,7 @@ async def test_c06_a_template_with_annotations_stays_as_it_is(tmp_path):
         for number in range(5):
             await here.until_recorded(f"p-{number}")
         assert await here.client.get(ResourceClaimTemplate, "t", "default") == before
-        sights = controllers._sights
+        sights = controllers._shared_informers
         assert sights is not None
         kept = sights.templates.get("t", "default")
         assert kept is not None
@@ -208,7 +208,7 @@ async def test_c10_a_device_that_a_node_still_has_is_not_handed_on(tmp_path):
         await here.delete("p")
         await here.until(here.claims, lambda claims: claims == [])
         await here.make(claim("next"), pod("q", by_name("next")))
-        with pytest.raises(Conflict, match="gpu-0"):
+        with pytest.raises(ConflictError, match="gpu-0"):
             await here.allocate("next", "q")
         await here.client.delete(Preparation, "prepared")
         await here.allocate("next", "q")
@@ -277,7 +277,7 @@ async def test_c12_a_claim_that_was_recorded_and_is_not_seen_is_asked_for(tmp_pa
             waiting = await here.make(pod("p", by_template()))
             await here.until(lambda: here.told("FailedResourceClaimCreation"))
             made = claim("p-gpu-x", ownerReferences=[owner(waiting, controller=True)])
-            made["metadata"]["annotations"] = {ENTRY_ANNOTATION: "gpu"}
+            made["metadata"]["annotations"] = {POD_CLAIM_NAME_ANNOTATION: "gpu"}
             await here.make(made)
             said = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x"}]}}
             await here.client.patch(POD, "p", MergePatch(said), "default", subresource="status")
@@ -298,7 +298,7 @@ async def test_a_pod_that_is_not_seen_yet_keeps_its_reservation(tmp_path):
             await here.until(lambda: _one(transport.count("GET", "/pods/p")))
             kept = await here.stays(lambda: here.claim("c"))
             assert [each.name for each in kept.status.reserved_for] == ["p"]
-            await here.client.delete(ResourceClaim, "c", "default", Deletion())
+            await here.client.delete(ResourceClaim, "c", "default", DeleteOptions())
             transport.let()
 
 

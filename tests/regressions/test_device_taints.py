@@ -8,12 +8,12 @@ from dray.api.core import Pod
 from dray.api.meta import Condition
 from dray.api.resource import DeviceTaintRule, ResourceSlice
 from dray.client.client import Client
-from dray.client.errors import NotFound, Unreachable
+from dray.client.errors import NotFoundError, ServerUnreachableError
 from dray.client.patches import JsonPatch, MergePatch
-from dray.client.rest_client import Habits
-from dray.client.transport import Request
-from dray.clock import SystemClock, timestamp
-from dray.controllers.runner import Choices
+from dray.client.rest_client import ClientOptions
+from dray.client.transport import TransportRequest
+from dray.clock import SystemClock, format_timestamp
+from dray.controllers.runner import ControllerOptions
 from tests.contract.controlled import CONTROLLER, POD, World, by_name, by_template, claim, pod
 from tests.contract.documents import resource_slice
 from tests.contract.lagging import Lagging
@@ -23,7 +23,7 @@ from tests.unit.cli.conftest import Typed, desk, typed
 __all__ = ["desk", "impatient", "typed"]
 
 WAY = "inside"
-SOON = Choices(rule_pause=0.05)
+SOON = ControllerOptions(rule_status_delay=0.05)
 KEY = "example.com/maintenance"
 TOLERATION = {"key": KEY, "operator": "Exists", "effect": "NoExecute"}
 
@@ -42,7 +42,7 @@ def rule(name: str = "r", effect: str = "NoExecute", **selector: str) -> Documen
 async def exists(here: World, name: str = "p") -> bool:
     try:
         found = await here.pod(name)
-    except NotFound:
+    except NotFoundError:
         return False
     return found.metadata.deletion_timestamp is None
 
@@ -137,7 +137,7 @@ async def test_t03_whoever_writes_a_rule_for_every_device_is_told_what_it_concer
     async with place(WAY, tmp_path) as here:
         await running(here)
         warned: list[str] = []
-        admin = Client(here.reach._transport(""), Habits(on_warning=warned.append))
+        admin = Client(here.reach._transport(""), ClientOptions(on_warning=warned.append))
         await admin.create(rule(driver="gpu.example.com"))
         assert warned == []
         await admin.create(rule("everything"))
@@ -206,7 +206,7 @@ async def test_t03_the_effect_none_shows_whom_a_rule_would_end_and_ends_nobody(t
 
 async def _later_than(moment: str | None) -> bool:
     """Times have whole seconds."""
-    return moment is not None and timestamp(SystemClock().now()) > moment
+    return moment is not None and format_timestamp(SystemClock().now()) > moment
 
 
 # --- T04: a crash when a slice changed under a rule; a rule that went while nobody looked was ignored ---
@@ -317,8 +317,8 @@ class _Refusing:
         self.stream = inner.stream
         self.close = inner.close
 
-    async def request(self, request: Request, **how: Any) -> Any:
+    async def request(self, request: TransportRequest, **how: Any) -> Any:
         if request.method == "DELETE" and "/pods/" in request.path and self.refused < self._times:
             self.refused += 1
-            raise Unreachable("not just now")
+            raise ServerUnreachableError("not just now")
         return await self._inner.request(request, **how)

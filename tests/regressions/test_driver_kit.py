@@ -18,7 +18,7 @@ from tests.unit.driver.served import until
 @pytest.fixture
 def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens here happens within the time in which calls may be late."""
-    monkeypatch.setattr("dray.driver.preparing.prepared_claims.LATE_SECONDS", 3600.0)
+    monkeypatch.setattr("dray.driver.preparing.prepared_claims.LATE_CALL_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("slow_machine")
@@ -50,7 +50,7 @@ def test_h07_a_pod_that_needs_the_claim_again_is_not_late_for_ever(monkeypatch: 
                 answer = await line.ok(uid, "c")
                 await line.given_back(uid, "c")
                 monkeypatch.setattr(
-                    "dray.driver.preparing.prepared_claims.LATE_SECONDS", 0.0
+                    "dray.driver.preparing.prepared_claims.LATE_CALL_SECONDS", 0.0
                 )  # the time is over
                 assert await line.ok(uid, "c") == answer
                 await line.given_back(uid, "c")

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.client.transport import Reply, Request
+from dray.client.transport import TransportRequest, TransportResponse
 from dray.driver import Pool, Reach, device
-from dray.driver.publishing.publisher import GONE, Publisher
+from dray.driver.publishing.publisher import GONE_TAINT, Publisher
 from dray.store.memory import MemoryStore
 from tests.unit.driver.served import DRIVER, Served, Way, as_driver, kept, served, until
 
@@ -76,7 +76,7 @@ async def test_h03_a_server_that_restarts_is_followed_again_in_a_converted_versi
     async with served(store) as world:
         way = Way(_Older(as_driver(world.api.app)))
 
-        def speaks_the_past(request: Request, reply: Reply) -> None:
+        def speaks_the_past(request: TransportRequest, reply: TransportResponse) -> None:
             assert not (reply.code == 200 and request.path == "/apis/resource.k8s.io/v1")
 
         way.after = speaks_the_past
@@ -104,10 +104,10 @@ async def _watched(way: Way) -> bool:
 class _Older(Way):
     """A server of some time ago: it does not know the newest version."""
 
-    async def request(self, request: Request, *, timeout: float = 60.0) -> Reply:
+    async def request(self, request: TransportRequest, *, timeout: float = 60.0) -> TransportResponse:
         if request.path.startswith("/apis/resource.k8s.io/v1") and "v1beta" not in request.path:
             status = b'{"kind":"Status","code":404,"reason":"NotFound","message":"not found"}'
-            return Reply(404, {"content-type": "application/json"}, status)
+            return TransportResponse(404, {"content-type": "application/json"}, status)
         return await super().request(request, timeout=timeout)
 
 
@@ -124,10 +124,10 @@ async def test_h11_a_device_in_use_stays_published_until_it_is_released() -> Non
         publisher = world.publisher(in_use=lambda: used, recheck_seconds=0.05)
         await publisher.publish([device("eth0"), device("eth1", attributes={"speed": 10}), device("eth2")])
         outcome = await publisher.publish([device("eth0"), device("eth2")])
-        assert outcome.gone == (("node-a", "eth1"),)
+        assert outcome.retained == (("node-a", "eth1"),)
         assert await world.devices() == ["eth0", "eth1", "eth2"]
         found = (await world.slices())[0].spec.devices[1]
-        assert [(taint.key, taint.effect) for taint in found.taints] == [(GONE.key, "NoSchedule")]
+        assert [(taint.key, taint.effect) for taint in found.taints] == [(GONE_TAINT.key, "NoSchedule")]
         assert found.attributes["speed"].int_value == 10
         assert (await publisher.publish([device("eth0"), device("eth2")])).writes == 0
         async with kept(publisher):

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dray.client.client import Client
-from dray.driver import Kit, KitChoices
-from dray.driver.service.grpc_servers import sockets_of
+from dray.driver import DriverService, DriverServiceOptions
+from dray.driver.service.grpc_servers import build_socket_paths
 from dray.errors import InputError
-from dray.wire.unix_sockets import LONGEST
+from dray.wire.unix_sockets import MAX_SOCKET_PATH_BYTES
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
 
 LONG = f"{'a' * 51}.example.com"
@@ -28,14 +28,14 @@ def test_h04_long_names_and_pod_uids_give_paths_that_sockets_can_have() -> None:
     plugins, registry = Path("/var/lib/kubelet/plugins"), Path("/var/lib/kubelet/plugins_registry")
     assert len(LONG) == 63
     found = [
-        sockets_of(name, plugins, registry, instance)
+        build_socket_paths(name, plugins, registry, instance)
         for name in (LONG, LONG.replace("a", "b"), DRIVER)
         for instance in ("", POD_UID, POD_UID.replace("0", "1"))
     ]
     paths = [each for sockets in found for each in (sockets.registration, sockets.endpoint)]
-    assert max(len(os.fsencode(each)) for each in paths) <= LONGEST
+    assert max(len(os.fsencode(each)) for each in paths) <= MAX_SOCKET_PATH_BYTES
     assert len(set(paths)) == len(paths)
-    assert sockets_of(LONG, plugins, registry, POD_UID) == found[1]
+    assert build_socket_paths(LONG, plugins, registry, POD_UID) == found[1]
     assert {each.parent for each in paths if each.parent != registry} > {plugins / DRIVER}
 
 
@@ -52,10 +52,10 @@ def test_h04_a_driver_with_a_long_name_is_served_in_a_deep_directory() -> None:
                 Long(), plugins=deep / "p", registry=deep / "r", instance=POD_UID
             ) as line:
                 registered = await line.registry.call(
-                    "GetInfo", line.registry.service.message("InfoRequest")(), timeout=20
+                    "GetInfo", line.registry.service.get_message_class("InfoRequest")(), timeout=20
                 )
                 assert registered.name == LONG
-                assert len(registered.endpoint) <= LONGEST
+                assert len(registered.endpoint) <= MAX_SOCKET_PATH_BYTES
                 assert Path(registered.endpoint).is_socket()
                 assert (await line.prepare(("0" * 8, "none")))["0" * 8].error
 
@@ -69,7 +69,7 @@ def test_h05_without_a_client_a_driver_does_not_start() -> None:
     async def scene() -> None:
         missing: Any = None
         with pytest.raises(InputError, match="needs a client of the API server"):
-            Kit(Gpu(), missing, KitChoices(node=NODE))
+            DriverService(Gpu(), missing, DriverServiceOptions(node=NODE))
 
     asyncio.run(scene())
 
@@ -92,7 +92,7 @@ def test_h06_an_old_socket_that_cannot_be_removed_is_told_as_that(monkeypatch: p
 
             _leave_socket(home / "dra.sock")
             monkeypatch.setattr(Path, "unlink", denied)
-            kit = Kit(Gpu(), Client(node.way), node.choices)
+            kit = DriverService(Gpu(), Client(node.way), node.choices)
             with pytest.raises(InputError, match=r"dra\.sock` cannot be removed: Permission denied"):
                 await kit.run()
 
@@ -105,7 +105,7 @@ def test_h06_something_else_at_the_path_of_a_socket_stays_and_is_told() -> None:
             home = node.choices.plugins / DRIVER
             home.mkdir(parents=True, mode=0o700)
             (home / "dra.sock").write_text("mine")
-            kit = Kit(Gpu(), Client(node.way), node.choices)
+            kit = DriverService(Gpu(), Client(node.way), node.choices)
             with pytest.raises(InputError, match="is in the way and is not a socket"):
                 await kit.run()
             assert (home / "dra.sock").read_text() == "mine"

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from dray.cluster.local.nodes import _room_for_sockets
-from dray.cluster.services.node_agents import NodeOptions, runtime_of
-from dray.driver.preparing.cdi_files import CdiFiles
-from dray.driver.preparing.prepared_claims import Book
-from dray.driver.preparing.prepared_records import Entry
-from dray.driver.service.grpc_servers import sockets_of
-from dray.durable import Damaged, read_whole, write_whole
+from dray.cluster.local.nodes import _choose_socket_directory
+from dray.cluster.services.node_agents import NodeOptions, build_runtime
+from dray.driver.preparing.cdi_files import ClaimCdiFiles
+from dray.driver.preparing.prepared_claims import PreparedClaimStore
+from dray.driver.preparing.prepared_records import PreparedClaimRecord
+from dray.driver.service.grpc_servers import build_socket_paths
+from dray.durable import CorruptFileError, read_regular_file, write_file_atomically
 from dray.errors import InputError
-from dray.node.claims.checkpoint import FILE, Checkpoint, Lost
-from dray.node.claims.record import Record
+from dray.node.claims.checkpoint import FILE, Checkpoint, LostCheckpoint
+from dray.node.claims.record import ClaimsRecord
 from dray.node.containers.runtime.process import ProcessRuntime
-from dray.node.server.authentication import shown_by
-from dray.wire.unix_sockets import claim_directory
+from dray.node.server.authentication import load_or_create_certificate
+from dray.wire.unix_sockets import secure_socket_directory
 from tests.unit.driver.onnode import DRIVER, Node, on_node
 from tests.unit.node.doorway import Place, place
 from tests.unit.node.stage import Stage, container, played, pod
@@ -87,8 +87,8 @@ def test_s11_nobody_else_reads_what_an_agent_keeps(tmp_path: Path) -> None:
 def test_s11_the_root_of_an_agent_is_made_for_its_owner(tmp_path: Path, runtime: str) -> None:
     """The runtime made it first, on the way to its own directory, and for everybody to look into."""
     root = tmp_path / "not" / "there" / "yet"
-    runtime_of(NodeOptions("n", root, runtime=runtime))
-    claim_directory(root)
+    build_runtime(NodeOptions("n", root, runtime=runtime))
+    secure_socket_directory(root)
     assert [mode(each) for each in (root, root.parent, root.parent.parent)] == [0o700] * 3
 
 
@@ -111,7 +111,7 @@ def test_s11_nobody_else_reads_what_a_driver_keeps_and_everybody_its_cdi_files()
 def test_s11_sockets_of_a_driver_are_its_own() -> None:
     async def scene() -> None:
         async with on_node() as node, node.running():
-            sockets = sockets_of(DRIVER, node.choices.plugins, node.choices.registry)
+            sockets = build_socket_paths(DRIVER, node.choices.plugins, node.choices.registry)
             for path in (sockets.registration, sockets.endpoint):
                 assert (mode(path.parent), mode(path)) == (0o700, 0o600)
 
@@ -149,8 +149,8 @@ Plant = Callable[[Path, Path], None]
 @pytest.mark.parametrize("plant", PLANTED)
 def test_s11_a_state_file_is_a_file_and_nothing_else(folder: Path, plant: Plant) -> None:
     plant(folder / "state", folder)
-    with pytest.raises(Damaged):
-        read_whole(folder / "state")
+    with pytest.raises(CorruptFileError):
+        read_regular_file(folder / "state")
 
 
 @pytest.mark.parametrize("plant", PLANTED[:-1])
@@ -158,7 +158,7 @@ def test_s11_what_is_written_takes_the_place_of_whatever_was_there(folder: Path,
     path = folder / "state"
     plant(path, folder)
     plant(path.with_name(f".{path.name}.{os.getpid()}"), folder / "..")
-    write_whole(path, b"ours")
+    write_file_atomically(path, b"ours")
     assert (path.is_symlink(), path.read_bytes()) == (False, b"ours")
     assert not (folder / "made by us").exists()
     if (folder / "victim").exists():
@@ -171,54 +171,54 @@ def test_s11_a_checkpoint_that_is_no_file_is_set_aside(folder: Path, plant: Plan
     plant(path, folder)
     checkpoint = Checkpoint(path)
     loaded = checkpoint.load()
-    assert isinstance(loaded, Lost)
+    assert isinstance(loaded, LostCheckpoint)
     assert "it is kept as" in loaded.why
-    asyncio.run(checkpoint.store(Record(boot_id="b")))
-    assert (path.is_symlink(), mode(path), checkpoint.load()) == (False, 0o600, Record(boot_id="b"))
+    asyncio.run(checkpoint.store(ClaimsRecord(boot_id="b")))
+    assert (path.is_symlink(), mode(path), checkpoint.load()) == (False, 0o600, ClaimsRecord(boot_id="b"))
 
 
 def test_s11_a_checkpoint_behind_a_link_is_not_believed(folder: Path) -> None:
-    FILE.write(folder / "elsewhere", Record(boot_id="planted"))
+    FILE.write(folder / "elsewhere", ClaimsRecord(boot_id="planted"))
     (folder / "checkpoint").symlink_to(folder / "elsewhere")
-    assert isinstance(Checkpoint(folder / "checkpoint").load(), Lost)
+    assert isinstance(Checkpoint(folder / "checkpoint").load(), LostCheckpoint)
 
 
 @pytest.mark.parametrize("plant", PLANTED[:-1])
 def test_s11_a_certificate_is_not_written_through_a_link(folder: Path, plant: Plant) -> None:
     path = folder / "serving.pem"
     plant(path, folder)
-    shown_by("node-a", path, NOW)
+    load_or_create_certificate("node-a", path, NOW)
     assert (path.is_symlink(), mode(path)) == (False, 0o600)
     assert not (folder / "made by us").exists()
 
 
 def test_s11_a_key_that_others_could_read_is_not_used(folder: Path) -> None:
     path = folder / "serving.pem"
-    first = shown_by("node-a", path, NOW)
-    assert shown_by("node-a", path, NOW) == first
+    first = load_or_create_certificate("node-a", path, NOW)
+    assert load_or_create_certificate("node-a", path, NOW) == first
     path.chmod(0o644)
-    assert shown_by("node-a", path, NOW).fingerprint != first.fingerprint
+    assert load_or_create_certificate("node-a", path, NOW).fingerprint != first.fingerprint
     assert mode(path) == 0o600
 
 
 @pytest.mark.parametrize("plant", PLANTED[:-1])
 def test_s11_a_cdi_file_takes_the_place_of_a_link(folder: Path, plant: Plant) -> None:
-    files = CdiFiles(folder / "cdi", DRIVER)
+    files = ClaimCdiFiles(folder / "cdi", DRIVER)
     (folder / "cdi").mkdir()
-    plant(files.path("uid"), folder)
+    plant(files.get_path("uid"), folder)
     files.write("uid", b"{}")
-    assert (files.path("uid").is_symlink(), mode(files.path("uid"))) == (False, 0o644)
+    assert (files.get_path("uid").is_symlink(), mode(files.get_path("uid"))) == (False, 0o644)
     assert not (folder / "made by us").exists()
 
 
 @pytest.mark.parametrize("plant", PLANTED)
 def test_s11_an_entry_of_a_driver_that_is_no_file_counts_as_begun(folder: Path, plant: Plant) -> None:
-    book = Book(folder / "state", CdiFiles(folder / "cdi", DRIVER), "boot")
-    plant(book._entry_path("uid"), folder)
-    (trouble,) = book.awaken(0.0)
-    assert trouble.path == book._entry_path("uid")
-    assert book.entries() == {"uid": Entry(uid="uid")}
-    assert not book._entry_path("uid").is_symlink()
+    book = PreparedClaimStore(folder / "state", ClaimCdiFiles(folder / "cdi", DRIVER), "boot")
+    plant(book._get_record_path("uid"), folder)
+    (trouble,) = book.recover(0.0)
+    assert trouble.path == book._get_record_path("uid")
+    assert book.list_records() == {"uid": PreparedClaimRecord(uid="uid")}
+    assert not book._get_record_path("uid").is_symlink()
 
 
 @pytest.mark.parametrize("name", ["lock"])
@@ -261,12 +261,12 @@ def test_s11_a_short_place_for_sockets_must_be_ours(monkeypatch: pytest.MonkeyPa
     """Its name follows from a path that others know; they could have made it before us."""
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(folder))
     long = folder / ("d" * 100)
-    short = _room_for_sockets(long)
+    short = _choose_socket_directory(long)
     assert (short.parent, mode(short)) == (folder, 0o700)
     short.rmdir()
     short.symlink_to(folder)
     with pytest.raises(InputError, match="not a link"):
-        _room_for_sockets(long)
+        _choose_socket_directory(long)
 
 
 # --- sockets that change under our eyes ---
@@ -289,7 +289,7 @@ def test_s11_a_socket_that_becomes_a_link_is_let_go_and_not_called_again() -> No
         path.rename(hidden)
         path.symlink_to(hidden)
         await door.until(lambda: "is a link" in "".join(door.lines))
-        assert door.registry.line(driver.ways.name) is None
+        assert door.registry.find_driver(driver.ways.name) is None
         path.unlink()
         hidden.rename(path)
         await door.registered()
@@ -300,7 +300,7 @@ def test_s11_a_socket_that_becomes_a_link_is_let_go_and_not_called_again() -> No
 def test_s11_a_stale_socket_is_taken_over_and_a_file_is_not() -> None:
     async def scene() -> None:
         async with on_node() as node:
-            paths = sockets_of(DRIVER, node.choices.plugins, node.choices.registry)
+            paths = build_socket_paths(DRIVER, node.choices.plugins, node.choices.registry)
             _planted_sockets(node, paths.registration, paths.endpoint)
             async with node.running() as line:
                 uid = await node.claim("c")

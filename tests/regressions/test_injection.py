@@ -16,25 +16,25 @@ from hypothesis import strategies as some
 from prometheus_client.parser import text_string_to_metric_families
 
 from dray.cli.commands.operations import status
-from dray.cli.output.text import flat
+from dray.cli.output.text import sanitize_line
 from dray.client.client import Client
 from dray.clock import ManualClock
-from dray.cluster.live.overview import NodeUse, Overview, PoolUse, SeatedPod
+from dray.cluster.live.overview import ClusterOverview, NodeOverview, PodOverview, PoolOverview
 from dray.driver import Driver, Ready, device
 from dray.driver.base import Got
-from dray.driver.preparing.cdi_files import CdiFiles, safe_name
-from dray.driver.service.commands import COMMANDS
-from dray.driver.service.driver_service import Kit, KitChoices
+from dray.driver.preparing.cdi_files import ClaimCdiFiles, sanitize_uid
+from dray.driver.service.commands import COMMAND_BUILDERS
+from dray.driver.service.driver_service import DriverService, DriverServiceOptions
 from dray.errors import InputError
 from dray.node import agent_metrics
-from dray.node.agent_metrics import Metrics
-from dray.node.containers.log_reader import Wanted, log_path, read_log
-from dray.node.containers.runtime.base import ContainerId, Launch, NotStarted
+from dray.node.agent_metrics import NodeAgentMetrics
+from dray.node.containers.log_reader import LogReadOptions, build_log_path, read_log
+from dray.node.containers.runtime.base import ContainerId, ContainerLaunch, ContainerNotStarted
 from dray.node.containers.runtime.process import ProcessRuntime
-from dray.node.containers.runtime.shim.log import Log as ContainerLog
-from dray.node.plugins.driver_replies import plain
-from dray.telemetry.logs import Log
-from dray.wire.grpc_services import DRA_V1, Stub
+from dray.node.containers.runtime.shim.log import ContainerLogWriter as ContainerLog
+from dray.node.plugins.driver_replies import sanitize_text
+from dray.telemetry.logs import StructuredLogger
+from dray.wire.grpc_services import DRA_V1, GrpcStub
 from tests.unit.driver.onnode import on_node
 
 HOSTILE = (
@@ -59,21 +59,21 @@ DRIVER = "gpu.example.com"
 
 @given(some.text(max_size=300) | some.sampled_from(HOSTILE))
 def test_s10_no_uid_leads_out_of_the_directory_of_cdi_files(uid: str) -> None:
-    files = CdiFiles(Path("/run/cdi"), DRIVER)
-    path = files.path(uid)
+    files = ClaimCdiFiles(Path("/run/cdi"), DRIVER)
+    path = files.get_path(uid)
     assert path.parent == Path("/run/cdi")
     assert re.fullmatch(r"gpu\.example\.com_[A-Za-z0-9-]{1,64}\.json", path.name)
-    content = files.content(uid, [Ready(Got("r", "", "p", "d"), env={"A": "b"})])
+    content = files.render_spec(uid, [Ready(Got("r", "", "p", "d"), env={"A": "b"})])
     assert content is not None
     (described,) = json.loads(content)["devices"]
-    assert described["name"] == f"{safe_name(uid)}-0"
+    assert described["name"] == f"{sanitize_uid(uid)}-0"
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_s10_names_of_devices_and_pools_stay_what_they_are_in_cdi_files(tmp_path: Path, text: str) -> None:
-    files = CdiFiles(tmp_path / "cdi", DRIVER)
+    files = ClaimCdiFiles(tmp_path / "cdi", DRIVER)
     ready = [Ready(Got(text, text, text, text), env={"NAME": text.replace("\0", "")})]
-    content = files.content("uid", ready)
+    content = files.render_spec("uid", ready)
     assert content is not None
     files.write("uid", content)
     assert [each.name for each in (tmp_path / "cdi").iterdir()] == [f"{DRIVER}_uid.json"]
@@ -90,7 +90,9 @@ def test_s10_a_driver_with_a_name_that_is_a_path_does_not_start(tmp_path: Path, 
         Odd.name = name
         async with on_node() as node:
             with pytest.raises(InputError):
-                Kit(Odd(), Client(node.way), KitChoices("n", tmp_path, tmp_path, tmp_path))
+                DriverService(
+                    Odd(), Client(node.way), DriverServiceOptions("n", tmp_path, tmp_path, tmp_path)
+                )
 
     asyncio.run(scene())
 
@@ -98,9 +100,9 @@ def test_s10_a_driver_with_a_name_that_is_a_path_does_not_start(tmp_path: Path, 
 # --- paths and shells of containers ---
 
 
-def _launch(root: Path, name: str, *command: str, uid: str = "uid-1") -> Launch:
-    log = log_path(root / "logs", "ns", "pod", ContainerId(uid, name, 0))
-    return Launch(pod_uid=uid, pod_name="pod", namespace="ns", name=name, command=command, log=log)
+def _launch(root: Path, name: str, *command: str, uid: str = "uid-1") -> ContainerLaunch:
+    log = build_log_path(root / "logs", "ns", "pod", ContainerId(uid, name, 0))
+    return ContainerLaunch(pod_uid=uid, pod_name="pod", namespace="ns", name=name, command=command, log=log)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -109,7 +111,7 @@ def test_s10_a_container_whose_name_is_a_path_is_not_started(tmp_path: Path, tex
     async def scene() -> None:
         runtime = ProcessRuntime(tmp_path / "containers")
         answer = await runtime.start(_launch(tmp_path, **{"name": "c", "uid": "u", field: text}))
-        assert isinstance(answer, NotStarted)
+        assert isinstance(answer, ContainerNotStarted)
         await runtime.close()
 
     asyncio.run(scene())
@@ -118,7 +120,7 @@ def test_s10_a_container_whose_name_is_a_path_is_not_started(tmp_path: Path, tex
 
 @given(some.text(max_size=60) | some.sampled_from(HOSTILE), some.text(max_size=60))
 def test_s10_the_log_of_a_container_lies_below_the_logs(one: str, other: str) -> None:
-    path = log_path(Path("/logs"), one, other, ContainerId(one, other, 0))
+    path = build_log_path(Path("/logs"), one, other, ContainerId(one, other, 0))
     assert path.parent.parent.parent == Path("/logs")
     assert ".." not in path.parts
 
@@ -135,7 +137,7 @@ def test_s10_words_of_a_command_are_never_read_by_a_shell(tmp_path: Path) -> Non
         await runtime.close()
 
     asyncio.run(scene())
-    assert b"".join(read_log(launch.log, Wanted())).decode() == "|".join([*words[2:], ""])
+    assert b"".join(read_log(launch.log, LogReadOptions())).decode() == "|".join([*words[2:], ""])
     assert not (tmp_path / "owned").exists()
 
 
@@ -145,13 +147,13 @@ def test_s10_words_of_a_command_are_never_read_by_a_shell(tmp_path: Path) -> Non
 def test_s10_a_container_cannot_forge_an_entry_of_its_log(tmp_path: Path) -> None:
     said = b"one\r\n\x1b[2Jtwo\n2020-01-01T00:00:00.000000000Z stderr F forged\nlast\n"
     log = ContainerLog(str(tmp_path / "0.log"), 10**6, 2)
-    log.take(b"stdout", said)
-    log.finish()
+    log.write_chunk(b"stdout", said)
+    log.close()
     lines = (tmp_path / "0.log").read_bytes().splitlines()
     assert all(re.match(rb"20\d\d-\d\d-\d\dT[\d:.]+Z stdout F ", line) for line in lines)
     assert len(lines) == said.count(b"\n")
-    assert b"".join(read_log(tmp_path / "0.log", Wanted(stream="Stderr"))) == b""
-    assert b"".join(read_log(tmp_path / "0.log", Wanted())) == said
+    assert b"".join(read_log(tmp_path / "0.log", LogReadOptions(stream="Stderr"))) == b""
+    assert b"".join(read_log(tmp_path / "0.log", LogReadOptions())) == said
 
 
 @pytest.mark.parametrize("json_lines", [False, True])
@@ -165,7 +167,7 @@ def test_s10_whatever_is_logged_is_one_line_without_anything_a_terminal_obeys(
         lines.append(line)
         return True
 
-    Log(take, ManualClock(), json=json_lines).warning(
+    StructuredLogger(take, ManualClock(), json=json_lines).warning(
         "a claim is refused", claim=text, error=ValueError(text)
     )
     (line,) = lines
@@ -177,7 +179,7 @@ def test_s10_whatever_is_logged_is_one_line_without_anything_a_terminal_obeys(
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_s10_what_drivers_say_is_one_line_in_events_and_statuses(text: str) -> None:
-    told = plain(text)
+    told = sanitize_text(text)
     assert told.isprintable()
     assert len(told) <= 400
 
@@ -188,16 +190,16 @@ def test_s10_what_drivers_say_is_one_line_in_events_and_statuses(text: str) -> N
 @pytest.mark.parametrize("text", HOSTILE)
 def test_s10_a_line_about_a_pod_is_one_line(text: str) -> None:
     """`dray up` tells what becomes of pods; why one waits is a text that others write."""
-    assert flat(f"ml/p waits: {text}").isprintable()
+    assert sanitize_line(f"ml/p waits: {text}").isprintable()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_s10_status_shows_as_many_lines_as_there_are_things(text: str) -> None:
     def shown(what: str) -> list[str]:
-        pod = SeatedPod(f"ml/{what}", "running", (what,))
-        node = NodeUse(what, "ready", (pod,), (PoolUse(what, what, (what,), (what,)),))
-        waiting = SeatedPod(f"ml/{what}", "waiting", (), what)
-        return list(status.lines(Overview((node,), (waiting,))))
+        pod = PodOverview(f"ml/{what}", "running", (what,))
+        node = NodeOverview(what, "ready", (pod,), (PoolOverview(what, what, (what,), (what,)),))
+        waiting = PodOverview(f"ml/{what}", "waiting", (), what)
+        return list(status.render_overview(ClusterOverview((node,), (waiting,))))
 
     lines = shown(text)
     assert len(lines) == len(shown("plain"))
@@ -209,8 +211,8 @@ def test_s10_status_shows_as_many_lines_as_there_are_things(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_s10_labels_of_metrics_come_back_as_they_were(text: str) -> None:
-    metrics = Metrics()
-    metrics.ask(agent_metrics.IN_USE, lambda: [((text,), 3.0)])
+    metrics = NodeAgentMetrics()
+    metrics.add_callback(agent_metrics.CLAIMS_IN_USE, lambda: [((text,), 3.0)])
     families = text_string_to_metric_families(metrics.render().decode())
     found = [sample for family in families for sample in family.samples if text in sample.labels.values()]
     assert [sample.value for sample in found] == [3.0]
@@ -228,7 +230,7 @@ def test_s10_devices_are_shown_as_yaml_that_says_what_they_say(text: str) -> Non
         def devices(self) -> list[Any]:
             return [device("gpu-0", attributes={"model": text})]
 
-    (command,) = (each for made in COMMANDS if (each := made(Odd())).name == "devices")
+    (command,) = (each for made in COMMAND_BUILDERS if (each := made(Odd())).name == "devices")
     answer = CliRunner().invoke(command, ["--node", "node-a"], standalone_mode=False)
     assert answer.exception is None
     (document,) = yaml.safe_load_all(answer.output)
@@ -253,7 +255,7 @@ def test_s10_a_call_for_a_claim_whose_name_is_a_path_asks_the_server_nothing(fie
         async with on_node() as node, node.running() as line:
             asked = {"namespace": "default", "name": "c", "uid": "u", field: name}
             request = DRA_V1.methods["NodePrepareResources"].request(claims=[asked, {**asked, "uid": "v"}])
-            answer = await Stub(line.endpoint, DRA_V1).call("NodePrepareResources", request, timeout=30.0)
+            answer = await GrpcStub(line.endpoint, DRA_V1).call("NodePrepareResources", request, timeout=30.0)
             assert all("there is no such claim" in each.error for each in answer.claims.values())
             assert "ERROR" not in node.said
 

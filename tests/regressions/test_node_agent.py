@@ -12,8 +12,8 @@ import pytest
 
 from dray.api.resource import ResourceClaim
 from dray.client.patches import MergePatch
-from dray.node.claims.outcomes import Ready
-from dray.node.claims.record import Stage
+from dray.node.claims.outcomes import ClaimsReady
+from dray.node.claims.record import NodeClaimStage
 from tests.contract.controlled import by_template, pod, template
 from tests.contract.documents import claim, owner, resource_slice
 from tests.contract.offices import GPU, NIC, NODE, POD, Site, result, site, why
@@ -61,7 +61,7 @@ async def test_k02_a_pod_that_was_refused_leaves_the_devices_of_others_alone(tmp
         await here.released(b)
         assert here.gpu.calls == [("prepare", ("c",))]
         assert here.gpu.hands == {"c"}
-        assert await here.office.prepare(a) == Ready()
+        assert await here.office.prepare(a) == ClaimsReady()
 
 
 async def test_k02_a_pod_that_joined_and_left_leaves_the_devices_of_others_alone(tmp_path):
@@ -95,7 +95,7 @@ async def test_k03_a_new_pod_waits_until_the_claim_is_given_back_and_prepares_an
         assert here.gpu.calls == [("prepare", ("c",)), ("unprepare", ("c",))]
         here.gpu.open.set()
         assert await leaving is None
-        assert await coming == Ready()
+        assert await coming == ClaimsReady()
         assert here.gpu.calls == [("prepare", ("c",)), ("unprepare", ("c",)), ("prepare", ("c",))]
         assert await here.standing() == ["c"]
 
@@ -113,7 +113,7 @@ async def test_k03_a_new_pod_waits_while_the_driver_does_not_let_go(tmp_path):
         assert reason == "ClaimBeingReleased"
         assert "claim default/c" in message
         here.gpu.fails.clear()
-        waiting = asyncio.create_task(here.office.pause(b.metadata.uid))
+        waiting = asyncio.create_task(here.office.wait_for_retry(b.metadata.uid))
         await asyncio.sleep(0)
         await here.released(a)
         await asyncio.wait_for(waiting, 10)
@@ -230,7 +230,7 @@ async def test_k08_claims_of_a_pod_that_was_deleted_by_force_are_given_back(tmp_
             await here.delete("a")
         # The agent was away when it happened: it still knows whom to release, and which claim it was.
         async with here.agent():
-            assert list(here.office.users()) == [a.metadata.uid]
+            assert list(here.office.list_users()) == [a.metadata.uid]
             await here.client.delete(ResourceClaim, "c", "default")
             await here.released(a)
             assert here.gpu.calls[-1] == ("unprepare", ("c",))
@@ -252,7 +252,7 @@ async def test_k11_everything_is_prepared_again_after_a_reboot(tmp_path):
             assert len(here.gpu.calls) == 1  # the agent alone started again: nothing to do
         here.boot = "boot-2"
         async with here.agent(a):
-            assert here.office.record.claims[0].state is Stage.PREPARING
+            assert here.office.record.claims[0].state is NodeClaimStage.PREPARING
             await here.ready(a)
             assert here.gpu.calls == here.nic.calls == [("prepare", ("c",))] * 2
 
@@ -279,7 +279,7 @@ async def test_k16_two_drivers_serve_one_request(tmp_path):
         a = await here.bound("a", "c")
         await here.ready(a)
         [container] = a.spec.containers
-        assert here.office.cdi(a.metadata.uid, container) == (
+        assert here.office.list_cdi_names(a.metadata.uid, container) == (
             f"{GPU}/claim={made.metadata.uid}",
             f"{NIC}/claim={made.metadata.uid}",
         )

@@ -11,7 +11,14 @@ from contextlib import contextmanager
 import grpc
 import pytest
 
-from dray.node.plugins.driver_interface import NO_ENTRY, ClaimRef, DriverLine, Failure, Fault, PreparedDevice
+from dray.node.plugins.driver_interface import (
+    MISSING_ENTRY,
+    ClaimRef,
+    DriverCallFailure,
+    DriverCallFault,
+    DriverClient,
+    PreparedDevice,
+)
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.processes import Process
 from tests.unit.node.doorway import GRACE, NAME, Place, place, until
@@ -21,8 +28,8 @@ OTHER = ClaimRef("default", "d", "uid-d")
 READY = (PreparedDevice(pool=NAME, device="dev-0", cdi=(f"{NAME}/plain=uid-c-dev-0",)),)
 
 
-def line(here: Place) -> DriverLine:
-    found = here.registry.line(NAME)
+def line(here: Place) -> DriverClient:
+    found = here.registry.find_driver(NAME)
     assert found is not None
     return found
 
@@ -35,9 +42,9 @@ def test_k06_a_driver_that_never_registered_is_nobody_to_wait_for() -> None:
             silent = PlainDriver(here.ways("silent.example.com"))
             silent.hangs.add("GetInfo")
             await here.started(silent)
-            here.registry.look()
+            here.registry.sync()
             for name in ("never.example.com", "silent.example.com"):
-                assert here.registry.line(name) is None
+                assert here.registry.find_driver(name) is None
             # And one that was never there has no slices to withdraw.
             here.pass_time(10 * GRACE)
             assert (here.went, here.withdrawn) == ([], [])
@@ -54,7 +61,7 @@ def test_k09_a_connection_that_was_idle_for_long_works_at_the_next_call() -> Non
             driver.options = (("grpc.max_connection_idle_ms", 50),)
             await here.started(driver)
             await here.registered()
-            (instance,) = here.registry._instances()
+            (instance,) = here.registry._list_instances()
             for _ in range(2):
                 await until(lambda: instance.channel.get_state() == grpc.ChannelConnectivity.IDLE)
                 assert await line(here).prepare([CLAIM]) == {CLAIM.uid: READY}
@@ -77,7 +84,7 @@ def test_k10_a_reply_without_an_entry_or_with_an_empty_one_is_an_answer() -> Non
             await here.registered()
             driver.left_out.add(OTHER.uid)
             driver.empty.add(CLAIM.uid)
-            missing = Failure(Fault.REFUSED, f"driver `{NAME}`: {NO_ENTRY}")
+            missing = DriverCallFailure(DriverCallFault.REFUSED, f"driver `{NAME}`: {MISSING_ENTRY}")
             assert await line(here).prepare([CLAIM, OTHER]) == {CLAIM.uid: (), OTHER.uid: missing}
             assert await line(here).unprepare([CLAIM, OTHER]) == {CLAIM.uid: None, OTHER.uid: missing}
             driver.left_out.clear()
@@ -108,15 +115,15 @@ def test_k14_a_driver_that_was_killed_has_gone_after_the_grace_time_and_is_left_
                 await here.registered()
                 await asyncio.to_thread(driver.stop, signal.SIGKILL)
                 assert len(list(here.registrations.iterdir())) == 1
-                await here.until(lambda: here.registry._instances()[0].away_since is not None)
+                await here.until(lambda: here.registry._list_instances()[0].unreachable_since is not None)
                 outcome = (await line(here).prepare([CLAIM]))[CLAIM.uid]
-                assert isinstance(outcome, Failure)
-                assert outcome.fault is Fault.NO_ANSWER
+                assert isinstance(outcome, DriverCallFailure)
+                assert outcome.fault is DriverCallFault.NO_ANSWER
                 here.pass_time(GRACE - 1)
                 assert (here.went, here.withdrawn) == ([], [])
                 here.pass_time(1)
                 await until(lambda: here.withdrawn == [NAME])
-                assert here.registry.line(NAME) is None
+                assert here.registry.find_driver(NAME) is None
                 # Nobody listens at that file, and nobody ever will.
                 here.clock.advance(GRACE)
                 await until(lambda: not here.registry._tasks, lambda: "".join(here.lines))
@@ -139,11 +146,11 @@ def test_k14_sockets_from_before_the_agent_started_are_not_drivers() -> None:
             with process(here) as driver:
                 await asyncio.to_thread(driver.start)
                 await asyncio.to_thread(driver.stop, signal.SIGKILL)
-            here.registry.expect([NAME])
-            here.registry.look()
+            here.registry.expect_drivers([NAME])
+            here.registry.sync()
             here.pass_time(GRACE)
             await until(lambda: here.withdrawn == [NAME])
-            assert here.registry.line(NAME) is None
+            assert here.registry.find_driver(NAME) is None
             here.clock.advance(GRACE)
             await until(lambda: not here.registry._tasks, lambda: "".join(here.lines))
 
@@ -160,7 +167,7 @@ def test_k15_a_driver_that_could_not_be_told_registers_again(code: grpc.StatusCo
             driver.fails["NotifyRegistrationStatus"] = (code, "not now")
             await here.started(driver)
             await here.until(lambda: any("NotifyRegistrationStatus: not now" in each for each in here.lines))
-            assert (here.registry.line(NAME), here.came, driver.statuses) == (None, [], [])
+            assert (here.registry.find_driver(NAME), here.came, driver.statuses) == (None, [], [])
             driver.fails.clear()
             await here.registered()
             assert (here.came, driver.statuses) == ([NAME], [(True, "")])

@@ -11,7 +11,7 @@ from dray.client.patches import MergePatch
 from dray.clock import SystemClock
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.plugins.driver_interface import DeviceHealth
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import StructuredLogger
 from tests.unit.node.stage import NODE, POD, Document, Stage, ToyDriver, container, played, pod, until
 
 GENERATED = "p-gpu-x7k2p"
@@ -63,7 +63,7 @@ def test_k08_a_pod_without_grace_is_given_back_after_its_containers_and_harms_no
         running: list[int] = []
 
         async def look() -> None:
-            found = await ProcessRuntime(stage.root / "containers").running()
+            found = await ProcessRuntime(stage.root / "containers").list_containers()
             running.append(sum(one.exit is None for one in found))
 
         stage.driver.before_unprepare = look
@@ -151,7 +151,7 @@ def test_k17_a_file_that_describes_a_pod_with_a_claim_is_refused_with_a_reason(t
             lines.append(line.decode())
             return True
 
-        async with stage.agent(static_pods=folder, log=Log(took, SystemClock())):
+        async with stage.agent(static_pods=folder, log=StructuredLogger(took, SystemClock())):
             await stage.phase_of_any(f"plain-{NODE}", "Running")
             assert [one["metadata"]["name"] for one in (await stage.admin.list(POD)).items] == [
                 f"plain-{NODE}"
@@ -192,7 +192,7 @@ def test_k19_a_pod_that_ends_by_itself_goes_at_once(tmp_path: Path) -> None:
             assert stage.driver.asked == ["prepare default/gpus", "unprepare default/gpus"]
 
             async def is_cleared() -> bool:
-                return await ProcessRuntime(stage.root / "containers").running() == ()
+                return await ProcessRuntime(stage.root / "containers").list_containers() == ()
 
             await until(is_cleared)
 

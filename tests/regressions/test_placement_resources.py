@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dray.placement.resource_requests import needs_of
-from dray.values.quantity import NANOS
+from dray.placement.resource_requests import compute_requests
+from dray.values.quantity import NANOS_PER_UNIT
 from tests.unit.placement.seats import container, pod
 
 GPU = "example.com/gpu"
@@ -19,4 +19,4 @@ def test_s18_init_containers_sidecars_and_main_containers_share_an_extended_reso
             container({GPU: "2"}),
         ],
     )
-    assert needs_of(counted).of(GPU) == 3 * NANOS
+    assert compute_requests(counted).get(GPU) == 3 * NANOS_PER_UNIT

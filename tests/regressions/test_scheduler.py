@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.resource import ResourceClaim
-from dray.client.errors import ServerFault
+from dray.client.errors import InternalServerError
 from dray.client.patches import MergePatch
-from dray.client.transport import Request
-from dray.scheduler.assume_cache import ClaimBook, version
-from dray.scheduler.queue import Terms
+from dray.client.transport import TransportRequest
+from dray.scheduler.assume_cache import ClaimAssumeCache, parse_claim_version
+from dray.scheduler.queue import QueueTiming
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.documents import allocation, consumer
@@ -43,7 +43,7 @@ __all__ = ["impatient"]
 
 WAY = "inside"
 
-LATER = Terms(first_backoff=0.8)
+LATER = QueueTiming(initial_backoff=0.8)
 """Who fails is not tried again while the others are looked at."""
 
 
@@ -51,25 +51,25 @@ def watched(scheduler: Scheduler) -> list[str]:
     """Look at the book of claims after every change; what was wrong with it."""
     faults: list[str] = []
     versions: dict[str, int] = {}
-    overlay = scheduler._overlay
-    book: ClaimBook = overlay.claims
-    told = book._changed
+    overlay = scheduler._cache
+    book: ClaimAssumeCache = overlay.claims
+    told = book._on_changed
 
     def looked(before: ResourceClaim | None, now: ResourceClaim | None) -> None:
         told(before, now)
         held = Counter(device for claim in book for device in devices_in(claim))
         faults.extend(f"{device} belongs to {count}" for device, count in held.items() if count > 1)
         for stored in book._stored.values():
-            if version(stored) < versions.get(stored.metadata.uid, 0):
+            if parse_claim_version(stored) < versions.get(stored.metadata.uid, 0):
                 faults.append(f"{stored.metadata.name} is older than it was")
-            versions[stored.metadata.uid] = version(stored)
-            if stored.status.allocation is not None and book.is_promised(stored):
+            versions[stored.metadata.uid] = parse_claim_version(stored)
+            if stored.status.allocation is not None and book.has_pending_allocation(stored):
                 faults.append(f"{stored.metadata.name} is promised what it has")
         taken = {pool: used.devices for pool, used in overlay._usage.pools.items()}
-        if taken != {pool: used.devices for pool, used in Usage.of(book).pools.items()}:
+        if taken != {pool: used.devices for pool, used in DeviceUsage.from_claims(book).pools.items()}:
             faults.append(f"{taken} is not what claims hold")
 
-    book._changed = looked
+    book._on_changed = looked
     return faults
 
 
@@ -77,7 +77,7 @@ def in_any_order(seed: int) -> Any:
     """Let each request, answer or event take its time."""
     chance = random.Random(seed)
 
-    async def dawdle(_request: Request) -> None:
+    async def dawdle(_request: TransportRequest) -> None:
         await asyncio.sleep(chance.choice((0, 0, 0.001, 0.004)))
 
     return dawdle
@@ -104,7 +104,7 @@ async def test_s01_no_device_is_promised_twice_however_answers_and_events_come(t
             await here.until_bound(*(name for name in names if name not in bound))
             assert faults == []
             assert scheduler._binder.conflicts == 0
-            assert scheduler._overlay.claims.in_flight() == 0
+            assert scheduler._cache.claims.count_pending_allocations() == 0
 
 
 async def settled(here: Place, names: list[str]) -> Any:
@@ -182,7 +182,7 @@ async def test_s04_pods_that_share_a_pending_claim_build_on_one_promise(tmp_path
             names = [f"p-{number}" for number in range(5)]
             await here.make(*(pod(name, by_name("c")) for name in names))
             await here.until(lambda: in_flight(scheduler), lambda count: count == 5)
-            assert scheduler._overlay.claims.in_flight() == 1
+            assert scheduler._cache.claims.count_pending_allocations() == 1
             door.open()
             bound = await here.until_bound(*names)
             found = await here.claim("c")
@@ -244,10 +244,10 @@ async def test_s06_a_member_whose_binding_fails_lets_go_once(tmp_path):
         client, transport = here.unruly()
         failing = ["/pods/p/binding"]
 
-        async def fail(request: Request) -> None:
+        async def fail(request: TransportRequest) -> None:
             if failing and request.path.endswith(failing[0]):
                 failing.pop()
-                raise ServerFault(500, {"message": "the binding was not to be"})
+                raise InternalServerError(500, {"message": "the binding was not to be"})
 
         transport.before = fail
         async with here.scheduling(client) as scheduler:
@@ -261,7 +261,7 @@ async def test_s06_a_member_whose_binding_fails_lets_go_once(tmp_path):
             await here.until_refused("r", "other")
             found = await here.claim("c")
             assert {each.name for each in found.status.reserved_for} == {"p", "q"}
-            assert scheduler._overlay.claims.in_flight() == 0
+            assert scheduler._cache.claims.count_pending_allocations() == 0
             assert faults == []
 
 
@@ -271,13 +271,13 @@ async def test_s06_a_member_that_fails_leaves_the_promise_to_the_others(tmp_path
         client, transport = here.unruly()
         first, second = (Door("PUT", "/resourceclaims/c/status", most=1) for _ in range(2))
 
-        async def fail_the_first(request: Request) -> None:
+        async def fail_the_first(request: TransportRequest) -> None:
             if first.reached.is_set():
                 await second(request)
                 return
             await first(request)
             if first.reached.is_set():
-                raise ServerFault(500, {"message": "the write was not to be"})
+                raise InternalServerError(500, {"message": "the write was not to be"})
 
         transport.before = fail_the_first
         async with here.scheduling(client, terms=LATER) as scheduler:
@@ -292,7 +292,7 @@ async def test_s06_a_member_that_fails_leaves_the_promise_to_the_others(tmp_path
             assert other.attempts == 1
             await here.make(pod("r", by_name("other")))
             await here.until_refused("r", "other")
-            assert scheduler._overlay.claims.in_flight() == 1
+            assert scheduler._cache.claims.count_pending_allocations() == 1
             second.open()
             await here.until_bound("p", "q")
             assert scheduler._binder.conflicts == 0
@@ -342,7 +342,7 @@ async def test_s07_an_older_version_never_comes_back(tmp_path):
 
 
 async def known(scheduler: Scheduler) -> int:
-    return len(list(scheduler._overlay.claims))
+    return len(list(scheduler._cache.claims))
 
 
 async def test_s08_an_attempt_that_breaks_leaves_no_promise(tmp_path):
@@ -350,7 +350,7 @@ async def test_s08_an_attempt_that_breaks_leaves_no_promise(tmp_path):
         client, transport = here.unruly()
         broken = ["/resourceclaims/c/status"]
 
-        async def breaks(request: Request) -> None:
+        async def breaks(request: TransportRequest) -> None:
             if broken and request.path.endswith(broken[0]):
                 broken.pop()
                 raise RuntimeError("a mistake in the program")
@@ -365,7 +365,7 @@ async def test_s08_an_attempt_that_breaks_leaves_no_promise(tmp_path):
             await here.make(pod("q", by_name("d")))
             await here.until_bound("q")
             assert devices_in(await here.claim("d")) == ["node-a/gpu-0"]
-            assert scheduler._overlay.claims.in_flight() == 0
+            assert scheduler._cache.claims.count_pending_allocations() == 0
 
 
 async def gone(left: list[str]) -> bool:

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.core import Pod
-from dray.client.errors import Conflict, NotFound, ServerTimeout, Unreachable
-from dray.client.transport import Request
-from dray.placement.pending_pod import Subject
-from dray.placement.profile import profile_of
-from dray.placement.scheduling_cycle import Placement, place
+from dray.client.errors import ConflictError, NotFoundError, ServerTimeoutError, ServerUnreachableError
+from dray.client.transport import TransportRequest
+from dray.placement.pending_pod import PendingPod
+from dray.placement.profile import build_profile
+from dray.placement.scheduling_cycle import Placement, place_pod
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, by_template, pod
 from tests.contract.scheduled import Place, asks, devices_in, exactly, impatient
@@ -42,23 +42,26 @@ class Mischief:
         self.lasts = True
         transport.before, transport.after, transport.event = self.before, self.after, self.dawdle
 
-    async def dawdle(self, _request: Request) -> None:
+    async def dawdle(self, _request: TransportRequest) -> None:
         if self.lasts:
             await asyncio.sleep(self._chance.choice((0, 0, 0.001, 0.005)))
 
-    async def before(self, request: Request) -> None:
+    async def before(self, request: TransportRequest) -> None:
         await self.dawdle(request)
         if self._strikes(request):
-            raise Conflict(409, {"message": "somebody was faster"})
+            raise ConflictError(409, {"message": "somebody was faster"})
 
-    async def after(self, request: Request) -> None:
+    async def after(self, request: TransportRequest) -> None:
         await self.dawdle(request)
         if self._strikes(request):
             raise self._chance.choice(
-                [Unreachable("the answer got lost"), ServerTimeout(504, {"message": "it took too long"})]
+                [
+                    ServerUnreachableError("the answer got lost"),
+                    ServerTimeoutError(504, {"message": "it took too long"}),
+                ]
             )
 
-    def _strikes(self, request: Request) -> bool:
+    def _strikes(self, request: TransportRequest) -> bool:
         return self.lasts and request.method in WRITES and self._chance.random() < 0.1
 
 
@@ -70,7 +73,7 @@ async def come_and_go(here: Place, seed: int) -> None:
         await here.make(pod(f"p-{number}", entry))
         await asyncio.sleep(chance.choice((0, 0.005, 0.02)))
         if chance.random() < 0.3:
-            with suppress(NotFound):
+            with suppress(NotFoundError):
                 await here.delete(f"p-{chance.randrange(number + 1)}")
 
 
@@ -97,16 +100,16 @@ async def faults(here: Place, scheduler: Scheduler) -> list[str]:
     for each in pods:
         if each.spec.node_name:
             found += [f"{each.metadata.name}: {why}" for why in without_devices(each, claims)]
-    book = scheduler._overlay.claims
-    if book.in_flight():
-        found.append(f"{book.in_flight()} promises are left")
-    taken = {pool: used.devices for pool, used in scheduler._overlay._usage.pools.items()}
-    if taken != {pool: used.devices for pool, used in Usage.of(claims.values()).pools.items()}:
+    book = scheduler._cache.claims
+    if book.count_pending_allocations():
+        found.append(f"{book.count_pending_allocations()} promises are left")
+    taken = {pool: used.devices for pool, used in scheduler._cache._usage.pools.items()}
+    if taken != {pool: used.devices for pool, used in DeviceUsage.from_claims(claims.values()).pools.items()}:
         found.append(f"{taken} is counted")
     running = Counter(each.spec.node_name for each in pods if each.spec.node_name)
-    for name, seat in scheduler._overlay.photograph().seats.items():
-        if seat.needs.of("pods") != running[name] * 10**9:
-            found.append(f"{name} has {running[name]} pods, not {seat.needs.of('pods')}")
+    for name, seat in scheduler._cache.update_snapshot().node_states.items():
+        if seat.requests.get("pods") != running[name] * 10**9:
+            found.append(f"{name} has {running[name]} pods, not {seat.requests.get('pods')}")
     return found + [
         f"{each.metadata.name} could be placed" for each in pods if could_be_placed(scheduler, each)
     ]
@@ -130,8 +133,8 @@ def without_devices(each: Pod, claims: dict[str, Any]) -> list[str]:
 def could_be_placed(scheduler: Scheduler, each: Pod) -> bool:
     if each.spec.node_name:
         return False
-    subject = scheduler._subject(each)
-    if not isinstance(subject, Subject):
+    subject = scheduler._build_subject(each)
+    if not isinstance(subject, PendingPod):
         return False
-    profile = profile_of(scheduler._choices.placement, [scheduler._devices])
-    return isinstance(place(scheduler._overlay.photograph(), subject, profile), Placement)
+    profile = build_profile(scheduler._options.placement, [scheduler._devices])
+    return isinstance(place_pod(scheduler._cache.update_snapshot(), subject, profile), Placement)

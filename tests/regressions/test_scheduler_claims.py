@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 from dray.api.resource import DeviceClass, ResourceClaim
-from dray.claims.claim_names import ENTRY_ANNOTATION
-from dray.client.client import Deletion
+from dray.claims.claim_names import POD_CLAIM_NAME_ANNOTATION
+from dray.client.client import DeleteOptions
 from dray.client.patches import MergePatch
-from dray.placement.scheduling_cycle import Unplaceable
-from dray.scheduler.metrics import Result
-from dray.scheduler.queued_pod import Entry
+from dray.placement.scheduling_cycle import Unschedulable
+from dray.scheduler.metrics import AttemptResult
+from dray.scheduler.queued_pod import QueuedPod
 from tests.contract.controlled import POD, by_name, by_template, pod
 from tests.contract.documents import claim, owner
 from tests.contract.scheduled import Place, asks, devices_in, devices_of, exactly, impatient, node, place
@@ -61,7 +61,7 @@ async def test_s12_a_claim_that_was_recorded_lets_its_pod_be_tried(tmp_path):
         waiting = await here.make(asks(exactly()), pod("p", by_template()))
         await here.until_refused("p", "entry gpu: its claim has not been made from template t yet")
         made = claim("p-gpu-x", ownerReferences=[owner(waiting, controller=True)])
-        made["metadata"]["annotations"] = {ENTRY_ANNOTATION: "gpu"}
+        made["metadata"]["annotations"] = {POD_CLAIM_NAME_ANNOTATION: "gpu"}
         await here.make(made)
         assert not (await here.stays(lambda: here.pod("p"), 0.1)).spec.node_name
         await record(here, "p", gpu="p-gpu-x")
@@ -85,7 +85,7 @@ async def test_s13_a_claim_that_is_gone_gives_its_devices_back(tmp_path):
         await here.until_refused("q", "d")
         await here.delete("p")
         await here.client.patch(ResourceClaim, "c", MergePatch({"metadata": {"finalizers": None}}), "default")
-        await here.client.delete(ResourceClaim, "c", "default", Deletion(grace=0))
+        await here.client.delete(ResourceClaim, "c", "default", DeleteOptions(grace_seconds=0))
         await here.until_bound("q")
 
 
@@ -94,16 +94,16 @@ async def test_s14_a_class_that_changes_while_a_pod_is_tried_has_it_tried_again(
         await here.cluster(1, devices=1)
         await select(here, 'device.driver == "nobody"')
         await here.make(asks(exactly(), name="c", made=False))
-        refused, seen = scheduler._refused, asyncio.Event()
-        scheduler._sights.classes.listen(updated=lambda _old, _new: seen.set())
+        refused, seen = scheduler._handle_unschedulable, asyncio.Event()
+        scheduler._informers.classes.listen(updated=lambda _old, _new: seen.set())
 
-        async def meanwhile(entry: Entry, unplaceable: Unplaceable, since: int) -> Result:
+        async def meanwhile(queued: QueuedPod, unplaceable: Unschedulable, since: int) -> AttemptResult:
             if not seen.is_set():
                 await select(here, 'device.driver == "gpu.example.com"')
                 await seen.wait()
-            return await refused(entry, unplaceable, since)
+            return await refused(queued, unplaceable, since)
 
-        scheduler._refused = meanwhile  # type: ignore[method-assign]
+        scheduler._handle_unschedulable = meanwhile  # type: ignore[method-assign]
         await here.make(pod("p", by_name("c")))
         await here.until_bound("p")
 
@@ -146,7 +146,7 @@ async def test_s15_a_claim_that_loses_its_devices_while_another_pod_reserves_it(
             assert devices_in(found) == ["node-a/gpu-0"]
             await attached(here, "c")
             await here.until_bound("p", "q")
-            assert scheduler._overlay.claims.in_flight() == 0
+            assert scheduler._cache.claims.count_pending_allocations() == 0
 
 
 async def attached(here: Place, name: str, condition: str = "attached", device: str = "gpu-0") -> None:

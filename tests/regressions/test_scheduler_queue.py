@@ -22,10 +22,10 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.placement.pending_pod import ClaimsSeen, subject_of
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.scheduler.queued_pod import Place
-from dray.scheduler.queueing_hints import signals_of
+from dray.placement.pending_pod import PodClaimLookup, resolve_pending_pod
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.scheduler.queued_pod import QueuedPodState
+from dray.scheduler.queueing_hints import compute_signals
 from tests.unit.scheduler.waiting import Room, pod, recorded
 
 META = ObjectMeta(name="gpu", namespace="ns", uid="1")
@@ -37,8 +37,8 @@ NO_DEVICES = frozenset(
 
 def saw(room: Room, old, new) -> None:
     """An informer saw a change."""
-    for signal in signals_of(old, new):
-        room.queue.wake(signal)
+    for signal in compute_signals(old, new):
+        room.queue.notify(signal)
 
 
 def held(*devices: str) -> ResourceClaim:
@@ -75,9 +75,9 @@ def test_s11_a_pod_that_was_there_before_its_driver_is_tried_when_the_slice_appe
     entry = room.take()
     if while_tried:
         saw(room, old, new)
-        room.queue.park(entry, NO_DEVICES)
+        room.queue.requeue(entry, NO_DEVICES)
     else:
-        room.queue.park(entry, NO_DEVICES)
+        room.queue.requeue(entry, NO_DEVICES)
         saw(room, old, new)
     assert room.places() == {"backoff": 1}
     room.clock.advance(1)
@@ -99,11 +99,11 @@ def made_from_template() -> Pod:
 @pytest.mark.parametrize("first", ["claim", "status"])
 def test_s12_a_pod_is_tried_when_the_name_of_its_claim_is_recorded(first):
     claims: dict[str, ResourceClaim] = {}
-    seen = ClaimsSeen(lambda _namespace, name: claims.get(name))
+    seen = PodClaimLookup(lambda _namespace, name: claims.get(name))
 
-    def judge(asked: Pod) -> Verdict | None:
-        found = subject_of(asked, seen)
-        return found if isinstance(found, Verdict) else None
+    def judge(asked: Pod) -> PluginRejection | None:
+        found = resolve_pending_pod(asked, seen)
+        return found if isinstance(found, PluginRejection) else None
 
     room, before = Room(judge=judge), made_from_template()
     owner = OwnerRef(api_version="v1", kind="Pod", name="a", uid="uid-a", controller=True)
@@ -133,7 +133,7 @@ def test_s12_a_name_recorded_while_the_pod_is_tried_is_not_lost():
     room.queue.add(before)
     entry = room.take()
     room.queue.update(before, recorded(before, gpu="a-gpu-x7"))
-    assert room.queue.park(entry, frozenset({Signal(Topic.POD, "ns/a")})) is Place.BACKOFF
+    assert room.queue.requeue(entry, frozenset({Signal(Topic.POD, "ns/a")})) is QueuedPodState.BACKOFF
 
 
 @pytest.mark.parametrize("while_tried", [False, True])
@@ -143,9 +143,9 @@ def test_s13_a_claim_that_is_gone_gives_back_what_it_was_last_seen_with(while_tr
     entry = room.take()
     if while_tried:
         saw(room, held("gpu-0"), None)
-        room.queue.park(entry, NO_DEVICES)
+        room.queue.requeue(entry, NO_DEVICES)
     else:
-        room.queue.park(entry, NO_DEVICES)
+        room.queue.requeue(entry, NO_DEVICES)
         saw(room, held("gpu-0"), None)
     assert room.places() == {"backoff": 1}
 
@@ -172,11 +172,11 @@ def test_s14_a_class_that_changes_while_a_pod_is_tried_has_the_pod_tried_again(s
     room.queue.add(pod())
     entry = room.take()
     saw(room, device_class("false"), device_class("true"))
-    assert room.queue.park(entry, signals) is Place.BACKOFF
+    assert room.queue.requeue(entry, signals) is QueuedPodState.BACKOFF
     room.clock.advance(1)
     again = room.take()
     assert again is entry
-    assert room.queue.park(again, signals) is Place.WAITING
+    assert room.queue.requeue(again, signals) is QueuedPodState.WAITING
 
 
 def test_s14_a_class_that_others_use_wakes_nobody():
@@ -185,4 +185,4 @@ def test_s14_a_class_that_others_use_wakes_nobody():
     entry = room.take()
     other = replace(META, name="nic")
     saw(room, None, replace(device_class("true"), metadata=other))
-    assert room.queue.park(entry, NO_DEVICES) is Place.WAITING
+    assert room.queue.requeue(entry, NO_DEVICES) is QueuedPodState.WAITING

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.errors import ServerTimeout, Unreachable
+from dray.client.errors import ServerTimeoutError, ServerUnreachableError
 from dray.client.patches import MergePatch
-from dray.client.transport import Request
+from dray.client.transport import TransportRequest
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import NODE, asks, devices_in, devices_of, exactly, impatient, place
 from tests.contract.unruly import Door, Unruly
@@ -14,14 +14,17 @@ from tests.contract.unruly import Door, Unruly
 __all__ = ["impatient"]
 
 WAY = "inside"
-LOST = [Unreachable("the connection broke"), ServerTimeout(504, {"message": "it took too long"})]
+LOST = [
+    ServerUnreachableError("the connection broke"),
+    ServerTimeoutError(504, {"message": "it took too long"}),
+]
 
 
 def lose(transport: Unruly, method: str, ending: str, failure: Exception, times: int = 1) -> None:
     """Let a write happen without its answer coming back."""
     left = [failure] * times
 
-    async def lost(request: Request) -> None:
+    async def lost(request: TransportRequest) -> None:
         if left and request.method == method and request.path.endswith(ending):
             raise left.pop()
 

@@ -24,12 +24,12 @@ class Moody(MemoryStore):
 
     moods = 0
 
-    async def revision(self) -> int:
+    async def get_revision(self) -> int:
         found = await self.get(LEAVING)
         if self.moods and found is not None and b"deletionTimestamp" in found.value:
             self.moods -= 1
             raise StoreError("the store is in a mood")
-        return await super().revision()
+        return await super().get_revision()
 
 
 async def on_node(api: Api, name: str, **spec: Any) -> dict[str, Any]:

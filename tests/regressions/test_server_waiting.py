@@ -9,35 +9,35 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import known_kind
-from dray.server.http.errors import Failure
-from dray.server.http.requests import Call, Request, User
-from dray.server.objects.pending_object import Draft
-from dray.server.objects.stored_object import key
-from dray.server.registry.object_registry import Keep, Registry
+from dray.api.kinds import get_kind
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import ApiCall, ApiRequest, RequestUser
+from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import build_key
+from dray.server.registry.object_registry import ObjectRegistry, SaveObject
 from dray.server.watch import cache as caches
-from dray.server.watch.cache import Cache
-from dray.store import Batch, Page, Put
-from dray.store.errors import Compacted, StoreError
+from dray.server.watch.cache import WatchCache
+from dray.store import EntryPage, EventBatch, Put
+from dray.store.errors import CompactedError, StoreError
 from dray.store.memory import MemoryStore
 from tests.contract.api import path, serving
 from tests.contract.documents import config
 
-CONFIGS = known_kind("", "ConfigMap")
+CONFIGS = get_kind("", "ConfigMap")
 
 
 async def test_who_stops_waiting_for_a_revision_is_forgotten() -> None:
     """Every list at a revision of the far future left something behind that every later write looked at."""
     async with MemoryStore() as store:
-        cache = Cache(store)
-        await cache.fill()
+        cache = WatchCache(store)
+        await cache.resync()
         following = asyncio.create_task(cache.follow())
         for _ in range(10):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(cache.reached(10**9), 0.001)
+                await asyncio.wait_for(cache.wait_for_revision(10**9), 0.001)
         await store.txn([], [Put(b"/key", b"value")])
-        await cache.caught_up()
-        assert cache.waiting == 0
+        await cache.wait_until_fresh()
+        assert cache.waiter_count == 0
         following.cancel()
 
 
@@ -45,13 +45,13 @@ async def test_a_cache_that_does_not_follow_is_told_and_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A request waited for ever when the store took writes and did not tell of them."""
-    monkeypatch.setattr(caches, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(caches, "WAIT_TIMEOUT_SECONDS", 0.05)
     async with MemoryStore() as store:
-        cache = Cache(store)
-        await cache.fill()
+        cache = WatchCache(store)
+        await cache.resync()
         await store.txn([], [Put(b"/key", b"value")])
         with pytest.raises(StoreError, match=r"the cache stands at revision 1 and does not come to 2"):
-            await cache.caught_up()
+            await cache.wait_until_fresh()
 
 
 async def test_the_future_is_answered_in_time_and_costs_nothing() -> None:
@@ -68,10 +68,10 @@ class Forgetful(MemoryStore):
 
     async def watch(
         self, prefix: bytes, after_revision: int, *, bookmarks: float | None = None
-    ) -> AsyncGenerator[Batch, None]:
+    ) -> AsyncGenerator[EventBatch, None]:
         if self._is_forgetting():
             self.forgot -= 1
-            raise Compacted(after_revision, after_revision + 1)
+            raise CompactedError(after_revision, after_revision + 1)
         async with aclosing(super().watch(prefix, after_revision, bookmarks=bookmarks)) as batches:
             async for batch in batches:
                 yield batch
@@ -81,7 +81,7 @@ class Forgetful(MemoryStore):
     def _is_forgetting(self) -> bool:
         return self.forgot > 0
 
-    async def range(self, prefix: bytes, **more: Any) -> Page:
+    async def range(self, prefix: bytes, **more: Any) -> EntryPage:
         if self.silent:
             self.silent -= 1
             raise StoreError("no answer")
@@ -94,29 +94,29 @@ async def test_a_cache_that_must_read_everything_anew_tries_until_it_can(
     """The server ended when the store did not answer right after it had forgotten the past."""
     monkeypatch.setattr(caches, "RETRY_SECONDS", 0.01)
     async with Forgetful() as store:
-        cache = Cache(store)
-        await cache.fill()
+        cache = WatchCache(store)
+        await cache.resync()
         following = asyncio.create_task(cache.follow())
         await asyncio.sleep(0)
         store.forgot, store.silent = 2, 2
         await store.txn([], [Put(b"/key", b"value")])
         async with asyncio.timeout(5):
-            while store.forgot or store.silent or cache.row(b"/key") is None:
+            while store.forgot or store.silent or cache.get_row(b"/key") is None:
                 assert not following.done()
                 await asyncio.sleep(0.005)
             await store.txn([], [Put(b"/key", b"other")])
-            await cache.caught_up()
-        entry = cache.row(b"/key")
+            await cache.wait_until_fresh()
+        entry = cache.get_row(b"/key")
         assert entry is not None
         assert entry.value == b"other"
-        assert cache.trouble is None
+        assert cache.sync_error is None
         following.cancel()
 
 
 class Late(MemoryStore):
     """A store that does not say how far it has come."""
 
-    async def revision(self) -> int:
+    async def get_revision(self) -> int:
         return 1
 
 
@@ -124,13 +124,17 @@ async def test_a_lost_race_behind_a_cache_that_does_not_follow_is_a_failure_like
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the server does by itself counts on failures only."""
-    monkeypatch.setattr(caches, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(caches, "WAIT_TIMEOUT_SECONDS", 0.05)
     async with Late() as store:
-        cache = Cache(store)
-        await cache.fill()
-        await store.txn([], [Put(key(CONFIGS, "default", "c"), b"{}")])
-        request = Request(Call("create", "", CONFIGS, "", "v1", "configmaps", "default", "c"), User("u"))
-        draft = Draft.of_document(config("c"))
-        with pytest.raises(Failure, match="does not come to 2") as failed:
-            await Registry(store, cache, []).write(request, CONFIGS, "default", "c", lambda old: Keep(draft))
+        cache = WatchCache(store)
+        await cache.resync()
+        await store.txn([], [Put(build_key(CONFIGS, "default", "c"), b"{}")])
+        request = ApiRequest(
+            ApiCall("create", "", CONFIGS, "", "v1", "configmaps", "default", "c"), RequestUser("u")
+        )
+        draft = PendingObject.from_document(config("c"))
+        with pytest.raises(ApiStatusError, match="does not come to 2") as failed:
+            await ObjectRegistry(store, cache, []).write(
+                request, CONFIGS, "default", "c", lambda old: SaveObject(draft)
+            )
         assert failed.value.code == 503

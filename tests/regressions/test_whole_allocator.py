@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 import dray.allocator.inventory.device_inventory as stocking
-from dray.allocator.allocate import survey
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.pool_views import Page
-from dray.allocator.inventory.remainder import left_of
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.partial_solution import Board
-from dray.allocator.requests import ask_of
+from dray.allocator.allocate import search_nodes
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.pool_views import PreparedSlice
+from dray.allocator.inventory.remainder import compute_remainder
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.partial_solution import PartialSolution
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.backtracking import search
 from dray.allocator.search.trace import Exhausted, Solved
-from dray.api.kinds import kind_of_type
-from dray.api.strategies.gated_fields import drop_disabled
+from dray.api.kinds import get_kind_by_type
+from dray.api.strategies.gated_fields import drop_disabled_fields
 from dray.gates import GATES, GateSet
 from tests.brute.laws import Bench, answer_of, results_of, stock_of
 from tests.brute.making import (
@@ -54,19 +54,19 @@ def test_A27_one_choice_of_gates_holds_for_the_objects_and_for_the_search(gate):
     page = published(
         device("a", numa=[0, 1], shared=True), device("b", numa=[1]), priority=3, pool_priority=1
     )
-    kind = kind_of_type(type(page))
-    kept = drop_disabled(kind, page, None, gates).object
-    door = Admission(gates)
-    (admitted,) = door.slices([kept])
-    assert drop_disabled(kind, admitted, None, gates).dropped == ()
-    assert Admission(GateSet.default()).slices([page]) == [page]
+    kind = get_kind_by_type(type(page))
+    kept = drop_disabled_fields(kind, page, None, gates).object
+    door = AllocatorGateFilter(gates)
+    (admitted,) = door.admit_slices([kept])
+    assert drop_disabled_fields(kind, admitted, None, gates).dropped == ()
+    assert AllocatorGateFilter(GateSet.from_defaults()).admit_slices([page]) == [page]
 
 
 def test_A27_lists_that_the_api_keeps_are_matched_as_lists():
     page = published(device("a", numa=[0, 1]), device("b", numa=[1, 2]))
     asked = claim(request("r", 2), match("gpu.example/numa"))
-    door = Admission(GateSet.default())
-    assert picked(world(door.slices([page]), *door.claims([asked]))) == ["r=a", "r=b"]
+    door = AllocatorGateFilter(GateSet.from_defaults())
+    assert picked(world(door.admit_slices([page]), *door.admit_claims([asked]))) == ["r=a", "r=b"]
 
 
 def test_A28_searches_on_one_stock_do_not_disturb_each_other():
@@ -79,8 +79,8 @@ def test_A28_searches_on_one_stock_do_not_disturb_each_other():
     ]
     alone = [Bench(world(slices, asked)).answer() for asked in questions]
     stock = stock_of(world(slices))
-    view = stock.seen_from(node())
-    walks = [search(ask_of([asked], stock.classes.get), view.shape) for asked in questions]
+    view = stock.get_node_view(node())
+    walks = [search(normalize_claims([asked], stock.classes.get), view.shape) for asked in questions]
     endings: list[Any] = [None] * len(walks)
     running = set(range(len(walks)))
     while running:
@@ -153,7 +153,7 @@ def test_P02_alternatives_that_exceed_what_a_claim_may_hold_are_left_at_once(rul
     asked = claim(*[first_of(f"r{i}", ("many", asking(8)), ("one", asking(1))) for i in range(10)], *rules)
     found = ending(world(slices, asked))
     assert isinstance(found, Solved)
-    names = [pick.point.want.name for pick in found.picks]
+    names = [pick.point.alternative.name for pick in found.picks]
     assert [names.count(f"r{i}/many") for i in range(10)] == [8, 8, 8, 0, 0, 0, 0, 0, 0, 0]
     assert found.steps < 300
 
@@ -172,22 +172,22 @@ def local_pools(nodes):
 def looks(monkeypatch):
     """Which pages were looked at."""
     names = []
-    real = Page.seen_by
+    real = PreparedSlice.find_reachable
 
     def seen_by(page, where):
         names.append(page.slice.metadata.name)
         return real(page, where)
 
-    monkeypatch.setattr(Page, "seen_by", seen_by)
+    monkeypatch.setattr(PreparedSlice, "find_reachable", seen_by)
     return names
 
 
 @pytest.mark.parametrize("nodes", [3, 60])
 def test_P03_pools_of_other_nodes_cost_nothing(nodes, looks):
     judge = ToyJudge()
-    stock = Stock(local_pools(nodes), [*world([]).classes], Usage(), judge)
-    ask = ask_of([claim(request("r", 2, "any"))], stock.classes.get)
-    ((_view, found),) = survey(stock, ask, [node("n1")])
+    stock = DeviceInventory(local_pools(nodes), [*world([]).classes], DeviceUsage(), judge)
+    ask = normalize_claims([claim(request("r", 2, "any"))], stock.classes.get)
+    ((_view, found),) = search_nodes(stock, ask, [node("n1")])
     assert isinstance(found, Solved)
     assert looks == ["slice-1-counters", "slice-1-devices"]
     assert len(judge.asked) == 1
@@ -200,11 +200,11 @@ def test_P04_a_node_is_looked_up_not_searched_for(looks):
         published(device("d"), name=f"slice-{i}", pool=f"pool-{i}", node_name=f"n{i}") for i in range(nodes)
     ]
     judge = ToyJudge()
-    stock = Stock(slices, [*world([]).classes], Usage(), judge)
+    stock = DeviceInventory(slices, [*world([]).classes], DeviceUsage(), judge)
     names = [node(f"n{i}") for i in range(nodes)]
     for _pod in range(3):
-        ask = ask_of([claim(request("r", 1, "any"))], stock.classes.get)
-        found = list(survey(stock, ask, names))
+        ask = normalize_claims([claim(request("r", 1, "any"))], stock.classes.get)
+        found = list(search_nodes(stock, ask, names))
         assert len(found) == nodes
         assert len({id(end) for _view, end in found}) == 1, "one search for all that look alike"
     assert len(looks) == nodes, "each page once, for the node it is on"
@@ -212,33 +212,33 @@ def test_P04_a_node_is_looked_up_not_searched_for(looks):
 
 
 def test_P05a_usage_of_one_pool_recounts_that_pool_only(monkeypatch):
-    stock = Stock(local_pools(20), [], Usage(), judged)
+    stock = DeviceInventory(local_pools(20), [], DeviceUsage(), judged)
     for i in range(20):
-        stock.seen_from(node(f"n{i}"))
+        stock.get_node_view(node(f"n{i}"))
     recounted = []
-    real = left_of
+    real = compute_remainder
 
     def left(shelf, use):
         recounted.append(shelf.pool[1])
         return real(shelf, use)
 
-    monkeypatch.setattr(stocking, "left_of", left)
-    used = stock.with_usage(stock.usage.taking([holding(result("d0", pool="pool-7"))]))
+    monkeypatch.setattr(stocking, "compute_remainder", left)
+    used = stock.replace_usage(stock.usage.add_claims([holding(result("d0", pool="pool-7"))]))
     for i in range(20):
-        used.seen_from(node(f"n{i}"))
+        used.get_node_view(node(f"n{i}"))
     assert recounted == ["pool-7"]
 
 
 @pytest.mark.parametrize("partitions", [4, 64])
 def test_P05b_taking_a_partition_touches_its_own_counters_only(monkeypatch, partitions):
     written = []
-    real = Board.write
+    real = PartialSolution.set_fact
 
     def write(board, fact, value):
         written.append(fact)
         real(board, fact, value)
 
-    monkeypatch.setattr(Board, "write", write)
+    monkeypatch.setattr(PartialSolution, "set_fact", write)
     parts = [device(f"d{i}", consumes_counters=(draws(slots=1),)) for i in range(partitions)]
     found = ending(world(partitioned(budget(slots=2, lanes=9), *parts), claim(request("r", 2))))
     assert isinstance(found, Solved)

@@ -41,16 +41,16 @@ from typing import Any
 import msgspec
 import yaml
 
-from dray.allocator.allocate import Allocated, allocate
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.requests import ask_of, named
+from dray.allocator.allocate import SuccessfulAllocation, allocate
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.requests import format_claim_name, normalize_claims
 from dray.allocator.search.backtracking import search
-from dray.allocator.verify import Given, verify
+from dray.allocator.verify import VerificationInput, verify
 from dray.api.codec import encode
 from dray.api.core import Node
-from dray.api.devices.device_cel import Selector, compile_selector
+from dray.api.devices.device_cel import CompiledSelector, compile_selector
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
     AllocationResult,
@@ -61,10 +61,10 @@ from dray.api.resource import (
     ResourceSlice,
 )
 from dray.api.validation import validate_create, validate_status_update, validate_stored
-from dray.errors import AllocationFault
-from dray.explain import Diagnosis, Verdict, diagnose, of_fault, render_text
-from dray.explain.diagnosis import Account, DeviceName
-from dray.explain.rendering.text import hint_text
+from dray.errors import UnanswerableClaimError
+from dray.explain import Diagnosis, DiagnosisVerdict, diagnose, diagnose_fault, render_text
+from dray.explain.diagnosis import DeviceName, DeviceOutcome
+from dray.explain.rendering.text import format_hint
 from tests.scenes import allocator_words as words
 from tests.scenes.allocator_words import DRIVER, Document, SceneError
 from tests.tables import table
@@ -111,7 +111,7 @@ class Told:
 
     page: str
     hints: list[str]
-    verdict: Verdict
+    verdict: DiagnosisVerdict
     node: str = ""
     results: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     config: list[str] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Stage:
             status = ResourceClaimStatus(allocation=allocation)
             held = msgspec.structs.replace(claim, status=status)
             told.invalid += [str(error) for error in validate_status_update(held, claim)]
-            self._held[named(claim)] = held
+            self._held[format_claim_name(claim)] = held
         told.invalid += self._shared_ids()
         return told
 
@@ -161,25 +161,29 @@ class Stage:
         before = [encode(published) for published in world.slices]
         invalid = world.complaints(claims, held)
         try:
-            admitted = door.claims(claims)
-        except AllocationFault as fault:
-            return _told(of_fault(fault, claims), invalid), ()
-        slices = tuple(door.slices(world.slices))
-        stock = Stock(slices, world.classes, Usage.of(held), door.judge())
+            admitted = door.admit_claims(claims)
+        except UnanswerableClaimError as fault:
+            return _told(diagnose_fault(fault, claims), invalid), ()
+        slices = tuple(door.admit_slices(world.slices))
+        stock = DeviceInventory(
+            slices, world.classes, DeviceUsage.from_claims(held), door.build_selector_evaluator()
+        )
         diagnosis = diagnose(stock, admitted, world.nodes)
         told = _told(diagnosis, invalid)
         told.refused = _refusals(diagnosis, world)
-        if diagnosis.verdict is Verdict.FAULTY:
+        if diagnosis.verdict is DiagnosisVerdict.FAULTY:
             return told, ()
-        node = next(n for n in world.nodes if n.metadata.name == diagnosis.stories[0].nodes[0])
+        node = next(n for n in world.nodes if n.metadata.name == diagnosis.node_reports[0].nodes[0])
         told.node = node.metadata.name
-        told.beats = len(list(search(ask_of(admitted, stock.classes.get), stock.seen_from(node).shape)))
+        told.beats = len(
+            list(search(normalize_claims(admitted, stock.classes.get), stock.get_node_view(node).shape))
+        )
         answer = allocate(stock, admitted, node, new_share_id=self._new_share_id)
-        if isinstance(answer, Allocated) is not (diagnosis.verdict is Verdict.FITS):
+        if isinstance(answer, SuccessfulAllocation) is not (diagnosis.verdict is DiagnosisVerdict.FITS):
             raise AssertionError(f"allocate and explain disagree: {answer} and {diagnosis.verdict}")
-        allocations = answer.results if isinstance(answer, Allocated) else ()
+        allocations = answer.results if isinstance(answer, SuccessfulAllocation) else ()
         if allocations:
-            given = Given(slices, world.classes, held, node, door.judge())
+            given = VerificationInput(slices, world.classes, held, node, door.build_selector_evaluator())
             told.invalid += [str(finding) for finding in verify(given, admitted, allocations)]
         for claim, allocation in zip(claims, allocations, strict=False):
             results = [(r.request, world.line(r)) for r in allocation.devices.results]
@@ -212,7 +216,7 @@ class _World:
         self.classes: tuple[DeviceClass, ...] = tuple(
             words.made(words.device_class(*entry)) for entry in classes.items()
         )
-        self.door = Admission.switched(said.get("gates", {}))
+        self.door = AllocatorGateFilter.from_overrides(said.get("gates", {}))
         self._places = [
             (s.spec.driver, s.spec.pool.name, device.name) for s in self.slices for device in s.spec.devices
         ]
@@ -271,7 +275,7 @@ class _World:
             for selector in holder.selectors:
                 text = selector.cel.expression if selector.cel is not None else ""
                 compiled = compile_selector(text, stored=False, gates=self.door.gates)
-                if not isinstance(compiled, Selector):
+                if not isinstance(compiled, CompiledSelector):
                     yield str(compiled).splitlines()[0]
 
 
@@ -284,18 +288,18 @@ def _told(diagnosis: Diagnosis, invalid: list[str]) -> Told:
     fault = diagnosis.fault
     said = f"{fault.field}: {fault.text}" if fault is not None else ""
     page = " ".join(render_text(diagnosis).split())
-    hints = [hint_text(hint) for hint in diagnosis.hints]
+    hints = [format_hint(hint) for hint in diagnosis.hints]
     return Told(page, hints, diagnosis.verdict, fault=said, invalid=invalid)
 
 
 def _refusals(diagnosis: Diagnosis, world: _World) -> Refusals:
     """Every no of the best or closest story: by device, by pool, by request as a whole."""
     found: Refusals = {}
-    if not diagnosis.stories:
+    if not diagnosis.node_reports:
         return found
-    story = diagnosis.stories[0]
+    story = diagnosis.node_reports[0]
 
-    def note(label: str, accounts: Iterable[Account]) -> None:
+    def note(label: str, accounts: Iterable[DeviceOutcome]) -> None:
         for account in accounts:
             if account.why is not None:
                 name = world.short(*_place(account.device))

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dray.api.codec import decode_document
-from dray.api.strategies.defaults import with_defaults
+from dray.api.strategies.defaults import apply_defaults
 
 DRIVER = "gpu.example.com"
 NAMESPACE = "ml"
@@ -55,9 +55,9 @@ class SceneError(Exception):
 def made(document: Document) -> Any:
     """The object that a document in any version stands for, with defaults filled in."""
     decoded = decode_document(document)
-    if decoded.unknown:
-        raise SceneError(f"unknown fields: {decoded.unknown}")
-    return with_defaults(decoded.object, now=NOW)
+    if decoded.unknown_fields:
+        raise SceneError(f"unknown fields: {decoded.unknown_fields}")
+    return apply_defaults(decoded.object, now=NOW)
 
 
 def _document(kind: str, name: str, spec: Document) -> Document:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.explain import Verdict
+from dray.explain import DiagnosisVerdict
 from tests.scenes.allocator_scenes import Case, Stage, Told, cases
 from tests.scenes.allocator_words import Document, SceneError, listed
 
@@ -99,7 +99,13 @@ def play(case: Case) -> None:
 
 def compared(step: Document, told: Told) -> list[tuple[str, Any, Any]]:
     """What a step says and what was found, pair by pair."""
-    verdict = Verdict.FITS if "solved" in step else Verdict.FAULTY if "fault" in step else Verdict.REFUSED
+    verdict = (
+        DiagnosisVerdict.FITS
+        if "solved" in step
+        else DiagnosisVerdict.FAULTY
+        if "fault" in step
+        else DiagnosisVerdict.REFUSED
+    )
     pairs: list[tuple[str, Any, Any]] = [
         ("invalid", step.get("invalid", []), told.invalid),
         ("verdict", verdict, told.verdict),
@@ -107,7 +113,7 @@ def compared(step: Document, told: Told) -> list[tuple[str, Any, Any]]:
     ]
     if "solved" in step:
         pairs.append(("solved", *solution(step["solved"], told)))
-    if "refused" in step or verdict is Verdict.REFUSED:
+    if "refused" in step or verdict is DiagnosisVerdict.REFUSED:
         if "refused" not in step:
             raise SceneError("a scene says what is `solved`, `refused` or a `fault`")
         pairs.append(("refused", *refusals(step["refused"], told)))

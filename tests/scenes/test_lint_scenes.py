@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from dray.cli.output.text import in_order
+from dray.cli.output.text import sort_findings
 from dray.gates import GateSet
-from dray.lint import Finding, crosscheck, inspect, settled
-from dray.manifests import Source, read
+from dray.lint import LintFinding, crosscheck, inspect_document, resolve_deferred
+from dray.manifests import ManifestSource, read_documents
 from tests.tables import table
 
 FOLDER = Path(__file__).parent / "lint"
@@ -27,22 +27,22 @@ SCENES = [
 PINNED = {"says": "message", "expected": "expected", "hint": "hint"}
 
 
-def linted(scene: dict[str, Any]) -> list[Finding]:
-    sources = {name: Source.decode(name, text.encode()) for name, text in scene["files"].items()}
+def linted(scene: dict[str, Any]) -> list[LintFinding]:
+    sources = {name: ManifestSource.decode(name, text.encode()) for name, text in scene["files"].items()}
     gates = GateSet.parse(scene.get("gates", ""))
     inspected = [
-        inspect(document, gates, now="2026-01-01T00:00:00Z")
+        inspect_document(document, gates, now="2026-01-01T00:00:00Z")
         for source in sources.values()
-        for document in read(source)
+        for document in read_documents(source)
     ]
     facts = [fact for each in inspected for fact in each.facts]
     charges = crosscheck(facts, complete=scene.get("complete", False))
     findings = [finding for each in inspected for finding in each.findings]
-    findings += settled(charges, lambda name: read(sources[name]))
-    return in_order(findings, list(sources))
+    findings += resolve_deferred(charges, lambda name: read_documents(sources[name]))
+    return sort_findings(findings, list(sources))
 
 
-def line(finding: Finding) -> str:
+def line(finding: LintFinding) -> str:
     place = f"{finding.source}:{finding.line}:{finding.column}"
     return f"{place} {finding.severity} {finding.rule} {finding.path}".rstrip()
 

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from dray.api.core import Pod
-from dray.placement.profile import profile_of, read_choices
-from dray.placement.resource_requests import NOTHING, needs_of
-from dray.placement.scheduling_cycle import Placement, Unplaceable, place, refusals
-from dray.placement.snapshot import Snapshot
+from dray.placement.profile import build_profile, parse_placement_options
+from dray.placement.resource_requests import NO_REQUESTS, compute_requests
+from dray.placement.scheduling_cycle import Placement, Unschedulable, find_rejections, place_pod
+from dray.placement.snapshot import ClusterSnapshot
 from tests.tables import table
 from tests.unit.placement.seats import container, node, photo, pod, subject
 
@@ -53,7 +53,7 @@ def asked(scene: dict[str, Any]) -> Pod:
     return pod(**{"containers": [container(requests)], **spec})
 
 
-def cluster(scene: dict[str, Any]) -> Snapshot:
+def cluster(scene: dict[str, Any]) -> ClusterSnapshot:
     nodes = []
     for name, told in scene["nodes"].items():
         said = dict(told)
@@ -65,23 +65,25 @@ def cluster(scene: dict[str, Any]) -> Snapshot:
         nodes.append(node(name, {resource: str(amount) for resource, amount in said.items()}, **more))
     needs = {}
     for name, pods in scene.get("held", {}).items():
-        needs[name] = NOTHING
+        needs[name] = NO_REQUESTS
         for requests in pods:
-            needs[name] = needs[name].plus(needs_of(running(requests)))
+            needs[name] = needs[name].add(compute_requests(running(requests)))
     return photo(*nodes, needs=needs)
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_scene(scene: dict[str, Any]) -> None:
     assert scene.keys() <= KEYS
-    profile = profile_of(read_choices(scene.get("profile")))
+    profile = build_profile(parse_placement_options(scene.get("profile")))
     seen, who = cluster(scene), subject(asked(scene))
-    told = {name: each.verdict.reason for each in refusals(seen, who, profile) for name in each.nodes}
+    told = {
+        name: each.rejection.reason for each in find_rejections(seen, who, profile) for name in each.nodes
+    }
     assert told == scene.get("refused", {})
-    ends = [place(seen, who, profile, turn=turn) for turn in range(max(len(scene["nodes"]), 1))]
+    ends = [place_pod(seen, who, profile, rotation=turn) for turn in range(max(len(scene["nodes"]), 1))]
     if "placed" in scene:
-        chosen = [end.seat.name if isinstance(end, Placement) else "nowhere" for end in ends]
+        chosen = [end.node_state.name if isinstance(end, Placement) else "nowhere" for end in ends]
         assert set(chosen) == set(scene["placed"])
         return
-    [wakes] = {end.wakes for end in ends if isinstance(end, Unplaceable)}
+    [wakes] = {end.wake_signals for end in ends if isinstance(end, Unschedulable)}
     assert sorted(signal.topic for signal in wakes) == scene["wakes"]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from dray.clock import ManualClock, SystemClock, timestamp
+from dray.clock import ManualClock, SystemClock, format_timestamp
 
 
 def test_the_system_clock_knows_its_time_zone_and_never_goes_back():
@@ -46,9 +46,9 @@ def test_a_manual_clock_needs_a_time_zone():
     ],
 )
 def test_a_timestamp_is_utc_with_whole_seconds(moment, text):
-    assert timestamp(moment) == text
+    assert format_timestamp(moment) == text
 
 
 def test_a_time_without_a_zone_is_no_timestamp():
     with pytest.raises(ValueError, match="time zone"):
-        timestamp(datetime(2026, 1, 31))
+        format_timestamp(datetime(2026, 1, 31))

@@ -11,7 +11,14 @@ import msgspec
 import pytest
 
 from dray import durable
-from dray.durable import Damaged, Newer, StateFile, boot_id, remove, write_whole
+from dray.durable import (
+    CorruptFileError,
+    StateFile,
+    UnsupportedVersionError,
+    read_boot_id,
+    remove_file,
+    write_file_atomically,
+)
 
 NOTES = StateFile("dray test notes", 2)
 
@@ -34,7 +41,7 @@ def test_a_state_file_is_for_its_owner_and_leaves_nothing_beside_it(tmp_path: Pa
 def test_the_mode_is_what_was_asked_for_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        write_whole(tmp_path / "open", b"", mode=0o644)
+        write_file_atomically(tmp_path / "open", b"", mode=0o644)
     finally:
         os.umask(before)
     assert (tmp_path / "open").stat().st_mode & 0o777 == 0o644
@@ -49,7 +56,7 @@ def test_a_later_version_is_said_to_be_one(tmp_path: Path) -> None:
     path = tmp_path / "state"
     StateFile(NOTES.what, 3).write(path, {})
     text = f"`{path}` has version 3, this program knows up to 2; a later dray wrote it"
-    with pytest.raises(Newer, match=re.escape(text)):
+    with pytest.raises(UnsupportedVersionError, match=re.escape(text)):
         NOTES.read(path)
 
 
@@ -57,7 +64,7 @@ def test_another_kind_of_file_is_not_taken_for_ours(tmp_path: Path) -> None:
     path = tmp_path / "state"
     StateFile("dray other notes", 2).write(path, {})
     with pytest.raises(
-        Damaged, match=re.escape(f"`{path}` is a dray other notes, expected a dray test notes")
+        CorruptFileError, match=re.escape(f"`{path}` is a dray other notes, expected a dray test notes")
     ):
         NOTES.read(path)
 
@@ -69,7 +76,7 @@ def test_every_torn_file_is_damaged(tmp_path: Path) -> None:
     # The last byte ends the line, and the content is whole without it.
     for length in range(len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(Damaged):
+        with pytest.raises(CorruptFileError):
             NOTES.read(path)
 
 
@@ -81,7 +88,7 @@ def test_no_changed_byte_goes_unnoticed(tmp_path: Path) -> None:
         changed = bytearray(whole)
         changed[position] ^= 0x02
         path.write_bytes(bytes(changed))
-        with pytest.raises((Damaged, Newer)):
+        with pytest.raises((CorruptFileError, UnsupportedVersionError)):
             NOTES.read(path)
 
 
@@ -90,7 +97,7 @@ def test_a_wrong_checksum_is_told(tmp_path: Path) -> None:
     NOTES.write(path, {"n": 1})
     path.write_bytes(path.read_bytes().replace(b'"n":1', b'"n":2'))
     with pytest.raises(
-        Damaged, match=r"is damaged: its checksum is crc32:[0-9a-f]{8}, not crc32:[0-9a-f]{8}"
+        CorruptFileError, match=r"is damaged: its checksum is crc32:[0-9a-f]{8}, not crc32:[0-9a-f]{8}"
     ):
         NOTES.read(path)
 
@@ -128,7 +135,7 @@ def test_content_is_on_the_disk_before_it_takes_the_place_of_the_old(
 
     monkeypatch.setattr(os, "fsync", note_fsync)
     monkeypatch.setattr(Path, "replace", note_replace)
-    write_whole(tmp_path / "state", b"x")
+    write_file_atomically(tmp_path / "state", b"x")
     assert steps == ["file", "replace", "directory"]
 
 
@@ -151,8 +158,8 @@ def test_a_link_in_the_place_is_replaced_and_not_followed(tmp_path: Path) -> Non
 
 def test_a_file_is_taken_away_once_or_twice(tmp_path: Path) -> None:
     NOTES.write(tmp_path / "state", 1)
-    remove(tmp_path / "state")
-    remove(tmp_path / "state")
+    remove_file(tmp_path / "state")
+    remove_file(tmp_path / "state")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -168,7 +175,7 @@ def test_structs_are_written_too(tmp_path: Path) -> None:
 
 def test_the_boot_is_known_or_nobody_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "boot").write_text("0b5e1a7e\n")
-    monkeypatch.setattr(durable, "_BOOT", tmp_path / "boot")
-    assert boot_id() == "0b5e1a7e"
-    monkeypatch.setattr(durable, "_BOOT", tmp_path / "none")
-    assert boot_id() == ""
+    monkeypatch.setattr(durable, "_BOOT_ID_PATH", tmp_path / "boot")
+    assert read_boot_id() == "0b5e1a7e"
+    monkeypatch.setattr(durable, "_BOOT_ID_PATH", tmp_path / "none")
+    assert read_boot_id() == ""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dray import errors
-from dray.api.fields import Fault, FieldError
+from dray.api.fields import FieldError, FieldErrorType
 from dray.errors import DecodeError, DrayError, GateError, InputError, InvalidError
 
-EMPTY_NAME = FieldError(Fault.REQUIRED, "metadata.name", "", "name or generateName is required")
+EMPTY_NAME = FieldError(FieldErrorType.REQUIRED, "metadata.name", "", "name or generateName is required")
 BAD_COUNT = FieldError(
-    Fault.INVALID, "spec.devices.requests[0].exactly.count", -1, "must be greater than zero"
+    FieldErrorType.INVALID, "spec.devices.requests[0].exactly.count", -1, "must be greater than zero"
 )
 
 

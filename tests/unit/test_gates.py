@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import GateError
-from dray.gates import GATES, GateSet, Stage
+from dray.gates import GATES, GateSet, GateStage
 
 DRA = "DynamicResourceAllocation"
 OF_THE_SEEDS = (
@@ -20,9 +20,9 @@ OF_THE_SEEDS = (
 @pytest.mark.req("K3063-164", "K4816-092", "K5075-153", "K5773-036", "K5491-041")
 @pytest.mark.parametrize("name", OF_THE_SEEDS)
 def test_a_gate_of_the_specification_exists_is_on_and_can_be_switched_off(name):
-    assert GateSet.default().enabled(name)
+    assert GateSet.from_defaults().is_enabled(name)
     off = GateSet(frozenset()) if name == DRA else GateSet.parse(f"{name}=false")
-    assert not off.enabled(name)
+    assert not off.is_enabled(name)
 
 
 def test_the_table_lists_every_gate_once_and_in_its_own_name():
@@ -42,8 +42,8 @@ def test_the_table_lists_every_gate_once_and_in_its_own_name():
 
 
 def test_all_gates_are_on_unless_told_otherwise():
-    assert GateSet.default().on == frozenset(GATES)
-    assert GateSet.parse("") == GateSet.parse(" , ") == GateSet.default()
+    assert GateSet.from_defaults().enabled_names == frozenset(GATES)
+    assert GateSet.parse("") == GateSet.parse(" , ") == GateSet.from_defaults()
 
 
 @pytest.mark.req("K4816-093")
@@ -59,12 +59,12 @@ def test_switching_a_requirement_off_names_who_needs_it():
     ):
         GateSet.parse("DRAResourceClaimDeviceStatus=false")
     both = GateSet.parse("DRAResourceClaimDeviceStatus=false,DRADeviceBindingConditions=false")
-    assert not both.enabled("DRAResourceClaimDeviceStatus")
+    assert not both.is_enabled("DRAResourceClaimDeviceStatus")
 
 
 def test_everything_can_be_off():
     gates = GateSet.parse(",".join(f"{name}=false" for name in GATES))
-    assert gates.on == frozenset()
+    assert gates.enabled_names == frozenset()
     assert [(gate.name, on) for gate, on in gates] == [(name, False) for name in GATES]
 
 
@@ -79,22 +79,22 @@ def test_a_set_lists_every_gate_with_its_state():
         ("DRAAdminAccess=false", {"DRAAdminAccess"}),
         (" DRAAdminAccess = False ,DRADeviceTaints=FALSE", {"DRAAdminAccess", "DRADeviceTaints"}),
         ("DRAAdminAccess=false,DRAAdminAccess=false", {"DRAAdminAccess"}),
-        ("AllAlpha=false", {name for name, gate in GATES.items() if gate.stage is Stage.ALPHA}),
-        ("AllBeta=false", {name for name, gate in GATES.items() if gate.stage is Stage.BETA}),
+        ("AllAlpha=false", {name for name, gate in GATES.items() if gate.stage is GateStage.ALPHA}),
+        ("AllBeta=false", {name for name, gate in GATES.items() if gate.stage is GateStage.BETA}),
         (
             "DRAAdminAccess=true,AllBeta=false",
-            {n for n, g in GATES.items() if g.stage is Stage.BETA} - {"DRAAdminAccess"},
+            {n for n, g in GATES.items() if g.stage is GateStage.BETA} - {"DRAAdminAccess"},
         ),
     ],
 )
 def test_what_is_not_named_keeps_its_default(text, off):
-    assert GateSet.parse(text).on == frozenset(GATES) - off
+    assert GateSet.parse(text).enabled_names == frozenset(GATES) - off
 
 
 def test_a_group_can_be_switched_back_on():
     nothing_new = GateSet.parse("AllAlpha=false")
-    assert nothing_new.changed({"AllAlpha": True}) == GateSet.default()
-    assert nothing_new.on < GateSet.default().on
+    assert nothing_new.override({"AllAlpha": True}) == GateSet.from_defaults()
+    assert nothing_new.enabled_names < GateSet.from_defaults().enabled_names
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_gate_cannot_be_both():
 )
 def test_an_unknown_gate_is_refused_with_the_nearest_name(name, hint):
     for ask in (
-        GateSet.default().enabled,
+        GateSet.from_defaults().is_enabled,
         lambda name: GateSet.parse(f"{name}=true"),
         lambda name: GateSet(frozenset({name})),
     ):

@@ -13,15 +13,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dray.driver.preparing.cdi_files import CdiFiles
-from dray.driver.preparing.prepared_claims import Book
-from dray.driver.preparing.prepared_records import Answer, Entry, KeptDevice, KeptSetting
-from dray.driver.preparing.prepared_records import Stage as Kept
+from dray.driver.preparing.cdi_files import ClaimCdiFiles
+from dray.driver.preparing.prepared_claims import PreparedClaimStore
+from dray.driver.preparing.prepared_records import (
+    ClaimDeviceRecord,
+    PreparedClaimRecord,
+    PreparedDeviceRecord,
+    SettingRecord,
+)
+from dray.driver.preparing.prepared_records import PreparedRecordStage as Kept
 from dray.node.claims.checkpoint import FILE, Checkpoint
-from dray.node.claims.plan import awakened
-from dray.node.claims.record import DeviceKey, DriverPart, Held, Record, Stage, User
+from dray.node.claims.plan import apply_boot_id
+from dray.node.claims.record import (
+    ClaimsRecord,
+    ClaimUser,
+    DriverPart,
+    NodeClaimStage,
+    RecordedClaim,
+    RecordedDevice,
+)
 from dray.node.plugins.driver_interface import PreparedDevice
-from dray.node.pods.supervisor import PAUSED
+from dray.node.pods.supervisor import PAUSED_FILE
 from tests.outside import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "state-v1"
@@ -32,11 +44,11 @@ ONE, TWO, OLD = (f"5b0c8e1e-0000-4000-8000-00000000000{number}" for number in (1
 
 # --- the agent ---
 
-TRAIN = User(uid="pod-1", namespace="ml", name="train-0", entries=("devices", "again"))
-RECORD = Record(
+TRAIN = ClaimUser(uid="pod-1", namespace="ml", name="train-0", entries=("devices", "again"))
+RECORD = ClaimsRecord(
     boot_id=BOOT,
     claims=(
-        Held(
+        RecordedClaim(
             uid=ONE,
             namespace="ml",
             name="train-0-devices",
@@ -44,8 +56,8 @@ RECORD = Record(
             parts=(
                 DriverPart(
                     driver=GPU,
-                    state=Stage.PREPARED,
-                    wanted=(DeviceKey(pool="node-a", device="gpu-0", request="gpu/big"),),
+                    state=NodeClaimStage.PREPARED,
+                    wanted=(RecordedDevice(pool="node-a", device="gpu-0", request="gpu/big"),),
                     devices=(
                         PreparedDevice(
                             request_names=("gpu/big",),
@@ -57,23 +69,23 @@ RECORD = Record(
                 ),
                 DriverPart(
                     driver=NIC,
-                    state=Stage.PREPARING,
+                    state=NodeClaimStage.PREPARING,
                     wanted=(
-                        DeviceKey(pool="node-a", device="eth1", request="nic", share_id=SHARE),
-                        DeviceKey(pool="node-a", device="eth0", request="look", admin=True),
+                        RecordedDevice(pool="node-a", device="eth1", request="nic", share_id=SHARE),
+                        RecordedDevice(pool="node-a", device="eth0", request="look", admin=True),
                     ),
                     error="the card does not answer",
                 ),
             ),
             announced=True,
         ),
-        Held(
+        RecordedClaim(
             uid=OLD,
             namespace="ml",
             name="classic",
             classic=True,
-            leaving=(User(uid="pod-2", namespace="ml", name="eval", entries=("res",)),),
-            parts=(DriverPart(driver="fpga.example.com", state=Stage.UNPREPARING),),
+            leaving=(ClaimUser(uid="pod-2", namespace="ml", name="eval", entries=("res",)),),
+            parts=(DriverPart(driver="fpga.example.com", state=NodeClaimStage.UNPREPARING),),
             announced=True,
         ),
     ),
@@ -91,14 +103,14 @@ def test_the_agents_checkpoint_is_read(files: Path) -> None:
 
 def test_what_the_checkpoint_says_is_gone_on_with(files: Path) -> None:
     record = Checkpoint(files / "checkpoint").load()
-    assert isinstance(record, Record)
-    same = awakened(record, BOOT)
-    held = same.claim(ONE)
+    assert isinstance(record, ClaimsRecord)
+    same = apply_boot_id(record, BOOT)
+    held = same.find_claim(ONE)
     assert held is not None
-    assert held.parts[0].state is Stage.PREPARED
-    other = awakened(record, "another boot").claim(ONE)
+    assert held.parts[0].state is NodeClaimStage.PREPARED
+    other = apply_boot_id(record, "another boot").find_claim(ONE)
     assert other is not None
-    assert other.state is Stage.PREPARING
+    assert other.state is NodeClaimStage.PREPARING
 
 
 def test_the_agent_still_writes_what_it_reads(tmp_path: Path) -> None:
@@ -109,33 +121,33 @@ def test_the_agent_still_writes_what_it_reads(tmp_path: Path) -> None:
 
 
 def test_the_list_of_stopped_pods_is_read(files: Path) -> None:
-    found = PAUSED.read(files / "paused")
+    found = PAUSED_FILE.read(files / "paused")
     assert found is not None
     assert (found[0], msgspec.json.decode(found[1])) == (1, ["pod-1", "pod-2"])
 
 
 # --- a driver of the kit ---
 
-SHARED = Entry(
+SHARED = PreparedClaimRecord(
     uid=ONE,
     namespace="ml",
     name="train-0-devices",
     stage=Kept.PREPARED,
     boot_id=BOOT,
     devices=(
-        KeptDevice(
+        ClaimDeviceRecord(
             request="nic",
             subrequest="fast",
             pool="node-a",
             device="eth1",
             share_id=SHARE,
             consumed={"bandwidth": "2500M"},
-            config=(KeptSetting(source="claim", written='{"kind":"NicConfig","mtu":9000}'),),
+            config=(SettingRecord(source="claim", written='{"kind":"NicConfig","mtu":9000}'),),
         ),
-        KeptDevice(request="look", pool="node-a", device="eth0", admin=True),
+        ClaimDeviceRecord(request="look", pool="node-a", device="eth0", admin=True),
     ),
     answers=(
-        Answer(
+        PreparedDeviceRecord(
             request="nic",
             pool="node-a",
             device="eth1",
@@ -143,12 +155,12 @@ SHARED = Entry(
             cdi=(f"{NIC}/claim={ONE}-0",),
             status={"networkData": {"interfaceName": "eth1"}},
         ),
-        Answer(request="look", pool="node-a", device="eth0"),
+        PreparedDeviceRecord(request="look", pool="node-a", device="eth0"),
     ),
     file="0d8ce466bd472cc9148f271be447ed31",
     consumers=("pod-1",),
 )
-CLASSIC = Entry(
+CLASSIC = PreparedClaimRecord(
     uid=TWO,
     namespace="ml",
     name="classic",
@@ -161,21 +173,23 @@ CLASSIC = Entry(
 )
 
 
-def book(files: Path, boot: str = BOOT) -> Book:
-    return Book(files / "driver", CdiFiles(files / "cdi", NIC), boot)
+def book(files: Path, boot: str = BOOT) -> PreparedClaimStore:
+    return PreparedClaimStore(files / "driver", ClaimCdiFiles(files / "cdi", NIC), boot)
 
 
 def test_a_drivers_claims_are_read(files: Path) -> None:
     found = book(files)
-    assert found.awaken(0.0) == ()
-    assert found.entries() == {ONE: SHARED, TWO: CLASSIC}
-    assert found.known(ONE) == (SHARED, True), "its CDI file is the one that was written with it"
-    assert book(files, "another boot").known(ONE) == (SHARED, False)
+    assert found.recover(0.0) == ()
+    assert found.list_records() == {ONE: SHARED, TWO: CLASSIC}
+    assert found.get_record_and_state(ONE) == (SHARED, True), (
+        "its CDI file is the one that was written with it"
+    )
+    assert book(files, "another boot").get_record_and_state(ONE) == (SHARED, False)
 
 
 def test_a_claim_that_was_given_back_is_still_known(files: Path) -> None:
-    assert book(files).late(OLD, ["pod-3"], 0.0)
-    assert not book(files).late(OLD, ["pod-3", "pod-4"], 0.0), "somebody has it who came later"
+    assert book(files).is_late_call(OLD, ["pod-3"], 0.0)
+    assert not book(files).is_late_call(OLD, ["pod-3", "pod-4"], 0.0), "somebody has it who came later"
 
 
 def test_a_driver_still_writes_what_it_reads(files: Path) -> None:
@@ -184,5 +198,5 @@ def test_a_driver_still_writes_what_it_reads(files: Path) -> None:
         path = files / "driver" / "prepared" / f"{entry.uid}.json"
         before = path.read_bytes()
         path.unlink()
-        found.begin(entry, 0.0)
+        found.begin_prepare(entry, 0.0)
         assert path.read_bytes() == before == (GOLDEN / path.relative_to(files)).read_bytes()

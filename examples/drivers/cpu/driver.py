@@ -11,23 +11,23 @@ from typing import Final, NamedTuple
 
 from dray.driver import Claim, Device, Driver, Ready, device, run
 
-ROOT: Final = "resource.kubernetes.io/pcieRoot"
-CORES: Final = 8
+PCIE_ROOT_ATTRIBUTE: Final = "resource.kubernetes.io/pcieRoot"
+CORES_PER_GROUP: Final = 8
 
 
-class Group(NamedTuple):
+class CoreGroup(NamedTuple):
     """Cores that share a cache, and what is near."""
 
     socket: int
-    memory: tuple[int, ...]
-    roots: tuple[str, ...]
+    numa_nodes: tuple[int, ...]
+    pcie_roots: tuple[str, ...]
 
 
-GROUPS: Final = (
-    Group(0, (0,), ("pci0000:01",)),
-    Group(0, (0, 1), ("pci0000:01", "pci0000:02")),
-    Group(1, (2, 3), ("pci0000:02", "pci0000:03")),
-    Group(1, (3,), ("pci0000:03",)),
+CORE_GROUPS: Final = (
+    CoreGroup(0, (0,), ("pci0000:01",)),
+    CoreGroup(0, (0, 1), ("pci0000:01", "pci0000:02")),
+    CoreGroup(1, (2, 3), ("pci0000:02", "pci0000:03")),
+    CoreGroup(1, (3,), ("pci0000:03",)),
 )
 """The topology of every node."""
 
@@ -38,18 +38,26 @@ class Cpu(Driver):
     name = "cpu.example.com"
 
     def devices(self) -> Iterator[Device]:
-        for number, group in enumerate(GROUPS):
+        for number, group in enumerate(CORE_GROUPS):
             yield device(
                 f"cpu-{number}",
-                attributes={"socket": group.socket, "numaNodes": group.memory, ROOT: group.roots},
-                capacity={"cores": CORES},
+                attributes={
+                    "socket": group.socket,
+                    "numaNodes": group.numa_nodes,
+                    PCIE_ROOT_ATTRIBUTE: group.pcie_roots,
+                },
+                capacity={"cores": CORES_PER_GROUP},
             )
 
     def prepare(self, claim: Claim) -> Iterator[Ready]:
         """All containers that use devices of the claim may run on all its cores."""
         numbers = sorted(int(got.device.removeprefix("cpu-")) for got in claim.devices)
-        cores = ",".join(f"{n * CORES}-{n * CORES + CORES - 1}" for n in numbers)
-        memory = ",".join(str(node) for node in sorted({m for n in numbers for m in GROUPS[n].memory}))
+        cores = ",".join(
+            f"{n * CORES_PER_GROUP}-{n * CORES_PER_GROUP + CORES_PER_GROUP - 1}" for n in numbers
+        )
+        memory = ",".join(
+            str(node) for node in sorted({m for n in numbers for m in CORE_GROUPS[n].numa_nodes})
+        )
         for got in claim.devices:
             yield Ready(got, env={"CPU_SET": cores, "CPU_MEMORY_NODES": memory})
 

@@ -11,24 +11,31 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic.controller import Allocated, ClassicController, Held, Need
-from dray_examples.env.driver import PREFIXES, Variables
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+)
+from dray_examples.env.driver import VARIABLE_PREFIXES, Variables
 
 NAME: Final = "classic-env.example.com"
-FROM_CLASS: Final = "class"
+CLASS_ATTRIBUTE: Final = "class"
 """The attribute with what the class says."""
 
 
-class Envs(ClassicController):
+class EnvController(ClassicController):
     """Gives every claim what its class says, on whatever node."""
 
     name = NAME
     parameters = Variables
     class_parameters = Variables
 
-    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated:
+    def allocate(
+        self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
+    ) -> ClassicAllocation:
         variables = {} if need.class_parameters is None else need.class_parameters.env
-        return Allocated(node, {FROM_CLASS: json.dumps(variables)}, user_limit=-1)
+        return ClassicAllocation(node, {CLASS_ATTRIBUTE: json.dumps(variables)}, user_limit=-1)
 
 
 class ClassicEnv(ClassicDriver):
@@ -36,16 +43,16 @@ class ClassicEnv(ClassicDriver):
 
     name = NAME
     parameters = Variables
-    controller = Envs
+    controller = EnvController
 
     def prepare(self, claim: ClassicClaim) -> Iterator[Ready]:
         given = {
-            "class": json.loads(claim.attributes.get(FROM_CLASS, "{}")),
+            "class": json.loads(claim.attributes.get(CLASS_ATTRIBUTE, "{}")),
             "claim": {} if claim.parameters is None else claim.parameters.env,
         }
         yield Ready(
             env={
-                f"{PREFIXES[source]}{name.upper()}": value
+                f"{VARIABLE_PREFIXES[source]}{name.upper()}": value
                 for source, variables in given.items()
                 for name, value in variables.items()
             }

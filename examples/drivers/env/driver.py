@@ -13,7 +13,7 @@ import msgspec
 
 from dray.driver import Claim, Device, Driver, Ready, device, run
 
-PREFIXES: Final = {"class": "ADMIN_", "claim": "USER_"}
+VARIABLE_PREFIXES: Final = {"class": "ADMIN_", "claim": "USER_"}
 
 
 class Variables(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Variables(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
 
 
-class Env(Driver):
+class EnvDriver(Driver):
     """One device on every node that any number of claims may use at once."""
 
     name = "env.example.com"
@@ -36,7 +36,7 @@ class Env(Driver):
             yield Ready(
                 got,
                 env={
-                    f"{PREFIXES[setting.source]}{name.upper()}": value
+                    f"{VARIABLE_PREFIXES[setting.source]}{name.upper()}": value
                     for setting in got.config
                     for name, value in setting.parameters.env.items()
                 },
@@ -44,4 +44,4 @@ class Env(Driver):
 
 
 if __name__ == "__main__":
-    run(Env)
+    run(EnvDriver)

@@ -19,50 +19,60 @@ from typing import Final
 
 import msgspec
 
-from dray.client.connect import connected
+from dray.client.connect import connect
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
-from dray.driver.classic.inventory import tell
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+    NoAllocationAvailable,
+)
+from dray.driver.classic.inventory import publish_inventory
 
 NAME: Final = "fpga.example.com"
 NAMESPACE: Final = "fpga-system"
 CARDS: Final = ("card-0", "card-1")
 
 
-class Program(msgspec.Struct, frozen=True):
+class FpgaConfig(msgspec.Struct, frozen=True):
     """What a user writes into a claim."""
 
     bitstream: str
 
 
-class Fpgas(ClassicController):
+class FpgaController(ClassicController):
     """Gives one card to each claim."""
 
     name = NAME
-    parameters = Program
+    parameters = FpgaConfig
 
-    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
-        free = self._free(held)
+    def allocate(
+        self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
+    ) -> ClassicAllocation | NoAllocationAvailable:
+        free = self._find_free_cards(held)
         for name in [node] if node else sorted(free):
             for card in free.get(name, ()):
-                return Allocated(name, {"card": card})
-        return Unavailable(f"no card is free on {node or 'any node'}")
+                return ClassicAllocation(name, {"card": card})
+        return NoAllocationAvailable(f"no card is free on {node or 'any node'}")
 
-    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> Collection[str]:
-        free = self._free(held)
+    def unsuitable_nodes(
+        self, need: ClassicClaimRequest, nodes: Sequence[str], held: Sequence[HeldClaim]
+    ) -> Collection[str]:
+        free = self._find_free_cards(held)
         return [name for name in nodes if not free.get(name)]
 
-    def _free(self, held: Sequence[Held]) -> Mapping[str, list[str]]:
+    def _find_free_cards(self, held: Sequence[HeldClaim]) -> Mapping[str, list[str]]:
         """The cards that no claim has, by node."""
         assert self.inventory is not None, "run the controller with --inventory"
         taken = {(each.node, each.attributes.get("card")) for each in held}
         return {
             node: [
                 card
-                for card in self.inventory.on(node).get("cards", "").split(",")
+                for card in self.inventory.get(node).get("cards", "").split(",")
                 if card and (node, card) not in taken
             ]
-            for node in self.inventory.nodes()
+            for node in self.inventory.list_nodes()
         }
 
 
@@ -70,8 +80,8 @@ class Fpga(ClassicDriver):
     """Cards that are loaded and wiped."""
 
     name = NAME
-    parameters = Program
-    controller = Fpgas
+    parameters = FpgaConfig
+    controller = FpgaController
 
     def __init__(self, cards: Path | None = None) -> None:
         self._cards = cards or Path(os.environ.get("FPGA_CARDS", "fpga-cards")).absolute()
@@ -92,8 +102,8 @@ class Fpga(ClassicDriver):
 
 async def announce(node: str) -> None:
     """Tell the controller which cards this node has."""
-    async with connected() as client:
-        await tell(client, NAME, NAMESPACE, node, {"cards": ",".join(CARDS)})
+    async with connect() as client:
+        await publish_inventory(client, NAME, NAMESPACE, node, {"cards": ",".join(CARDS)})
 
 
 if __name__ == "__main__":

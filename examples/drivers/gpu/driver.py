@@ -19,9 +19,9 @@ from dray.driver import Claim, Device, DeviceState, Driver, Pool, Ready, Version
 
 MODELS: Final = (("a100", 80), ("a100", 80), ("v100", 32))
 """Model and GiB of memory: two of three nodes have big cards."""
-CARDS: Final = 4
-ROOTS: Final = ("pci0000:01", "pci0000:02")
-ROOT: Final = "resource.kubernetes.io/pcieRoot"
+CARDS_PER_NODE: Final = 4
+PCIE_ROOTS: Final = ("pci0000:01", "pci0000:02")
+PCIE_ROOT_ATTRIBUTE: Final = "resource.kubernetes.io/pcieRoot"
 
 
 class Sharing(msgspec.Struct, frozen=True):
@@ -45,34 +45,40 @@ class Gpu(Driver):
     health_seconds = 0.5
 
     def __init__(
-        self, node: str = "", number: int | None = None, parts: int | None = None, ill: Path | None = None
+        self,
+        node: str = "",
+        node_number: int | None = None,
+        parts: int | None = None,
+        unhealthy_dir: Path | None = None,
     ) -> None:
         self.node = node
-        self._number = number
+        self._node_number = node_number
         self._parts = int(os.environ.get("GPU_PARTS", "1")) if parts is None else parts
-        self._ill = Path(os.environ.get("GPU_ILL", "/nowhere")) if ill is None else ill
+        self._unhealthy_dir = (
+            Path(os.environ.get("GPU_ILL", "/nowhere")) if unhealthy_dir is None else unhealthy_dir
+        )
 
     def devices(self) -> Iterator[Device | Pool]:
-        cards = [each for card in range(CARDS) for each in self._card(card)]
+        cards = [each for card in range(CARDS_PER_NODE) for each in self._build_card_devices(card)]
         if self._parts < 2:
             yield from cards
             return
         # Whole cards and parts of them overlap: all draw from what the card has.
         memory = {"memory": f"{self._memory}Gi"}
-        yield Pool(self.node, cards, counters={f"card-{card}": memory for card in range(CARDS)})
+        yield Pool(self.node, cards, counters={f"card-{card}": memory for card in range(CARDS_PER_NODE)})
 
-    def _card(self, card: int) -> Iterator[Device]:
-        yield self._device(f"gpu-{card}", card, self._memory)
+    def _build_card_devices(self, card: int) -> Iterator[Device]:
+        yield self._build_device(f"gpu-{card}", card, self._memory)
         for part in range(self._parts if self._parts > 1 else 0):
-            yield self._device(f"gpu-{card}-part-{part}", card, self._memory // self._parts)
+            yield self._build_device(f"gpu-{card}-part-{part}", card, self._memory // self._parts)
 
-    def _device(self, name: str, card: int, memory: int) -> Device:
+    def _build_device(self, name: str, card: int, memory: int) -> Device:
         return device(
             name,
             attributes={
                 "model": self._model,
                 "driverVersion": Version.parse("550.54.15"),
-                ROOT: ROOTS[card * len(ROOTS) // CARDS],
+                PCIE_ROOT_ATTRIBUTE: PCIE_ROOTS[card * len(PCIE_ROOTS) // CARDS_PER_NODE],
             },
             capacity={"memory": f"{memory}Gi"},
             draws={f"card-{card}": {"memory": f"{memory}Gi"}} if self._parts > 1 else {},
@@ -88,23 +94,23 @@ class Gpu(Driver):
             yield Ready(got, env=env)
 
     def health(self) -> Iterator[DeviceState]:
-        for each in (each for card in range(CARDS) for each in self._card(card)):
-            ill = (self._ill / each.name).exists()
+        for each in (each for card in range(CARDS_PER_NODE) for each in self._build_card_devices(card)):
+            ill = (self._unhealthy_dir / each.name).exists()
             yield DeviceState(each.name, not ill, "too hot" if ill else "")
 
     @property
     def _model(self) -> str:
-        return self._kind[0]
+        return self._model_and_memory[0]
 
     @property
     def _memory(self) -> int:
-        return self._kind[1]
+        return self._model_and_memory[1]
 
     @property
-    def _kind(self) -> tuple[str, int]:
+    def _model_and_memory(self) -> tuple[str, int]:
         """Every third node has small cards, by the number in its name."""
         ending = re.search(r"\d+$", self.node)
-        number = self._number if self._number is not None else int(ending[0]) if ending else 0
+        number = self._node_number if self._node_number is not None else int(ending[0]) if ending else 0
         return MODELS[number % len(MODELS)]
 
 

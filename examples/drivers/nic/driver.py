@@ -25,8 +25,8 @@ from dray.driver import (
     run,
 )
 
-ROOTS: Final = ("pci0000:01", "pci0000:02")
-ROOT: Final = "resource.kubernetes.io/pcieRoot"
+PCIE_ROOTS: Final = ("pci0000:01", "pci0000:02")
+PCIE_ROOT_ATTRIBUTE: Final = "resource.kubernetes.io/pcieRoot"
 BANDWIDTH: Final = Capacity("10G", default="100M", min="100M", step="100M")
 
 
@@ -40,10 +40,10 @@ class Nic(Driver):
 
     def devices(self) -> Iterator[Device | Pool]:
         if not self.node:
-            yield Pool("fabric", [_card("fabric0", {})], priority=-1, nodes=Reach.ALL_NODES)
+            yield Pool("fabric", [_build_card("fabric0", {})], priority=-1, nodes=Reach.ALL_NODES)
             return
-        for number, root in enumerate(ROOTS):
-            yield _card(f"eth{number}", {ROOT: root})
+        for number, root in enumerate(PCIE_ROOTS):
+            yield _build_card(f"eth{number}", {PCIE_ROOT_ATTRIBUTE: root})
 
     def prepare(self, claim: Claim) -> Iterator[Ready]:
         for got in claim.devices:
@@ -54,10 +54,10 @@ class Nic(Driver):
                 f"{name}_SHARE": got.share_id,
                 f"{name}_BANDWIDTH": "" if amount is None else str(amount),
             }
-            yield Ready(got, env=env, status=DeviceStatus(network=_network(got)))
+            yield Ready(got, env=env, status=DeviceStatus(network=_build_network_data(got)))
 
 
-def _card(name: str, attributes: dict[str, str]) -> Device:
+def _build_card(name: str, attributes: dict[str, str]) -> Device:
     return device(
         name,
         shared=True,
@@ -66,7 +66,7 @@ def _card(name: str, attributes: dict[str, str]) -> Device:
     )
 
 
-def _network(got: Got) -> NetworkDeviceData:
+def _build_network_data(got: Got) -> NetworkDeviceData:
     """An address for a share: always the same one for the same share, so that asking twice does no harm."""
     made = hashlib.sha256(f"{got.pool}/{got.device}/{got.share_id}".encode()).digest()
     return NetworkDeviceData(

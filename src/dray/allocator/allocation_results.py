@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dray.allocator.inventory.device_inventory import View
-from dray.allocator.requests import Ask
+from dray.allocator.inventory.device_inventory import NodeView
+from dray.allocator.requests import AllocationRequest
 from dray.allocator.search.trace import Pick
 from dray.api.resource import (
     AllocationResult,
@@ -17,28 +17,40 @@ from dray.api.resource import (
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
 )
-from dray.values.node_selectors import NodeSelector, Unmergeable
+from dray.values.node_selectors import NodeSelector, UnmergeableSelectors
 
 
-def assemble(
-    ask: Ask, view: View, picks: Sequence[Pick], *, new_share_id: Callable[[], str]
+def build_allocations(
+    allocation_request: AllocationRequest,
+    view: NodeView,
+    picks: Sequence[Pick],
+    *,
+    new_share_id: Callable[[], str],
 ) -> tuple[AllocationResult, ...]:
     """One allocation per claim, in the order of the claims."""
     allocations = []
-    for c in range(len(ask.claims)):
-        own = [pick for pick in picks if pick.point.choice.claim == c] if len(ask.claims) > 1 else picks
-        results = tuple([_result(view, pick, new_share_id) for pick in own])
-        configured = ask.configured or ask.claims[c].spec.devices.config
-        devices = DeviceAllocationResult(results=results, config=_config(ask, c, own) if configured else ())
-        allocations.append(AllocationResult(devices=devices, node_selector=_selector(view, own)))
+    for c in range(len(allocation_request.claims)):
+        own = (
+            [pick for pick in picks if pick.point.choice.claim_index == c]
+            if len(allocation_request.claims) > 1
+            else picks
+        )
+        results = tuple([_build_result(view, pick, new_share_id) for pick in own])
+        configured = allocation_request.has_class_config or allocation_request.claims[c].spec.devices.config
+        devices = DeviceAllocationResult(
+            results=results, config=_collect_config(allocation_request, c, own) if configured else ()
+        )
+        allocations.append(AllocationResult(devices=devices, node_selector=_build_node_selector(view, own)))
     return tuple(allocations)
 
 
-def _result(view: View, pick: Pick, new_share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
-    shelf, position = view.device(pick.candidate)
-    content = shelf.contents[position]
+def _build_result(
+    view: NodeView, pick: Pick, new_share_id: Callable[[], str]
+) -> DeviceRequestAllocationResult:
+    shelf, position = view.locate_device(pick.candidate)
+    content = shelf.profiles[position]
     device = content.device
-    want = pick.point.want
+    want = pick.point.alternative
     return DeviceRequestAllocationResult(
         request=want.name,
         driver=shelf.pool[0],
@@ -49,32 +61,38 @@ def _result(view: View, pick: Pick, new_share_id: Callable[[], str]) -> DeviceRe
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
         share_id=new_share_id() if pick.consumed is not None else None,
-        consumed_capacity=dict(content.written(pick.consumed)) if pick.consumed else {},
+        consumed_capacity=dict(content.to_quantities(pick.consumed)) if pick.consumed else {},
     )
 
 
-def _selector(view: View, picks: Sequence[Pick]) -> NodeSelector | None:
+def _build_node_selector(view: NodeView, picks: Sequence[Pick]) -> NodeSelector | None:
     """Where the devices can be used together: this node, or what all selectors have in common."""
     common: NodeSelector | None = None
     for pick in picks:
         # Not the shape's: nodes of one shape may reach their devices in different ways.
-        shelf, position = view.device(pick.candidate)
-        reach = shelf.reaches[position]
-        if reach.here_only:
-            return view.this_node
+        shelf, position = view.locate_device(pick.candidate)
+        reach = shelf.node_scopes[position]
+        if reach.local_only:
+            return view.own_selector
         if reach.selector is not None and common is not reach.selector:
-            merged = reach.selector if common is None else common.merged(reach.selector)
+            merged = reach.selector if common is None else common.merge(reach.selector)
             # Selectors of several terms never get this far: their devices are refused.
-            assert not isinstance(merged, Unmergeable)
+            assert not isinstance(merged, UnmergeableSelectors)
             common = merged
     return common
 
 
-def _config(ask: Ask, c: int, picks: Sequence[Pick]) -> tuple[DeviceAllocationConfiguration, ...]:
+def _collect_config(
+    allocation_request: AllocationRequest, claim_index: int, picks: Sequence[Pick]
+) -> tuple[DeviceAllocationConfiguration, ...]:
     """Configuration of the classes, then of the claim; only of what was chosen."""
-    claim = ask.claims[c]
-    chosen = {pick.point.choice.index: pick.point.want for pick in picks}
-    wants = [chosen[choice.index] for choice in ask.choices if choice.claim == c and choice.index in chosen]
+    claim = allocation_request.claims[claim_index]
+    chosen = {pick.point.choice.index: pick.point.alternative for pick in picks}
+    wants = [
+        chosen[choice.index]
+        for choice in allocation_request.choices
+        if choice.claim_index == claim_index and choice.index in chosen
+    ]
     requests = len(claim.spec.devices.requests)
 
     def scope(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,7 +105,7 @@ def _config(ask: Ask, c: int, picks: Sequence[Pick]) -> tuple[DeviceAllocationCo
         named = scope(tuple(want.name for want in wants if want.class_name == class_name))
         found += (
             DeviceAllocationConfiguration(source="FromClass", requests=named, opaque=config.opaque)
-            for config in ask.classes[class_name].spec.config
+            for config in allocation_request.classes[class_name].spec.config
         )
     names = {want.name for want in wants} | {want.name.partition("/")[0] for want in wants}
     found += (

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Every rule that can say no, in the order of explanation."""
 
     UNSUITED = "Unsuited"
@@ -39,34 +39,40 @@ class Reason(StrEnum):
     LEADS_NOWHERE = "LeadsNowhere"
 
 
-TEXTS: dict[Reason, tuple[str, str]] = {
-    Reason.UNSUITED: ("a selector is false", "choose a selector that some device meets"),
-    Reason.BROKEN_SELECTOR: ("a selector fails on the device", 'guard it: `has(…)` or `"x" in …`'),
-    Reason.IN_USE: ("in use", "wait until it is given back, or ask for another device"),
-    Reason.TAKEN_HERE: ("taken by another request of the same pod", "ask for fewer devices"),
-    Reason.CAPACITY_MISSING: ("has no such capacity", "ask for a capacity the device has"),
-    Reason.CAPACITY_POLICY: ("its policy does not allow that amount", "ask for an amount the policy allows"),
-    Reason.CAPACITY_SHORT: ("not enough capacity left", "ask for less"),
-    Reason.CAPACITY_UNREPRESENTABLE: ("the amount is beyond what a range can hold", "ask for less"),
-    Reason.COUNTER_SHORT: ("shared counters are used up", "free an overlapping device"),
-    Reason.TAINTED: ("tainted", "tolerate the taint"),
-    Reason.NODE_SELECTOR: ("its node selector has several terms", "publish one term"),
-    Reason.ATTRIBUTE_MISSING: ("lacks the attribute of a constraint", "publish the attribute"),
-    Reason.CONSTRAINT: ("violates a constraint", "relax the constraint"),
-    Reason.TOO_MANY_DEVICES: ("more devices than a claim may hold", "ask for fewer devices"),
-    Reason.NOTHING_MATCHES: ("no device matches", "choose a selector that some device meets"),
-    Reason.TOO_FEW: ("not enough devices", "ask for fewer devices"),
-    Reason.POOL_INCOMPLETE: ("pool is incomplete", "wait for its driver to publish the missing slices"),
-    Reason.POOL_INVALID: ("pool is invalid", "its driver must publish a sound pool"),
-    Reason.BINDING_CONDITIONS: (
+REASON_TEXTS: dict[RefusalReason, tuple[str, str]] = {
+    RefusalReason.UNSUITED: ("a selector is false", "choose a selector that some device meets"),
+    RefusalReason.BROKEN_SELECTOR: ("a selector fails on the device", 'guard it: `has(…)` or `"x" in …`'),
+    RefusalReason.IN_USE: ("in use", "wait until it is given back, or ask for another device"),
+    RefusalReason.TAKEN_HERE: ("taken by another request of the same pod", "ask for fewer devices"),
+    RefusalReason.CAPACITY_MISSING: ("has no such capacity", "ask for a capacity the device has"),
+    RefusalReason.CAPACITY_POLICY: (
+        "its policy does not allow that amount",
+        "ask for an amount the policy allows",
+    ),
+    RefusalReason.CAPACITY_SHORT: ("not enough capacity left", "ask for less"),
+    RefusalReason.CAPACITY_UNREPRESENTABLE: ("the amount is beyond what a range can hold", "ask for less"),
+    RefusalReason.COUNTER_SHORT: ("shared counters are used up", "free an overlapping device"),
+    RefusalReason.TAINTED: ("tainted", "tolerate the taint"),
+    RefusalReason.NODE_SELECTOR: ("its node selector has several terms", "publish one term"),
+    RefusalReason.ATTRIBUTE_MISSING: ("lacks the attribute of a constraint", "publish the attribute"),
+    RefusalReason.CONSTRAINT: ("violates a constraint", "relax the constraint"),
+    RefusalReason.TOO_MANY_DEVICES: ("more devices than a claim may hold", "ask for fewer devices"),
+    RefusalReason.NOTHING_MATCHES: ("no device matches", "choose a selector that some device meets"),
+    RefusalReason.TOO_FEW: ("not enough devices", "ask for fewer devices"),
+    RefusalReason.POOL_INCOMPLETE: (
+        "pool is incomplete",
+        "wait for its driver to publish the missing slices",
+    ),
+    RefusalReason.POOL_INVALID: ("pool is invalid", "its driver must publish a sound pool"),
+    RefusalReason.BINDING_CONDITIONS: (
         "needs binding conditions, but feature gate DRADeviceBindingConditions is off",
         "turn DRADeviceBindingConditions on",
     ),
-    Reason.COUNTERS_OFF: (
+    RefusalReason.COUNTERS_OFF: (
         "draws from shared counters, but feature gate DRAPartitionableDevices is off",
         "turn DRAPartitionableDevices on",
     ),
-    Reason.LEADS_NOWHERE: ("of no use: too little is left for the rest then", "ask for fewer devices"),
+    RefusalReason.LEADS_NOWHERE: ("of no use: too little is left for the rest then", "ask for fewer devices"),
 }
 """Reason, what it says, what usually helps. The hints people see are checked first: see explain/hints."""
 
@@ -74,11 +80,11 @@ TEXTS: dict[Reason, tuple[str, str]] = {
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """One no: which rule, and what a sentence about it needs."""
 
-    reason: Reason
+    reason: RefusalReason
     detail: Any = None
 
 
-class Conflict(msgspec.Struct, frozen=True, gc=False):
+class ConstraintConflict(msgspec.Struct, frozen=True, gc=False):
     """What two devices disagree about: the constraint's attribute, both values, the device chosen before."""
 
     attribute: str
@@ -87,9 +93,9 @@ class Conflict(msgspec.Struct, frozen=True, gc=False):
     wanted: frozenset[tuple[str, Any]]
 
 
-class Short(msgspec.Struct, frozen=True, gc=False):
+class Shortage(msgspec.Struct, frozen=True, gc=False):
     """An amount that is missing; nanos for quantities, a plain number for devices."""
 
     name: str
-    want: int
+    wanted: int
     left: int

@@ -2,7 +2,7 @@
 
 Theory of operation: an exact request is a choice with one want, a request with alternatives a choice
 with one want each. After this there are no two shapes of requests. What no node could ever answer (an
-unknown class, an unknown mode, more devices than a claim may hold) is an `AllocationFault` here.
+unknown class, an unknown mode, more devices than a claim may hold) is an `UnanswerableClaimError` here.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from dray.api.resource import (
     ResourceClaim,
 )
 from dray.api.resource.claim import ALL, EXACT_COUNT
-from dray.errors import AllocationFault
+from dray.errors import UnanswerableClaimError
 
 MAX_RESULTS = 32
 """Devices one claim can hold."""
 
-EVERY = -1
+ALL_DEVICES = -1
 """The count of a want for all matching devices."""
 
 _MODES = (EXACT_COUNT, ALL)
 
-Classes = Callable[[str], DeviceClass | None]
+ClassLookup = Callable[[str], DeviceClass | None]
 
 
-class Want(msgspec.Struct, frozen=True, eq=False):
+class RequestAlternative(msgspec.Struct, frozen=True, eq=False):
     """One alternative made concrete.
 
-    `wants_all` says that every matching device must be had; `key` is what it asks of a single device.
+    `takes_all` says that every matching device must be had; `key` is what it asks of a single device.
     """
 
     name: str
@@ -50,140 +50,147 @@ class Want(msgspec.Struct, frozen=True, eq=False):
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
     amounts: tuple[tuple[str, int], ...]
-    rules: tuple[Rule, ...]
+    constraints: tuple[ClaimConstraint, ...]
     key: tuple[Any, ...]
-    wants_all: bool
+    takes_all: bool
 
 
-class Rule(msgspec.Struct, frozen=True, eq=False):
+class ClaimConstraint(msgspec.Struct, frozen=True, eq=False):
     """A constraint of a claim, with an identity of its own."""
 
-    claim: int
+    claim_index: int
     position: int
     attribute: str
     distinct: bool
 
 
-class Choice(msgspec.Struct, frozen=True, eq=False):
+class RequestChoice(msgspec.Struct, frozen=True, eq=False):
     """A request as alternatives in order."""
 
     index: int
-    claim: int
-    request: str
-    wants: tuple[Want, ...]
+    claim_index: int
+    request_name: str
+    alternatives: tuple[RequestAlternative, ...]
 
 
-class Ask(msgspec.Struct, frozen=True, eq=False):
+class AllocationRequest(msgspec.Struct, frozen=True, eq=False):
     """Everything a pod asks for at once.
 
-    `minds_admin` and `configured` say whether any want has admin access, and any class configuration.
+    `has_admin_access` and `has_class_config` say whether any want has admin access, and any class
+    configuration.
     """
 
     claims: tuple[ResourceClaim, ...]
-    choices: tuple[Choice, ...]
-    rules: tuple[Rule, ...]
+    choices: tuple[RequestChoice, ...]
+    constraints: tuple[ClaimConstraint, ...]
     classes: dict[str, DeviceClass]
-    minds_admin: bool
-    configured: bool
+    has_admin_access: bool
+    has_class_config: bool
 
 
-def ask_of(claims: Sequence[ResourceClaim], class_named: Classes) -> Ask:
-    """Normalise claims; raises `AllocationFault` for what no node could ever answer."""
-    choices: list[Choice] = []
-    rules: list[Rule] = []
+def normalize_claims(claims: Sequence[ResourceClaim], find_class: ClassLookup) -> AllocationRequest:
+    """Normalise claims; raises `UnanswerableClaimError` for what no node could ever answer."""
+    choices: list[RequestChoice] = []
+    rules: list[ClaimConstraint] = []
     classes: dict[str, DeviceClass] = {}
     minds_admin = configured = False
     for index, claim in enumerate(claims):
-        reader = _Reader(claim, index, class_named, classes)
+        reader = _ClaimNormalizer(claim, index, find_class, classes)
         for request in claim.spec.devices.requests:
-            choices.append(Choice(len(choices), index, request.name, reader.wants(request)))
+            choices.append(
+                RequestChoice(len(choices), index, request.name, reader.build_alternatives(request))
+            )
         reader.check_limit()
-        rules += reader.rules
-        minds_admin |= reader.minds_admin
-        configured |= reader.configured
-    return Ask(tuple(claims), tuple(choices), tuple(rules), classes, minds_admin, configured)
+        rules += reader.constraints
+        minds_admin |= reader.has_admin_access
+        configured |= reader.has_class_config
+    return AllocationRequest(tuple(claims), tuple(choices), tuple(rules), classes, minds_admin, configured)
 
 
-class _Reader:
+class _ClaimNormalizer:
     """One claim while it is being normalised."""
 
     def __init__(
-        self, claim: ResourceClaim, index: int, class_named: Classes, classes: dict[str, DeviceClass]
+        self, claim: ResourceClaim, index: int, find_class: ClassLookup, classes: dict[str, DeviceClass]
     ) -> None:
         self._claim = claim
         self._index = index
-        self._class_named = class_named
+        self._lookup_class = find_class
         self._classes = classes
-        self._least = 0
-        self.minds_admin = self.configured = False
+        self._min_devices = 0
+        self.has_admin_access = self.has_class_config = False
         constraints = claim.spec.devices.constraints
-        self.rules = [self._rule(i, said) for i, said in enumerate(constraints)] if constraints else []
+        self.constraints = (
+            [self._build_constraint(i, said) for i, said in enumerate(constraints)] if constraints else []
+        )
 
-    def wants(self, request: DeviceRequest) -> tuple[Want, ...]:
+    def build_alternatives(self, request: DeviceRequest) -> tuple[RequestAlternative, ...]:
         """The alternatives of a request, in order."""
         name, exactly, first = request.name, request.exactly, request.first_available
         if exactly is not None and not first:
-            want = self._want(name, exactly, bool(exactly.admin_access))
+            want = self._build_alternative(name, exactly, bool(exactly.admin_access))
             if want.count > 0:
-                self._least += want.count
+                self._min_devices += want.count
             return (want,)
         if first and exactly is None:
-            wants = tuple([self._want(f"{name}/{sub.name}", sub, False) for sub in first])
+            wants = tuple([self._build_alternative(f"{name}/{sub.name}", sub, False) for sub in first])
             # A want for all counts as -1: how many that is only a node can tell.
-            self._least += max(min([want.count for want in wants]), 0)
+            self._min_devices += max(min([want.count for want in wants]), 0)
             return wants
         what = "both `exactly` and" if first else "neither `exactly` nor"
-        raise self._fault(f"request `{name}`", f"has {what} `firstAvailable`; expected one of them")
+        raise self._build_error(f"request `{name}`", f"has {what} `firstAvailable`; expected one of them")
 
     def check_limit(self) -> None:
         """Refuse a claim that asks for more devices than it can hold, whichever alternatives are taken."""
-        if self._least > MAX_RESULTS:
-            why = f"asks for {self._least} devices, but one claim can hold at most {MAX_RESULTS}"
-            raise self._fault("spec.devices.requests", why)
+        if self._min_devices > MAX_RESULTS:
+            why = f"asks for {self._min_devices} devices, but one claim can hold at most {MAX_RESULTS}"
+            raise self._build_error("spec.devices.requests", why)
 
-    def _want(self, name: str, ask: ExactDeviceRequest | DeviceSubRequest, admin: bool) -> Want:
-        if ask.allocation_mode not in _MODES:
-            why = f"allocation mode `{ask.allocation_mode}` is unknown; expected `ExactCount` or `All`"
-            raise self._fault(f"request `{name}`", why)
-        if ask.count < 0:
-            raise self._fault(f"request `{name}`", f"count is {ask.count}; expected 0 or more")
-        class_name = ask.device_class_name
-        device_class = self._classes.get(class_name) or self._class_of(name, class_name)
+    def _build_alternative(
+        self, name: str, spec: ExactDeviceRequest | DeviceSubRequest, admin: bool
+    ) -> RequestAlternative:
+        if spec.allocation_mode not in _MODES:
+            why = f"allocation mode `{spec.allocation_mode}` is unknown; expected `ExactCount` or `All`"
+            raise self._build_error(f"request `{name}`", why)
+        if spec.count < 0:
+            raise self._build_error(f"request `{name}`", f"count is {spec.count}; expected 0 or more")
+        class_name = spec.device_class_name
+        device_class = self._classes.get(class_name) or self._find_class(name, class_name)
         selectors: tuple[tuple[str, str], ...] = ()
         if device_class.spec.selectors:
-            selectors = self._owned(name, f"class {class_name}", device_class.spec.selectors)
-        if ask.selectors:
-            selectors += self._owned(name, f"request {name}", ask.selectors)
-        amounts = self._amounts(name, ask.capacity) if ask.capacity is not None else ()
-        every = ask.allocation_mode == ALL
+            selectors = self._read_expressions(name, f"class {class_name}", device_class.spec.selectors)
+        if spec.selectors:
+            selectors += self._read_expressions(name, f"request {name}", spec.selectors)
+        amounts = self._read_amounts(name, spec.capacity) if spec.capacity is not None else ()
+        every = spec.allocation_mode == ALL
         if admin:
-            self.minds_admin = True
-        return Want(
+            self.has_admin_access = True
+        return RequestAlternative(
             name,
             class_name,
             selectors,
-            EVERY if every else ask.count,
+            ALL_DEVICES if every else spec.count,
             admin,
-            ask.tolerations,
+            spec.tolerations,
             amounts,
-            self._rules_for(name) if self.rules else (),
-            (tuple([text for _owner, text in selectors]), ask.tolerations, amounts),
+            self._select_constraints(name) if self.constraints else (),
+            (tuple([text for _owner, text in selectors]), spec.tolerations, amounts),
             every,
         )
 
-    def _class_of(self, request: str, name: str) -> DeviceClass:
-        found = self._class_named(name) if name else None
+    def _find_class(self, request: str, name: str) -> DeviceClass:
+        found = self._lookup_class(name) if name else None
         if found is None:
             why = f"device class `{name}` does not exist"
             if not name:
                 why = "names no device class; this is a kind of request we do not know"
-            raise self._fault(f"request `{request}`", why)
+            raise self._build_error(f"request `{request}`", why)
         self._classes[name] = found
         if found.spec.config:
-            self.configured = True
+            self.has_class_config = True
         return found
 
-    def _owned(
+    def _read_expressions(
         self, request: str, owner: str, selectors: tuple[DeviceSelector, ...]
     ) -> tuple[tuple[str, str], ...]:
         """The expressions of selectors, each with whom it belongs to."""
@@ -191,38 +198,40 @@ class _Reader:
         for selector in selectors:
             cel = selector.cel
             if cel is None:
-                raise self._fault(f"request `{request}`", f"a selector of {owner} has no CEL expression")
+                raise self._build_error(
+                    f"request `{request}`", f"a selector of {owner} has no CEL expression"
+                )
             found.append((owner, cel.expression))
         return tuple(found)
 
-    def _amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
+    def _read_amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
         found = []
         for name, amount in capacity.requests.items():
             nanos = amount.nanos
             if nanos < 0:
-                raise self._fault(f"request `{request}`", f"asks for a negative amount of `{name}`")
+                raise self._build_error(f"request `{request}`", f"asks for a negative amount of `{name}`")
             found.append((name, nanos))
         return tuple(found)
 
-    def _rules_for(self, name: str) -> tuple[Rule, ...]:
+    def _select_constraints(self, name: str) -> tuple[ClaimConstraint, ...]:
         """The constraints that cover a request, by its own name or by that of the alternative."""
         covered = []
-        for rule, said in zip(self.rules, self._claim.spec.devices.constraints, strict=True):
+        for rule, said in zip(self.constraints, self._claim.spec.devices.constraints, strict=True):
             if not said.requests or name in said.requests or name.partition("/")[0] in said.requests:
                 covered.append(rule)
         return tuple(covered)
 
-    def _rule(self, position: int, said: DeviceConstraint) -> Rule:
-        match, distinct = said.match_attribute, said.distinct_attribute
+    def _build_constraint(self, position: int, spec: DeviceConstraint) -> ClaimConstraint:
+        match, distinct = spec.match_attribute, spec.distinct_attribute
         if (match is None) == (distinct is None):
             why = "is of a kind we do not know; expected one of `matchAttribute` and `distinctAttribute`"
-            raise self._fault(f"spec.devices.constraints[{position}]", why)
-        return Rule(self._index, position, match or distinct or "", distinct is not None)
+            raise self._build_error(f"spec.devices.constraints[{position}]", why)
+        return ClaimConstraint(self._index, position, match or distinct or "", distinct is not None)
 
-    def _fault(self, where: str, why: str) -> AllocationFault:
-        return AllocationFault(why, claim=named(self._claim), field=where)
+    def _build_error(self, where: str, why: str) -> UnanswerableClaimError:
+        return UnanswerableClaimError(why, claim=format_claim_name(self._claim), field=where)
 
 
-def named(claim: ResourceClaim) -> str:
+def format_claim_name(claim: ResourceClaim) -> str:
     """A claim as people call it: namespace and name."""
     return f"{claim.metadata.namespace}/{claim.metadata.name}".lstrip("/")

@@ -9,27 +9,27 @@ of its pool; what it said is kept for explanations alone.
 
 from __future__ import annotations
 
-from dray.allocator.refusals import TEXTS, Reason
+from dray.allocator.refusals import REASON_TEXTS, RefusalReason
 from dray.api.resource import Device, ResourceSlice
 
 
 class WithheldDevice(Device, frozen=True):
     """A device that no new claim gets, and why."""
 
-    withheld: Reason = Reason.BINDING_CONDITIONS
+    withheld: RefusalReason = RefusalReason.BINDING_CONDITIONS
 
     @property
     def is_selectable(self) -> bool:
         """Whether selectors may choose it all the same: a request for all devices then lacks one."""
-        return self.withheld is not Reason.BINDING_CONDITIONS
+        return self.withheld is not RefusalReason.BINDING_CONDITIONS
 
     @property
     def why(self) -> str:
         """What keeps it from new claims, in words."""
-        return TEXTS[self.withheld][0]
+        return REASON_TEXTS[self.withheld][0]
 
 
-def withhold(device: Device, reason: Reason) -> WithheldDevice:
+def withhold(device: Device, reason: RefusalReason) -> WithheldDevice:
     """The device, kept from new claims."""
     fields = {name: getattr(device, name) for name in Device.__struct_fields__}
     return WithheldDevice(**fields, withheld=reason)

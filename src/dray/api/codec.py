@@ -2,7 +2,7 @@
 
 Theory of operation: a clean document is decoded by machine, straight into the structs of the version it
 was written in; an older version is then rewritten `up` and decoded again. Anything else (an unknown
-field, a wrong type, a null) takes the long way: `examine` against the same shape finds everything that
+field, a wrong type, a null) takes the long way: `check_document` against the same shape finds everything that
 does not fit, and what fits goes through the same decoder. There is one decoder, so there is one meaning.
 
 Rules for this file: decoding never judges values, fills in defaults or asks gates. Unknown fields are
@@ -21,15 +21,15 @@ from typing import Any
 import msgspec
 
 from dray.api import conversion
-from dray.api.decode_report import UnknownField, examine, json_name
+from dray.api.decode_report import UnknownField, check_document, describe_json_type
 from dray.api.fields import FieldError
-from dray.api.json_text import ENCODER, not_json, read_json, surely_json, write_json
-from dray.api.kinds import KINDS, Kind, kind_of, kind_of_type
+from dray.api.json_text import ENCODER, find_non_json_values, is_certainly_json, read_json, write_json
+from dray.api.kinds import KINDS, Kind, get_kind_by_type, parse_document_kind
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity, QuantityError
 
 
-class Decoded(msgspec.Struct, frozen=True):
+class DecodedObject(msgspec.Struct, frozen=True):
     """An object as it came in: what it is, and what was not understood.
 
     `document` is set for open kinds, whose unknown fields must survive; closed kinds are whole in `object`.
@@ -38,7 +38,7 @@ class Decoded(msgspec.Struct, frozen=True):
     kind: Kind
     version: str
     object: Any
-    unknown: tuple[UnknownField, ...] = ()
+    unknown_fields: tuple[UnknownField, ...] = ()
     document: Mapping[str, Any] | None = None
 
 
@@ -50,7 +50,7 @@ class _Envelope(msgspec.Struct, rename="camel"):
 # The cache answers most calls without entering Python: objects repeat few quantities many times. Numbers
 # with a fraction go the long way: equal `Decimal`s may be written differently, and a cache mixes them up.
 @lru_cache(maxsize=4096, typed=True)
-def _read_custom(shape: type, value: Any) -> Any:
+def _decode_custom(shape: type, value: Any) -> Any:
     if shape is Quantity and isinstance(value, str | int) and not isinstance(value, bool):
         try:
             return Quantity.parse(value)
@@ -63,132 +63,139 @@ _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
 @lru_cache(maxsize=256)
-def _decoder(shape: type) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(shape, dec_hook=_read_custom, float_hook=Decimal)
+def _get_cached_decoder(struct_type: type) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(struct_type, dec_hook=_decode_custom, float_hook=Decimal)
 
 
-def decoder_of(shape: type) -> msgspec.json.Decoder[Any]:
+def get_decoder(struct_type: type) -> msgspec.json.Decoder[Any]:
     """A decoder for values built around objects, such as lists and events of a watch."""
-    return _decoder(shape)
+    return _get_cached_decoder(struct_type)
 
 
-_OPENING = re.compile(
+_HEADER = re.compile(
     rb'\s*\{\s*"(apiVersion|kind)"\s*:\s*"([^"\\]*)"\s*,\s*"(?!\1)(?:apiVersion|kind)"\s*:\s*"([^"\\]*)"'
 )
-_BY_OPENING: Mapping[tuple[bytes, bytes], tuple[Kind, str]] = MappingProxyType(
+_KIND_BY_HEADER: Mapping[tuple[bytes, bytes], tuple[Kind, str]] = MappingProxyType(
     {
         pair: (kind, version)
         for kind in KINDS
         for version in kind.versions
-        for name, api_version in [(kind.name.encode(), kind.api_version(version).encode())]
+        for name, api_version in [(kind.name.encode(), kind.format_api_version(version).encode())]
         for pair in ((name, api_version), (api_version, name))
     }
 )
 
 
-def _opening(data: bytes) -> tuple[Kind, str] | None:
+def _guess_kind(data: bytes) -> tuple[Kind, str] | None:
     """What an object most likely is, by its first two fields: writers put kind and version there."""
-    found = _OPENING.match(data)
-    return _BY_OPENING.get(found.group(2, 3)) if found is not None else None  # type: ignore[arg-type]
+    found = _HEADER.match(data)
+    return _KIND_BY_HEADER.get(found.group(2, 3)) if found is not None else None  # type: ignore[arg-type]
 
 
-def _envelope(data: bytes) -> tuple[Kind, str]:
+def _read_envelope(data: bytes) -> tuple[Kind, str]:
     """What an object says it is, wherever it says it."""
     envelope = _ENVELOPE.decode(data)
-    return kind_of({"apiVersion": envelope.api_version, "kind": envelope.kind})
+    return parse_document_kind({"apiVersion": envelope.api_version, "kind": envelope.kind})
 
 
-def decode(data: bytes) -> Decoded:
+def decode(data: bytes) -> DecodedObject:
     """Read one object from JSON; raises `DecodeError` with every problem found."""
     try:
-        kind, version = _opening(data) or _envelope(data)
+        kind, version = _guess_kind(data) or _read_envelope(data)
         if version == kind.version and not kind.open:
-            obj = _decoder(kind.type).decode(data)
+            obj = _get_cached_decoder(kind.type).decode(data)
             if obj.kind == kind.name and obj.api_version == kind.internal_api_version:
-                return Decoded(kind, version, obj)
-        elif version == kind.version and surely_json(data):
-            return _open(kind, data)
+                return DecodedObject(kind, version, obj)
+        elif version == kind.version and is_certainly_json(data):
+            return _decode_open(kind, data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError):
         pass  # the way over the document says what is wrong, completely
     return decode_document(read_json(data))
 
 
-def _open(kind: Kind, data: bytes) -> Decoded:
+def _decode_open(kind: Kind, data: bytes) -> DecodedObject:
     """An object of an open kind whose text holds nothing strange."""
     document = read_json(data)
-    given = conversion.tidied(kind, document)
+    given = conversion.normalize_document(kind, document)
     if given is not document or document["kind"] != kind.name:
         return decode_document(document)
-    return Decoded(kind, kind.version, _decoder(kind.type).decode(data), (), document)
+    return DecodedObject(kind, kind.version, _get_cached_decoder(kind.type).decode(data), (), document)
 
 
-_OLD_SPELLINGS = (b'"claims":["', b'"template":{')
+_LEGACY_POD_MARKERS = (b'"claims":["', b'"template":{')
 """What the texts of pods in the spellings of KEP-3063 have, as we write them; others may have it, too."""
 
 
-def decode_kept(kind: Kind, data: bytes) -> Any:
+def decode_stored(kind: Kind, data: bytes) -> Any:
     """The struct of an object that a server wrote, in the internal version; what it wrote it had checked."""
     try:
-        if kind.name == "Pod" and any(text in data for text in _OLD_SPELLINGS):
-            data = ENCODER.encode(conversion.tidied(kind, read_json(data)))
-        return _decoder(kind.type).decode(data)
+        if kind.name == "Pod" and any(text in data for text in _LEGACY_POD_MARKERS):
+            data = ENCODER.encode(conversion.normalize_document(kind, read_json(data)))
+        return _get_cached_decoder(kind.type).decode(data)
     except msgspec.MsgspecError:
         return decode_document(read_json(data)).object
 
 
-def view_of(kind: Kind, document: Mapping[str, Any]) -> Any:
+def decode_projection(kind: Kind, document: Mapping[str, Any]) -> Any:
     """The struct of a document of an open kind in the internal version, made of what was read as JSON."""
     try:
-        return _decoder(kind.type).decode(_tidied_text(kind, document)[1])
+        return _get_cached_decoder(kind.type).decode(_normalize_text(kind, document)[1])
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         return decode_document(document).object
 
 
-def _tidied_text(kind: Kind, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
+def _normalize_text(kind: Kind, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
     """A document in today's spellings, and its text, which tells quickly whether there is anything to do."""
     text = ENCODER.encode(document)
-    if kind.name != "Pod" or not any(old in text for old in _OLD_SPELLINGS):
+    if kind.name != "Pod" or not any(old in text for old in _LEGACY_POD_MARKERS):
         return document, text
-    tidied = conversion.tidied(kind, document)
+    tidied = conversion.normalize_document(kind, document)
     return tidied, text if tidied is document else ENCODER.encode(tidied)
 
 
-def decode_document(document: Any, *, sound: bool = False) -> Decoded:
+def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
     """Read one object from a document of plain values, in any version served.
 
-    A document that is made of what was read as JSON, and is no deeper, is `sound`: it holds nothing strange.
+    A document that is made of what was read as JSON, and is no deeper, is `trusted`: it holds nothing
+    strange.
     """
     if not isinstance(document, dict):
-        raise DecodeError(f"expected an object with `apiVersion` and `kind`, got {json_name(document)}")
-    kind, version = kind_of(document)
-    strange = [] if sound else not_json(document)
+        raise DecodeError(
+            f"expected an object with `apiVersion` and `kind`, got {describe_json_type(document)}"
+        )
+    kind, version = parse_document_kind(document)
+    strange = [] if trusted else find_non_json_values(document)
     if strange:
-        raise _unreadable(kind, version, strange)
-    shape = conversion.shape_of(kind, version)
+        raise _build_decode_error(kind, version, strange)
+    shape = conversion.get_struct_type(kind, version)
     kept = document if kind.open else None
     try:
-        given, text = _tidied_text(kind, document)
-        obj = _decoder(shape).decode(text)
+        given, text = _normalize_text(kind, document)
+        obj = _get_cached_decoder(shape).decode(text)
         if version != kind.version:
-            obj = _decoder(kind.type).decode(ENCODER.encode(conversion.up(kind, version, given)))
-        return Decoded(kind, version, obj, (), kept)
+            obj = _get_cached_decoder(kind.type).decode(
+                ENCODER.encode(conversion.convert_to_internal(kind, version, given))
+            )
+        return DecodedObject(kind, version, obj, (), kept)
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         pass  # the careful way says what is wrong, completely
-    fitted, found = examine(conversion.tidied(kind, document), shape)
-    if found.wrong:
-        raise _unreadable(kind, version, found.wrong)
-    obj = _decoder(kind.type).decode(write_json(conversion.up(kind, version, fitted)))
-    return Decoded(kind, version, obj, tuple(found.unknown), kept)
+    fitted, found = check_document(conversion.normalize_document(kind, document), shape)
+    if found.type_errors:
+        raise _build_decode_error(kind, version, found.type_errors)
+    obj = _get_cached_decoder(kind.type).decode(
+        write_json(conversion.convert_to_internal(kind, version, fitted))
+    )
+    return DecodedObject(kind, version, obj, tuple(found.unknown_fields), kept)
 
 
-def _unreadable(kind: Kind, version: str, problems: Sequence[FieldError]) -> DecodeError:
+def _build_decode_error(kind: Kind, version: str, problems: Sequence[FieldError]) -> DecodeError:
     what = "; ".join(str(problem) for problem in problems)
     return DecodeError(f'{kind.name} in version "{version}" cannot be read: {what}', problems)
 
 
 def encode(obj: msgspec.Struct, version: str | None = None) -> bytes:
     """An object of a closed kind as JSON, in the internal version or another one served."""
-    kind = kind_of_type(type(obj))
+    kind = get_kind_by_type(type(obj))
     if version is None or version == kind.version:
         return write_json(obj)
     return write_json(to_document(obj, version))
@@ -196,7 +203,7 @@ def encode(obj: msgspec.Struct, version: str | None = None) -> bytes:
 
 def to_document(obj: msgspec.Struct, version: str | None = None) -> dict[str, Any]:
     """An object of a closed kind as plain values, in the internal version or another one served."""
-    kind = kind_of_type(type(obj))
+    kind = get_kind_by_type(type(obj))
     document: dict[str, Any] = read_json(write_json(obj))
     if version is None or version == kind.version:
         return document
@@ -204,4 +211,4 @@ def to_document(obj: msgspec.Struct, version: str | None = None) -> dict[str, An
         raise DecodeError(
             f"{kind.name} is not served in `{version}`; expected one of {', '.join(kind.versions)}"
         )
-    return conversion.down(kind, version, document)
+    return conversion.convert_from_internal(kind, version, document)

@@ -1,7 +1,7 @@
 """What a document must look like to become an object, and everything about it that does not fit.
 
 Theory of operation: the decoder stops at the first thing it dislikes, which is right for speed and
-wrong for people. When it refuses, `examine` walks the document beside the type it should become and
+wrong for people. When it refuses, `check_document` walks the document beside the type it should become and
 collects every unknown field (with the nearest known name) and every value of a wrong type, with exact
 paths. It also returns the document with what Go's decoder would ignore (nulls, unknown fields) taken
 out, so that the rest can still be used.
@@ -22,14 +22,21 @@ from typing import Any, Final
 
 from msgspec import inspect, structs
 
-from dray.api.fields import ROOT, Fault, FieldError, Path
-from dray.api.json_text import MAX_DEPTH, not_json
-from dray.values.cache_bounds import Bound
+from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath
+from dray.api.json_text import MAX_DEPTH, find_non_json_values
+from dray.values.cache_bounds import CacheBound
 from dray.values.quantity import Quantity, QuantityError
 
-__all__ = ["MAX_DEPTH", "Findings", "UnknownField", "examine", "field_names", "json_name"]
+__all__ = [
+    "MAX_DEPTH",
+    "DecodeReport",
+    "UnknownField",
+    "check_document",
+    "describe_json_type",
+    "list_field_names",
+]
 
-MAX_HINTS = 100
+MAX_SUGGESTIONS = 100
 """Looking for near names takes time; nobody reads that many."""
 
 
@@ -39,55 +46,55 @@ class UnknownField:
 
     path: str
     name: str
-    near: str | None = None
-    known: tuple[str, ...] = ()
+    suggestion: str | None = None
+    known_fields: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         text = f'unknown field "{self.path}"'
-        return f"{text}; did you mean `{self.near}`?" if self.near else text
+        return f"{text}; did you mean `{self.suggestion}`?" if self.suggestion else text
 
 
 @dataclass(slots=True)
-class Findings:
+class DecodeReport:
     """What a walk found; filled while walking."""
 
-    unknown: list[UnknownField] = field(default_factory=list)
-    wrong: list[FieldError] = field(default_factory=list)
+    unknown_fields: list[UnknownField] = field(default_factory=list)
+    type_errors: list[FieldError] = field(default_factory=list)
 
 
-def examine(document: Any, shape: type, path: Path = ROOT) -> tuple[Any, Findings]:
+def check_document(document: Any, expected_type: type, path: FieldPath = ROOT) -> tuple[Any, DecodeReport]:
     """The part of a document that fits a type, and everything that does not."""
-    findings = Findings()
-    return _fit(document, _type_of(shape), path, findings, 0), findings
+    findings = DecodeReport()
+    return _fit(document, _inspect_type(expected_type), path, findings, 0), findings
 
 
 @lru_cache(maxsize=512)
-def _type_of(shape: type) -> inspect.Type:
-    return inspect.type_info(shape)
+def _inspect_type(struct_type: type) -> inspect.Type:
+    return inspect.type_info(struct_type)
 
 
-STRUCT_FIELDS: Final = Bound("fields of structs", 512, "the process")
+STRUCT_FIELDS: Final = CacheBound("fields of structs", 512, "the process")
 _FIELDS: dict[type, Mapping[str, inspect.Type]] = {}
 
 
-def _struct_fields(kind: inspect.StructType) -> Mapping[str, inspect.Type]:
+def _get_struct_fields(kind: inspect.StructType) -> Mapping[str, inspect.Type]:
     """Fields by their names on the wire; worked out once for each struct."""
     found = _FIELDS.get(kind.cls)
     if found is None:
         fields = MappingProxyType({f.encode_name: f.type for f in kind.fields})
-        found = STRUCT_FIELDS.keep(_FIELDS, kind.cls, fields)
+        found = STRUCT_FIELDS.put(_FIELDS, kind.cls, fields)
     return found
 
 
 @lru_cache(maxsize=512)
-def field_names(shape: type) -> tuple[str, ...]:
+def list_field_names(struct_type: type) -> tuple[str, ...]:
     """The names of a struct's fields on the wire, in order."""
-    return tuple(known.encode_name for known in structs.fields(shape))
+    return tuple(known.encode_name for known in structs.fields(struct_type))
 
 
-def _fit(value: Any, kind: inspect.Type, path: Path, findings: Findings, depth: int) -> Any:
+def _fit(value: Any, kind: inspect.Type, path: FieldPath, findings: DecodeReport, depth: int) -> Any:
     if depth > MAX_DEPTH:
-        _wrong(findings, path, value, f"at most {MAX_DEPTH} levels of nesting")
+        _report_wrong_type(findings, path, value, f"at most {MAX_DEPTH} levels of nesting")
         return None
     match kind:
         case inspect.Metadata(type=inner):
@@ -109,46 +116,52 @@ def _fit(value: Any, kind: inspect.Type, path: Path, findings: Findings, depth: 
             return _fit_scalar(value, kind, path, findings)
 
 
-def _fit_struct(value: Any, kind: inspect.StructType, path: Path, findings: Findings, depth: int) -> Any:
+def _fit_struct(
+    value: Any, kind: inspect.StructType, path: FieldPath, findings: DecodeReport, depth: int
+) -> Any:
     if not isinstance(value, dict):
-        return _wrong(findings, path, value, "an object")
-    known = _struct_fields(kind)
+        return _report_wrong_type(findings, path, value, "an object")
+    known = _get_struct_fields(kind)
     fitted: dict[str, Any] = {}
     for name, item in value.items():
-        child = path.field(str(name))
+        child = path.child(str(name))
         if name not in known:
             if kind.forbid_unknown_fields:
-                findings.unknown.append(_unknown(child, str(name), known, len(findings.unknown)))
+                findings.unknown_fields.append(
+                    _build_unknown_field(child, str(name), known, len(findings.unknown_fields))
+                )
         elif item is not None:
             fitted[name] = _fit(item, known[name], child, findings, depth + 1)
     return {name: item for name, item in fitted.items() if item is not None}
 
 
-def _fit_map(value: Any, kind: inspect.DictType, path: Path, findings: Findings, depth: int) -> Any:
+def _fit_map(value: Any, kind: inspect.DictType, path: FieldPath, findings: DecodeReport, depth: int) -> Any:
     if not isinstance(value, dict):
-        return _wrong(findings, path, value, "a map")
+        return _report_wrong_type(findings, path, value, "a map")
     fitted: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            _wrong(findings, path.key(str(key)), key, "a string as key")
+            _report_wrong_type(findings, path.key(str(key)), key, "a string as key")
         else:
             # Null stands for the zero value, which Go writes as an empty entry and not as no entry.
-            given = _zero(kind.value_type) if item is None else item
+            given = _get_zero_value(kind.value_type) if item is None else item
             fitted[key] = _fit(given, kind.value_type, path.key(key), findings, depth + 1)
     return fitted
 
 
-def _fit_list(value: Any, kind: inspect.VarTupleType, path: Path, findings: Findings, depth: int) -> Any:
+def _fit_list(
+    value: Any, kind: inspect.VarTupleType, path: FieldPath, findings: DecodeReport, depth: int
+) -> Any:
     if not isinstance(value, list | tuple):
-        return _wrong(findings, path, value, "a list")
-    zero = _zero(kind.item_type)
+        return _report_wrong_type(findings, path, value, "a list")
+    zero = _get_zero_value(kind.item_type)
     return [
         _fit(zero if item is None else item, kind.item_type, path.index(i), findings, depth + 1)
         for i, item in enumerate(value)
     ]
 
 
-def _zero(kind: inspect.Type) -> Any:
+def _get_zero_value(kind: inspect.Type) -> Any:
     """What null stands for inside a list or map: the zero value of the type, where there is one."""
     match kind:
         case inspect.StructType() | inspect.DictType():
@@ -167,20 +180,20 @@ def _zero(kind: inspect.Type) -> Any:
             return None
 
 
-def _fit_quantity(value: Any, path: Path, findings: Findings) -> Any:
+def _fit_quantity(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal | float):
-        return _wrong(findings, path, value, "a quantity, for example `10Gi` or `500m`")
+        return _report_wrong_type(findings, path, value, "a quantity, for example `10Gi` or `500m`")
     try:
         return str(Quantity.parse(value if isinstance(value, str | int) else str(value)))
     except QuantityError as refused:
-        findings.wrong.append(FieldError(Fault.INVALID, str(path), value, str(refused)))
+        findings.type_errors.append(FieldError(FieldErrorType.INVALID, str(path), value, str(refused)))
         return None
 
 
-def _fit_opaque(value: Any, path: Path, findings: Findings) -> Any:
+def _fit_opaque(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
     """Opaque values keep everything they hold; they only must be JSON."""
-    strange = not_json(value, path)
-    findings.wrong += strange
+    strange = find_non_json_values(value, path)
+    findings.type_errors += strange
     return None if strange else value
 
 
@@ -191,32 +204,34 @@ _SCALARS: tuple[tuple[type[inspect.Type], type, str], ...] = (
 )
 
 
-def _fit_scalar(value: Any, kind: inspect.Type, path: Path, findings: Findings) -> Any:
+def _fit_scalar(value: Any, kind: inspect.Type, path: FieldPath, findings: DecodeReport) -> Any:
     for shape, python, expected in _SCALARS:
         if isinstance(kind, shape):
             if not isinstance(value, python) or (python is int and isinstance(value, bool)):
-                return _wrong(findings, path, value, expected)
+                return _report_wrong_type(findings, path, value, expected)
             break
     if isinstance(kind, inspect.IntType) and not (kind.ge or value) <= value <= (kind.le or value):
-        return _wrong(findings, path, value, "an integer of 64 bits")
+        return _report_wrong_type(findings, path, value, "an integer of 64 bits")
     if isinstance(kind, inspect.StrType):
         if kind.pattern is not None and not re.match(kind.pattern, value):
-            return _wrong(findings, path, value, "a time as RFC 3339, for example `2026-01-31T12:00:00Z`")
+            return _report_wrong_type(
+                findings, path, value, "a time as RFC 3339, for example `2026-01-31T12:00:00Z`"
+            )
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            return _wrong(findings, path, ascii(value), "text that is valid Unicode")
+            return _report_wrong_type(findings, path, ascii(value), "text that is valid Unicode")
     return value
 
 
-def json_name(value: Any) -> str:
+def describe_json_type(value: Any) -> str:
     """What a plain value is called in messages."""
     return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
-def _wrong(findings: Findings, path: Path, value: Any, expected: str) -> None:
-    found = json_name(value)
+def _report_wrong_type(findings: DecodeReport, path: FieldPath, value: Any, expected: str) -> None:
+    found = describe_json_type(value)
     shown = value if isinstance(value, str | int | float | bool | None) else f"<{found}>"
-    findings.wrong.append(
-        FieldError(Fault.TYPE_INVALID, str(path), shown, f"expected {expected}, got {found}")
+    findings.type_errors.append(
+        FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, f"expected {expected}, got {found}")
     )
 
 
@@ -233,13 +248,13 @@ _JSON_NAMES: Mapping[type, str] = {
 }
 
 
-def _unknown(path: Path, name: str, known: Iterable[str], before: int) -> UnknownField:
+def _build_unknown_field(path: FieldPath, name: str, known: Iterable[str], before: int) -> UnknownField:
     names = tuple(known)
-    near = _near(name, names) if before < MAX_HINTS else None
+    near = _find_similar_name(name, names) if before < MAX_SUGGESTIONS else None
     return UnknownField(str(path), name, near, names)
 
 
-def _near(name: str, known: tuple[str, ...]) -> str | None:
+def _find_similar_name(name: str, known: tuple[str, ...]) -> str | None:
     lowered = {candidate.lower(): candidate for candidate in known}
     near = lowered.get(name.lower().replace("_", "").replace("-", ""))
     if near is None:

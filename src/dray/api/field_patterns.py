@@ -1,8 +1,8 @@
 """Field patterns such as `spec.devices[].taints`: find what they name, and change it.
 
-Theory of operation: a pattern is a chain of steps, each a field, every item of a list (`[]`) or every
-entry of a map (`{}`). `found` lists the places where the named field is set. `changed` rebuilds only the
-branch that changes and returns the very same object when nothing does, so that asking costs little.
+Theory of operation: a pattern is a chain of steps, each a field, every item of a list (`[]`) or every entry
+of a map (`{}`). `find_fields` lists the places where the named field is set. `change_holders` rebuilds only
+the branch that changes and returns the very same object when nothing does, so that asking costs little.
 Patterns read structs and documents alike, by the names on the wire.
 
 Rules for this file: it knows nothing of gates or defaults; those are tables elsewhere.
@@ -17,14 +17,14 @@ from typing import Any, get_args
 
 import msgspec
 
-from dray.api.fields import ROOT, Path
+from dray.api.fields import ROOT, FieldPath
 
-Change = Callable[[Any], Any]
+HolderChange = Callable[[Any], Any]
 _STEP = re.compile(r"([A-Za-z]+)(\[\]|\{\})?(?:\.|$)")
 
 
 @lru_cache(maxsize=512)
-def _steps(pattern: str) -> tuple[tuple[str, str], ...]:
+def _parse_pattern(pattern: str) -> tuple[tuple[str, str], ...]:
     steps = tuple((name, many or "") for name, many in _STEP.findall(pattern))
     if not steps or ".".join(name + many for name, many in steps) != pattern:
         raise ValueError(f"`{pattern}` is not a field pattern like `spec.devices[].taints`")
@@ -32,16 +32,16 @@ def _steps(pattern: str) -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=512)
-def _attributes(cls: type) -> Mapping[str, str]:
+def _map_attribute_names(cls: type) -> Mapping[str, str]:
     return {field.encode_name: field.name for field in msgspec.structs.fields(cls)}
 
 
-def attribute_of(cls: type, wire_name: str) -> str:
+def get_attribute_name(cls: type, wire_name: str) -> str:
     """The attribute of a struct that holds a field, given its name on the wire."""
-    return _attributes(cls)[wire_name]
+    return _map_attribute_names(cls)[wire_name]
 
 
-def struct_in(cls: type, wire_name: str) -> type[msgspec.Struct]:
+def get_nested_struct(cls: type, wire_name: str) -> type[msgspec.Struct]:
     """The struct that a field of another one holds: itself, or in a list or map."""
     kinds = [field.type for field in msgspec.structs.fields(cls) if field.encode_name == wire_name]
     while kinds:
@@ -56,17 +56,17 @@ def _get(node: Any, name: str) -> Any:
     """A field; None where it is unset, and where a document holds something that has no fields."""
     if isinstance(node, dict):
         return node.get(name)
-    return getattr(node, attribute_of(type(node), name)) if isinstance(node, msgspec.Struct) else None
+    return getattr(node, get_attribute_name(type(node), name)) if isinstance(node, msgspec.Struct) else None
 
 
 def _put(node: Any, name: str, value: Any) -> Any:
     if isinstance(node, dict):
         return {**node, name: value}
-    return msgspec.structs.replace(node, **{attribute_of(type(node), name): value})
+    return msgspec.structs.replace(node, **{get_attribute_name(type(node), name): value})
 
 
 @lru_cache(maxsize=512)
-def _unset(cls: type, wire_name: str) -> Any:
+def _get_unset_value(cls: type, wire_name: str) -> Any:
     """The value of a struct's field when nothing was given."""
     known = next(field for field in msgspec.structs.fields(cls) if field.encode_name == wire_name)
     return known.default if known.default is not msgspec.NODEFAULT else {}
@@ -75,37 +75,37 @@ def _unset(cls: type, wire_name: str) -> Any:
 def _is_set(node: Any, name: str) -> bool:
     if isinstance(node, dict):
         return node.get(name) not in (None, [], {}, ())
-    return isinstance(node, msgspec.Struct) and bool(_get(node, name) != _unset(type(node), name))
+    return isinstance(node, msgspec.Struct) and bool(_get(node, name) != _get_unset_value(type(node), name))
 
 
-def found(root: Any, pattern: str) -> tuple[str, ...]:
+def find_fields(root: Any, pattern: str) -> tuple[str, ...]:
     """The places in an object where the field a pattern names is set."""
-    return tuple(str(path) for path in _found(root, _steps(pattern), ROOT))
+    return tuple(str(path) for path in _find_fields(root, _parse_pattern(pattern), ROOT))
 
 
-def _found(node: Any, steps: tuple[tuple[str, str], ...], path: Path) -> Iterator[Path]:
+def _find_fields(node: Any, steps: tuple[tuple[str, str], ...], path: FieldPath) -> Iterator[FieldPath]:
     (name, many), rest = steps[0], steps[1:]
     if not rest:
         if _is_set(node, name):
-            yield path.field(name)
+            yield path.child(name)
         return
-    value, here = _get(node, name), path.field(name)
+    value, here = _get(node, name), path.child(name)
     if many == "[]" and isinstance(value, list | tuple):
         for i, item in enumerate(value):
-            yield from _found(item, rest, here.index(i))
+            yield from _find_fields(item, rest, here.index(i))
     elif many == "{}" and isinstance(value, dict):
         for key, item in value.items():
-            yield from _found(item, rest, here.key(key))
+            yield from _find_fields(item, rest, here.key(key))
     elif not many:
-        yield from _found(value, rest, here)
+        yield from _find_fields(value, rest, here)
 
 
-def changed(root: Any, pattern: str, change: Change) -> Any:
+def change_holders(root: Any, pattern: str, change: HolderChange) -> Any:
     """The object with `change` applied to every holder of the field a pattern names."""
-    return _changed(root, _steps(pattern)[:-1], change)
+    return _change_holders(root, _parse_pattern(pattern)[:-1], change)
 
 
-def _changed(node: Any, steps: tuple[tuple[str, str], ...], change: Change) -> Any:
+def _change_holders(node: Any, steps: tuple[tuple[str, str], ...], change: HolderChange) -> Any:
     if not steps:
         return change(node) if isinstance(node, dict | msgspec.Struct) else node
     (name, many), rest = steps[0], steps[1:]
@@ -116,25 +116,27 @@ def _changed(node: Any, steps: tuple[tuple[str, str], ...], change: Change) -> A
     if many == "[]" and isinstance(old, list | tuple):
         if rest and not any(_get(item, rest[0][0]) for item in old):
             return node
-        items = [_changed(item, rest, change) for item in old]
+        items = [_change_holders(item, rest, change) for item in old]
         if any(now is not before for now, before in zip(items, old, strict=True)):
             new = type(old)(items)
     elif many == "{}" and isinstance(old, dict):
-        entries = {key: _changed(item, rest, change) for key, item in old.items()}
+        entries = {key: _change_holders(item, rest, change) for key, item in old.items()}
         if any(entries[key] is not old[key] for key in old):
             new = entries
     elif not many:
-        new = _changed(old, rest, change)
+        new = _change_holders(old, rest, change)
     return node if new is old else _put(node, name, new)
 
 
-def cleared(root: Any, pattern: str) -> Any:
+def clear_fields(root: Any, pattern: str) -> Any:
     """The object without the field a pattern names, wherever it stands."""
-    name = _steps(pattern)[-1][0]
+    name = _parse_pattern(pattern)[-1][0]
 
     def clear(holder: Any) -> Any:
         if isinstance(holder, dict):
             return {key: value for key, value in holder.items() if key != name} if name in holder else holder
-        return _put(holder, name, _unset(holder.__class__, name)) if _is_set(holder, name) else holder
+        return (
+            _put(holder, name, _get_unset_value(holder.__class__, name)) if _is_set(holder, name) else holder
+        )
 
-    return changed(root, pattern, clear)
+    return change_holders(root, pattern, clear)

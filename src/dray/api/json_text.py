@@ -1,9 +1,9 @@
 """JSON text and plain values, without losing a digit.
 
-Numbers with a fraction are `Decimal`s on the way in and keep every digit on the way out; opaque
-parameters depend on it. Whatever is wrong with the text is a `DecodeError`, never a surprise. What is
-handed over as plain values may hold things that JSON cannot (NaN, dates, numbers as keys): `not_json`
-names them, because a writer would quietly make something else of them.
+Numbers with a fraction are `Decimal`s on the way in and keep every digit on the way out; opaque parameters
+depend on it. Whatever is wrong with the text is a `DecodeError`, never a surprise. What is handed over as
+plain values may hold things that JSON cannot (NaN, dates, numbers as keys): `find_non_json_values` names
+them, because a writer would quietly make something else of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.fields import ROOT, Fault, FieldError, Path
+from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity
 
@@ -26,20 +26,20 @@ MAX_DEPTH = 100
 MAX_VALUES = 1_000_000
 """More values than fit into any object an API server takes."""
 
-MAX_STRANGERS = 100
+MAX_REPORTED_ERRORS = 100
 """Nobody reads more complaints about one document."""
 
 MAX_BITS = 13_000
 """Integers of more bits (some 3,900 digits) are beyond what Python turns into text."""
 
 
-def _write_custom(value: Any) -> Any:
+def _encode_custom(value: Any) -> Any:
     if isinstance(value, Quantity):
         return str(value)
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
-ENCODER = msgspec.json.Encoder(enc_hook=_write_custom, decimal_format="number")
+ENCODER = msgspec.json.Encoder(enc_hook=_encode_custom, decimal_format="number")
 _PLAIN = msgspec.json.Decoder(float_hook=Decimal)
 
 
@@ -68,8 +68,8 @@ def write_json(value: Any) -> bytes:
 _LONG_NUMBER = re.compile(rb"\d{3900}")
 
 
-def surely_json(data: bytes) -> bool:
-    """Whether the values of a text we can read are certain to be nothing `not_json` would name.
+def is_certainly_json(data: bytes) -> bool:
+    """Whether the values of a text we can read are certain to be nothing `find_non_json_values` would name.
 
     The text alone tells: without many brackets nothing is deep, and half characters nobody reads.
     """
@@ -80,81 +80,87 @@ def surely_json(data: bytes) -> bool:
     )
 
 
-def not_json(document: Any, path: Path = ROOT) -> list[FieldError]:
+def find_non_json_values(document: Any, path: FieldPath = ROOT) -> list[FieldError]:
     """Everything in plain values that JSON cannot hold, or only beyond `MAX_DEPTH` or `MAX_VALUES`."""
     left = [MAX_VALUES]
     if _fits_json(document, 0, left):
         return []
-    walk = _Walk()
+    walk = _JsonChecker()
     if left[0] >= 0:
         walk.visit(document, path, 0)
-    if min(left[0], walk.left) < 0:
-        walk.found.append(_stranger(path, document, f"more than {MAX_VALUES} values"))
-    return walk.found
+    if min(left[0], walk.remaining_values) < 0:
+        walk.errors.append(_build_error(path, document, f"more than {MAX_VALUES} values"))
+    return walk.errors
 
 
-def _fits_json(value: Any, depth: int, left: list[int]) -> bool:
+def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
     """The quick question; places are only worked out when the answer is no.
 
-    Values are counted down in `left`: a list that stands in itself or in many places has no end in JSON.
+    Values are counted down in `remaining`: a list that stands in itself or in many places has no end in JSON.
     """
     shape = type(value)
     if shape is str:
         return value.isascii() or _is_unicode(value)
     if shape is dict:
-        left[0] -= len(value)
-        if depth >= MAX_DEPTH or left[0] < 0:
+        remaining[0] -= len(value)
+        if depth >= MAX_DEPTH or remaining[0] < 0:
             return False
         for key, item in value.items():
             if type(key) is not str or not (key.isascii() or _is_unicode(key)):
                 return False
-            if not _fits_json(item, depth + 1, left):
+            if not _fits_json(item, depth + 1, remaining):
                 return False
         return True
     if shape is list or shape is tuple:
-        left[0] -= len(value)
-        return depth < MAX_DEPTH and left[0] >= 0 and all(_fits_json(item, depth + 1, left) for item in value)
-    return _why_no_scalar(value) is None
+        remaining[0] -= len(value)
+        return (
+            depth < MAX_DEPTH
+            and remaining[0] >= 0
+            and all(_fits_json(item, depth + 1, remaining) for item in value)
+        )
+    return _explain_scalar(value) is None
 
 
-class _Walk:
+class _JsonChecker:
     """The careful look: every stranger with its place, up to as many as anybody reads."""
 
     def __init__(self) -> None:
-        self.found: list[FieldError] = []
-        self.left = MAX_VALUES
+        self.errors: list[FieldError] = []
+        self.remaining_values = MAX_VALUES
 
-    def visit(self, value: Any, path: Path, depth: int) -> None:
+    def visit(self, value: Any, path: FieldPath, depth: int) -> None:
         if isinstance(value, dict | list | tuple):
-            self.left -= len(value)
-            if self.left < 0 or len(self.found) >= MAX_STRANGERS:
+            self.remaining_values -= len(value)
+            if self.remaining_values < 0 or len(self.errors) >= MAX_REPORTED_ERRORS:
                 return
             if depth >= MAX_DEPTH:
-                self.found.append(_stranger(path, value, f"nested more than {MAX_DEPTH} levels deep"))
+                self.errors.append(_build_error(path, value, f"nested more than {MAX_DEPTH} levels deep"))
             elif isinstance(value, dict):
                 self._visit_map(value, path, depth)
             else:
                 for i, item in enumerate(value):
                     self.visit(item, path.index(i), depth + 1)
             return
-        why = _why_no_text(value) if isinstance(value, str) else _why_no_scalar(value)
+        why = _explain_text(value) if isinstance(value, str) else _explain_scalar(value)
         if why is not None:
-            self.found.append(_stranger(path, value, why))
+            self.errors.append(_build_error(path, value, why))
 
-    def _visit_map(self, value: dict[Any, Any], path: Path, depth: int) -> None:
+    def _visit_map(self, value: dict[Any, Any], path: FieldPath, depth: int) -> None:
         for key, item in value.items():
             if not isinstance(key, str) or not _is_unicode(key):
-                self.found.append(_stranger(path.key(ascii(key)), key, "expected a key that is Unicode text"))
+                self.errors.append(
+                    _build_error(path.key(ascii(key)), key, "expected a key that is Unicode text")
+                )
             else:
-                self.visit(item, path.field(key), depth + 1)
+                self.visit(item, path.child(key), depth + 1)
 
 
-def _stranger(path: Path, value: Any, detail: str) -> FieldError:
+def _build_error(path: FieldPath, value: Any, detail: str) -> FieldError:
     shown = ascii(value) if isinstance(value, str | float | Decimal) else f"<{type(value).__name__}>"
-    return FieldError(Fault.TYPE_INVALID, str(path), shown, detail)
+    return FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, detail)
 
 
-def _why_no_scalar(value: Any) -> str | None:
+def _explain_scalar(value: Any) -> str | None:
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -166,7 +172,7 @@ def _why_no_scalar(value: Any) -> str | None:
     return f"expected a JSON value, got `{type(value).__name__}`"
 
 
-def _why_no_text(value: str) -> str | None:
+def _explain_text(value: str) -> str | None:
     return None if _is_unicode(value) else "expected text that is valid Unicode"
 
 
@@ -174,14 +180,14 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def duplicate_fields(data: bytes) -> tuple[str, ...]:
+def find_duplicate_fields(data: bytes) -> tuple[str, ...]:
     """Paths of fields that stand twice in one JSON object; decoders keep the last and say nothing."""
-    if _surely_different(data):
+    if _has_certainly_no_duplicates(data):
         return ()
     found: list[str] = []
     try:
-        json.loads(data, object_pairs_hook=_all_different)
-    except _TwiceError:
+        json.loads(data, object_pairs_hook=_require_distinct)
+    except _DuplicateFieldError:
         try:
             _collect_duplicates(json.loads(data, object_pairs_hook=_Pairs), ROOT, found)
         except (ValueError, RecursionError) as broken:
@@ -191,7 +197,7 @@ def duplicate_fields(data: bytes) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _surely_different(data: bytes) -> bool:
+def _has_certainly_no_duplicates(data: bytes) -> bool:
     """The quick question: a text that reads and writes alike has lost no field on the way.
 
     A field that is lost takes the quotes around its name with it; only a quote that is written as a number
@@ -205,7 +211,7 @@ def _surely_different(data: bytes) -> bool:
         return False
 
 
-class _TwiceError(Exception):
+class _DuplicateFieldError(Exception):
     """A field stands twice; where is found out by a second, slower reading."""
 
 
@@ -213,16 +219,16 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object with every entry it was written with."""
 
 
-def _all_different(pairs: list[tuple[str, Any]]) -> None:
+def _require_distinct(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) != len(pairs):
-        raise _TwiceError
+        raise _DuplicateFieldError
 
 
-def _collect_duplicates(value: Any, path: Path, found: list[str]) -> None:
+def _collect_duplicates(value: Any, path: FieldPath, found: list[str]) -> None:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for name, item in value:
-            child = path.field(name)
+            child = path.child(name)
             if name in seen:
                 found.append(str(child))
             seen.add(name)

@@ -32,7 +32,7 @@ class Kind:
     open: bool = False
     subresources: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
-    kept_as: tuple[str, str] | None = None
+    stored_as: tuple[str, str] | None = None
     """Group and kind under which the same objects are kept, when this is another name for them."""
 
     @property
@@ -43,14 +43,14 @@ class Kind:
     @property
     def internal_api_version(self) -> str:
         """`apiVersion` of the internal form."""
-        return self.api_version(self.version)
+        return self.format_api_version(self.version)
 
     @property
-    def bystander(self) -> bool:
+    def is_opaque(self) -> bool:
         """Whether it is kept whole and never looked into."""
-        return issubclass(self.type, core.Bystander | core.ClusterBystander)
+        return issubclass(self.type, core.OpaqueObject | core.OpaqueClusterObject)
 
-    def api_version(self, version: str) -> str:
+    def format_api_version(self, version: str) -> str:
         """`apiVersion` as written in objects: `group/version`, or only the version in the core group."""
         return f"{self.group}/{version}" if self.group else version
 
@@ -64,22 +64,24 @@ _DEVICES = "resource.k8s.io"
 _CLASSIC = "cdi.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
-_OURS = "dray.dev"
+_DRAY = "dray.dev"
 _ALL = ("v1", "v1beta2", "v1beta1")
 _ALPHA = ("v1alpha1",)
 
 
-def _kept(row: opaque_kinds.Bystander, view: type[msgspec.Struct], *, namespaced: bool) -> Kind:
+def _build_opaque_kind(
+    row: opaque_kinds.OpaqueKind, projection: type[msgspec.Struct], *, namespaced: bool
+) -> Kind:
     """The row of a kind that is kept and not looked into."""
     return Kind(
         row.group,
         row.name,
         row.plural,
-        view,
+        projection,
         (row.version,),
         namespaced=namespaced,
         open=True,
-        subresources=("status",) if row.status else (),
+        subresources=("status",) if row.has_status else (),
         short_names=row.short_names,
     )
 
@@ -99,7 +101,14 @@ KINDS: tuple[Kind, ...] = (
         subresources=("status",),
     ),
     Kind(_CLASSIC, "ResourceClass", "resourceclasses", classic.ResourceClass, _ALPHA, namespaced=False),
-    Kind(_CLASSIC, "ResourceClaim", "resourceclaims", classic.ClassicClaim, _ALPHA, subresources=("status",)),
+    Kind(
+        _CLASSIC,
+        "ResourceClaim",
+        "resourceclaims",
+        classic.ClassicResourceClaim,
+        _ALPHA,
+        subresources=("status",),
+    ),
     Kind(
         "",
         "Pod",
@@ -137,7 +146,7 @@ KINDS: tuple[Kind, ...] = (
         core.Event,
         open=True,
         short_names=("ev",),
-        kept_as=("", "Event"),
+        stored_as=("", "Event"),
     ),
     Kind(
         "",
@@ -149,21 +158,28 @@ KINDS: tuple[Kind, ...] = (
         short_names=("quota",),
     ),
     Kind("coordination.k8s.io", "Lease", "leases", core.Lease, open=True),
-    Kind("", "ConfigMap", "configmaps", core.Bystander, open=True, short_names=("cm",)),
-    Kind("", "Secret", "secrets", core.Bystander, open=True),
+    Kind("", "ConfigMap", "configmaps", core.OpaqueObject, open=True, short_names=("cm",)),
+    Kind("", "Secret", "secrets", core.OpaqueObject, open=True),
     Kind(
         "",
         "ServiceAccount",
         "serviceaccounts",
-        core.Bystander,
+        core.OpaqueObject,
         open=True,
         subresources=("token",),
         short_names=("sa",),
     ),
-    Kind(_RBAC, "Role", "roles", core.Grant, open=True),
-    Kind(_RBAC, "RoleBinding", "rolebindings", core.Grant, open=True),
-    Kind(_RBAC, "ClusterRole", "clusterroles", core.ClusterGrant, open=True, namespaced=False),
-    Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", core.ClusterGrant, open=True, namespaced=False),
+    Kind(_RBAC, "Role", "roles", core.RbacObject, open=True),
+    Kind(_RBAC, "RoleBinding", "rolebindings", core.RbacObject, open=True),
+    Kind(_RBAC, "ClusterRole", "clusterroles", core.RbacClusterObject, open=True, namespaced=False),
+    Kind(
+        _RBAC,
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        core.RbacClusterObject,
+        open=True,
+        namespaced=False,
+    ),
     Kind(
         _ADMISSION,
         "MutatingWebhookConfiguration",
@@ -178,9 +194,12 @@ KINDS: tuple[Kind, ...] = (
         admission.ValidatingWebhookConfiguration,
         namespaced=False,
     ),
-    Kind(_OURS, "Preparation", "preparations", Preparation, _ALPHA, namespaced=False),
-    *(_kept(row, core.Bystander, namespaced=True) for row in opaque_kinds.IN_NAMESPACES),
-    *(_kept(row, core.ClusterBystander, namespaced=False) for row in opaque_kinds.IN_THE_CLUSTER),
+    Kind(_DRAY, "Preparation", "preparations", Preparation, _ALPHA, namespaced=False),
+    *(_build_opaque_kind(row, core.OpaqueObject, namespaced=True) for row in opaque_kinds.NAMESPACED_KINDS),
+    *(
+        _build_opaque_kind(row, core.OpaqueClusterObject, namespaced=False)
+        for row in opaque_kinds.CLUSTER_KINDS
+    ),
 )
 
 _BY_NAME: Mapping[tuple[str, str], Kind] = MappingProxyType({(kind.group, kind.name): kind for kind in KINDS})
@@ -188,7 +207,7 @@ _BY_NAME: Mapping[tuple[str, str], Kind] = MappingProxyType({(kind.group, kind.n
 _BY_TYPE: Mapping[type, Kind] = MappingProxyType({kind.type: kind for kind in KINDS if not kind.open})
 
 
-def kind_of_type(cls: type) -> Kind:
+def get_kind_by_type(cls: type) -> Kind:
     """The row of a closed kind's struct; open objects are documents and have none."""
     try:
         return _BY_TYPE[cls]
@@ -198,22 +217,22 @@ def kind_of_type(cls: type) -> Kind:
         ) from None
 
 
-_BY_VIEW: Mapping[type, Kind] = MappingProxyType(
+_BY_PROJECTION: Mapping[type, Kind] = MappingProxyType(
     {kind.type: kind for kind in KINDS if kind.open and [row.type for row in KINDS].count(kind.type) == 1}
 )
 
 
-def kind_read_as(cls: type) -> Kind:
+def get_kind_by_projection(cls: type) -> Kind:
     """The row whose objects are read as this struct: its own, or an open kind's projection."""
-    return _BY_VIEW.get(cls) or kind_of_type(cls)
+    return _BY_PROJECTION.get(cls) or get_kind_by_type(cls)
 
 
-def kind_named(group: str, name: str) -> Kind | None:
+def find_kind(group: str, name: str) -> Kind | None:
     """The row of a kind, if we serve it."""
     return _BY_NAME.get((group, name))
 
 
-def known_kind(group: str, name: str) -> Kind:
+def get_kind(group: str, name: str) -> Kind:
     """The row of a kind that is in the table for certain."""
     return _BY_NAME[group, name]
 
@@ -224,7 +243,7 @@ def split_api_version(api_version: str) -> tuple[str, str]:
     return (group, version) if slash else ("", api_version)
 
 
-def kind_of(document: Mapping[str, Any]) -> tuple[Kind, str]:
+def parse_document_kind(document: Mapping[str, Any]) -> tuple[Kind, str]:
     """The kind and version a document says it is; a `DecodeError` that helps when it is none of ours."""
     api_version, name = document.get("apiVersion"), document.get("kind")
     if not isinstance(api_version, str) or not api_version:
@@ -232,16 +251,16 @@ def kind_of(document: Mapping[str, Any]) -> tuple[Kind, str]:
     if not isinstance(name, str) or not name:
         raise DecodeError("`kind` is missing; expected for example `ResourceClaim`")
     group, version = split_api_version(api_version)
-    kind = kind_named(group, name)
+    kind = find_kind(group, name)
     if kind is None:
-        raise DecodeError(_unknown_kind(group, api_version, name))
+        raise DecodeError(_explain_unknown_kind(group, api_version, name))
     if version not in kind.versions:
-        served = ", ".join(f"`{kind.api_version(v)}`" for v in kind.versions)
+        served = ", ".join(f"`{kind.format_api_version(v)}`" for v in kind.versions)
         raise DecodeError(f"{name} is not served in `{api_version}`; expected one of {served}")
     return kind, version
 
 
-def _unknown_kind(group: str, api_version: str, name: str) -> str:
+def _explain_unknown_kind(group: str, api_version: str, name: str) -> str:
     message = f"unknown kind `{name}` in `{api_version}`"
     elsewhere = [kind.internal_api_version for kind in KINDS if kind.name == name]
     if elsewhere:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dray.api.json_text import MAX_DEPTH, not_json, read_json, write_json
+from dray.api.json_text import MAX_DEPTH, find_non_json_values, read_json, write_json
 from dray.errors import DecodeError
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -40,7 +40,7 @@ NO_OPAQUE = msgspec.Raw()
 """Opaque parameters that were not given."""
 
 
-def settle(holder: msgspec.Struct, name: str) -> None:
+def normalize_opaque(holder: msgspec.Struct, name: str) -> None:
     """Bring a fresh struct's opaque field to the one form it is kept in; a `ValueError` if it is not JSON.
 
     Nothing and null are `NO_OPAQUE` itself, which is left out on the wire; anything else is JSON without
@@ -56,14 +56,14 @@ def settle(holder: msgspec.Struct, name: str) -> None:
         raise ValueError(str(broken)) from None
     # What is short and has few brackets can neither be nested deeply nor hold numbers without end.
     if len(text) > 3000 or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
-        strange = not_json(value)
+        strange = find_non_json_values(value)
         if strange:
             raise ValueError(str(strange[0]))
     kept = NO_OPAQUE if value is None else msgspec.Raw(write_json(value))
     msgspec.structs.force_setattr(holder, name, kept)
 
 
-class Value(
+class ApiStruct(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
@@ -74,7 +74,7 @@ class Value(
     """Base of all closed API values: frozen, camelCase on the wire, unknown fields are an error."""
 
 
-class Whole(Value, frozen=True):
+class CompositeApiStruct(ApiStruct, frozen=True):
     """Base of values with parts that are structs: an empty part is always the default itself.
 
     The encoder leaves out a part that *is* the default, not one that equals it. Equal objects must be
@@ -82,23 +82,23 @@ class Whole(Value, frozen=True):
     """
 
     def __post_init__(self) -> None:
-        for name, empty in _empty_parts(type(self)):
+        for name, empty in _list_empty_parts(type(self)):
             part = getattr(self, name)
             if part is not empty and part == empty:
                 msgspec.structs.force_setattr(self, name, empty)
 
 
 @lru_cache(maxsize=64)
-def _empty_parts(cls: type[msgspec.Struct]) -> tuple[tuple[str, msgspec.Struct], ...]:
+def _list_empty_parts(cls: type[msgspec.Struct]) -> tuple[tuple[str, msgspec.Struct], ...]:
     fields = msgspec.structs.fields(cls)
     return tuple((field.name, field.default) for field in fields if isinstance(field.default, msgspec.Struct))
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class Projection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Base of open projections: the fields we read; whatever else the object holds stays in its document."""
 
 
-class OwnerRef(Value, frozen=True):
+class OwnerRef(ApiStruct, frozen=True):
     """Who this object belongs to; it goes when its owners go."""
 
     api_version: str = ""
@@ -109,7 +109,7 @@ class OwnerRef(Value, frozen=True):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(Value, frozen=True):
+class ObjectMeta(ApiStruct, frozen=True):
     """Name, identity, labels and life of an object."""
 
     name: str = ""
@@ -129,7 +129,7 @@ class ObjectMeta(Value, frozen=True):
     managed_fields: tuple[dict[str, Any], ...] = ()
 
 
-class Condition(Value, frozen=True):
+class Condition(ApiStruct, frozen=True):
     """One observed aspect of an object, in the form all Kubernetes conditions have."""
 
     type: str = ""
@@ -140,6 +140,6 @@ class Condition(Value, frozen=True):
     message: str = ""
 
 
-def always(value: str | int) -> Any:
+def always_encode(value: str | int) -> Any:
     """A default that is written out even when it was not given, as Go does without `omitempty`."""
     return msgspec.field(default_factory=lambda: value)

@@ -14,17 +14,17 @@ from typing import Final
 
 import msgspec
 
-from dray.api.meta import ObjectMeta, Value, Whole, always
+from dray.api.meta import ApiStruct, CompositeApiStruct, ObjectMeta, always_encode
 
-ACCOUNTED: Final = "dray.dev/accounted"
+ACCOUNTED_ANNOTATION: Final = "dray.dev/accounted"
 """On a Node with an agent of ours: the restore after which it has said what it has in its hands."""
 NO_RESTORE: Final = "none"
 """What stands there as long as there was no restore."""
-RESTORED_PAGE: Final = "/dray/restored"
+RESTORED_PATH: Final = "/dray/restored"
 """Where a server says from which restore it goes on, if from any."""
 
 
-class PreparedClaim(Value, frozen=True):
+class PreparedClaim(ApiStruct, frozen=True):
     """The claim that was prepared; the uid counts, the names are for people."""
 
     namespace: str = ""
@@ -32,7 +32,7 @@ class PreparedClaim(Value, frozen=True):
     uid: str = ""
 
 
-class DeviceInHand(Value, frozen=True):
+class PreparationDevice(ApiStruct, frozen=True):
     """A device, or a share of one, that a node has in its hands."""
 
     driver: str = ""
@@ -44,19 +44,19 @@ class DeviceInHand(Value, frozen=True):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-class PreparationSpec(Whole, frozen=True):
+class PreparationSpec(CompositeApiStruct, frozen=True):
     """Which node holds the devices of which claim; node and claim never change."""
 
     node_name: str = ""
     claim: PreparedClaim = PreparedClaim()
-    devices: tuple[DeviceInHand, ...] = ()
+    devices: tuple[PreparationDevice, ...] = ()
     """What the node has, whatever the claim says now; given after a restore only."""
 
 
-class Preparation(Whole, frozen=True):
+class Preparation(CompositeApiStruct, frozen=True):
     """A node's word that it has the devices of a claim in its hands."""
 
-    api_version: str = always("dray.dev/v1alpha1")
-    kind: str = always("Preparation")
+    api_version: str = always_encode("dray.dev/v1alpha1")
+    kind: str = always_encode("Preparation")
     metadata: ObjectMeta = ObjectMeta()
     spec: PreparationSpec = PreparationSpec()

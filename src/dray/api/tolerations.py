@@ -8,7 +8,7 @@ from dray.api.core import Taint, Toleration
 from dray.api.resource import DeviceTaint, DeviceToleration
 
 
-def tolerates(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
+def tolerates_taint(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
     """Whether one toleration covers a taint; a key or an effect it leaves empty matches all of them."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -19,8 +19,8 @@ def tolerates(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTa
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-def tolerated(
+def is_tolerated(
     taint: Taint | DeviceTaint, tolerations: Iterable[Toleration] | Iterable[DeviceToleration]
 ) -> bool:
     """Whether one of these tolerations covers a taint."""
-    return any(tolerates(toleration, taint) for toleration in tolerations)
+    return any(tolerates_taint(toleration, taint) for toleration in tolerations)

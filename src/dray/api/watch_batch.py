@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 
-class Shown(Protocol):
+class WatchedObject(Protocol):
     """An object that can be seen as its struct."""
 
     @property
-    def view(self) -> Any: ...
+    def get_view(self) -> Any: ...
 
 
-class Told(bytes):
+class EncodedWatchBatch(bytes):
     """Whole lines of a watch, and the events in them."""
 
-    events: Sequence[tuple[str, Shown]]
+    events: Sequence[tuple[str, WatchedObject]]
 
     @classmethod
-    def of(cls, lines: bytes, events: Sequence[tuple[str, Shown]]) -> Told:
+    def from_events(cls, lines: bytes, events: Sequence[tuple[str, WatchedObject]]) -> EncodedWatchBatch:
         told = cls(lines)
         told.events = events
         return told

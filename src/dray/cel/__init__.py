@@ -8,18 +8,18 @@ package.
 
 from __future__ import annotations
 
-from dray.cel.environment import Env, Measured, Program, Variable
-from dray.cel.faults import CompileFault, EvalFault, FaultKind, Stage
-from dray.cel.syntax.variable_reads import Read
+from dray.cel.environment import CelProgram, Env, MeasuredResult, Variable
+from dray.cel.faults import CompileFault, CompileStage, EvalFault, FaultKind
+from dray.cel.syntax.variable_reads import PathRead
 
 __all__ = [
+    "CelProgram",
     "CompileFault",
+    "CompileStage",
     "Env",
     "EvalFault",
     "FaultKind",
-    "Measured",
-    "Program",
-    "Read",
-    "Stage",
+    "MeasuredResult",
+    "PathRead",
     "Variable",
 ]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dray.cel.types import Kind, Type, variable
+from dray.cel.types import Type, TypeKind, make_type_variable
 from dray.cel.values import Value
 
-A: Final = variable("A")
-K: Final = variable("K")
-V: Final = variable("V")
+A: Final = make_type_variable("A")
+K: Final = make_type_variable("K")
+V: Final = make_type_variable("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Overload:
     run: Callable[..., Value]
     member: bool = False
     generic: bool = False
-    careful: bool = False
+    without_type_guards: bool = False
     """Whether `run` looks at the types itself and may be called with anything."""
-    shared: bool = False
+    dispatched_by_value: bool = False
     """Whether values choose among all overloads of the function, whatever the checker thought would fit."""
 
 
@@ -46,32 +46,36 @@ class Function:
 Functions = dict[str, tuple[Overload, ...]]
 
 
-def free(id: str, params: tuple[Type, ...], result: Type, run: Callable[..., Value]) -> Overload:
+def declare_overload(id: str, params: tuple[Type, ...], result: Type, run: Callable[..., Value]) -> Overload:
     """An overload called as `name(x, y)`."""
     return Overload(id, params, result, run, False, _is_generic((*params, result)))
 
 
-def member(id: str, params: tuple[Type, ...], result: Type, run: Callable[..., Value]) -> Overload:
+def declare_member_overload(
+    id: str, params: tuple[Type, ...], result: Type, run: Callable[..., Value]
+) -> Overload:
     """An overload called as `x.name(y)`; the first parameter is the target."""
     return Overload(id, params, result, run, True, _is_generic((*params, result)))
 
 
-def careful(overload: Overload) -> Overload:
+def disable_type_guards(overload: Overload) -> Overload:
     """The same overload, for a function that looks at the types of its arguments itself."""
-    return replace(overload, careful=True)
+    return replace(overload, without_type_guards=True)
 
 
-def function(name: str, *overloads: Overload) -> Function:
+def declare_function(name: str, *overloads: Overload) -> Function:
     """A function and its overloads, in the order they are tried."""
     return Function(name, overloads)
 
 
-def shared(declared: Function) -> Function:
+def dispatch_by_value(declared: Function) -> Function:
     """The same function, with overloads that are chosen by the values alone."""
-    return Function(declared.name, tuple(replace(one, shared=True) for one in declared.overloads))
+    return Function(
+        declared.name, tuple(replace(one, dispatched_by_value=True) for one in declared.overloads)
+    )
 
 
-def gathered(libraries: Iterable[Iterable[Function]]) -> Functions:
+def collect_functions(libraries: Iterable[Iterable[Function]]) -> Functions:
     """The functions of some libraries by name; libraries may add overloads to each other's functions."""
     result: Functions = {}
     for library in libraries:
@@ -81,4 +85,4 @@ def gathered(libraries: Iterable[Iterable[Function]]) -> Functions:
 
 
 def _is_generic(types: tuple[Type, ...]) -> bool:
-    return any(one.kind is Kind.VARIABLE or _is_generic(one.params) for one in types)
+    return any(one.kind is TypeKind.VARIABLE or _is_generic(one.params) for one in types)

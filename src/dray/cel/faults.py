@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dray.cel.source import Issue, Position, position, rendered
+from dray.cel.source import ExpressionIssue, ExpressionPosition, locate_offset, render_issue
 
 BUDGET_MESSAGE = "operation cancelled: actual cost limit exceeded"
 
 
-class Stage(StrEnum):
+class CompileStage(StrEnum):
     """How far compiling came before it failed."""
 
     CHECK = "check"
@@ -42,18 +42,18 @@ class CompileFault:
     """An expression that cannot be used, with every issue found, in the order of the text."""
 
     text: str
-    issues: tuple[Issue, ...]
-    stage: Stage = Stage.CHECK
+    issues: tuple[ExpressionIssue, ...]
+    stage: CompileStage = CompileStage.CHECK
 
     def __str__(self) -> str:
-        if self.stage is Stage.PLAN:
+        if self.stage is CompileStage.PLAN:
             return "\n".join(issue.message for issue in self.issues)
-        return "\n".join(rendered(self.text, issue) for issue in self.issues)
+        return "\n".join(render_issue(self.text, issue) for issue in self.issues)
 
     @property
-    def place(self) -> Position:
+    def position(self) -> ExpressionPosition:
         """Where the first issue is."""
-        return position(self.text, self.issues[0].offset)
+        return locate_offset(self.text, self.issues[0].offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class EvalFault:
         return self.message
 
     @property
-    def place(self) -> Position | None:
+    def position(self) -> ExpressionPosition | None:
         """Where in the expression it happened, when that is known."""
-        return None if self.offset is None else position(self.text, self.offset)
+        return None if self.offset is None else locate_offset(self.text, self.offset)
 
 
 class CelError(Exception):
@@ -90,12 +90,12 @@ class BudgetError(Exception):
 class RejectedError(Exception):
     """Compiling cannot go on; carries the issues found so far."""
 
-    def __init__(self, issues: tuple[Issue, ...], stage: Stage = Stage.CHECK) -> None:
+    def __init__(self, issues: tuple[ExpressionIssue, ...], stage: CompileStage = CompileStage.CHECK) -> None:
         super().__init__(issues[0].message)
         self.issues = issues
         self.stage = stage
 
 
-def no_such_overload(function: str = "", arguments: str = "") -> CelError:
+def make_overload_error(function: str = "", arguments: str = "") -> CelError:
     """The error of a function that does not exist for the values it was given."""
     return CelError(f"no such overload: {function}({arguments})" if function else "no such overload")

@@ -2,11 +2,12 @@
 
 Theory of operation: Python's own `re` backtracks, and a selector could hang whoever evaluates it; so patterns
 go to RE2, through the distribution `pyre2`. It is loaded when the first pattern is compiled: expressions
-without patterns need nothing. `pyre2` reads patterns with Python's habits; `_respelled` writes a pattern so
-that they make no difference, and refuses what Go refuses.
+without patterns need nothing. `pyre2` reads patterns with Python's habits; `_rewrite_for_pyre2` writes a
+pattern so that they make no difference, and refuses what Go refuses.
 
 Matching is linear, compiling is not: `\\pL{1000}` takes a quarter of a second before RE2 gives up on it.
-`heft` says beforehand how large a compiled pattern would be, and what is too large is refused.
+`estimate_program_size` says beforehand how large a compiled pattern would be, and what is too large is
+refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from dray.cel.faults import CelError
 
-MISSING: Final = "regular expressions need the distribution `pyre2`, which is not installed"
+ENGINE_MISSING_MESSAGE: Final = "regular expressions need the distribution `pyre2`, which is not installed"
 _ESCAPES = re.compile(
     r"""
       \\x\{(?P<braced>[0-9A-Fa-f]{1,8})\}
@@ -47,10 +48,10 @@ _PIECES = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_PROPERTY_HEFT: Final = 300
-_CLASS_HEFT: Final = 5
-_ANY_HEFT: Final = 3
-MAX_HEFT: Final = 5000
+_PROPERTY_SIZE: Final = 300
+_CLASS_SIZE: Final = 5
+_ANY_SIZE: Final = 3
+MAX_PROGRAM_SIZE: Final = 5000
 """`[a-z]{1000}` is allowed; a compiled pattern of this size takes a few milliseconds to make."""
 
 
@@ -58,7 +59,7 @@ class EngineMissingError(CelError):
     """There is nothing installed that could match patterns."""
 
 
-class Pattern:
+class RegexPattern:
     """A compiled pattern."""
 
     __slots__ = ("_compiled",)
@@ -66,23 +67,23 @@ class Pattern:
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
 
-    def found_in(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Whether the pattern matches somewhere in the text."""
-        return bool(self._compiled.contains(_sound(text)))
+        return bool(self._compiled.contains(_replace_surrogates(text)))
 
-    def first(self, text: str) -> str:
+    def find_first(self, text: str) -> str:
         """The first match, or the empty text."""
-        match = self._compiled.search(_sound(text))
+        match = self._compiled.time_limit(_replace_surrogates(text))
         return str(match.group(0)) if match else ""
 
-    def every(self, text: str, limit: int) -> tuple[str, ...]:
+    def find_all(self, text: str, limit: int) -> tuple[str, ...]:
         """The matches one after the other, not more than `limit` unless that is negative.
 
         As in Go, an empty match right behind another match does not count.
         """
         found: list[str] = []
         end = -1
-        for match in self._compiled.finditer(_sound(text)):
+        for match in self._compiled.finditer(_replace_surrogates(text)):
             if len(found) == limit:
                 break
             if match.end() > match.start() or match.start() != end:
@@ -92,24 +93,24 @@ class Pattern:
 
 
 @lru_cache(maxsize=512)
-def pattern(text: str) -> Pattern:
+def compile_pattern(text: str) -> RegexPattern:
     """Compile a pattern; an error of CEL when it is none."""
     try:
         re2: Any = import_module("re2")
     except ImportError:
-        raise EngineMissingError(MISSING) from None
+        raise EngineMissingError(ENGINE_MISSING_MESSAGE) from None
     # The default of pyre2 is to fall back to `re` without a word.
     re2.set_fallback_notification(re2.FALLBACK_EXCEPTION)
-    if heft(text) > MAX_HEFT:
+    if estimate_program_size(text) > MAX_PROGRAM_SIZE:
         raise CelError("error parsing regexp: expression too large")
-    spelled = _respelled(text)
+    spelled = _rewrite_for_pyre2(text)
     try:
-        return Pattern(re2.compile(spelled, re2.ASCII))
+        return RegexPattern(re2.compile(spelled, re2.ASCII))
     except (re2.error, re.error, ValueError, OverflowError) as bad:
         raise CelError(f"error parsing regexp: {bad}") from None
 
 
-def heft(text: str) -> int:
+def estimate_program_size(text: str) -> int:
     """Roughly how many instructions a pattern compiles to; repetition multiplies."""
     levels = [[0, 0]]
     for piece in _PIECES.finditer(text):
@@ -119,32 +120,32 @@ def heft(text: str) -> int:
         elif piece["close"] and len(levels) > 1:
             levels.pop()
             inside = level[0] + level[1] + 1
-            levels[-1] = [min(sum(levels[-1]), MAX_HEFT + 1), inside]
+            levels[-1] = [min(sum(levels[-1]), MAX_PROGRAM_SIZE + 1), inside]
         elif piece["least"]:
             times = int(piece["most"] or piece["least"]) + (1 if piece["range"] and not piece["most"] else 0)
-            level[1] = min(level[1] * times, MAX_HEFT + 1)
+            level[1] = min(level[1] * times, MAX_PROGRAM_SIZE + 1)
         elif not piece["again"]:
-            levels[-1] = [min(level[0] + level[1], MAX_HEFT + 1), _weight(piece)]
-    return min(sum(map(sum, levels)), MAX_HEFT + 1)
+            levels[-1] = [min(level[0] + level[1], MAX_PROGRAM_SIZE + 1), _estimate_piece_size(piece)]
+    return min(sum(map(sum, levels)), MAX_PROGRAM_SIZE + 1)
 
 
-def _weight(piece: re.Match[str]) -> int:
+def _estimate_piece_size(piece: re.Match[str]) -> int:
     if piece["property"]:
-        return _PROPERTY_HEFT
+        return _PROPERTY_SIZE
     if piece["class"]:
         inside = piece["class"]
-        return _CLASS_HEFT + _PROPERTY_HEFT * (inside.count("\\p") + inside.count("\\P"))
+        return _CLASS_SIZE + _PROPERTY_SIZE * (inside.count("\\p") + inside.count("\\P"))
     if piece["any"]:
-        return _ANY_HEFT
+        return _ANY_SIZE
     return 0 if piece["either"] else 1
 
 
-def _sound(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Text that can be written as UTF-8: half a surrogate pair cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _respelled(text: str) -> str:
+def _rewrite_for_pyre2(text: str) -> str:
     result: list[str] = []
     place = 0
     while place < len(text):
@@ -160,13 +161,15 @@ def _respelled(text: str) -> str:
             result.append(re.escape(text[place:stop]))
             place = stop if end < 0 else end + 2
         elif match["braced"] or match["octal"]:
-            result.append(_character(int(match["braced"], 16) if match["braced"] else int(match["octal"], 8)))
+            result.append(
+                _escape_code_point(int(match["braced"], 16) if match["braced"] else int(match["octal"], 8))
+            )
         else:
             result.append("(?P<" if match["named"] else match[0])
-    return _sound("".join(result))
+    return _replace_surrogates("".join(result))
 
 
-def _character(code: int) -> str:
+def _escape_code_point(code: int) -> str:
     if code > _MAX_CODE or 0xD800 <= code <= 0xDFFF:
         raise CelError("error parsing regexp: invalid escape sequence: no such code point")
     char = chr(code)

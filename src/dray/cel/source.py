@@ -8,41 +8,41 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NAME = "<input>"
+SOURCE_NAME = "<input>"
 
 
-class Position(NamedTuple):
+class ExpressionPosition(NamedTuple):
     """A place for people: line and column, counted from one."""
 
     line: int
     column: int
 
 
-class Issue(NamedTuple):
+class ExpressionIssue(NamedTuple):
     """One thing wrong with an expression, and the offset where it is."""
 
     offset: int
     message: str
 
 
-def position(text: str, offset: int) -> Position:
+def locate_offset(text: str, offset: int) -> ExpressionPosition:
     """Line and column of an offset."""
     before = text[:offset]
-    return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+    return ExpressionPosition(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
 
-def snippet(text: str, place: Position) -> str:
+def render_snippet(text: str, position: ExpressionPosition) -> str:
     """The line of a place and a caret under its column, in the form of cel-go."""
-    line = text.split("\n")[place.line - 1].replace("\t", " ")
-    pointer = "".join("．" if _is_wide(char) else "." for char in line[: place.column - 1])
-    caret = "＾" if _is_wide(line[place.column - 1 : place.column]) else "^"
+    line = text.split("\n")[position.line - 1].replace("\t", " ")
+    pointer = "".join("．" if _is_wide(char) else "." for char in line[: position.column - 1])
+    caret = "＾" if _is_wide(line[position.column - 1 : position.column]) else "^"
     return f" | {line}\n | {pointer}{caret}"
 
 
-def rendered(text: str, issue: Issue) -> str:
+def render_issue(text: str, issue: ExpressionIssue) -> str:
     """An issue as cel-go prints it: the message with its place, the line, and a caret."""
-    place = position(text, issue.offset)
-    return f"ERROR: {NAME}:{place.line}:{place.column}: {issue.message}\n{snippet(text, place)}"
+    place = locate_offset(text, issue.offset)
+    return f"ERROR: {SOURCE_NAME}:{place.line}:{place.column}: {issue.message}\n{render_snippet(text, place)}"
 
 
 def _is_wide(char: str) -> bool:

@@ -18,8 +18,8 @@ from dray.cel.faults import CelError
 SECOND: Final = 1_000_000_000
 _MAX_DURATION: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST: Final = -62_135_596_800 * SECOND
-_LAST: Final = 253_402_300_800 * SECOND - 1
+_MIN_TIMESTAMP: Final = -62_135_596_800 * SECOND
+_MAX_TIMESTAMP: Final = 253_402_300_800 * SECOND - 1
 
 _UNITS: Final = {
     "ns": 1,
@@ -63,7 +63,7 @@ class Timestamp:
     nanos: int
 
     def __post_init__(self) -> None:
-        if not _FIRST <= self.nanos <= _LAST:
+        if not _MIN_TIMESTAMP <= self.nanos <= _MAX_TIMESTAMP:
             raise CelError("timestamp overflow")
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class Timestamp:
         moment = _EPOCH.replace(tzinfo=None) + timedelta(seconds=seconds)
         return f"{moment.isoformat()}{fraction}Z"
 
-    def at(self, zone: tzinfo) -> datetime:
+    def to_datetime(self, zone: tzinfo) -> datetime:
         """The calendar's view; without nanoseconds, which no getter asks the calendar for."""
         try:
             return (_EPOCH + timedelta(seconds=self.nanos // SECOND)).astimezone(zone)
@@ -85,13 +85,13 @@ def parse_duration(text: str) -> Duration:
     body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
         return Duration(0)
-    nanos = _sum_of_pieces(body) if body and len(text) <= _MAX_TEXT else None
+    nanos = _sum_pieces(body) if body and len(text) <= _MAX_TEXT else None
     if nanos is None:
         raise CelError("type conversion error from 'string' to 'google.protobuf.Duration'")
     return Duration(-nanos if text[0] == "-" else nanos)
 
 
-def _sum_of_pieces(body: str) -> int | None:
+def _sum_pieces(body: str) -> int | None:
     nanos, place = 0, 0
     while place < len(body):
         piece = _PIECE.match(body, place)
@@ -108,21 +108,21 @@ def parse_timestamp(text: str) -> Timestamp:
     """Read RFC 3339: `2024-01-31T12:00:00.5Z`, `2024-01-31T12:00:00+01:00`."""
     match = _RFC3339.fullmatch(text) if len(text) <= _MAX_TEXT else None
     if match is None:
-        raise _no_timestamp()
+        raise _make_timestamp_error()
     day, clock, digits, zone = match.groups()
     try:
         moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone == 'Z' else zone}")
         seconds = (moment - _EPOCH) // timedelta(seconds=1)
     except (ValueError, OverflowError):
-        raise _no_timestamp() from None
+        raise _make_timestamp_error() from None
     return Timestamp(seconds * SECOND + int((digits or "0")[:9].ljust(9, "0")))
 
 
-def _no_timestamp() -> CelError:
+def _make_timestamp_error() -> CelError:
     return CelError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
 
 
-def zone_of(name: str) -> tzinfo:
+def parse_time_zone(name: str) -> tzinfo:
     """A time zone by name (`Europe/Paris`, `UTC`) or by offset (`+01:00`)."""
     if len(name) > _MAX_TEXT:
         raise CelError(f"unknown time zone {name[:64]}")

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Final
 
 
-class Kind(Enum):
+class TypeKind(Enum):
     """What sort of type it is."""
 
     BOOL = auto()
@@ -47,13 +47,13 @@ class Type:
     __slots__ = ("is_dyn", "is_open", "kind", "name", "params", "weight")
 
     # Types are made by the thousand when expressions are checked, which is why this is no dataclass.
-    def __init__(self, kind: Kind, name: str, params: tuple[Type, ...] = ()) -> None:
+    def __init__(self, kind: TypeKind, name: str, params: tuple[Type, ...] = ()) -> None:
         self.kind: Final = kind
         self.name: Final = name
         self.params: Final = params
         self.weight: Final[int] = 1 + sum([param.weight for param in params]) if params else 1
-        self.is_dyn: Final = kind is Kind.DYN or kind is Kind.ANY or kind is Kind.ERROR
-        self.is_open: Final = self.is_dyn or kind is Kind.VARIABLE
+        self.is_dyn: Final = kind is TypeKind.DYN or kind is TypeKind.ANY or kind is TypeKind.ERROR
+        self.is_open: Final = self.is_dyn or kind is TypeKind.VARIABLE
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -66,39 +66,39 @@ class Type:
         return hash((self.name, self.params))
 
     def __str__(self) -> str:
-        return _written(self, _FULL)
+        return _format_type(self, _FULL_NAMES)
 
     def __repr__(self) -> str:
         return f"Type({self})"
 
 
-BOOL: Final = Type(Kind.BOOL, "bool")
-INT: Final = Type(Kind.INT, "int")
-UINT: Final = Type(Kind.UINT, "uint")
-DOUBLE: Final = Type(Kind.DOUBLE, "double")
-STRING: Final = Type(Kind.STRING, "string")
-BYTES: Final = Type(Kind.BYTES, "bytes")
-NULL: Final = Type(Kind.NULL, "null_type")
-DURATION: Final = Type(Kind.DURATION, "google.protobuf.Duration")
-TIMESTAMP: Final = Type(Kind.TIMESTAMP, "google.protobuf.Timestamp")
-DYN: Final = Type(Kind.DYN, "dyn")
-ANY: Final = Type(Kind.ANY, "google.protobuf.Any")
-ERROR: Final = Type(Kind.ERROR, "!error!")
+BOOL: Final = Type(TypeKind.BOOL, "bool")
+INT: Final = Type(TypeKind.INT, "int")
+UINT: Final = Type(TypeKind.UINT, "uint")
+DOUBLE: Final = Type(TypeKind.DOUBLE, "double")
+STRING: Final = Type(TypeKind.STRING, "string")
+BYTES: Final = Type(TypeKind.BYTES, "bytes")
+NULL: Final = Type(TypeKind.NULL, "null_type")
+DURATION: Final = Type(TypeKind.DURATION, "google.protobuf.Duration")
+TIMESTAMP: Final = Type(TypeKind.TIMESTAMP, "google.protobuf.Timestamp")
+DYN: Final = Type(TypeKind.DYN, "dyn")
+ANY: Final = Type(TypeKind.ANY, "google.protobuf.Any")
+ERROR: Final = Type(TypeKind.ERROR, "!error!")
 
-QUANTITY: Final = Type(Kind.STRUCT, "kubernetes.Quantity")
-SEMVER: Final = Type(Kind.STRUCT, "kubernetes.Semver")
-URL: Final = Type(Kind.STRUCT, "kubernetes.URL")
-FORMAT: Final = Type(Kind.STRUCT, "kubernetes.NamedFormat")
-IP: Final = Type(Kind.OPAQUE, "net.IP")
-CIDR: Final = Type(Kind.OPAQUE, "net.CIDR")
+QUANTITY: Final = Type(TypeKind.STRUCT, "kubernetes.Quantity")
+SEMVER: Final = Type(TypeKind.STRUCT, "kubernetes.Semver")
+URL: Final = Type(TypeKind.STRUCT, "kubernetes.URL")
+FORMAT: Final = Type(TypeKind.STRUCT, "kubernetes.NamedFormat")
+IP: Final = Type(TypeKind.OPAQUE, "net.IP")
+CIDR: Final = Type(TypeKind.OPAQUE, "net.CIDR")
 
 OPTIONAL_NAME: Final = "optional_type"
-WRAPPING: Final = frozenset({Kind.LIST, Kind.MAP, Kind.OPAQUE, Kind.TYPE})
+PARAMETRIC_KINDS: Final = frozenset({TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE, TypeKind.TYPE})
 """The kinds that may have parameters."""
 
 # cel-go has two ways to write a type: full names where a type stands alone, short ones in messages.
-_FULL: dict[str, str] = {}
-_SHORT: dict[str, str] = {
+_FULL_NAMES: dict[str, str] = {}
+_SHORT_NAMES: dict[str, str] = {
     DURATION.name: "duration",
     TIMESTAMP.name: "timestamp",
     ANY.name: "any",
@@ -106,49 +106,49 @@ _SHORT: dict[str, str] = {
 }
 
 
-def list_of(item: Type) -> Type:
+def make_list_type(item: Type) -> Type:
     """`list(item)`."""
-    return Type(Kind.LIST, "list", (item,))
+    return Type(TypeKind.LIST, "list", (item,))
 
 
-def map_of(key: Type, value: Type) -> Type:
+def make_map_type(key: Type, value: Type) -> Type:
     """`map(key, value)`."""
-    return Type(Kind.MAP, "map", (key, value))
+    return Type(TypeKind.MAP, "map", (key, value))
 
 
-def optional_of(value: Type) -> Type:
+def make_optional_type(value: Type) -> Type:
     """`optional_type(value)`."""
-    return Type(Kind.OPAQUE, OPTIONAL_NAME, (value,))
+    return Type(TypeKind.OPAQUE, OPTIONAL_NAME, (value,))
 
 
-def type_of(target: Type) -> Type:
+def make_type_type(target: Type) -> Type:
     """The type of a type."""
-    return Type(Kind.TYPE, "type", (target,))
+    return Type(TypeKind.TYPE, "type", (target,))
 
 
-def variable(name: str) -> Type:
+def make_type_variable(name: str) -> Type:
     """A type that unification will find."""
-    return Type(Kind.VARIABLE, name)
+    return Type(TypeKind.VARIABLE, name)
 
 
 def is_optional(candidate: Type) -> bool:
     """Whether it is `optional_type(...)`."""
-    return candidate.kind is Kind.OPAQUE and candidate.name == OPTIONAL_NAME
+    return candidate.kind is TypeKind.OPAQUE and candidate.name == OPTIONAL_NAME
 
 
-def spelled(candidate: Type) -> str:
+def format_type(candidate: Type) -> str:
     """The type as messages of the checker write it: `any`, `duration`, `map(string, any)`."""
-    return _written(candidate, _SHORT)
+    return _format_type(candidate, _SHORT_NAMES)
 
 
-def call_spelled(arguments: tuple[Type, ...], member: bool) -> str:
+def format_call_types(arguments: tuple[Type, ...], member: bool) -> str:
     """The types of a call: `(int, string)`, or `string.(int)` for a member function."""
-    words = [spelled(argument) for argument in arguments]
+    words = [format_type(argument) for argument in arguments]
     return f"{words[0]}.({', '.join(words[1:])})" if member else f"({', '.join(words)})"
 
 
-def _written(candidate: Type, names: dict[str, str]) -> str:
+def _format_type(candidate: Type, names: dict[str, str]) -> str:
     name = names.get(candidate.name, candidate.name)
     if not candidate.params:
         return name
-    return f"{name}({', '.join(_written(param, names) for param in candidate.params)})"
+    return f"{name}({', '.join(_format_type(param, names) for param in candidate.params)})"

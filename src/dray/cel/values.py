@@ -9,7 +9,7 @@ Theory of operation: a CEL type is recognised by the exact Python type, never by
     quantity semver                           Quantity Version
 
 Keys of maps are strings and whole numbers as they are; Python takes `True` for `1`, so booleans become
-`BoolKey`. A `dict` is read through `found` and `keys` only.
+`BoolKey`. A `dict` is read through `find_map_key` and `iterate_keys` only.
 
 Rules for this file: nothing here looks into a Python object that is not in the table; an expression can
 never reach an attribute of the host.
@@ -31,7 +31,7 @@ Value: TypeAlias = Any
 
 MAX_ITEMS: Final = 1_000_000
 """Lists and maps that would be longer are not built: they cost too much to walk over anyhow."""
-MAX_TEXT: Final = 10_000_000
+MAX_TEXT_LENGTH: Final = 10_000_000
 """The same for characters, of which ten cost one."""
 
 
@@ -62,7 +62,7 @@ class TypeName:
         return f"TypeName({self.name!r})"
 
 
-class Optional:
+class OptionalValue:
     """A value that may be missing; `NONE` is the missing one."""
 
     __slots__ = ("value",)
@@ -74,7 +74,7 @@ class Optional:
         return "optional.none()" if self is NONE else f"optional.of({self.value!r})"
 
 
-NONE: Final = Optional(None)
+NONE: Final = OptionalValue(None)
 
 
 class OpenMap(dict[str, Value]):
@@ -101,7 +101,7 @@ class BoolKey(Enum):
 
 _BOOL_KEYS: Final = (BoolKey.FALSE, BoolKey.TRUE)
 
-NAMES: dict[type, str] = {
+TYPE_NAMES_BY_CLASS: dict[type, str] = {
     type(None): "null_type",
     bool: "bool",
     int: "int",
@@ -113,7 +113,7 @@ NAMES: dict[type, str] = {
     dict: "map",
     OpenMap: "map",
     TypeName: "type",
-    Optional: "optional_type",
+    OptionalValue: "optional_type",
     Duration: "google.protobuf.Duration",
     Timestamp: "google.protobuf.Timestamp",
     Quantity: "kubernetes.Quantity",
@@ -121,8 +121,8 @@ NAMES: dict[type, str] = {
 }
 """The CEL name of each Python type; a library that brings a type of its own adds it."""
 
-MAPS: Final[frozenset[type]] = frozenset((dict, OpenMap))
-SIZED: Final[frozenset[type]] = MAPS | {str, bytes, tuple}
+MAP_TYPES: Final[frozenset[type]] = frozenset((dict, OpenMap))
+SIZED_TYPES: Final[frozenset[type]] = MAP_TYPES | {str, bytes, tuple}
 
 # How cel-go names these types in one message that people may search for.
 _GO_NAMES: dict[type, str] = {
@@ -140,37 +140,37 @@ _GO_NAMES: dict[type, str] = {
 }
 
 
-def type_name(value: Value) -> str:
+def get_type_name(value: Value) -> str:
     """The CEL name of the type of a value."""
-    return NAMES[type(value)]
+    return TYPE_NAMES_BY_CLASS[type(value)]
 
 
-def type_names(*values: Value) -> str:
+def join_type_names(*values: Value) -> str:
     """The CEL names of the types of some arguments, as messages list them."""
-    return ", ".join(NAMES[type(value)] for value in values)
+    return ", ".join(TYPE_NAMES_BY_CLASS[type(value)] for value in values)
 
 
-def size(value: Value) -> int:
+def get_cost_size(value: Value) -> int:
     """The size as the cost of a call counts it: length, or one for everything without."""
     kind = type(value)
-    if kind in SIZED:
+    if kind in SIZED_TYPES:
         return len(value)
-    if kind is Optional and value is not NONE:
-        return size(value.value)
+    if kind is OptionalValue and value is not NONE:
+        return get_cost_size(value.value)
     return 1
 
 
-def key_of(value: Value) -> Any:
+def to_map_key(value: Value) -> Any:
     """The dictionary key of a CEL value; an error for what cannot be a key."""
     kind = type(value)
     if kind is str or kind is int or kind is UInt:
         return value
     if kind is bool:
         return _BOOL_KEYS[value]
-    raise CelError(f"unsupported key type: {type_name(value)}")
+    raise CelError(f"unsupported key type: {get_type_name(value)}")
 
 
-def found(mapping: dict[Any, Value], value: Value) -> Any:
+def find_map_key(mapping: dict[Any, Value], value: Value) -> Any:
     """The dictionary key under which a map may hold a value; None for what is never a key.
 
     Looking up `1.0` finds `1`: numbers are compared across their types.
@@ -185,38 +185,38 @@ def found(mapping: dict[Any, Value], value: Value) -> Any:
     return None
 
 
-def keys(mapping: dict[Any, Value]) -> Iterator[Value]:
+def iterate_keys(mapping: dict[Any, Value]) -> Iterator[Value]:
     """The keys of a map as CEL values, in the order they were put in."""
     return (key.value if type(key) is BoolKey else key for key in mapping)
 
 
-def items(value: Value) -> Iterator[Value]:
+def iterate_items(value: Value) -> Iterator[Value]:
     """What a macro with one variable walks over: the items of a list, the keys of a map."""
     kind = type(value)
     if kind is tuple:
         return iter(value)
-    if kind in MAPS:
-        return keys(value)
-    raise not_iterable(value)
+    if kind in MAP_TYPES:
+        return iterate_keys(value)
+    raise make_not_iterable_error(value)
 
 
-def pairs(value: Value) -> Iterator[tuple[Value, Value]]:
+def iterate_pairs(value: Value) -> Iterator[tuple[Value, Value]]:
     """What a macro with two variables walks over: index and item, or key and value."""
     kind = type(value)
     if kind is tuple:
         return enumerate(value)
-    if kind in MAPS:
-        return zip(keys(value), value.values(), strict=True)
-    raise not_iterable(value)
+    if kind in MAP_TYPES:
+        return zip(iterate_keys(value), value.values(), strict=True)
+    raise make_not_iterable_error(value)
 
 
-def not_iterable(value: Value) -> CelError:
+def make_not_iterable_error(value: Value) -> CelError:
     """The error of walking over something that is neither list nor map."""
-    name = _GO_NAMES.get(type(value), type_name(value))
+    name = _GO_NAMES.get(type(value), get_type_name(value))
     return CelError(f"got '{name}', expected iterable type")
 
 
-def within(count: int, limit: int = MAX_ITEMS) -> int:
+def check_size(count: int, limit: int = MAX_ITEMS) -> int:
     """The count, unless something of that size may not be built."""
     if count > limit:
         raise BudgetError

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
 from dray.api.resource import ConsumerReference, ResourceClaim
 
-AnyClaim = ResourceClaim | ClassicClaim
+AnyClaim = ResourceClaim | ClassicResourceClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RecordClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class ReserveClaim:
     """Let a consumer use a claim that has its devices."""
 
     claim: ResourceClaim
@@ -41,7 +41,7 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseClaim:
     """Take consumers from a claim; with the last of them go the devices."""
 
     claim: AnyClaim
@@ -50,7 +50,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class RemoveFinalizer:
     """Remove the finalizer that kept a claim while it had devices; `uids` are consumers that go with it."""
 
     claim: ResourceClaim
@@ -65,7 +65,7 @@ class DeleteClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class EmitEvent:
     """Tell people about a pod or claim, as an event."""
 
     about: Pod | AnyClaim
@@ -74,4 +74,6 @@ class Tell:
     warning: bool = True
 
 
-Action = CreateClaim | RecordClaims | Reserve | Release | LetGo | DeleteClaim | Tell
+ClaimAction = (
+    CreateClaim | RecordClaims | ReserveClaim | ReleaseClaim | RemoveFinalizer | DeleteClaim | EmitEvent
+)

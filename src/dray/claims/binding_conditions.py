@@ -12,12 +12,12 @@ from typing import Final
 
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
 
-LONGEST_WAIT: Final = 600.0
+MAX_WAIT_SECONDS: Final = 600.0
 """Seconds a pod waits for its devices to become ready."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class DeviceWait:
     """A device is not ready: the conditions that are not true yet."""
 
     device: str
@@ -28,7 +28,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class DeviceFailure:
     """A device will not become ready: the condition that says so, and what it says."""
 
     device: str
@@ -39,38 +39,40 @@ class Failed:
         return f"device {self.device}: {self.condition}" + (f": {self.message}" if self.message else "")
 
 
-def minds_binding(claim: ResourceClaim) -> bool:
+def has_binding_conditions(claim: ResourceClaim) -> bool:
     """Whether any device of a claim has conditions to wait for."""
     allocation = claim.status.allocation
     return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
 
 
-def readiness(claim: ResourceClaim) -> Waits | Failed | None:
+def check_readiness(claim: ResourceClaim) -> DeviceWait | DeviceFailure | None:
     """What the devices of a claim still wait for; None when all are ready."""
     if claim.status.allocation is None:
         return None
-    waits: Waits | None = None
+    waits: DeviceWait | None = None
     for result in claim.status.allocation.devices.results:
         if not result.binding_conditions:
             continue
         device = f"{result.driver}/{result.pool}/{result.device}"
-        said = _conditions(claim, result)
+        said = _read_conditions(claim, result)
         for name in result.binding_failure_conditions:
             if name in said and said[name][0] == "True":
-                return Failed(device, name, said[name][1])
+                return DeviceFailure(device, name, said[name][1])
         missing = tuple(name for name in result.binding_conditions if said.get(name, ("", ""))[0] != "True")
         if missing and waits is None:
-            waits = Waits(device, missing)
+            waits = DeviceWait(device, missing)
     return waits
 
 
-def why_not_ready(claim: ResourceClaim) -> str:
+def explain_not_ready(claim: ResourceClaim) -> str:
     """What a claim that has its devices still waits for, in words; empty when they are ready."""
-    state = readiness(claim)
+    state = check_readiness(claim)
     return "" if state is None else f"claim {claim.metadata.namespace}/{claim.metadata.name}: {state}"
 
 
-def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> dict[str, tuple[str, str]]:
+def _read_conditions(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult
+) -> dict[str, tuple[str, str]]:
     """What the driver reports of a device: status and message of each condition."""
     for reported in claim.status.devices:
         if (reported.driver, reported.pool, reported.device, reported.share_id) == (

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from dray.api.classic import ClassicClaim, SchedulerSchedulingStatus
+from dray.api.classic import ClassicResourceClaim, SchedulerSchedulingStatus
 from dray.api.classic.resource_claim import ALLOCATED, IMMEDIATE, PENDING, REALLOCATE
 
 
-class Side(StrEnum):
+class ClassicWriter(StrEnum):
     """Who writes the status of a classic claim."""
 
     DRIVER = "the driver"
@@ -24,56 +24,63 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PhaseTransition:
     """One move that is allowed; some only for a claim that is being deleted."""
 
     before: str
     after: str
-    by: Side
+    by: ClassicWriter
     when: str
-    leaving: bool = False
+    deleting_only: bool = False
 
 
-STEPS: Final[tuple[Step, ...]] = (
-    Step(PENDING, ALLOCATED, Side.DRIVER, "the resource is allocated"),
-    Step(ALLOCATED, REALLOCATE, Side.SCHEDULER, "nobody uses it, and it keeps a pod from fitting anywhere"),
-    Step(REALLOCATE, PENDING, Side.DRIVER, "the resource is free again"),
-    Step(
+TRANSITIONS: Final[tuple[PhaseTransition, ...]] = (
+    PhaseTransition(PENDING, ALLOCATED, ClassicWriter.DRIVER, "the resource is allocated"),
+    PhaseTransition(
+        ALLOCATED,
+        REALLOCATE,
+        ClassicWriter.SCHEDULER,
+        "nobody uses it, and it keeps a pod from fitting anywhere",
+    ),
+    PhaseTransition(REALLOCATE, PENDING, ClassicWriter.DRIVER, "the resource is free again"),
+    PhaseTransition(
         ALLOCATED,
         PENDING,
-        Side.DRIVER,
+        ClassicWriter.DRIVER,
         "the claim is being deleted, nobody uses it, and the resource is free again",
-        leaving=True,
+        deleting_only=True,
     ),
 )
 
 
-def step(before: str, after: str, by: Side, *, leaving: bool = False) -> Step | None:
+def find_transition(
+    before: str, after: str, by: ClassicWriter, *, deleting: bool = False
+) -> PhaseTransition | None:
     """The row that allows a move; None when nothing does. To stay is always allowed and no move."""
-    rows = (row for row in STEPS if leaving or not row.leaving)
+    rows = (row for row in TRANSITIONS if deleting or not row.deleting_only)
     return next((row for row in rows if (row.before, row.after, row.by) == (before, after, by)), None)
 
 
-def may_move(before: str, after: str, by: Side, *, leaving: bool = False) -> bool:
-    return before == after or step(before, after, by, leaving=leaving) is not None
+def is_transition_allowed(before: str, after: str, by: ClassicWriter, *, deleting: bool = False) -> bool:
+    return before == after or find_transition(before, after, by, deleting=deleting) is not None
 
 
-def refusal(before: str, after: str, by: Side) -> str:
+def explain_refused_transition(before: str, after: str, by: ClassicWriter) -> str:
     """Why a move is not allowed, with the ones that are."""
-    allowed = [row for row in STEPS if row.before == before]
+    allowed = [row for row in TRANSITIONS if row.before == before]
     ways = "; ".join(f"{row.by} may move it to {row.after} when {row.when}" for row in allowed) or "it stays"
     return f"{by} may not move a claim from {before} to {after}: {ways}"
 
 
-def beyond_driver(new: ClassicClaim, old: ClassicClaim) -> Iterator[str]:
+def find_driver_violations(new: ClassicResourceClaim, old: ClassicResourceClaim) -> Iterator[str]:
     """What a change of the status does that is not for a driver to do, in words."""
     before, after = old.status.phase or PENDING, new.status.phase or PENDING
     leaving = new.metadata.deletion_timestamp is not None
-    if not may_move(before, after, Side.DRIVER, leaving=leaving):
-        yield refusal(before, after, Side.DRIVER)
+    if not is_transition_allowed(before, after, ClassicWriter.DRIVER, deleting=leaving):
+        yield explain_refused_transition(before, after, ClassicWriter.DRIVER)
     if new.status.reserved_for != old.status.reserved_for:
         yield "status.reservedFor is written by the scheduler and the controller"
-    told, was = _offer(new), _offer(old)
+    told, was = _get_scheduler_status(new), _get_scheduler_status(old)
     if told.potential_nodes not in (was.potential_nodes, ()):
         yield "status.scheduling.scheduler.potentialNodes is written by the scheduler"
     theirs = told.selected_node in (was.selected_node, "") or new.spec.allocation_mode == IMMEDIATE
@@ -81,6 +88,6 @@ def beyond_driver(new: ClassicClaim, old: ClassicClaim) -> Iterator[str]:
         yield "status.scheduling.scheduler.selectedNode is written by the scheduler, unless to unset it"
 
 
-def _offer(claim: ClassicClaim) -> SchedulerSchedulingStatus:
+def _get_scheduler_status(claim: ClassicResourceClaim) -> SchedulerSchedulingStatus:
     scheduling = claim.status.scheduling
     return SchedulerSchedulingStatus() if scheduling is None else scheduling.scheduler

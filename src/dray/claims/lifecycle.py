@@ -9,8 +9,8 @@ used by nobody is let go with all it has; when others keep it too, it loses its 
 at most one step of each kind; the next step follows from what is observed then, so a crash between two steps
 loses nothing.
 
-Rules for this file: what is observed may be behind. Whoever performs a `Release` because a pod is absent asks
-the server first whether it really is; so does whoever performs a `CreateClaim` in place of one that was
+Rules for this file: what is observed may be behind. Whoever performs a `ReleaseClaim` because a pod is absent
+asks the server first whether it really is; so does whoever performs a `CreateClaim` in place of one that was
 recorded and is not seen, and whoever tells people that a pod has no devices.
 """
 
@@ -20,200 +20,209 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.resource import ResourceClaim, ResourceClaimTemplate
 from dray.claims import claim_names, reservation
 from dray.claims.actions import (
-    Action,
     AnyClaim,
+    ClaimAction,
     CreateClaim,
     DeleteClaim,
-    LetGo,
+    EmitEvent,
     RecordClaims,
-    Release,
-    Reserve,
-    Tell,
+    ReleaseClaim,
+    RemoveFinalizer,
+    ReserveClaim,
 )
 
 FINALIZER: Final = claim_names.FINALIZER
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class LifecycleLookups:
     """What a decision looks at besides its subject."""
 
-    claim: Callable[[str, str], ResourceClaim | None]
+    get_claim: Callable[[str, str], ResourceClaim | None]
     """A claim by namespace and name."""
-    owned: Callable[[Pod], Iterable[ResourceClaim]]
+    list_owned_claims: Callable[[Pod], Iterable[ResourceClaim]]
     """The claims that belong to a pod."""
-    template: Callable[[str, str], ResourceClaimTemplate | None]
-    classic: Callable[[str, str], ClassicClaim | None]
-    pod: Callable[[str, str], Pod | None]
-    named: Callable[[str, str], Iterable[Pod]]
+    get_template: Callable[[str, str], ResourceClaimTemplate | None]
+    get_classic_claim: Callable[[str, str], ClassicResourceClaim | None]
+    get_pod: Callable[[str, str], Pod | None]
+    list_naming_pods: Callable[[str, str], Iterable[Pod]]
     """The pods that name a claim, in their spec or as the one that was made for them."""
 
 
-def next_for_pod(pod: Pod, around: Surroundings) -> list[Action]:
+def decide_for_pod(pod: Pod, lookups: LifecycleLookups) -> list[ClaimAction]:
     """What should happen for a pod's entries."""
-    if reservation.is_over(pod) or pod.metadata.deletion_timestamp is not None:
+    if reservation.is_pod_finished(pod) or pod.metadata.deletion_timestamp is not None:
         return []
-    actions: list[Action] = []
+    actions: list[ClaimAction] = []
     names: list[tuple[str, str | None]] = []
     for entry in pod.spec.resource_claims:
-        made = _made(pod, entry, around)
+        made = _find_or_create_claim(pod, entry, lookups)
         if isinstance(made, ResourceClaim):
             names.append((entry.name, made.metadata.name))
         elif made is not None:
             actions.append(made)
     # What is being made is recorded together with what is there: one write, and a list that only grows.
-    if _news(pod, names) and not _names_to_come(actions):
+    if _has_unrecorded_names(pod, names) and not _has_unnamed_claims(actions):
         actions.append(RecordClaims(pod, tuple(names)))
     return actions
 
 
-def _names_to_come(actions: Iterable[Action]) -> bool:
+def _has_unnamed_claims(actions: Iterable[ClaimAction]) -> bool:
     """Whether a claim is to be made whose name the server chooses."""
     return any(isinstance(each, CreateClaim) and not each.claim.metadata.name for each in actions)
 
 
-def _made(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ResourceClaim | Action | None:
+def _find_or_create_claim(
+    pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups
+) -> ResourceClaim | ClaimAction | None:
     """The claim an entry's template made, or what to do about it; None when there is nothing to do."""
     if entry.template is not None:
-        return _inline(pod, entry, around)
+        return _create_inline_claim(pod, entry, lookups)
     if entry.resource_claim_template_name is None:
         return None
-    known, name = claim_names.recorded(pod, entry)
+    known, name = claim_names.find_recorded_name(pod, entry)
     if known and name is None:
         return None
     namespace = pod.metadata.namespace
     if name is not None:
-        claim = around.claim(namespace, name)
-        if claim is not None and claim_names.is_owned(claim.metadata, pod):
+        claim = lookups.get_claim(namespace, name)
+        if claim is not None and claim_names.is_owned_by(claim.metadata, pod):
             return claim
-    made = claim_names.made_for(pod, entry, around.owned(pod))
+    made = claim_names.find_generated_claim(pod, entry, lookups.list_owned_claims(pod))
     if made is not None:
         return made
-    template = around.template(namespace, entry.resource_claim_template_name)
+    template = lookups.get_template(namespace, entry.resource_claim_template_name)
     if template is None:
         text = (
             f"entry {entry.name}: ResourceClaimTemplate {entry.resource_claim_template_name} does not exist"
         )
-        return Tell(pod, "FailedResourceClaimCreation", text)
-    return CreateClaim(pod, entry.name, claim_names.from_template(template, pod, entry))
+        return EmitEvent(pod, "FailedResourceClaimCreation", text)
+    return CreateClaim(pod, entry.name, claim_names.build_from_template(template, pod, entry))
 
 
-def _inline(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> Action | None:
+def _create_inline_claim(pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups) -> ClaimAction | None:
     """The classic claim of an inline template: made once, by name; a stranger of that name blocks the pod."""
-    namespace, name = pod.metadata.namespace, claim_names.classic_name(pod, entry)
-    claim: AnyClaim | None = around.classic(namespace, name) or around.claim(namespace, name)
+    namespace, name = pod.metadata.namespace, claim_names.build_classic_name(pod, entry)
+    claim: AnyClaim | None = lookups.get_classic_claim(namespace, name) or lookups.get_claim(namespace, name)
     if claim is None:
-        return CreateClaim(pod, entry.name, claim_names.from_inline(pod, entry))
-    if claim_names.is_owned(claim.metadata, pod):
+        return CreateClaim(pod, entry.name, claim_names.build_from_inline(pod, entry))
+    if claim_names.is_owned_by(claim.metadata, pod):
         return None
     text = (
         f"entry {entry.name}: claim {name} exists and does not belong to this pod; "
         "delete it, or give it an owner reference to the pod"
     )
-    return Tell(pod, "FailedResourceClaimCreation", text)
+    return EmitEvent(pod, "FailedResourceClaimCreation", text)
 
 
-def _news(pod: Pod, names: Sequence[tuple[str, str | None]]) -> bool:
+def _has_unrecorded_names(pod: Pod, names: Sequence[tuple[str, str | None]]) -> bool:
     """Whether the pod's status does not say all of this yet."""
     said = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     return any(entry not in said or said[entry] != name for entry, name in names)
 
 
-def reservations(pod: Pod, around: Surroundings) -> list[Action]:
+def decide_reservations(pod: Pod, lookups: LifecycleLookups) -> list[ClaimAction]:
     """What should happen when a pod with a node may not use all of its claims yet."""
-    if not pod.spec.node_name or reservation.is_over(pod) or pod.metadata.deletion_timestamp is not None:
+    if (
+        not pod.spec.node_name
+        or reservation.is_pod_finished(pod)
+        or pod.metadata.deletion_timestamp is not None
+    ):
         return []
-    return list(_unreserved(pod, around))
+    return list(_iter_reservations(pod, lookups))
 
 
-def _unreserved(pod: Pod, around: Surroundings) -> Iterator[Action]:
+def _iter_reservations(pod: Pod, lookups: LifecycleLookups) -> Iterator[ClaimAction]:
     for entry in pod.spec.resource_claims:
-        classic = classic_of(pod, entry, around)
-        if classic is not None and not reservation.classic_reserved(classic, pod):
+        classic = find_classic_claim(pod, entry, lookups)
+        if classic is not None and not reservation.is_classic_reserved_for(classic, pod):
             # Only a scheduler that talked to its driver knows that a classic claim is good for the node.
             text = (
                 f"claim {classic.metadata.name} is not reserved for this pod, which was put on node "
                 f"{pod.spec.node_name} without it; delete the pod and create it again"
             )
-            yield Tell(pod, "FailedResourceClaimReservation", text)
-        claim = claim_of(pod, entry, around)
-        if claim is None or reservation.is_reserved(claim, pod):
+            yield EmitEvent(pod, "FailedResourceClaimReservation", text)
+        claim = find_claim(pod, entry, lookups)
+        if claim is None or reservation.is_reserved_for(claim, pod):
             continue
         name = claim.metadata.name
         if claim.status.allocation is None:
             text = (
                 f"claim {name} has no devices, and the pod was put on node {pod.spec.node_name} without them"
             )
-            yield Tell(pod, "FailedResourceClaimReservation", text)
-        elif why := reservation.why_not(claim, pod):
-            yield Tell(pod, "FailedResourceClaimReservation", why)
+            yield EmitEvent(pod, "FailedResourceClaimReservation", text)
+        elif why := reservation.explain_unreservable(claim, pod):
+            yield EmitEvent(pod, "FailedResourceClaimReservation", why)
         else:
-            yield Reserve(claim, reservation.consumer_of(pod))
+            yield ReserveClaim(claim, reservation.build_consumer(pod))
 
 
-def claim_of(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ResourceClaim | None:
+def find_claim(pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups) -> ResourceClaim | None:
     """The claim an entry stands for, if it is there and is the pod's to use."""
     if entry.resource_claim_name is not None:
-        return around.claim(pod.metadata.namespace, entry.resource_claim_name)
-    known, name = claim_names.recorded(pod, entry)
+        return lookups.get_claim(pod.metadata.namespace, entry.resource_claim_name)
+    known, name = claim_names.find_recorded_name(pod, entry)
     if not known or name is None:
         return None
-    claim = around.claim(pod.metadata.namespace, name)
-    return claim if claim is not None and claim_names.is_owned(claim.metadata, pod) else None
+    claim = lookups.get_claim(pod.metadata.namespace, name)
+    return claim if claim is not None and claim_names.is_owned_by(claim.metadata, pod) else None
 
 
-def classic_of(pod: Pod, entry: PodResourceClaim, around: Surroundings) -> ClassicClaim | None:
+def find_classic_claim(
+    pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups
+) -> ClassicResourceClaim | None:
     """The classic claim an entry stands for, if it is there and is the pod's to use."""
     namespace = pod.metadata.namespace
     if entry.template is None:
         named = entry.resource_claim_name
-        return None if named is None else around.classic(namespace, named)
-    claim = around.classic(namespace, claim_names.classic_name(pod, entry))
-    return claim if claim is not None and claim_names.is_owned(claim.metadata, pod) else None
+        return None if named is None else lookups.get_classic_claim(namespace, named)
+    claim = lookups.get_classic_claim(namespace, claim_names.build_classic_name(pod, entry))
+    return claim if claim is not None and claim_names.is_owned_by(claim.metadata, pod) else None
 
 
-def next_for_claim(claim: ResourceClaim, around: Surroundings) -> list[Action]:
+def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:
     """What should happen to a claim: one step of release, and its end with its pod."""
     over = frozenset(
         consumer.uid
         for consumer in claim.status.reserved_for
-        if reservation.is_pod(consumer) and _is_gone(claim, consumer.name, consumer.uid, around)
+        if reservation.is_pod_consumer(consumer)
+        and _is_consumer_gone(claim, consumer.name, consumer.uid, lookups)
     )
     left = [consumer for consumer in claim.status.reserved_for if consumer.uid not in over]
     allocated = claim.status.allocation is not None
-    actions: list[Action] = []
+    actions: list[ClaimAction] = []
     ending = claim.metadata.deletion_timestamp is not None
     if ending and not left and claim.metadata.finalizers == (FINALIZER,):
         # Nothing else keeps it: the claim, its reservations and its devices go in one write.
-        return [LetGo(claim, over)]
-    if over or (allocated and not left and (ending or _is_left_over(claim, around))):
-        actions.append(Release(claim, over, deallocate=not left))
+        return [RemoveFinalizer(claim, over)]
+    if over or (allocated and not left and (ending or _is_unused(claim, lookups))):
+        actions.append(ReleaseClaim(claim, over, deallocate=not left))
     elif ending and not allocated and not left and FINALIZER in claim.metadata.finalizers:
-        actions.append(LetGo(claim))
-    if not ending and not left and _owner_is_over(claim, around):
+        actions.append(RemoveFinalizer(claim))
+    if not ending and not left and _is_owner_finished(claim, lookups):
         actions.append(DeleteClaim(claim))
     return actions
 
 
-def is_collected(claim: ResourceClaim, around: Surroundings) -> bool:
+def is_garbage(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
     """Whether a claim belongs to a pod that is gone: the collector of garbage deletes it in a moment."""
     owners = [owner for owner in claim.metadata.owner_references if owner.kind == "Pod"]
-    pods = [(owner.uid, around.pod(claim.metadata.namespace, owner.name)) for owner in owners]
+    pods = [(owner.uid, lookups.get_pod(claim.metadata.namespace, owner.name)) for owner in owners]
     return bool(owners) and all(pod is None or pod.metadata.uid != uid for uid, pod in pods)
 
 
-def _is_gone(claim: AnyClaim, name: str, uid: str, around: Surroundings) -> bool:
+def _is_consumer_gone(claim: AnyClaim, name: str, uid: str, lookups: LifecycleLookups) -> bool:
     """Whether the pod behind an entry is over: ended, deleted, or replaced by another of its name."""
-    pod = around.pod(claim.metadata.namespace, name)
-    return pod is None or pod.metadata.uid != uid or reservation.is_over(pod)
+    pod = lookups.get_pod(claim.metadata.namespace, name)
+    return pod is None or pod.metadata.uid != uid or reservation.is_pod_finished(pod)
 
 
-def _is_left_over(claim: ResourceClaim, around: Surroundings) -> bool:
+def _is_unused(claim: ResourceClaim, lookups: LifecycleLookups) -> bool:
     """Whether devices that a scheduler gave are used by nobody, and wanted by nobody who could use them.
 
     A claim that was allocated by hand has no finalizer of ours and waits for its consumer; one that is named
@@ -222,27 +231,30 @@ def _is_left_over(claim: ResourceClaim, around: Surroundings) -> bool:
     metadata = claim.metadata
     if FINALIZER not in metadata.finalizers:
         return False
-    return all(reservation.is_over(pod) for pod in around.named(metadata.namespace, metadata.name))
+    return all(
+        reservation.is_pod_finished(pod)
+        for pod in lookups.list_naming_pods(metadata.namespace, metadata.name)
+    )
 
 
-def _owner_is_over(claim: AnyClaim, around: Surroundings) -> bool:
+def _is_owner_finished(claim: AnyClaim, lookups: LifecycleLookups) -> bool:
     """Whether a claim was made for a pod that is over; a pod that is gone is the collector's business."""
     for owner in claim.metadata.owner_references:
         if owner.kind == "Pod" and owner.api_version == "v1":
-            pod = around.pod(claim.metadata.namespace, owner.name)
-            return pod is not None and pod.metadata.uid == owner.uid and reservation.is_over(pod)
+            pod = lookups.get_pod(claim.metadata.namespace, owner.name)
+            return pod is not None and pod.metadata.uid == owner.uid and reservation.is_pod_finished(pod)
     return False
 
 
-def next_for_classic(claim: ClassicClaim, around: Surroundings) -> list[Action]:
+def decide_for_classic(claim: ClassicResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:
     """What should happen to a classic claim: users that are over go, and it ends with its pod."""
     over = frozenset(
         user.uid
         for user in claim.status.reserved_for
-        if user.kind == "Pod" and _is_gone(claim, user.name, user.uid, around)
+        if user.kind == "Pod" and _is_consumer_gone(claim, user.name, user.uid, lookups)
     )
     left = [user for user in claim.status.reserved_for if user.uid not in over]
-    actions: list[Action] = [Release(claim, over, deallocate=False)] if over else []
-    if claim.metadata.deletion_timestamp is None and not left and _owner_is_over(claim, around):
+    actions: list[ClaimAction] = [ReleaseClaim(claim, over, deallocate=False)] if over else []
+    if claim.metadata.deletion_timestamp is None and not left and _is_owner_finished(claim, lookups):
         actions.append(DeleteClaim(claim))
     return actions

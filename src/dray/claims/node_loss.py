@@ -21,7 +21,7 @@ from dray.claims import claim_names, reservation
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Stake:
+class ClaimedDevice:
     """A device, and the claim that has it."""
 
     device: str
@@ -40,16 +40,16 @@ class Stake:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A device that is not free, and why; `rightly` when nobody needs to do anything about it."""
+class RetainedDevice:
+    """A device that is not free, and why; `expected` when nobody needs to do anything about it."""
 
-    stake: Stake
+    claimed: ClaimedDevice
     why: str
-    rightly: bool
+    expected: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class NodeLossState:
     """What is there now, to judge by."""
 
     node: str
@@ -59,65 +59,73 @@ class Scene:
     """Those of the node, by uid: they were removed, or are still there."""
 
 
-def in_ledger(entries: Iterable[Mapping[str, Any]]) -> list[Stake]:
+def parse_ledger_entries(entries: Iterable[Mapping[str, Any]]) -> list[ClaimedDevice]:
     """Who has which device, from what the server tells of its ledger."""
     return [
-        Stake(entry["device"], each["claim"], each["uid"], tuple(each["nodes"]), each["quarantined"])
+        ClaimedDevice(entry["device"], each["claim"], each["uid"], tuple(each["nodes"]), each["quarantined"])
         for entry in entries
         for each in entry["holders"]
     ]
 
 
-def at_stake(ledger: Iterable[Stake], scene: Scene) -> list[Stake]:
+def find_affected_devices(ledger: Iterable[ClaimedDevice], state: NodeLossState) -> list[ClaimedDevice]:
     """What of the ledger a node or one of its pods has."""
     theirs = {
         uid
-        for uid, claim in scene.claims.items()
-        if any(consumer.uid in scene.pods for consumer in claim.status.reserved_for)
+        for uid, claim in state.claims.items()
+        if any(consumer.uid in state.pods for consumer in claim.status.reserved_for)
     }
-    return sorted(each for each in ledger if scene.node in each.nodes or each.uid in theirs)
+    return sorted(each for each in ledger if state.node in each.nodes or each.uid in theirs)
 
 
-def kept(stakes: Iterable[Stake], ledger: Iterable[Stake], scene: Scene) -> list[Kept]:
+def find_retained_devices(
+    affected: Iterable[ClaimedDevice], ledger: Iterable[ClaimedDevice], state: NodeLossState
+) -> list[RetainedDevice]:
     """What of these is not free now; everything else is."""
     now = {each.key: each for each in ledger}
-    return [_judged(now[each.key], scene) for each in stakes if each.key in now]
+    return [_assess_device(now[each.key], state) for each in affected if each.key in now]
 
 
-def _judged(stake: Stake, scene: Scene) -> Kept:
-    if scene.node in stake.nodes:
-        return Kept(stake, f"node {scene.node} has it in its hands again; is it really switched off?", False)
-    if stake.quarantined:
-        return Kept(stake, f"node {', '.join(stake.nodes)} has it in its hands", True)
-    claim = scene.claims.get(stake.uid)
+def _assess_device(claimed: ClaimedDevice, state: NodeLossState) -> RetainedDevice:
+    if state.node in claimed.nodes:
+        return RetainedDevice(
+            claimed, f"node {state.node} has it in its hands again; is it really switched off?", False
+        )
+    if claimed.quarantined:
+        return RetainedDevice(claimed, f"node {', '.join(claimed.nodes)} has it in its hands", True)
+    claim = state.claims.get(claimed.uid)
     if claim is None:
-        return Kept(stake, "the claim is gone, and the ledger follows", False)
-    elsewhere = [_named(each) for each in claim.status.reserved_for if each.uid not in scene.pods]
+        return RetainedDevice(claimed, "the claim is gone, and the ledger follows", False)
+    elsewhere = [_format_consumer(each) for each in claim.status.reserved_for if each.uid not in state.pods]
     if elsewhere:
-        return Kept(stake, f"the claim is reserved for {_few(elsewhere)}", True)
+        return RetainedDevice(claimed, f"the claim is reserved for {_format_names(elsewhere)}", True)
     if claim.status.reserved_for:
-        return Kept(stake, _not_released(claim, scene), False)
+        return RetainedDevice(claimed, _explain_reservation(claim, state), False)
     if claim_names.FINALIZER not in claim.metadata.finalizers:
         why = "somebody allocated the claim by hand; it keeps its devices until it is deleted"
-        return Kept(stake, why, True)
-    return Kept(
-        stake, "the claim is reserved for nobody, and is about to be released; does a controller run?", False
+        return RetainedDevice(claimed, why, True)
+    return RetainedDevice(
+        claimed,
+        "the claim is reserved for nobody, and is about to be released; does a controller run?",
+        False,
     )
 
 
-def _not_released(claim: ResourceClaim, scene: Scene) -> str:
+def _explain_reservation(claim: ResourceClaim, state: NodeLossState) -> str:
     users = claim.status.reserved_for
-    there = [_named(each) for each in users if not reservation.is_over(scene.pods[each.uid])]
+    there = [
+        _format_consumer(each) for each in users if not reservation.is_pod_finished(state.pods[each.uid])
+    ]
     if there:
-        return f"the claim is reserved for {_few(there)}, which came to node {scene.node} again"
-    ended = _few([_named(each) for each in users])
+        return f"the claim is reserved for {_format_names(there)}, which came to node {state.node} again"
+    ended = _format_names([_format_consumer(each) for each in users])
     return f"the claim is still reserved for {ended}, which ended; does a controller run?"
 
 
-def _named(consumer: ConsumerReference) -> str:
-    return f"{'pod' if reservation.is_pod(consumer) else consumer.resource} {consumer.name}"
+def _format_consumer(consumer: ConsumerReference) -> str:
+    return f"{'pod' if reservation.is_pod_consumer(consumer) else consumer.resource} {consumer.name}"
 
 
-def _few(names: list[str], most: int = 3) -> str:
+def _format_names(names: list[str], most: int = 3) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(sorted(names)[:most])}{more}"

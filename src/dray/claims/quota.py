@@ -21,15 +21,15 @@ import msgspec
 
 from dray.api.kinds import KINDS, Kind
 from dray.api.resource.claim import ALL
-from dray.values.quantity import NANOS, Quantity
+from dray.values.quantity import NANOS_PER_UNIT, Quantity
 
-PER_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
+CLASS_DEVICES_SUFFIX: Final = ".deviceclass.resource.k8s.io/devices"
 """Devices of a class, behind the name of the class."""
 
-MOST_DEVICES: Final = 32
+MAX_DEVICES: Final = 32
 """As many devices as an allocation can have; what `All` counts."""
 
-_ENDED: Final = ("Succeeded", "Failed")
+_FINISHED_PHASES: Final = ("Succeeded", "Failed")
 
 SHORT_NAMES: Final = frozenset(
     {
@@ -44,23 +44,29 @@ SHORT_NAMES: Final = frozenset(
 )
 """Core kinds that are also counted under their plural alone."""
 
-Usage = dict[str, int]
+QuotaUsage = dict[str, int]
 
 
-def count_name(kind: Kind) -> str:
+def build_count_name(kind: Kind) -> str:
     """The name under which objects of a kind are counted."""
     return f"count/{kind.plural}.{kind.group}" if kind.group else f"count/{kind.plural}"
 
 
-_COUNTED: Final = frozenset(count_name(kind) for kind in KINDS if kind.namespaced and kind.kept_as is None)
+_COUNTED: Final = frozenset(
+    build_count_name(kind) for kind in KINDS if kind.namespaced and kind.stored_as is None
+)
 
 
 def is_counted(name: str) -> bool:
     """Whether a quota can limit this; other names limit nothing."""
-    return name in _COUNTED or name in SHORT_NAMES or (name.endswith(PER_CLASS) and name != PER_CLASS)
+    return (
+        name in _COUNTED
+        or name in SHORT_NAMES
+        or (name.endswith(CLASS_DEVICES_SUFFIX) and name != CLASS_DEVICES_SUFFIX)
+    )
 
 
-class Asked(Protocol):
+class CountedRequest(Protocol):
     """A request or an alternative, as far as it is counted."""
 
     @property
@@ -71,7 +77,7 @@ class Asked(Protocol):
     def count(self) -> int: ...
 
 
-class Request(Protocol):
+class CountedClaimRequest(Protocol):
     """A request of a claim."""
 
     @property
@@ -80,23 +86,23 @@ class Request(Protocol):
     def first_available(self) -> Any: ...
 
 
-def devices(requests: Iterable[Request]) -> Usage:
+def count_devices(requests: Iterable[CountedClaimRequest]) -> QuotaUsage:
     """How many devices of each class a claim may get at worst."""
-    total: Usage = {}
+    total: QuotaUsage = {}
     for request in requests:
-        worst: Usage = {}
+        worst: QuotaUsage = {}
         for asked in (request.exactly, *request.first_available):
             if asked is not None:
-                name = asked.device_class_name + PER_CLASS
-                worst[name] = max(worst.get(name, 0), _number(asked))
+                name = asked.device_class_name + CLASS_DEVICES_SUFFIX
+                worst[name] = max(worst.get(name, 0), _count_requested(asked))
         for name, number in worst.items():
             total[name] = total.get(name, 0) + number
     return total
 
 
-def _number(asked: Asked) -> int:
+def _count_requested(asked: CountedRequest) -> int:
     if asked.allocation_mode == ALL:
-        return MOST_DEVICES
+        return MAX_DEVICES
     return max(asked.count, 0) or 1
 
 
@@ -139,41 +145,41 @@ _CLAIM = msgspec.json.Decoder(_Claim)
 _POD = msgspec.json.Decoder(_Pod)
 
 
-def object_usage(kind: Kind) -> Usage:
+def count_object(kind: Kind) -> QuotaUsage:
     """What any object of a kind counts."""
-    counted = {count_name(kind): 1}
+    counted = {build_count_name(kind): 1}
     if not kind.group and kind.plural in SHORT_NAMES:
         counted[kind.plural] = 1
     return counted
 
 
-def pod_usage(kind: Kind, phase: str) -> Usage:
+def count_pod(kind: Kind, phase: str) -> QuotaUsage:
     """What a pod counts: once it has ended, it is still an object, but no pod that runs."""
-    counted = object_usage(kind)
-    return counted | {kind.plural: 0} if phase in _ENDED else counted
+    counted = count_object(kind)
+    return counted | {kind.plural: 0} if phase in _FINISHED_PHASES else counted
 
 
-def claim_usage(kind: Kind, requests: Iterable[Request]) -> Usage:
+def count_claim(kind: Kind, requests: Iterable[CountedClaimRequest]) -> QuotaUsage:
     """What a claim counts: itself, and the devices it may get."""
-    return object_usage(kind) | devices(requests)
+    return count_object(kind) | count_devices(requests)
 
 
-def usage(kind: Kind, value: bytes) -> Usage:
+def count_usage(kind: Kind, value: bytes) -> QuotaUsage:
     """What an object counts, from the JSON of its internal version."""
     if (kind.group, kind.name) == ("", "Pod"):
-        return pod_usage(kind, _POD.decode(value).status.phase)
+        return count_pod(kind, _POD.decode(value).status.phase)
     if (kind.group, kind.name) == ("resource.k8s.io", "ResourceClaim"):
-        return claim_usage(kind, _CLAIM.decode(value).spec.devices.requests)
-    return object_usage(kind)
+        return count_claim(kind, _CLAIM.decode(value).spec.devices.requests)
+    return count_object(kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Exceeded:
+class QuotaExcess:
     """Names under which a change would go beyond a limit: added, used, limit."""
 
     names: Mapping[str, tuple[int, int, Quantity]]
 
-    def text(self, quota: str) -> str:
+    def format_message(self, quota: str) -> str:
         """In the words that clients of Kubernetes look for."""
         asked = ",".join(f"{name}={added}" for name, (added, _, _) in sorted(self.names.items()))
         used = ",".join(f"{name}={used}" for name, (_, used, _) in sorted(self.names.items()))
@@ -181,13 +187,13 @@ class Exceeded:
         return f"exceeded quota: {quota}, requested: {asked}, used: {used}, limited: {hard}"
 
 
-def exceeded(
+def find_excess(
     hard: Mapping[str, Quantity], used: Mapping[str, int], added: Mapping[str, int]
-) -> Exceeded | None:
+) -> QuotaExcess | None:
     """Whether a change goes beyond a limit under any name that it raises."""
     names = {
         name: (number, used.get(name, 0), hard[name])
         for name, number in added.items()
-        if number > 0 and name in hard and (used.get(name, 0) + number) * NANOS > hard[name].nanos
+        if number > 0 and name in hard and (used.get(name, 0) + number) * NANOS_PER_UNIT > hard[name].nanos
     }
-    return Exceeded(names) if names else None
+    return QuotaExcess(names) if names else None

@@ -19,13 +19,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from dray.api.core import Pod
-from dray.api.devices.taint_rules import selects, taint_of
+from dray.api.devices.taint_rules import build_rule_taint, rule_selects
 from dray.api.meta import Condition
 from dray.api.resource import ConsumerReference, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.claims import reservation
-from dray.claims.taint_eviction import NO_EXECUTE, Place, endured_until
+from dray.claims.taint_eviction import NO_EXECUTE, DevicePath, compute_eviction_time
 
-IN_PROGRESS: Final = "EvictionInProgress"
+EVICTION_IN_PROGRESS: Final = "EvictionInProgress"
 PENDING, COMPLETED, UNAFFECTED, NO_EFFECT = "PodsPendingEviction", "Completed", "NoPodsAffected", "NoEffect"
 
 PodName = tuple[str, str]
@@ -33,7 +33,7 @@ PodName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TaintRuleImpact:
     """Whom a rule reaches."""
 
     published: int = 0
@@ -42,59 +42,65 @@ class Reach:
     leaving: frozenset[PodName] = frozenset()
 
 
-def published_devices(rule: DeviceTaintRule, slices: Iterable[ResourceSlice]) -> int:
+def count_published_devices(rule: DeviceTaintRule, slices: Iterable[ResourceSlice]) -> int:
     """How many devices that drivers publish a rule selects."""
-    found: set[Place] = set()
-    for spec in (each.spec for each in slices if selects(rule, each.spec.driver, each.spec.pool.name)):
+    found: set[DevicePath] = set()
+    for spec in (each.spec for each in slices if rule_selects(rule, each.spec.driver, each.spec.pool.name)):
         for device in spec.devices:
-            if selects(rule, spec.driver, spec.pool.name, device.name):
+            if rule_selects(rule, spec.driver, spec.pool.name, device.name):
                 found.add((spec.driver, spec.pool.name, device.name))
     return len(found)
 
 
-def reach_of(
+def compute_impact(
     rule: DeviceTaintRule,
     slices: Iterable[ResourceSlice],
     claims: Iterable[ResourceClaim],
-    pod_of: Callable[[str, ConsumerReference], Pod | None],
+    find_pod: Callable[[str, ConsumerReference], Pod | None],
     is_evicted: Callable[[str], bool],
-) -> Reach:
-    """Whom a rule reaches now; `pod_of` finds the pod behind a consumer in a namespace."""
-    devices: set[Place] = set()
+) -> TaintRuleImpact:
+    """Whom a rule reaches now; `find_pod` finds the pod behind a consumer in a namespace."""
+    devices: set[DevicePath] = set()
     affected: set[PodName] = set()
     leaving: set[PodName] = set()
     for claim in claims:
-        held, ends = _held(rule, claim)
+        held, ends = _find_selected_devices(rule, claim)
         devices |= held
         for consumer in claim.status.reserved_for if ends else ():
-            pod = pod_of(claim.metadata.namespace, consumer) if reservation.is_pod(consumer) else None
-            if pod is None or not pod.spec.node_name or reservation.is_over(pod):
+            pod = (
+                find_pod(claim.metadata.namespace, consumer)
+                if reservation.is_pod_consumer(consumer)
+                else None
+            )
+            if pod is None or not pod.spec.node_name or reservation.is_pod_finished(pod):
                 continue
             deleted = pod.metadata.deletion_timestamp is not None or is_evicted(pod.metadata.uid)
             (leaving if deleted else affected).add((pod.metadata.namespace, pod.metadata.name))
-    return Reach(published_devices(rule, slices), len(devices), frozenset(affected), frozenset(leaving))
+    return TaintRuleImpact(
+        count_published_devices(rule, slices), len(devices), frozenset(affected), frozenset(leaving)
+    )
 
 
-def _held(rule: DeviceTaintRule, claim: ResourceClaim) -> tuple[set[Place], bool]:
+def _find_selected_devices(rule: DeviceTaintRule, claim: ResourceClaim) -> tuple[set[DevicePath], bool]:
     """The devices of a claim that a rule selects, and whether they end its pods."""
     allocation = claim.status.allocation
     if allocation is None:
         return set(), False
-    taint = replace(taint_of(rule), effect=NO_EXECUTE)
+    taint = replace(build_rule_taint(rule), effect=NO_EXECUTE)
     chosen = [
-        each for each in allocation.devices.results if selects(rule, each.driver, each.pool, each.device)
+        each for each in allocation.devices.results if rule_selects(rule, each.driver, each.pool, each.device)
     ]
     places = {(each.driver, each.pool, each.device) for each in chosen}
-    return places, any(endured_until(taint, each) is not None for each in chosen)
+    return places, any(compute_eviction_time(taint, each) is not None for each in chosen)
 
 
-def condition_of(rule: DeviceTaintRule, reach: Reach, evicted: int, *, now: str) -> Condition:
+def build_condition(rule: DeviceTaintRule, impact: TaintRuleImpact, evicted: int, *, now: str) -> Condition:
     """What a rule's status says; `evicted` pods had to go for it since the controller began."""
-    status, reason, message = _told(rule, reach, evicted)
-    known = next((each for each in rule.status.conditions if each.type == IN_PROGRESS), None)
+    status, reason, message = _describe_status(rule, impact, evicted)
+    known = next((each for each in rule.status.conditions if each.type == EVICTION_IN_PROGRESS), None)
     since = known.last_transition_time if known is not None and known.status == status else now
     return Condition(
-        type=IN_PROGRESS,
+        type=EVICTION_IN_PROGRESS,
         status=status,
         observed_generation=rule.metadata.generation,
         last_transition_time=since,
@@ -103,31 +109,33 @@ def condition_of(rule: DeviceTaintRule, reach: Reach, evicted: int, *, now: str)
     )
 
 
-def _told(rule: DeviceTaintRule, reach: Reach, evicted: int) -> tuple[str, str, str]:
+def _describe_status(rule: DeviceTaintRule, impact: TaintRuleImpact, evicted: int) -> tuple[str, str, str]:
     effect = rule.spec.taint.effect
     if effect != NO_EXECUTE:
-        preview = f"{_pods(reach.affected)} would be evicted if the effect was {NO_EXECUTE}"
-        return "False", NO_EFFECT, f"{_devices(reach)}; {preview}"
-    parts = [_devices(reach)]
-    if reach.affected:
-        parts.append(f"{_pods(reach.affected)} to be evicted")
-    if reach.leaving:
-        parts.append(f"{_pods(reach.leaving)} deleted and not gone yet")
+        preview = f"{_format_pods(impact.affected)} would be evicted if the effect was {NO_EXECUTE}"
+        return "False", NO_EFFECT, f"{_format_devices(impact)}; {preview}"
+    parts = [_format_devices(impact)]
+    if impact.affected:
+        parts.append(f"{_format_pods(impact.affected)} to be evicted")
+    if impact.leaving:
+        parts.append(f"{_format_pods(impact.leaving)} deleted and not gone yet")
     if evicted:
-        parts.append(f"{_counted(evicted, 'pod')} evicted since the controller began")
-    if not reach.affected and not reach.leaving:
+        parts.append(f"{_format_count(evicted, 'pod')} evicted since the controller began")
+    if not impact.affected and not impact.leaving:
         return "False", COMPLETED if evicted else UNAFFECTED, "; ".join(parts)
     return "True", PENDING, "; ".join(parts)
 
 
-def _devices(reach: Reach) -> str:
-    return f"{_counted(reach.published, 'published device')} and {reach.allocated} in use selected"
+def _format_devices(impact: TaintRuleImpact) -> str:
+    return f"{_format_count(impact.published, 'published device')} and {impact.allocated} in use selected"
 
 
-def _pods(pods: frozenset[PodName]) -> str:
+def _format_pods(pods: frozenset[PodName]) -> str:
     spaces = len({namespace for namespace, _ in pods})
-    return f"{_counted(len(pods), 'pod')}" + (f" in {_counted(spaces, 'namespace')}" if pods else "")
+    return f"{_format_count(len(pods), 'pod')}" + (
+        f" in {_format_count(spaces, 'namespace')}" if pods else ""
+    )
 
 
-def _counted(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

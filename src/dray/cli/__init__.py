@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import sys
 
-QUIET = "GRPC_VERBOSITY"
+GRPC_VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
 """gRPC tells standard error about each driver that ends; it reads this when it is imported."""
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    os.environ.setdefault(QUIET, "ERROR")
+    os.environ.setdefault(GRPC_VERBOSITY_VARIABLE, "ERROR")
     from dray.cli.app import run
 
     sys.exit(run(sys.argv[1:]))

@@ -18,7 +18,14 @@ import click
 
 from dray import __version__
 
-YES, NO, BROKEN, FAULT, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
+EXIT_YES, EXIT_NO, EXIT_INVALID_INPUT, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = (
+    0,
+    1,
+    2,
+    3,
+    130,
+    141,
+)
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -77,11 +84,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Every command: the module whose `command` it is, and what it does in a line."""
 
 
-class _NoReaderError(Exception):
+class _OutputClosedError(Exception):
     """Nobody reads standard output any more."""
 
 
-class _Commands(click.Group):
+class _LazyGroup(click.Group):
     """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -98,14 +105,14 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise click.UsageError(f"no such command `{args[0]}`{_near(args[0], COMMANDS)}")
+            raise click.UsageError(f"no such command `{args[0]}`{_suggest_match(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise _NoReaderError from None  # click would end the process here, with its own exit code
+            raise _OutputClosedError from None  # click would end the process here, with its own exit code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -113,7 +120,7 @@ class _Commands(click.Group):
 
 
 @click.group(
-    cls=_Commands,
+    cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
     epilog="Exit codes: 0 yes, 1 no, 2 broken input. Data goes to standard output, talk to standard error.",
@@ -128,54 +135,57 @@ def run(arguments: Sequence[str], name: str = "dray") -> int:
     try:
         code = dray.main(list(arguments), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else YES
+        return code if isinstance(code, int) else EXIT_YES
     except click.exceptions.NoArgsIsHelpError as asked:
         click.echo(asked.format_message())
-        return BROKEN
+        return EXIT_INVALID_INPUT
     except click.ClickException as wrong:
-        return _say(_worded(wrong), BROKEN)
+        return _print_error(_describe_click_error(wrong), EXIT_INVALID_INPUT)
     except (click.Abort, KeyboardInterrupt):
-        return _say("interrupted", INTERRUPTED)
-    except (BrokenPipeError, _NoReaderError):
-        _stop_writing()
-        return NO_READER
+        return _print_error("interrupted", EXIT_INTERRUPTED)
+    except (BrokenPipeError, _OutputClosedError):
+        _discard_output()
+        return EXIT_BROKEN_PIPE
     except Exception as broken:
-        return _failed(broken)
+        return _report_exception(broken)
 
 
-def _failed(broken: Exception) -> int:
+def _report_exception(error: Exception) -> int:
     from dray.errors import DrayError
 
-    if isinstance(broken, DrayError):
-        return _say(str(broken), BROKEN)
+    if isinstance(error, DrayError):
+        return _print_error(str(error), EXIT_INVALID_INPUT)
     if os.environ.get("DRAY_DEBUG"):
-        raise broken
-    what = f"{type(broken).__name__}: {broken}" if str(broken) else type(broken).__name__
-    return _say(f"a fault of dray itself: {what} (DRAY_DEBUG=1 shows where)", FAULT)
+        raise error
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return _print_error(f"a fault of dray itself: {what} (DRAY_DEBUG=1 shows where)", EXIT_INTERNAL_ERROR)
 
 
-def _say(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     click.echo(f"dray: {' '.join(message.split())}", err=True)
     return code
 
 
-def _worded(wrong: click.ClickException) -> str:
+def _describe_click_error(error: click.ClickException) -> str:
     """What is wrong with a command line, in a line."""
-    if isinstance(wrong, click.NoSuchOption):
-        return f"no such option `{wrong.option_name}`{_near(wrong.option_name, wrong.possibilities or ())}"
-    message = wrong.format_message().rstrip(".")
-    context = getattr(wrong, "ctx", None)
-    if isinstance(wrong, click.UsageError) and context is not None and "`" not in message:
+    if isinstance(error, click.NoSuchOption):
+        return (
+            "no such option "
+            f"`{error.option_name}`{_suggest_match(error.option_name, error.possibilities or ())}"
+        )
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    if isinstance(error, click.UsageError) and context is not None and "`" not in message:
         message += f"; see `{context.command_path} --help`"
     return message[:1].lower() + message[1:]
 
 
-def _near(word: str, known: Sequence[str] | Mapping[str, object]) -> str:
+def _suggest_match(word: str, known: Sequence[str] | Mapping[str, object]) -> str:
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
-def _stop_writing() -> None:
+def _discard_output() -> None:
     """Point standard output nowhere, so that what is still buffered is not an error at the end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

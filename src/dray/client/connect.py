@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dray.client.client import Client
-from dray.client.config.kubeconfig import find_access
-from dray.client.rest_client import Habits
-from dray.client.transports.http import Http
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.rest_client import ClientOptions
+from dray.client.transports.http import HttpTransport
 
 
 @asynccontextmanager
-async def connected(file: str = "", context: str = "", habits: Habits | None = None) -> AsyncIterator[Client]:
+async def connect(
+    file: str = "", context: str = "", options: ClientOptions | None = None
+) -> AsyncIterator[Client]:
     """A client of the server that a kubeconfig names, or of the cluster this process runs in."""
-    client = Client(Http(find_access(file, context)), habits)
+    client = Client(HttpTransport(load_client_config(file, context)), options)
     try:
         yield client
     finally:

@@ -30,10 +30,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dray.api.json_text import read_json
-from dray.client.transport import Reply
+from dray.client.transport import TransportResponse
 from dray.errors import DecodeError, DrayError
 
-SHOWN = 300
+MAX_SHOWN_CHARS = 300
 """How many characters of an answer that is no `Status` are worth showing."""
 
 
@@ -41,7 +41,7 @@ class ClientError(DrayError):
     """Nothing came of a call."""
 
 
-class Unreachable(ClientError):  # noqa: N818 - a state, not a mistake
+class ServerUnreachableError(ClientError):
     """No answer. `sent` is False when the server cannot have seen the request."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
@@ -49,19 +49,19 @@ class Unreachable(ClientError):  # noqa: N818 - a state, not a mistake
         self.sent = sent
 
 
-class WatchBroken(ClientError):  # noqa: N818 - what is the case
+class BrokenWatchError(ClientError):
     """A watch said something that is no event of its kind."""
 
 
-class NotServed(ClientError):  # noqa: N818 - what is the case
+class KindNotServedError(ClientError):
     """The server has no version of the kind that we speak."""
 
 
-class OutOfOffice(ClientError):  # noqa: N818 - a state, not a mistake
+class NotLeaderError(ClientError):
     """A write was not sent: whoever asked for it does not lead any more."""
 
 
-class Cause(NamedTuple):
+class StatusCause(NamedTuple):
     """One reason for a failure: a word for programs, a text for people, the field it is about."""
 
     reason: str
@@ -78,84 +78,84 @@ class ApiError(ClientError):
         self.reason = str(status.get("reason") or "")
         details = status.get("details")
         self.details: Mapping[str, Any] = details if isinstance(details, dict) else {}
-        self.causes = tuple(_cause(cause) for cause in self.details.get("causes") or ())
+        self.causes = tuple(_parse_cause(cause) for cause in self.details.get("causes") or ())
         told = self.details.get("retryAfterSeconds")
         self.retry_after = retry_after if retry_after is not None else float(told) if told else None
         super().__init__(self.message)
 
 
-class BadRequest(ApiError):  # noqa: N818 - the word of the protocol
+class BadRequestError(ApiError):
     """The server does not understand the request."""
 
 
-class Unauthorized(ApiError):  # noqa: N818 - the word of the protocol
+class UnauthorizedError(ApiError):
     """The server does not know who asks."""
 
 
-class Forbidden(ApiError):  # noqa: N818 - the word of the protocol
+class ForbiddenError(ApiError):
     """Who asks may not do this."""
 
 
-class NotFound(ApiError):  # noqa: N818 - the word of the protocol
+class NotFoundError(ApiError):
     """There is no such object, or no such resource."""
 
     @property
-    def of_resource(self) -> bool:
+    def is_unknown_resource(self) -> bool:
         """Whether the whole kind is unknown to the server, and not only this name."""
         return not self.details.get("name") and not self.details.get("kind")
 
 
-class AlreadyExists(ApiError):  # noqa: N818 - the word of the protocol
+class AlreadyExistsError(ApiError):
     """The name is taken."""
 
 
-class Conflict(ApiError):  # noqa: N818 - the word of the protocol
+class ConflictError(ApiError):
     """The object is not what the request was made for, or a rule of the server objects."""
 
 
-class Expired(ApiError):  # noqa: N818 - the word of the protocol
+class ResourceExpiredError(ApiError):
     """The past asked for is gone; read the present."""
 
 
-class Invalid(ApiError):  # noqa: N818 - the word of the protocol
+class InvalidObjectError(ApiError):
     """The object breaks rules of its kind."""
 
 
-class TooManyRequests(ApiError):  # noqa: N818 - the word of the protocol
+class TooManyRequestsError(ApiError):
     """The server is busy or a budget is used up; ask again later."""
 
 
-class ServerFault(ApiError):  # noqa: N818 - what is the case
+class InternalServerError(ApiError):
     """Something is broken in the server."""
 
 
-class Unavailable(ApiError):  # noqa: N818 - the word of the protocol
+class ServiceUnavailableError(ApiError):
     """The server cannot answer just now."""
 
 
-class ServerTimeout(ApiError):  # noqa: N818 - the word of the protocol
+class ServerTimeoutError(ApiError):
     """The server did not finish in time."""
 
 
 _BY_CODE: Mapping[int, type[ApiError]] = MappingProxyType(
     {
-        400: BadRequest,
-        401: Unauthorized,
-        403: Forbidden,
-        404: NotFound,
-        409: Conflict,
-        410: Expired,
-        422: Invalid,
-        429: TooManyRequests,
-        500: ServerFault,
-        503: Unavailable,
-        504: ServerTimeout,
+        400: BadRequestError,
+        401: UnauthorizedError,
+        403: ForbiddenError,
+        404: NotFoundError,
+        409: ConflictError,
+        410: ResourceExpiredError,
+        422: InvalidObjectError,
+        429: TooManyRequestsError,
+        500: InternalServerError,
+        503: ServiceUnavailableError,
+        504: ServerTimeoutError,
     }
 )
-_BY_REASON: Mapping[str, type[ApiError]] = MappingProxyType({"AlreadyExists": AlreadyExists})
+_BY_REASON: Mapping[str, type[ApiError]] = MappingProxyType({"AlreadyExists": AlreadyExistsError})
 
 
-def failure_of(status: Mapping[str, Any], code: int = 0, retry_after: float | None = None) -> ApiError:
+def build_api_error(status: Mapping[str, Any], code: int = 0, retry_after: float | None = None) -> ApiError:
     """The failure a `Status` tells."""
     told = status.get("code")
     code = code or (told if isinstance(told, int) else 0)
@@ -163,22 +163,22 @@ def failure_of(status: Mapping[str, Any], code: int = 0, retry_after: float | No
     return shape(code, status, retry_after)
 
 
-def failure_in(reply: Reply) -> ApiError:
+def parse_api_error(response: TransportResponse) -> ApiError:
     """The failure an answer tells, whoever wrote it."""
     try:
-        status = read_json(reply.body)
+        status = read_json(response.body)
     except DecodeError:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
-        said = reply.body[:SHOWN].decode("utf-8", "replace").strip()
-        status = {"message": f"the server answered {reply.code}" + (f": {said}" if said else "")}
-    return failure_of(status, reply.code, _seconds(reply.headers.get("retry-after", "")))
+        said = response.body[:MAX_SHOWN_CHARS].decode("utf-8", "replace").strip()
+        status = {"message": f"the server answered {response.code}" + (f": {said}" if said else "")}
+    return build_api_error(status, response.code, _parse_seconds(response.headers.get("retry-after", "")))
 
 
-def _seconds(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     return float(text) if text.isascii() and text.isdigit() else None
 
 
-def _cause(cause: Any) -> Cause:
+def _parse_cause(cause: Any) -> StatusCause:
     given = cause if isinstance(cause, dict) else {}
-    return Cause(*(str(given.get(name) or "") for name in ("reason", "message", "field")))
+    return StatusCause(*(str(given.get(name) or "") for name in ("reason", "message", "field")))

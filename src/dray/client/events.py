@@ -20,34 +20,41 @@ from typing import Any, Final, NamedTuple
 
 from dray.api.kinds import Kind
 from dray.client.client import Client
-from dray.client.errors import AlreadyExists, ApiError, NotFound, ServerFault, TooManyRequests, Unavailable
-from dray.client.leases import micro_time
-from dray.client.object_refs import Document, key_of, kind_called, kind_of_object, uid_of
+from dray.client.errors import (
+    AlreadyExistsError,
+    ApiError,
+    InternalServerError,
+    NotFoundError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+)
+from dray.client.leases import format_micro_time
+from dray.client.object_refs import Document, get_key, get_kind, get_object_kind, get_uid
 from dray.client.patches import MergePatch
-from dray.client.rest_client import TROUBLE
-from dray.client.timing import Limiter, Tempo
-from dray.clock import timestamp
+from dray.client.rest_client import CALL_ERRORS
+from dray.client.timing import RateLimiter, TimeSource
+from dray.clock import format_timestamp
 
-NEW: Final = kind_called("Event.events.k8s.io")
-CORE: Final = kind_called("Event")
+NEW_EVENT_KIND: Final = get_kind("Event.events.k8s.io")
+CORE_EVENT_KIND: Final = get_kind("Event")
 
-NOTE_BYTES: Final = 1024
-WORD_BYTES: Final = 128
-AT_ONCE: Final = 16
+MAX_NOTE_BYTES: Final = 1024
+MAX_REASON_BYTES: Final = 128
+MAX_CONCURRENT_WRITES: Final = 16
 """So many events are written at a time; one after the other, a burst of them would never be told."""
-REMEMBERED: Final = 2_000
+MAX_REMEMBERED: Final = 2_000
 """How many different events, and how many objects, are remembered."""
-FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
+INITIAL_INTERVAL, MAX_INTERVAL = 10.0, 600.0
 """Seconds between writes of the count of one event."""
-PER_OBJECT: Final = 25
-"""How many different events an object may have at once; after that one every `REFILL` seconds."""
-REFILL: Final = 60.0
-ATTEMPTS: Final = 5
+EVENTS_PER_OBJECT: Final = 25
+"""How many different events an object may have at once; after that one every `REFILL_SECONDS` seconds."""
+REFILL_SECONDS: Final = 60.0
+MAX_ATTEMPTS: Final = 5
 
-_LATER = (TooManyRequests, ServerFault, Unavailable)
+_RETRYABLE_ERRORS = (TooManyRequestsError, InternalServerError, ServiceUnavailableError)
 
 
-class Subject(NamedTuple):
+class InvolvedObject(NamedTuple):
     """Who an event is about."""
 
     api_version: str
@@ -56,21 +63,21 @@ class Subject(NamedTuple):
     name: str
     uid: str = ""
 
-    def reference(self) -> Document:
+    def to_reference(self) -> Document:
         named = zip(("apiVersion", "kind", "namespace", "name", "uid"), self, strict=True)
         return {name: value for name, value in named if value}
 
 
-def subject_of(obj: Any) -> Subject:
+def to_involved_object(obj: Any) -> InvolvedObject:
     """An object as the subject of an event."""
-    kind = kind_of_object(obj)
-    return Subject(kind.internal_api_version, kind.name, *key_of(obj), uid_of(obj))
+    kind = get_object_kind(obj)
+    return InvolvedObject(kind.internal_api_version, kind.name, *get_key(obj), get_uid(obj))
 
 
-class _Said(NamedTuple):
+class _EventKey(NamedTuple):
     """What makes events the same."""
 
-    subject: Subject
+    subject: InvolvedObject
     type: str
     reason: str
     action: str
@@ -86,13 +93,13 @@ class _Series:
     count: int = 1
     written: int = 0
     name: str = ""
-    pause: float = FIRST_PAUSE
+    interval: float = INITIAL_INTERVAL
     due: float = 0.0
     attempts: int = 0
 
 
 @dataclass(slots=True)
-class Tally:
+class EventStats:
     """What became of events, for metrics."""
 
     recorded: int = 0
@@ -109,33 +116,35 @@ class EventRecorder:
     client: Client
     controller: str
     instance: str
-    tally: Tally = field(default_factory=Tally)
+    stats: EventStats = field(default_factory=EventStats)
 
     def __post_init__(self) -> None:
-        self._tempo: Tempo = self.client.habits.tempo
-        self._series: OrderedDict[_Said, _Series] = OrderedDict()
-        self._pending: dict[_Said, None] = {}
-        self._limits: OrderedDict[Subject, Limiter] = OrderedDict()
+        self._time_source: TimeSource = self.client.options.time_source
+        self._series: OrderedDict[_EventKey, _Series] = OrderedDict()
+        self._pending: dict[_EventKey, None] = {}
+        self._limits: OrderedDict[InvolvedObject, RateLimiter] = OrderedDict()
         self._kind: Kind | None = None
         self._number = 0
         self._wake = asyncio.Event()
 
-    def record(self, about: Any, reason: str, note: str, *, warning: bool = False, action: str = "") -> None:
-        """Note that something happened to an object (or to a `Subject`); written soon, if at all."""
-        self.tally.recorded += 1
-        subject = about if isinstance(about, Subject) else subject_of(about)
-        said = _Said(
+    def record(
+        self, regarding: Any, reason: str, note: str, *, warning: bool = False, action: str = ""
+    ) -> None:
+        """Note that something happened to an object (or to a `InvolvedObject`); written soon, if at all."""
+        self.stats.recorded += 1
+        subject = regarding if isinstance(regarding, InvolvedObject) else to_involved_object(regarding)
+        said = _EventKey(
             subject,
             "Warning" if warning else "Normal",
-            shortened(reason, WORD_BYTES),
-            shortened(action or reason, WORD_BYTES),
-            shortened(note, NOTE_BYTES),
+            truncate_text(reason, MAX_REASON_BYTES),
+            truncate_text(action or reason, MAX_REASON_BYTES),
+            truncate_text(note, MAX_NOTE_BYTES),
         )
-        now = self._tempo.clock.now()
+        now = self._time_source.clock.now()
         known = self._series.get(said)
         if known is None:
-            if not self._may_speak(subject):
-                self.tally.dropped += 1
+            if not self._is_within_limit(subject):
+                self.stats.dropped += 1
                 return
             self._series[said] = _Series(now, now)
             self._forget_oldest()
@@ -152,150 +161,156 @@ class EventRecorder:
             self._wake.clear()
             await self.write_due()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds_to_next()):
+                async with asyncio.timeout(self._compute_next_delay()):
                     await self._wake.wait()
 
     async def write_due(self, *, everything: bool = False) -> None:
         """Write what is due; everything that waits, before a program ends."""
-        now = self._tempo.clock.monotonic()
+        now = self._time_source.clock.monotonic()
         due = [said for said in self._pending if everything or self._is_due(said, now)]
-        for start in range(0, len(due), AT_ONCE):
-            await asyncio.gather(*map(self._write_pending, due[start : start + AT_ONCE]))
+        for start in range(0, len(due), MAX_CONCURRENT_WRITES):
+            await asyncio.gather(*map(self._write_pending, due[start : start + MAX_CONCURRENT_WRITES]))
 
-    def _is_due(self, said: _Said, now: float) -> bool:
-        series = self._series.get(said)
+    def _is_due(self, key: _EventKey, now: float) -> bool:
+        series = self._series.get(key)
         return series is None or series.due <= now
 
-    async def _write_pending(self, said: _Said) -> None:
+    async def _write_pending(self, key: _EventKey) -> None:
         """Write something, unless it was forgotten while others were written."""
-        series = self._series.get(said)
-        if said in self._pending:
-            del self._pending[said]
+        series = self._series.get(key)
+        if key in self._pending:
+            del self._pending[key]
             if series is not None:
-                await self._write(said, series)
+                await self._write_series(key, series)
 
-    def _may_speak(self, subject: Subject) -> bool:
+    def _is_within_limit(self, subject: InvolvedObject) -> bool:
         limit = self._limits.get(subject)
         if limit is None:
-            limit = self._limits[subject] = Limiter(1 / REFILL, PER_OBJECT, self._tempo)
-            if len(self._limits) > REMEMBERED:
+            limit = self._limits[subject] = RateLimiter(
+                1 / REFILL_SECONDS, EVENTS_PER_OBJECT, self._time_source
+            )
+            if len(self._limits) > MAX_REMEMBERED:
                 self._limits.popitem(last=False)
-        return limit.try_turn()
+        return limit.try_acquire()
 
     def _forget_oldest(self) -> None:
-        if len(self._series) > REMEMBERED:
+        if len(self._series) > MAX_REMEMBERED:
             said, _ = self._series.popitem(last=False)
             if said in self._pending:
                 del self._pending[said]
-                self.tally.dropped += 1
+                self.stats.dropped += 1
 
-    def _seconds_to_next(self) -> float | None:
+    def _compute_next_delay(self) -> float | None:
         waiting = [self._series[said].due for said in self._pending if said in self._series]
-        return max(0.0, min(waiting) - self._tempo.clock.monotonic()) if waiting else None
+        return max(0.0, min(waiting) - self._time_source.clock.monotonic()) if waiting else None
 
-    async def _write(self, said: _Said, series: _Series) -> None:
+    async def _write_series(self, key: _EventKey, series: _Series) -> None:
         count = series.count
         try:
-            if series.name and not await self._repeat(said, series):
+            if series.name and not await self._update_count(key, series):
                 # Servers forget events after a while: begin anew, with what was not told yet.
                 series.first, series.name = series.last, ""
                 series.count, count = series.count - series.written, count - series.written
             if not series.name:
-                await self._create(said, series)
-        except TROUBLE as failed:
-            self._failed(said, series, failed)
+                await self._create_event(key, series)
+        except CALL_ERRORS as failed:
+            self._record_failure(key, series, failed)
             return
         series.written, series.attempts = count, 0
-        series.due = self._tempo.clock.monotonic() + series.pause
-        series.pause = min(series.pause * 2, LONGEST_PAUSE)
+        series.due = self._time_source.clock.monotonic() + series.interval
+        series.interval = min(series.interval * 2, MAX_INTERVAL)
         if series.count > count:
-            self._pending[said] = None
+            self._pending[key] = None
 
-    def _failed(self, said: _Said, series: _Series, failed: Exception) -> None:
-        self.tally.failed += 1
+    def _record_failure(self, key: _EventKey, series: _Series, error: Exception) -> None:
+        self.stats.failed += 1
         series.attempts += 1
-        lasting = isinstance(failed, ApiError) and not isinstance(failed, _LATER)
-        if lasting or series.attempts >= ATTEMPTS:
-            self._series.pop(said, None)
-            self.tally.dropped += 1
+        lasting = isinstance(error, ApiError) and not isinstance(error, _RETRYABLE_ERRORS)
+        if lasting or series.attempts >= MAX_ATTEMPTS:
+            self._series.pop(key, None)
+            self.stats.dropped += 1
             return
-        series.due = self._tempo.clock.monotonic() + 2.0**series.attempts
-        self._pending[said] = None
+        series.due = self._time_source.clock.monotonic() + 2.0**series.attempts
+        self._pending[key] = None
 
-    async def _repeat(self, said: _Said, series: _Series) -> bool:
+    async def _update_count(self, key: _EventKey, series: _Series) -> bool:
         """Write the count; False when the server has forgotten the event."""
-        kind, last = await self._spoken(), series.last
-        if kind is NEW:
-            change: Document = {"series": {"count": series.count, "lastObservedTime": micro_time(last)}}
+        kind, last = await self._get_event_kind(), series.last
+        if kind is NEW_EVENT_KIND:
+            change: Document = {
+                "series": {"count": series.count, "lastObservedTime": format_micro_time(last)}
+            }
         else:
-            change = {"count": series.count, "lastTimestamp": timestamp(last)}
+            change = {"count": series.count, "lastTimestamp": format_timestamp(last)}
         try:
-            await self.client.patch(
-                kind, series.name, MergePatch(change), said.subject.namespace or "default"
-            )
-        except NotFound:
+            await self.client.patch(kind, series.name, MergePatch(change), key.subject.namespace or "default")
+        except NotFoundError:
             return False
-        self.tally.repeated += 1
+        self.stats.repeated += 1
         return True
 
-    async def _create(self, said: _Said, series: _Series) -> None:
-        kind = await self._spoken()
+    async def _create_event(self, key: _EventKey, series: _Series) -> None:
+        kind = await self._get_event_kind()
         while True:
             self._number += 1
             stamp = f"{int(series.first.timestamp() * 1_000_000):x}.{self._number:x}"
-            name = f"{said.subject.name[: 250 - len(stamp)]}.{stamp}"
-            namespace = said.subject.namespace or "default"
+            name = f"{key.subject.name[: 250 - len(stamp)]}.{stamp}"
+            namespace = key.subject.namespace or "default"
             metadata = {"name": name, "namespace": namespace}
-            shown = self._new(said, series) if kind is NEW else self._core(said, series)
+            shown = (
+                self._build_new_event(key, series)
+                if kind is NEW_EVENT_KIND
+                else self._build_core_event(key, series)
+            )
             head = {"apiVersion": kind.internal_api_version, "kind": kind.name, "metadata": metadata}
-            with suppress(AlreadyExists):
+            with suppress(AlreadyExistsError):
                 await self.client.create(head | shown)
                 break
         series.name = name
-        self.tally.created += 1
+        self.stats.created += 1
 
-    async def _spoken(self) -> Kind:
+    async def _get_event_kind(self) -> Kind:
         """Which events the server knows."""
         if self._kind is None:
             try:
-                await self.client.document(f"/apis/{NEW.internal_api_version}")
-                self._kind = NEW
-            except NotFound:
-                self._kind = CORE
+                await self.client.get_json(f"/apis/{NEW_EVENT_KIND.internal_api_version}")
+                self._kind = NEW_EVENT_KIND
+            except NotFoundError:
+                self._kind = CORE_EVENT_KIND
         return self._kind
 
-    def _new(self, said: _Said, series: _Series) -> Document:
+    def _build_new_event(self, key: _EventKey, series: _Series) -> Document:
         event = {
-            "eventTime": micro_time(series.first),
+            "eventTime": format_micro_time(series.first),
             "reportingController": self.controller,
-            "reportingInstance": shortened(self.instance, WORD_BYTES),
-            "type": said.type,
-            "reason": said.reason,
-            "action": said.action,
-            "regarding": said.subject.reference(),
-            "note": said.note,
+            "reportingInstance": truncate_text(self.instance, MAX_REASON_BYTES),
+            "type": key.type,
+            "reason": key.reason,
+            "action": key.action,
+            "regarding": key.subject.to_reference(),
+            "note": key.note,
         }
         if series.count > 1:
-            event["series"] = {"count": series.count, "lastObservedTime": micro_time(series.last)}
+            event["series"] = {"count": series.count, "lastObservedTime": format_micro_time(series.last)}
         return event
 
-    def _core(self, said: _Said, series: _Series) -> Document:
+    def _build_core_event(self, key: _EventKey, series: _Series) -> Document:
         return {
-            "involvedObject": said.subject.reference(),
-            "type": said.type,
-            "reason": said.reason,
-            "action": said.action,
-            "message": said.note,
+            "involvedObject": key.subject.to_reference(),
+            "type": key.type,
+            "reason": key.reason,
+            "action": key.action,
+            "message": key.note,
             "source": {"component": self.controller},
             "reportingComponent": self.controller,
-            "reportingInstance": shortened(self.instance, WORD_BYTES),
-            "firstTimestamp": timestamp(series.first),
-            "lastTimestamp": timestamp(series.last),
+            "reportingInstance": truncate_text(self.instance, MAX_REASON_BYTES),
+            "firstTimestamp": format_timestamp(series.first),
+            "lastTimestamp": format_timestamp(series.last),
             "count": series.count,
         }
 
 
-def shortened(text: str, limit: int) -> str:
+def truncate_text(text: str, limit: int) -> str:
     """A text of at most `limit` bytes; what is cut off is cut at a letter and shown by `…`."""
     coded = text.encode("utf-8", "replace")
     if len(coded) <= limit:

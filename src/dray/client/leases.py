@@ -21,46 +21,51 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dray.client.client import Client
-from dray.client.errors import AlreadyExists, Conflict, NotFound
-from dray.client.object_refs import Document, kind_called, resource_version_of
+from dray.client.errors import AlreadyExistsError, ConflictError, NotFoundError
+from dray.client.object_refs import Document, get_kind, get_resource_version
 from dray.client.patches import MergePatch
-from dray.client.rest_client import TROUBLE
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.errors import DrayError
 
-LEASE: Final = kind_called("Lease.coordination.k8s.io")
+LEASE_KIND: Final = get_kind("Lease.coordination.k8s.io")
 _JITTER: Final = 1.2
 _RELEASE_SECONDS: Final = 5.0
 
 
-class LeadershipLost(DrayError):  # noqa: N818 - what is the case
+class LeadershipLostError(DrayError):
     """Somebody else leads, or may begin to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LeaseTiming:
     """Seconds: how long a lease holds, how long a leader goes on without renewal, how often it tries."""
 
-    lease: float = 15.0
+    lease_duration: float = 15.0
     renew_deadline: float = 10.0
-    retry: float = 2.0
+    retry_period: float = 2.0
 
     def __post_init__(self) -> None:
-        if not self.lease > self.renew_deadline > self.retry * _JITTER > 0:
+        if not self.lease_duration > self.renew_deadline > self.retry_period * _JITTER > 0:
             raise ValueError(
-                f"expected lease > renew deadline > {_JITTER} x retry > 0, got {self.lease:g}, "
-                f"{self.renew_deadline:g}, {self.retry:g}"
+                f"expected lease > renew deadline > {_JITTER} x retry > 0, got {self.lease_duration:g}, "
+                f"{self.renew_deadline:g}, {self.retry_period:g}"
             )
 
 
-USUAL = Timing()
+DEFAULT_LEASE_TIMING = LeaseTiming()
 
 
-class Election:
+class LeaderElector:
     """One candidate for one lease."""
 
     def __init__(
-        self, client: Client, name: str, namespace: str, identity: str, timing: Timing = USUAL
+        self,
+        client: Client,
+        name: str,
+        namespace: str,
+        identity: str,
+        timing: LeaseTiming = DEFAULT_LEASE_TIMING,
     ) -> None:
         self.identity = identity
         self.leader = ""
@@ -68,7 +73,7 @@ class Election:
         self._client = client
         self._name, self._namespace = name, namespace
         self._timing = timing
-        self._tempo = client.habits.tempo
+        self._time_source = client.options.time_source
         self._version = ""
         self._observed: Document | None = None
         self._observed_at = 0.0
@@ -77,10 +82,11 @@ class Election:
     @property
     def is_leader(self) -> bool:
         """Whether this candidate leads at this very moment."""
-        return self._renewed_at is not None and self._left() > 0
+        return self._renewed_at is not None and self._compute_remaining_seconds() > 0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait to become leader, then `lead`. Returns when that returns; `LeadershipLost` when it must stop.
+        """Wait to become leader, then `lead`. Returns when that returns; `LeadershipLostError` when it must
+        stop.
 
         However it ends, `lead` has ended before the lease is given back.
         """
@@ -90,7 +96,9 @@ class Election:
             await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 renewal.result()
-                raise LeadershipLost(f"`{self.identity}` no longer leads `{self._namespace}/{self._name}`")
+                raise LeadershipLostError(
+                    f"`{self.identity}` no longer leads `{self._namespace}/{self._name}`"
+                )
             await work
         finally:
             for task in (work, renewal):
@@ -102,96 +110,103 @@ class Election:
             await self._release()
 
     async def _acquire(self) -> None:
-        while not await self._attempt(self._timing.renew_deadline):
-            await self._tempo.sleep(self._timing.retry * (1 + _JITTER * self._tempo.chance()))
+        while not await self._try_acquire_or_renew(self._timing.renew_deadline):
+            await self._time_source.sleep(
+                self._timing.retry_period * (1 + _JITTER * self._time_source.random_float())
+            )
 
     async def _renew(self) -> None:
         """Renew until that is no longer possible."""
         while True:
-            await self._tempo.sleep(min(self._timing.retry, max(self._left(), 0)))
+            await self._time_source.sleep(
+                min(self._timing.retry_period, max(self._compute_remaining_seconds(), 0))
+            )
             if not self.is_leader:
                 return
-            if not await self._attempt(self._left()) and self.leader != self.identity:
+            if (
+                not await self._try_acquire_or_renew(self._compute_remaining_seconds())
+                and self.leader != self.identity
+            ):
                 self._renewed_at = None
                 return
 
-    def _left(self) -> float:
+    def _compute_remaining_seconds(self) -> float:
         """Seconds for which this candidate still leads."""
         assert self._renewed_at is not None
-        return self._renewed_at + self._timing.renew_deadline - self._tempo.clock.monotonic()
+        return self._renewed_at + self._timing.renew_deadline - self._time_source.clock.monotonic()
 
-    async def _attempt(self, seconds: float) -> bool:
+    async def _try_acquire_or_renew(self, seconds: float) -> bool:
         """Take or renew the lease, if that is possible now."""
         try:
             async with asyncio.timeout(max(seconds, 0)):
-                return await self._take()
-        except (*TROUBLE, TimeoutError):
+                return await self._acquire_or_renew()
+        except (*CALL_ERRORS, TimeoutError):
             self._version = ""  # whether it was written is unknown: read it next time
             return False
 
-    async def _take(self) -> bool:
-        began = self._tempo.clock.monotonic()
-        if self._version and self.is_leader and await self._write(self._version, began):
+    async def _acquire_or_renew(self) -> bool:
+        began = self._time_source.clock.monotonic()
+        if self._version and self.is_leader and await self._update_lease(self._version, began):
             return True
         try:
-            lease = await self._client.get(LEASE, self._name, self._namespace)
-        except NotFound:
-            return await self._create(began)
+            lease = await self._client.get(LEASE_KIND, self._name, self._namespace)
+        except NotFoundError:
+            return await self._create_lease(began)
         self._observe(lease)
-        if self.leader and self.leader != self.identity and not self._expired():
+        if self.leader and self.leader != self.identity and not self._is_expired():
             return False
-        return await self._write(resource_version_of(lease), began)
+        return await self._update_lease(get_resource_version(lease), began)
 
     def _observe(self, lease: Document) -> None:
         spec = lease.get("spec") or {}
         if spec != self._observed:
-            self._observed, self._observed_at = spec, self._tempo.clock.monotonic()
+            self._observed, self._observed_at = spec, self._time_source.clock.monotonic()
         self.leader = str(spec.get("holderIdentity") or "")
 
-    def _expired(self) -> bool:
+    def _is_expired(self) -> bool:
         assert self._observed is not None
-        holds = self._observed.get("leaseDurationSeconds") or self._timing.lease
-        return self._tempo.clock.monotonic() >= self._observed_at + float(holds)
+        holds = self._observed.get("leaseDurationSeconds") or self._timing.lease_duration
+        return self._time_source.clock.monotonic() >= self._observed_at + float(holds)
 
-    async def _create(self, began: float) -> bool:
-        now = micro_time(self._tempo.clock.now())
-        spec = self._spec(now) | {"acquireTime": now, "leaseTransitions": 0}
+    async def _create_lease(self, began: float) -> bool:
+        now = format_micro_time(self._time_source.clock.now())
+        spec = self._build_spec(now) | {"acquireTime": now, "leaseTransitions": 0}
         metadata = {"name": self._name, "namespace": self._namespace}
         lease = {
-            "apiVersion": LEASE.internal_api_version,
-            "kind": LEASE.name,
+            "apiVersion": LEASE_KIND.internal_api_version,
+            "kind": LEASE_KIND.name,
             "metadata": metadata,
             "spec": spec,
         }
         try:
-            return self._taken(await self._client.create(lease), began)
-        except AlreadyExists:
+            return self._record_acquired(await self._client.create(lease), began)
+        except AlreadyExistsError:
             return False
 
-    async def _write(self, version: str, began: float) -> bool:
-        now = micro_time(self._tempo.clock.now())
-        spec = self._spec(now)
+    async def _update_lease(self, version: str, began: float) -> bool:
+        now = format_micro_time(self._time_source.clock.now())
+        spec = self._build_spec(now)
         if self.leader != self.identity:
             times = (self._observed or {}).get("leaseTransitions") or 0
             spec |= {"acquireTime": now, "leaseTransitions": times + 1}
         patch = MergePatch({"metadata": {"resourceVersion": version}, "spec": spec})
         try:
-            lease = await self._client.patch(LEASE, self._name, patch, self._namespace)
-        except Conflict:
+            lease = await self._client.patch(LEASE_KIND, self._name, patch, self._namespace)
+        except ConflictError:
             self._version = ""
             return False
-        return self._taken(lease, began)
+        return self._record_acquired(lease, began)
 
-    def _taken(self, lease: Document, began: float) -> bool:
+    def _record_acquired(self, lease: Document, began: float) -> bool:
         self._observe(lease)
-        self._version = resource_version_of(lease)
+        self._version = get_resource_version(lease)
         self._renewed_at = began
         return True
 
-    def _spec(self, now: str) -> Document:
+    def _build_spec(self, now: str) -> Document:
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, round(self._timing.lease)),
+            "leaseDurationSeconds": max(1, round(self._timing.lease_duration)),
             "renewTime": now,
         }
 
@@ -200,88 +215,88 @@ class Election:
         held, self._renewed_at, self._version = self.is_leader, None, ""
         if not held:
             return
-        with suppress(*TROUBLE, TimeoutError):
+        with suppress(*CALL_ERRORS, TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                while not await self._give_back():
+                while not await self._try_release():
                     pass  # a renewal that was under way when we stopped has arrived meanwhile
 
-    async def _give_back(self) -> bool:
+    async def _try_release(self) -> bool:
         """Whether the lease is not ours any more; False when it changed while we looked."""
-        lease = await self._client.get(LEASE, self._name, self._namespace)
+        lease = await self._client.get(LEASE_KIND, self._name, self._namespace)
         self._observe(lease)
         if self.leader != self.identity:
             return True
         spec = {"holderIdentity": None, "leaseDurationSeconds": 1}
-        patch = MergePatch({"metadata": {"resourceVersion": resource_version_of(lease)}, "spec": spec})
+        patch = MergePatch({"metadata": {"resourceVersion": get_resource_version(lease)}, "spec": spec})
         try:
-            await self._client.patch(LEASE, self._name, patch, self._namespace)
-        except Conflict:
+            await self._client.patch(LEASE_KIND, self._name, patch, self._namespace)
+        except ConflictError:
             return False
         self.leader = ""
         return True
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class HeartbeatOptions:
     """The sign of life of one holder: how long it counts and how often it is given, in seconds."""
 
     holder: str
-    lasts: int = 40
-    every: float = 10.0
-    owner: Callable[[], Document] | None = None
+    duration_seconds: int = 40
+    interval_seconds: float = 10.0
+    get_owner_reference: Callable[[], Document] | None = None
     """Tells an owner reference: the lease goes when the owner goes, and may come back with another."""
 
 
 class Heartbeat:
     """Keeps one lease fresh; for example that of a node."""
 
-    def __init__(self, client: Client, name: str, namespace: str, pulse: Pulse) -> None:
+    def __init__(self, client: Client, name: str, namespace: str, options: HeartbeatOptions) -> None:
         self._client = client
         self._name, self._namespace = name, namespace
-        self._pulse = pulse
-        self._tempo = client.habits.tempo
+        self._options = options
+        self._time_source = client.options.time_source
         self.failures = 0
         """How many beats failed since the last one that did not."""
 
     async def run(self) -> None:
         """Beat until cancelled; after a failure sooner than otherwise."""
-        backoff = Backoff(self._tempo, first=0.2, longest=self._pulse.every)
+        backoff = Backoff(self._time_source, initial=0.2, maximum=self._options.interval_seconds)
         while True:
             try:
-                await self.beat()
-            except TROUBLE:
+                await self.renew()
+            except CALL_ERRORS:
                 self.failures += 1
                 await backoff.wait()
             else:
                 self.failures = 0
                 backoff.reset()
-                await self._tempo.sleep(self._pulse.every)
+                await self._time_source.sleep(self._options.interval_seconds)
 
-    async def beat(self) -> None:
+    async def renew(self) -> None:
         """Give a sign of life now."""
         spec = {
-            "holderIdentity": self._pulse.holder,
-            "leaseDurationSeconds": self._pulse.lasts,
-            "renewTime": micro_time(self._tempo.clock.now()),
+            "holderIdentity": self._options.holder,
+            "leaseDurationSeconds": self._options.duration_seconds,
+            "renewTime": format_micro_time(self._time_source.clock.now()),
         }
         try:
-            await self._client.patch(LEASE, self._name, MergePatch({"spec": spec}), self._namespace)
-        except NotFound:
-            with suppress(AlreadyExists):
-                await self._client.create(self._lease(spec))
+            await self._client.patch(LEASE_KIND, self._name, MergePatch({"spec": spec}), self._namespace)
+        except NotFoundError:
+            with suppress(AlreadyExistsError):
+                await self._client.create(self._build_lease(spec))
 
-    def _lease(self, spec: Document) -> Document:
+    def _build_lease(self, spec: Document) -> Document:
         metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
-        if self._pulse.owner is not None:
-            metadata["ownerReferences"] = [self._pulse.owner()]
+        if self._options.get_owner_reference is not None:
+            metadata["ownerReferences"] = [self._options.get_owner_reference()]
         return {
-            "apiVersion": LEASE.internal_api_version,
-            "kind": LEASE.name,
+            "apiVersion": LEASE_KIND.internal_api_version,
+            "kind": LEASE_KIND.name,
             "metadata": metadata,
             "spec": spec,
         }
 
 
-def micro_time(moment: datetime) -> str:
+def format_micro_time(moment: datetime) -> str:
     """A time with microseconds, as leases and events have it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from dray.api.kinds import KINDS, Kind, kind_of, kind_read_as
+from dray.api.kinds import KINDS, Kind, get_kind_by_projection, parse_document_kind
 
 Document = dict[str, Any]
 
 
-class Key(NamedTuple):
+class ObjectKey(NamedTuple):
     """What tells objects of one kind apart; the namespace is empty outside all namespaces."""
 
     namespace: str
@@ -31,25 +31,25 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ObjectSelector:
     """Which objects of a kind: by labels and by fields, both in the words of Kubernetes."""
 
     labels: str = ""
     fields: str = ""
 
-    def query(self) -> dict[str, str]:
+    def build_query(self) -> dict[str, str]:
         chosen = {"labelSelector": self.labels, "fieldSelector": self.fields}
         return {name: value for name, value in chosen.items() if value}
 
 
-EVERYTHING = Selection()
+SELECT_ALL = ObjectSelector()
 
-_PLAIN = re.compile(r"[A-Za-z0-9.-]+")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9.-]+")
 
 _BY_QUALIFIED_NAME: Mapping[str, Kind] = {kind.qualified_name: kind for kind in KINDS}
 
 
-def kind_called(name: str) -> Kind:
+def get_kind(name: str) -> Kind:
     """A kind by its name: `Pod`, `ResourceClaim.resource.k8s.io`; a `ValueError` that helps otherwise."""
     found = _BY_QUALIFIED_NAME.get(name)
     if found is None:
@@ -58,46 +58,48 @@ def kind_called(name: str) -> Kind:
     return found
 
 
-def row_of(kind: Kind | type[msgspec.Struct]) -> Kind:
+def resolve_kind(kind: Kind | type[msgspec.Struct]) -> Kind:
     """The row of a kind, given as itself or as the struct its objects are read as."""
-    return kind if isinstance(kind, Kind) else kind_read_as(kind)
+    return kind if isinstance(kind, Kind) else get_kind_by_projection(kind)
 
 
-def kind_of_object(obj: msgspec.Struct | Mapping[str, Any]) -> Kind:
+def get_object_kind(obj: msgspec.Struct | Mapping[str, Any]) -> Kind:
     """What an object is."""
-    return kind_read_as(type(obj)) if isinstance(obj, msgspec.Struct) else kind_of(obj)[0]
+    return (
+        get_kind_by_projection(type(obj)) if isinstance(obj, msgspec.Struct) else parse_document_kind(obj)[0]
+    )
 
 
-def path_of(kind: Kind, version: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+def build_path(kind: Kind, version: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """Where objects are: all of them, those of a namespace, one, or a part of one."""
     parts = ["/apis", kind.group, version] if kind.group else ["/api", version]
     if kind.namespaced and namespace:
-        parts += ["namespaces", _quoted(namespace)]
+        parts += ["namespaces", _quote_name(namespace)]
     parts.append(kind.plural)
     if name:
         if kind.namespaced and not namespace:
             raise ValueError(f"{kind.name} `{name}` is in a namespace; say in which")
-        parts.append(_quoted(name))
+        parts.append(_quote_name(name))
     if subresource:
         parts.append(subresource)
     return "/".join(parts)
 
 
-def _quoted(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else quote(name, safe="")
+def _quote_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else quote(name, safe="")
 
 
-class Stamp(NamedTuple):
+class ObjectIdentity(NamedTuple):
     """What tells an object from others and from its own past."""
 
-    key: Key
+    key: ObjectKey
     uid: str
     """Another one under the same key is another object."""
     resource_version: str
     """What a write may insist on."""
 
 
-def stamp_of(obj: Any) -> Stamp:
+def get_identity(obj: Any) -> ObjectIdentity:
     """The stamp of a struct or a document."""
     if isinstance(obj, dict):
         given = obj.get("metadata")
@@ -105,21 +107,23 @@ def stamp_of(obj: Any) -> Stamp:
         namespace, name, uid, version = (
             str(fields.get(field) or "") for field in ("namespace", "name", "uid", "resourceVersion")
         )
-        return Stamp(Key(namespace, name), uid, version)
+        return ObjectIdentity(ObjectKey(namespace, name), uid, version)
     metadata = obj.metadata
-    return Stamp(Key(metadata.namespace, metadata.name), metadata.uid, metadata.resource_version)
+    return ObjectIdentity(
+        ObjectKey(metadata.namespace, metadata.name), metadata.uid, metadata.resource_version
+    )
 
 
-def key_of(obj: Any) -> Key:
+def get_key(obj: Any) -> ObjectKey:
     """The key of an object."""
-    return stamp_of(obj).key
+    return get_identity(obj).key
 
 
-def uid_of(obj: Any) -> str:
+def get_uid(obj: Any) -> str:
     """The uid of an object."""
-    return stamp_of(obj).uid
+    return get_identity(obj).uid
 
 
-def resource_version_of(obj: Any) -> str:
+def get_resource_version(obj: Any) -> str:
     """The version of an object."""
-    return stamp_of(obj).resource_version
+    return get_identity(obj).resource_version

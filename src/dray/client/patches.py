@@ -1,8 +1,8 @@
 """Changes to an object that say what shall be different, and not the whole object.
 
 Theory of operation: whoever writes back a whole object erases what it did not know. A change names only what
-it means. `amendment` works one out from an object as it was read and as it should be, and insists on the
-version that was read, so it is as strict as a whole update and leaves fields alone that we do not know.
+it means. `build_merge_patch` works one out from an object as it was read and as it should be, and insists on
+the version that was read, so it is as strict as a whole update and leaves fields alone that we do not know.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dray.api.json_text import write_json
 from dray.client.object_refs import Document
 
 
-class Change(Protocol):
+class ObjectPatch(Protocol):
     """A patch: its media type, its text, and what goes into the query."""
 
     @property
     def content_type(self) -> str: ...
 
-    def body(self) -> bytes: ...
+    def encode_body(self) -> bytes: ...
 
-    def query(self) -> dict[str, str]: ...
+    def build_query(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class JsonPatch:
 
     content_type = "application/json-patch+json"
 
-    def body(self) -> bytes:
+    def encode_body(self) -> bytes:
         return write_json(list(self.operations))
 
-    def query(self) -> dict[str, str]:
+    def build_query(self) -> dict[str, str]:
         return {}
 
 
@@ -49,46 +49,48 @@ class MergePatch:
 
     content_type = "application/merge-patch+json"
 
-    def body(self) -> bytes:
+    def encode_body(self) -> bytes:
         return write_json(self.document)
 
-    def query(self) -> dict[str, str]:
+    def build_query(self) -> dict[str, str]:
         return {}
 
 
 @dataclass(frozen=True, slots=True)
-class StrategicPatch:
+class StrategicMergePatch:
     """Like a merge patch, but lists with a merge key are merged by it."""
 
     document: Mapping[str, Any]
 
     content_type = "application/strategic-merge-patch+json"
 
-    def body(self) -> bytes:
+    def encode_body(self) -> bytes:
         return write_json(self.document)
 
-    def query(self) -> dict[str, str]:
+    def build_query(self) -> dict[str, str]:
         return {}
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class ApplyPatch:
     """Everything one manager wants of an object; the server remembers who wants what."""
 
     document: Mapping[str, Any]
-    manager: str
+    field_manager: str
     force: bool = False
 
     content_type = "application/apply-patch+yaml"
 
-    def body(self) -> bytes:
+    def encode_body(self) -> bytes:
         return write_json(self.document)  # JSON is YAML
 
-    def query(self) -> dict[str, str]:
-        return {"fieldManager": self.manager} | ({"force": "true"} if self.force else {})
+    def build_query(self) -> dict[str, str]:
+        return {"fieldManager": self.field_manager} | ({"force": "true"} if self.force else {})
 
 
-def amendment(old: Mapping[str, Any], new: Mapping[str, Any], *, subresource: str = "") -> MergePatch | None:
+def build_merge_patch(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, subresource: str = ""
+) -> MergePatch | None:
     """The change from `old` to `new`, for the object without its status or for one part of it.
 
     None when there is nothing to change. The status is a part of its own: a change of the object leaves it
@@ -96,13 +98,13 @@ def amendment(old: Mapping[str, Any], new: Mapping[str, Any], *, subresource: st
     """
     if subresource:
         old, new = ({subresource: given.get(subresource)} for given in (old, new))
-        found = _difference(old, new)
+        found = _compute_difference(old, new)
     else:
-        found = _difference(_without_status(old), _without_status(new))
+        found = _compute_difference(_strip_status(old), _strip_status(new))
     return MergePatch(found) if found else None
 
 
-def pinned(patch: MergePatch, resource_version: str, uid: str = "") -> MergePatch:
+def add_preconditions(patch: MergePatch, resource_version: str, uid: str = "") -> MergePatch:
     """The patch, valid only for the object in this version."""
     metadata: Document = {**(patch.document.get("metadata") or {}), "resourceVersion": resource_version}
     if uid:
@@ -110,7 +112,7 @@ def pinned(patch: MergePatch, resource_version: str, uid: str = "") -> MergePatc
     return MergePatch({**patch.document, "metadata": metadata})
 
 
-def _without_status(document: Mapping[str, Any]) -> Document:
+def _strip_status(document: Mapping[str, Any]) -> Document:
     kept = {name: value for name, value in document.items() if name != "status"}
     metadata = dict(kept.get("metadata") or {})
     for name in ("managedFields", "resourceVersion"):
@@ -118,12 +120,12 @@ def _without_status(document: Mapping[str, Any]) -> Document:
     return kept | {"metadata": metadata}
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Document:
+def _compute_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Document:
     found: Document = {}
     for name in old.keys() | new.keys():
         before, after = old.get(name), new.get(name)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            inner = _difference(before, after)
+            inner = _compute_difference(before, after)
             if inner:
                 found[name] = inner
         elif before != after:

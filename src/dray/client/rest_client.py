@@ -21,102 +21,116 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dray.client.config.client_config import AccessError
-from dray.client.errors import ApiError, ClientError, Unreachable, failure_in
-from dray.client.timing import Backoff, Limiter, Tempo
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
+from dray.client.config.client_config import ClientConfigError
+from dray.client.errors import ApiError, ClientError, ServerUnreachableError, parse_api_error
+from dray.client.timing import Backoff, RateLimiter, TimeSource
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Transport,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
 from dray.errors import DecodeError
 
-TROUBLE: Final = (ClientError, AccessError, DecodeError)
+CALL_ERRORS: Final = (ClientError, ClientConfigError, DecodeError)
 """Whatever may keep a call from succeeding: the server, the way to it, our credentials, a useless answer."""
 
-LONGEST_PATIENCE: Final = 60.0
+MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """Nobody waits longer than this many seconds because a server asked for it."""
 
-_AGAIN: Final = {
+_RETRYABLE_METHODS: Final = {
     429: frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"}),
     503: frozenset({"GET", "PUT", "DELETE"}),
 }
-_WARNING = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
+_WARNING_PATTERN = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class ClientOptions:
     """How a client behaves: its name, its pace, its patience."""
 
-    manager: str = "dray"
-    attempts: int = 5
+    field_manager: str = "dray"
+    max_attempts: int = 5
     qps: float = 0.0
     burst: int = 0
-    tempo: Tempo = field(default_factory=Tempo)
+    time_source: TimeSource = field(default_factory=TimeSource)
     on_warning: Callable[[str], None] | None = None
 
 
-class Caller:
+class RestClient:
     """Calls one server."""
 
-    def __init__(self, transport: Transport, habits: Habits) -> None:
+    def __init__(self, transport: Transport, options: ClientOptions) -> None:
         self.transport = transport
-        self.habits = habits
-        self._agent = {"User-Agent": habits.manager}
+        self.options = options
+        self._default_headers = {"User-Agent": options.field_manager}
         self._limiter = (
-            Limiter(habits.qps, habits.burst or max(1, int(habits.qps * 2)), habits.tempo)
-            if habits.qps
+            RateLimiter(options.qps, options.burst or max(1, int(options.qps * 2)), options.time_source)
+            if options.qps
             else None
         )
 
     async def call(
-        self, request: Request, *, timeout: float = LONGEST_CALL, attempts: int | None = None
-    ) -> Reply:
+        self,
+        request: TransportRequest,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_attempts: int | None = None,
+    ) -> TransportResponse:
         """The answer; a failure is raised."""
-        request = self._signed(request)
+        request = self._add_default_headers(request)
         backoff: Backoff | None = None
-        left = self.habits.attempts if attempts is None else attempts
+        left = self.options.max_attempts if max_attempts is None else max_attempts
         while True:
             left -= 1
             try:
-                return await self._once(request, timeout)
-            except (ApiError, Unreachable) as failed:
-                if left <= 0 or not _worth_repeating(request, failed):
+                return await self._send_once(request, timeout)
+            except (ApiError, ServerUnreachableError) as failed:
+                if left <= 0 or not _is_retryable(request, failed):
                     raise
                 asked = failed.retry_after if isinstance(failed, ApiError) else None
-            backoff = backoff or Backoff(self.habits.tempo, first=0.2, longest=5.0)
+            backoff = backoff or Backoff(self.options.time_source, initial=0.2, maximum=5.0)
             await backoff.wait(asked or 0.0)
 
     @asynccontextmanager
-    async def open(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
+    async def open_stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AsyncIterator[TransportStream]:
         """An answer in parts; a failure is raised. Nothing is repeated here."""
         if self._limiter is not None:
-            await self._limiter.turn()
-        async with self.transport.stream(self._signed(request), silence=silence) as stream:
+            await self._limiter.acquire()
+        async with self.transport.stream(
+            self._add_default_headers(request), idle_timeout=idle_timeout
+        ) as stream:
             if stream.code >= 400:
                 body = b"".join([chunk async for chunk in stream.chunks])
-                raise failure_in(Reply(stream.code, stream.headers, body))
-            self._tell_warnings(stream.headers.get("warning", ""))
+                raise parse_api_error(TransportResponse(stream.code, stream.headers, body))
+            self._report_warnings(stream.headers.get("warning", ""))
             yield stream
 
-    async def _once(self, request: Request, timeout: float) -> Reply:
+    async def _send_once(self, request: TransportRequest, timeout: float) -> TransportResponse:
         if self._limiter is not None:
-            await self._limiter.turn()
+            await self._limiter.acquire()
         reply = await self.transport.request(request, timeout=timeout)
         if reply.code >= 300:
-            raise failure_in(reply)
-        self._tell_warnings(reply.headers.get("warning", ""))
+            raise parse_api_error(reply)
+        self._report_warnings(reply.headers.get("warning", ""))
         return reply
 
-    def _signed(self, request: Request) -> Request:
-        headers = {**self._agent, **request.headers} if request.headers else self._agent
+    def _add_default_headers(self, request: TransportRequest) -> TransportRequest:
+        headers = {**self._default_headers, **request.headers} if request.headers else self._default_headers
         return replace(request, headers=headers)
 
-    def _tell_warnings(self, header: str) -> None:
-        if header and self.habits.on_warning is not None:
-            for text in _WARNING.findall(header):
-                self.habits.on_warning(re.sub(r"\\(.)", r"\1", text))
+    def _report_warnings(self, header: str) -> None:
+        if header and self.options.on_warning is not None:
+            for text in _WARNING_PATTERN.findall(header):
+                self.options.on_warning(re.sub(r"\\(.)", r"\1", text))
 
 
-def _worth_repeating(request: Request, failed: ApiError | Unreachable) -> bool:
-    if isinstance(failed, Unreachable):
-        return not failed.sent or request.method == "GET"
-    if failed.retry_after is None or failed.retry_after > LONGEST_PATIENCE:
+def _is_retryable(request: TransportRequest, error: ApiError | ServerUnreachableError) -> bool:
+    if isinstance(error, ServerUnreachableError):
+        return not error.sent or request.method == "GET"
+    if error.retry_after is None or error.retry_after > MAX_RETRY_AFTER_SECONDS:
         return False
-    return request.method in _AGAIN.get(failed.code, ())
+    return request.method in _RETRYABLE_METHODS.get(error.code, ())

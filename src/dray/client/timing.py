@@ -11,12 +11,12 @@ from dray.clock import Clock, SystemClock
 
 
 @dataclass(frozen=True, slots=True)
-class Tempo:
+class TimeSource:
     """The clock, how to wait, and a number between 0 and 1 that nobody can foresee."""
 
     clock: Clock = field(default_factory=SystemClock)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    chance: Callable[[], float] = random.random
+    random_float: Callable[[], float] = random.random
 
 
 class Backoff:
@@ -26,60 +26,60 @@ class Backoff:
     failure is a first one again.
     """
 
-    def __init__(self, tempo: Tempo, *, first: float = 0.8, longest: float = 30.0) -> None:
-        self._tempo = tempo
-        self._first = self._next = first
-        self._longest = longest
-        self._last = tempo.clock.monotonic()
+    def __init__(self, time_source: TimeSource, *, initial: float = 0.8, maximum: float = 30.0) -> None:
+        self._time_source = time_source
+        self._initial = self._next_delay = initial
+        self._maximum = maximum
+        self._last_used = time_source.clock.monotonic()
 
-    def next(self) -> float:
+    def compute_delay(self) -> float:
         """How long to wait this time."""
-        now = self._tempo.clock.monotonic()
-        if now - self._last > 2 * self._longest:
-            self._next = self._first
-        self._last = now
-        length, self._next = self._next, min(self._next * 2, self._longest)
-        return length * (0.5 + self._tempo.chance() / 2)
+        now = self._time_source.clock.monotonic()
+        if now - self._last_used > 2 * self._maximum:
+            self._next_delay = self._initial
+        self._last_used = now
+        length, self._next_delay = self._next_delay, min(self._next_delay * 2, self._maximum)
+        return length * (0.5 + self._time_source.random_float() / 2)
 
     def reset(self) -> None:
         """Things went well: the next wait is a first one."""
-        self._next = self._first
+        self._next_delay = self._initial
 
-    async def wait(self, at_least: float = 0.0) -> None:
+    async def wait(self, min_delay: float = 0.0) -> None:
         """Wait; longer when the server asked for it."""
-        await self._tempo.sleep(max(self.next(), at_least))
+        await self._time_source.sleep(max(self.compute_delay(), min_delay))
 
 
-class Limiter:
+class RateLimiter:
     """At most `qps` calls per second in the long run, `burst` at once; callers are served in their order."""
 
-    def __init__(self, qps: float, burst: int, tempo: Tempo) -> None:
+    def __init__(self, qps: float, burst: int, time_source: TimeSource) -> None:
         if qps <= 0 or burst < 1:
             raise ValueError(
                 f"expected a rate above 0 and a burst of at least 1, got qps `{qps}`, burst `{burst}`"
             )
         self._qps = qps
         self._burst = burst
-        self._tempo = tempo
-        self._left = float(burst)
-        self._at = tempo.clock.monotonic()
+        self._time_source = time_source
+        self._tokens = float(burst)
+        self._refilled_at = time_source.clock.monotonic()
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         """Wait for a turn. Turns are handed out when asked for, so nobody can be overtaken."""
         self._refill()
-        self._left -= 1
-        if self._left < 0:
-            await self._tempo.sleep(-self._left / self._qps)
+        self._tokens -= 1
+        if self._tokens < 0:
+            await self._time_source.sleep(-self._tokens / self._qps)
 
-    def try_turn(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take a turn if there is one now."""
         self._refill()
-        if self._left < 1:
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True
 
     def _refill(self) -> None:
-        now = self._tempo.clock.monotonic()
-        self._left = min(float(self._burst), self._left + (now - self._at) * self._qps)
-        self._at = now
+        now = self._time_source.clock.monotonic()
+        self._tokens = min(float(self._burst), self._tokens + (now - self._refilled_at) * self._qps)
+        self._refilled_at = now

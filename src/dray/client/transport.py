@@ -4,8 +4,8 @@ Theory of operation: a transport knows addresses, connections and who we are; it
 are two: `http` talks to any Kubernetes API server, `inprocess` calls an ASGI application in this process.
 Everything above is written against the protocol and behaves the same on both.
 
-Rules for this file: structs, as some are made for every call. An answer of the server is a `Reply`, whatever
-its code; no answer is an `Unreachable`.
+Rules for this file: structs, as some are made for every call. An answer of the server is a
+`TransportResponse`, whatever its code; no answer is an `Unreachable`.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ import msgspec
 
 JSON = "application/json"
 
-LONGEST_CALL = 60.0
+DEFAULT_TIMEOUT_SECONDS = 60.0
 """Seconds after which a request without an answer is given up."""
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_EMPTY_MAPPING: Mapping[str, str] = MappingProxyType({})
 
 
-class Request(msgspec.Struct, frozen=True):
+class TransportRequest(msgspec.Struct, frozen=True):
     """What is asked of a server. The path is quoted already, the query is not."""
 
     method: str
     path: str
-    query: Mapping[str, str] = _NOTHING
+    query: Mapping[str, str] = _EMPTY_MAPPING
     body: bytes = b""
     content_type: str = JSON
     accept: str = JSON
-    headers: Mapping[str, str] = _NOTHING
+    headers: Mapping[str, str] = _EMPTY_MAPPING
 
 
-class Reply(msgspec.Struct, frozen=True):
+class TransportResponse(msgspec.Struct, frozen=True):
     """What the server answered; names of headers are in lower case.
 
-    `view` gives the object of the body as the struct of its kind in the internal version, where the transport
-    knows it without reading the body.
+    `get_view` gives the object of the body as the struct of its kind in the internal version, where the
+    transport knows it without reading the body.
     """
 
     code: int
     headers: Mapping[str, str]
     body: bytes = b""
-    view: Callable[[], Any] | None = None
+    get_view: Callable[[], Any] | None = None
 
 
-class Stream(msgspec.Struct, frozen=True):
+class TransportStream(msgspec.Struct, frozen=True):
     """An answer that comes in parts; `code` and `headers` are known before the first one."""
 
     code: int
@@ -66,11 +66,15 @@ class Transport(Protocol):
         """Where the server is, for people."""
         ...
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
         """Ask, and wait for the whole answer, at most `timeout` seconds."""
         ...
 
-    def stream(self, request: Request, *, silence: float) -> AbstractAsyncContextManager[Stream]:
+    def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AbstractAsyncContextManager[TransportStream]:
         """Ask, and hand out the answer as it comes; silence of so many seconds is `Unreachable`."""
         ...
 

@@ -17,160 +17,171 @@ from typing import Any
 
 import msgspec
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.claims import claim_names
 from dray.claims.actions import (
-    Action,
     AnyClaim,
+    ClaimAction,
     CreateClaim,
     DeleteClaim,
-    LetGo,
+    EmitEvent,
     RecordClaims,
-    Release,
-    Reserve,
-    Tell,
+    ReleaseClaim,
+    RemoveFinalizer,
+    ReserveClaim,
 )
-from dray.client.client import Client, Deletion
+from dray.client.client import Client, DeleteOptions
 from dray.client.errors import (
-    AlreadyExists,
+    AlreadyExistsError,
     ApiError,
-    Conflict,
-    NotFound,
-    ServerFault,
-    ServerTimeout,
-    TooManyRequests,
-    Unavailable,
+    ConflictError,
+    InternalServerError,
+    NotFoundError,
+    ServerTimeoutError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
 )
 from dray.client.events import EventRecorder
-from dray.client.informers.informer import without_managed_fields
-from dray.client.patches import MergePatch, StrategicPatch
-from dray.client.rest_client import TROUBLE
+from dray.client.informers.informer import strip_managed_fields
+from dray.client.patches import MergePatch, StrategicMergePatch
+from dray.client.rest_client import CALL_ERRORS
 from dray.controllers import metrics as measures
-from dray.controllers.informers import Sights
-from dray.controllers.mutation_cache import Recent
-from dray.telemetry.metrics import Metrics
+from dray.controllers.informers import SharedInformers
+from dray.controllers.mutation_cache import MutationCache
+from dray.telemetry.metrics import MetricsRegistry
 
-_PASSING = (TooManyRequests, ServerFault, ServerTimeout, Unavailable)
+_TRANSIENT_ERRORS = (TooManyRequestsError, InternalServerError, ServerTimeoutError, ServiceUnavailableError)
 """Failures that say nothing about the object."""
 
-_FAILED_TO_CREATE = "FailedResourceClaimCreation"
+_FAILED_CREATION_REASON = "FailedResourceClaimCreation"
 
 
 @dataclass
-class Performer:
+class ClaimActionExecutor:
     """Writes what was decided."""
 
     client: Client
-    sights: Sights
+    shared_informers: SharedInformers
     recorder: EventRecorder
-    metrics: Metrics
-    _uncertain: set[str] = field(default_factory=set)
+    metrics: MetricsRegistry
+    _uncertain_pods: set[str] = field(default_factory=set)
     """Pods for which a claim may have been made, and nobody told us."""
-    _written: dict[str, int] = field(default_factory=dict)
+    _written_versions: dict[str, int] = field(default_factory=dict)
     """Pods whose status we wrote, with the version it has since."""
 
-    async def perform(self, action: Action) -> None:
-        """Do what an action says; a `Conflict` when it was decided on something that has changed since."""
+    async def execute(self, action: ClaimAction) -> None:
+        """Carry out an action; `ConflictError` when it was decided on an object that has changed since."""
         match action:
             case CreateClaim():
-                await self.create([action])
+                await self.create_claims([action])
             case RecordClaims():
-                await self._record(action)
-            case Reserve():
-                await self._reserve(action)
-            case Release():
-                await self._release(action)
-            case LetGo():
-                await self._let_go(action)
+                await self._record_claims(action)
+            case ReserveClaim():
+                await self._reserve_claim(action)
+            case ReleaseClaim():
+                await self._release_claim(action)
+            case RemoveFinalizer():
+                await self._remove_finalizer(action)
             case DeleteClaim():
-                await self._delete(action)
-            case Tell():
+                await self._delete_claim(action)
+            case EmitEvent():
                 self.recorder.record(action.about, action.reason, action.text, warning=action.warning)
 
     # --- pods ---
 
-    def is_behind(self, pod: Pod) -> bool:
+    def is_informer_behind(self, pod: Pod) -> bool:
         """Whether we know better than the informer: it will show soon what we have written."""
-        written = self._written.get(pod.metadata.uid)
+        written = self._written_versions.get(pod.metadata.uid)
         if written is None:
             return False
         if int(pod.metadata.resource_version) >= written:
-            del self._written[pod.metadata.uid]
+            del self._written_versions[pod.metadata.uid]
             return False
         return True
 
-    def forget(self, pod: Pod) -> None:
+    def forget_pod(self, pod: Pod) -> None:
         """A pod is gone."""
-        self._uncertain.discard(pod.metadata.uid)
-        self._written.pop(pod.metadata.uid, None)
+        self._uncertain_pods.discard(pod.metadata.uid)
+        self._written_versions.pop(pod.metadata.uid, None)
 
-    async def create(self, actions: Sequence[CreateClaim]) -> None:
+    async def create_claims(self, actions: Sequence[CreateClaim]) -> None:
         """Make the claims of a pod; those that are there after all are only noted."""
         pod = actions[0].pod
-        if pod.metadata.uid in self._uncertain:
-            await self._read_owned(pod)
-            actions = [action for action in actions if self._unmade(action)]
+        if pod.metadata.uid in self._uncertain_pods:
+            await self._read_owned_claims(pod)
+            actions = [action for action in actions if self._is_missing(action)]
         if len(actions) == 1:
-            await self._create(actions[0])
+            await self._create_claim(actions[0])
             return
-        results = await asyncio.gather(*map(self._create, actions), return_exceptions=True)
+        results = await asyncio.gather(*map(self._create_claim, actions), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    def _unmade(self, action: CreateClaim) -> bool:
-        if isinstance(action.claim, ClassicClaim):
-            return self.sights.classic_claim(*claim_names.name_of(action.claim.metadata)) is None
-        owned = self.sights.newest_claims.at(action.pod.metadata.uid)
+    def _is_missing(self, action: CreateClaim) -> bool:
+        if isinstance(action.claim, ClassicResourceClaim):
+            return (
+                self.shared_informers.get_classic_claim(
+                    *claim_names.get_namespaced_name(action.claim.metadata)
+                )
+                is None
+            )
+        owned = self.shared_informers.claim_cache.get_by_index(action.pod.metadata.uid)
         return all(
-            claim.metadata.annotations.get(claim_names.ENTRY_ANNOTATION) != action.entry for claim in owned
+            claim.metadata.annotations.get(claim_names.POD_CLAIM_NAME_ANNOTATION) != action.entry
+            for claim in owned
         )
 
-    async def _read_owned(self, pod: Pod) -> None:
+    async def _read_owned_claims(self, pod: Pod) -> None:
         """Look for claims that were made for a pod without our knowledge."""
         for claim in (await self.client.list(ResourceClaim, pod.metadata.namespace)).items:
-            if claim_names.is_owned(claim.metadata, pod):
-                self.sights.newest_claims.put(without_managed_fields(claim))
-        self._uncertain.discard(pod.metadata.uid)
+            if claim_names.is_owned_by(claim.metadata, pod):
+                self.shared_informers.claim_cache.put(strip_managed_fields(claim))
+        self._uncertain_pods.discard(pod.metadata.uid)
 
-    async def _create(self, action: CreateClaim) -> None:
-        if await self._recorded_is_there(action):
+    async def _create_claim(self, action: CreateClaim) -> None:
+        if await self._has_recorded_claim(action):
             return
         claim = action.claim
         admin = isinstance(claim, ResourceClaim) and measures.has_admin_access(claim)
         try:
             made: Any = await self.client.create(claim)
-        except AlreadyExists:
+        except AlreadyExistsError:
             if claim.metadata.name:
-                await self.read(claim)
+                await self.read_claim(claim)
                 return
             raise
-        except TROUBLE as failed:
-            measures.created(self.metrics, well=False, admin=admin)
-            self._not_created(action, failed)
+        except CALL_ERRORS as failed:
+            measures.count_creation(self.metrics, succeeded=False, admin_access=admin)
+            self._report_creation_failure(action, failed)
             raise
-        measures.created(self.metrics, well=True, admin=admin)
-        self._newest(made).put(without_managed_fields(made))
+        measures.count_creation(self.metrics, succeeded=True, admin_access=admin)
+        self._get_cache(made).put(strip_managed_fields(made))
 
-    def _not_created(self, action: CreateClaim, failed: Exception) -> None:
-        if isinstance(failed, ApiError) and not isinstance(failed, _PASSING):
-            text = f"entry {action.entry}: the claim cannot be created: {_unnamed(failed, action.claim)}"
-            self.recorder.record(action.pod, _FAILED_TO_CREATE, text, warning=True)
-        if not isinstance(failed, ApiError) or isinstance(failed, _PASSING):
-            self._uncertain.add(action.pod.metadata.uid)
+    def _report_creation_failure(self, action: CreateClaim, error: Exception) -> None:
+        if isinstance(error, ApiError) and not isinstance(error, _TRANSIENT_ERRORS):
+            text = (
+                f"entry {action.entry}: the claim cannot be created: "
+                f"{_hide_generated_name(error, action.claim)}"
+            )
+            self.recorder.record(action.pod, _FAILED_CREATION_REASON, text, warning=True)
+        if not isinstance(error, ApiError) or isinstance(error, _TRANSIENT_ERRORS):
+            self._uncertain_pods.add(action.pod.metadata.uid)
 
-    async def _recorded_is_there(self, action: CreateClaim) -> bool:
+    async def _has_recorded_claim(self, action: CreateClaim) -> bool:
         """Whether the claim that the pod's status names exists, although we do not see it."""
         for said in action.pod.status.resource_claim_statuses:
             if said.name == action.entry and said.resource_claim_name:
                 namespace = action.pod.metadata.namespace
-                found = await self._read(self.sights.newest_claims, said.resource_claim_name, namespace)
-                return found is not None and claim_names.is_owned(found.metadata, action.pod)
+                found = await self._read_object(
+                    self.shared_informers.claim_cache, said.resource_claim_name, namespace
+                )
+                return found is not None and claim_names.is_owned_by(found.metadata, action.pod)
         return False
 
-    async def _record(self, action: RecordClaims) -> None:
+    async def _record_claims(self, action: RecordClaims) -> None:
         """Tell a pod which claims it has: all of them in one write, and no entry is ever taken away.
 
         What somebody else recorded meanwhile stays: the pod may be on its node already, with that claim.
@@ -181,32 +192,32 @@ class Performer:
             for entry, name in action.names
         ]
         pins = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
-        patch = StrategicPatch({"metadata": pins, "status": {"resourceClaimStatuses": statuses}})
+        patch = StrategicMergePatch({"metadata": pins, "status": {"resourceClaimStatuses": statuses}})
         try:
             pod = await self.client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
-        except NotFound:
+        except NotFoundError:
             return
-        self._written[metadata.uid] = int(pod["metadata"]["resourceVersion"])
+        self._written_versions[metadata.uid] = int(pod["metadata"]["resourceVersion"])
 
     # --- claims ---
 
-    async def _reserve(self, action: Reserve) -> None:
+    async def _reserve_claim(self, action: ReserveClaim) -> None:
         consumers = (*action.claim.status.reserved_for, action.consumer)
-        await self._write_status(action.claim, {"reservedFor": _documents(consumers)})
+        await self._write_status(action.claim, {"reservedFor": _to_documents(consumers)})
 
-    async def _release(self, action: Release) -> None:
+    async def _release_claim(self, action: ReleaseClaim) -> None:
         """Take consumers off, and with the last of them the devices, in one write."""
         left = [each for each in action.claim.status.reserved_for if each.uid not in action.uids]
         change: dict[str, Any] = {}
         if len(left) < len(action.claim.status.reserved_for):
-            change["reservedFor"] = _documents(left) or None
+            change["reservedFor"] = _to_documents(left) or None
         if action.deallocate and isinstance(action.claim, ResourceClaim):
             change["allocation"] = None
             if action.claim.status.devices:
                 change["devices"] = None
         await self._write_status(action.claim, change)
 
-    async def _let_go(self, action: LetGo) -> None:
+    async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
         """Remove the finalizer; with the last one a claim that is being deleted goes."""
         metadata = action.claim.metadata
         left = [name for name in metadata.finalizers if name != claim_names.FINALIZER]
@@ -214,91 +225,91 @@ class Performer:
         change = MergePatch({"metadata": {**pins, "finalizers": left or None}})
         try:
             claim = await self.client.patch(ResourceClaim, metadata.name, change, metadata.namespace)
-        except NotFound:
-            self.sights.newest_claims.remove(action.claim)
+        except NotFoundError:
+            self.shared_informers.claim_cache.remove(action.claim)
             return
         if left or claim.metadata.deletion_timestamp is None:
-            self.sights.newest_claims.put(without_managed_fields(claim))
+            self.shared_informers.claim_cache.put(strip_managed_fields(claim))
         else:
-            self.sights.newest_claims.remove(action.claim)
+            self.shared_informers.claim_cache.remove(action.claim)
 
-    async def _delete(self, action: DeleteClaim) -> None:
+    async def _delete_claim(self, action: DeleteClaim) -> None:
         claim: Any = action.claim
-        metadata, newest = claim.metadata, self._newest(claim)
+        metadata, newest = claim.metadata, self._get_cache(claim)
         try:
             left = await self.client.delete(
-                type(claim), metadata.name, metadata.namespace, Deletion(uid=metadata.uid)
+                type(claim), metadata.name, metadata.namespace, DeleteOptions(uid=metadata.uid)
             )
-        except (NotFound, Conflict):
+        except (NotFoundError, ConflictError):
             newest.remove(claim)
             return
         if left is None or not left.metadata.finalizers:
             newest.remove(claim)
         else:
-            newest.put(without_managed_fields(left))
+            newest.put(strip_managed_fields(left))
 
     async def _write_status(self, claim: Any, change: dict[str, Any]) -> None:
         metadata = claim.metadata
         pins = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
         patch = MergePatch({"metadata": pins, "status": change})
-        newest = self._newest(claim)
+        newest = self._get_cache(claim)
         try:
             written = await self.client.patch(
                 type(claim), metadata.name, patch, metadata.namespace, subresource="status"
             )
-        except NotFound:
+        except NotFoundError:
             newest.remove(claim)
             return
-        newest.put(without_managed_fields(written))
+        newest.put(strip_managed_fields(written))
 
     # --- reading ---
 
-    async def read(self, claim: AnyClaim) -> None:
+    async def read_claim(self, claim: AnyClaim) -> None:
         """Read a claim as it is now."""
-        newest = self._newest(claim)
-        if await self._read(newest, claim.metadata.name, claim.metadata.namespace) is None:
+        newest = self._get_cache(claim)
+        if await self._read_object(newest, claim.metadata.name, claim.metadata.namespace) is None:
             newest.remove(claim)
 
     async def read_pod(self, name: str, namespace: str, uid: str) -> None:
         """Find out whether a pod that is not seen is really gone."""
-        pod = await self._read(self.sights.newest_pods, name, namespace)
-        self.sights.believe(uid)
+        pod = await self._read_object(self.shared_informers.pod_cache, name, namespace)
+        self.shared_informers.clear_pod_uncertainty(uid)
         if pod is None or pod.metadata.uid != uid:
-            self.sights.went(uid)
+            self.shared_informers.mark_pod_gone(uid)
 
     async def read_templates(self, names: Iterable[tuple[str, str]]) -> bool:
         """Ask for templates that are not seen; whether there is one after all."""
-        newest = self.sights.newest_templates
+        newest = self.shared_informers.template_cache
         unseen = [(namespace, name) for namespace, name in names if newest.get(namespace, name) is None]
-        found = [await self._read(newest, name, namespace) for namespace, name in unseen]
+        found = [await self._read_object(newest, name, namespace) for namespace, name in unseen]
         return any(template is not None for template in found)
 
     async def read_pods(self, namespace: str) -> None:
         """Learn of pods that we have not seen come."""
         for pod in (await self.client.list(Pod, namespace)).items:
-            self.sights.newest_pods.put(without_managed_fields(pod))
+            self.shared_informers.pod_cache.put(strip_managed_fields(pod))
 
-    async def _read(self, newest: Recent[Any], name: str, namespace: str) -> Any:
+    async def _read_object(self, cache: MutationCache[Any], name: str, namespace: str) -> Any:
         try:
-            found = await self.client.get(newest.kind, name, namespace)
-        except NotFound:
+            found = await self.client.get(cache.kind, name, namespace)
+        except NotFoundError:
             return None
-        kept = without_managed_fields(found)
-        newest.put(kept)
+        kept = strip_managed_fields(found)
+        cache.put(kept)
         return kept
 
-    def _newest(self, claim: AnyClaim) -> Recent[Any]:
+    def _get_cache(self, claim: AnyClaim) -> MutationCache[Any]:
         if isinstance(claim, ResourceClaim):
-            return self.sights.newest_claims
-        assert self.sights.newest_classic is not None
-        return self.sights.newest_classic
+            return self.shared_informers.claim_cache
+        assert self.shared_informers.classic_claim_cache is not None
+        return self.shared_informers.classic_claim_cache
 
 
-def _unnamed(failed: ApiError, claim: AnyClaim) -> str:
+def _hide_generated_name(error: ApiError, claim: AnyClaim) -> str:
     """What the server said, without the name it had chosen: that is another one each time."""
-    name, prefix = str(failed.details.get("name") or ""), claim.metadata.generate_name
-    return failed.message.replace(name, prefix) if prefix and name.startswith(prefix) else failed.message
+    name, prefix = str(error.details.get("name") or ""), claim.metadata.generate_name
+    return error.message.replace(name, prefix) if prefix and name.startswith(prefix) else error.message
 
 
-def _documents(consumers: Sequence[Any]) -> list[Any]:
+def _to_documents(consumers: Sequence[Any]) -> list[Any]:
     return [msgspec.to_builtins(consumer) for consumer in consumers]

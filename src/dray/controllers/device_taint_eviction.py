@@ -15,151 +15,153 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from dray.api.core import Pod
-from dray.api.devices.taint_rules import rule_behind, selects
+from dray.api.devices.taint_rules import get_rule_name, rule_selects
 from dray.api.resource import DeviceTaintRule, ResourceClaim
 from dray.claims import reservation
-from dray.claims.taint_eviction import LONG_AGO, Eviction, Place, must_go
+from dray.claims.taint_eviction import LONG_AGO, DeviceEviction, DevicePath, find_device_eviction
 from dray.client.client import Client
 from dray.client.events import EventRecorder
-from dray.client.object_refs import Key
+from dray.client.object_refs import ObjectKey
 from dray.controllers import metrics as measures
-from dray.controllers.device_taints import DeviceTaints
-from dray.controllers.informers import CONSUMER, REMEMBERED, Sights
-from dray.controllers.pod_evictor import Evictor, Words
+from dray.controllers.device_taints import DeviceTaintIndex
+from dray.controllers.informers import CONSUMER_INDEX, MAX_REMEMBERED_PODS, SharedInformers
+from dray.controllers.pod_evictor import EvictionWording, PodEvictor
 from dray.controllers.workqueue import WorkQueue
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
-QUEUE: Final = "device_taint_eviction"
-WORDS: Final = Words(
+QUEUE_NAME: Final = "device_taint_eviction"
+WORDING: Final = EvictionWording(
     "DeletionByDeviceTaintManager",
     "DeviceTaintManagerEviction",
     "Device taint manager",
     "deleting due to NoExecute taint",
 )
 WORKERS: Final = 8
-_DEVICE: Final = "device"
+_DEVICE_INDEX: Final = "device"
 
 
-class Evicted:
+class EvictionHistory:
     """Who was evicted since the controller began, and how many for which rule."""
 
     def __init__(self) -> None:
         self._uids: OrderedDict[str, None] = OrderedDict()
         self._counts: Counter[str] = Counter()
-        self.heard: Callable[[str], None] = lambda _rule: None
+        self.on_evicted: Callable[[str], None] = lambda _rule: None
         """Told the rule that a pod had to go for."""
 
-    def note(self, eviction: Eviction) -> None:
+    def record(self, eviction: DeviceEviction) -> None:
         self._uids[eviction.pod.metadata.uid] = None
-        if len(self._uids) > REMEMBERED:
+        if len(self._uids) > MAX_REMEMBERED_PODS:
             self._uids.popitem(last=False)
-        rule = rule_behind(eviction.taint)
+        rule = get_rule_name(eviction.taint)
         if rule:
             self._counts[rule] += 1
-            self.heard(rule)
+            self.on_evicted(rule)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._uids
 
-    def count(self, rule: str) -> int:
+    def count_for_rule(self, rule: str) -> int:
         """How many pods went for a rule."""
         return self._counts[rule]
 
-    def forget(self, rule: str) -> None:
+    def forget_rule(self, rule: str) -> None:
         """A rule is gone; another one of its name begins anew."""
         self._counts.pop(rule, None)
 
 
-class TaintController:
+class DeviceTaintEvictionController:
     """Deletes pods that use devices they do not tolerate any more."""
 
     def __init__(
         self,
         client: Client,
-        sights: Sights,
-        taints: DeviceTaints,
+        shared_informers: SharedInformers,
+        taints: DeviceTaintIndex,
         recorder: EventRecorder,
-        metrics: Metrics,
-        log: Log,
+        metrics: MetricsRegistry,
+        log: StructuredLogger,
     ) -> None:
-        self._client, self._sights, self._taints = client, sights, taints
+        self._client, self._shared_informers, self._taints = client, shared_informers, taints
         self._metrics, self._log = metrics, log
-        self._evictor = Evictor(client, recorder, WORDS)
-        self._clock = client.habits.tempo.clock
+        self._evictor = PodEvictor(client, recorder, WORDING)
+        self._clock = client.options.time_source.clock
         self.informers = taints.informers
-        self.evicted = Evicted()
-        sights.claims.add_index(_DEVICE, places)
-        self.queue: WorkQueue[Key] = WorkQueue(QUEUE, client.habits.tempo, metrics)
-        taints.listen(self._place_changed, self._rules_changed)
-        sights.claims.listen(self._claim_changed, lambda _old, new: self._claim_changed(new))
-        sights.pods.listen(self._pod_seen, self._pod_changed)
+        self.history = EvictionHistory()
+        shared_informers.claims.add_index(_DEVICE_INDEX, list_allocated_devices)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
+        taints.listen(self._on_device_taints_changed, self._on_rules_changed)
+        shared_informers.claims.listen(self._on_claim_changed, lambda _old, new: self._on_claim_changed(new))
+        shared_informers.pods.listen(self._on_pod_added, self._on_pod_updated)
 
     async def run(self) -> None:
         """Watch over taints, until cancelled; the informers have seen everything once."""
-        await self.queue.run(self._look_at, self._troubled, WORKERS)
+        await self.queue.run(self._reconcile, self._log_failure, WORKERS)
 
-    def _troubled(self, key: Key, failed: Exception) -> None:
-        self._log.warning("an eviction is tried again later", pod=str(key), why=str(failed))
+    def _log_failure(self, key: ObjectKey, error: Exception) -> None:
+        self._log.warning("an eviction is tried again later", pod=str(key), why=str(error))
 
     # --- what wakes whom ---
 
-    def _place_changed(self, place: Place) -> None:
-        for claim in self._sights.claims.by_index(_DEVICE, place):
-            self._add_users(claim)
+    def _on_device_taints_changed(self, device: DevicePath) -> None:
+        for claim in self._shared_informers.claims.get_by_index(_DEVICE_INDEX, device):
+            self._enqueue_consumers(claim)
 
-    def _rules_changed(self, rules: Iterable[DeviceTaintRule]) -> None:
-        for claim in self._sights.claims.all():
-            if any(selects(rule, *place) for place in places(claim) for rule in rules):
-                self._add_users(claim)
+    def _on_rules_changed(self, rules: Iterable[DeviceTaintRule]) -> None:
+        for claim in self._shared_informers.claims.list_all():
+            if any(rule_selects(rule, *place) for place in list_allocated_devices(claim) for rule in rules):
+                self._enqueue_consumers(claim)
 
-    def _claim_changed(self, claim: ResourceClaim) -> None:
-        if self._taints and any(any(self._taints.of(place)) for place in places(claim)):
-            self._add_users(claim)
+    def _on_claim_changed(self, claim: ResourceClaim) -> None:
+        if self._taints and any(
+            any(self._taints.get_taints(place)) for place in list_allocated_devices(claim)
+        ):
+            self._enqueue_consumers(claim)
 
-    def _pod_seen(self, pod: Pod) -> None:
-        if self._taints and pod.spec.node_name and self._claims_of(pod):
-            self.queue.add(Key(pod.metadata.namespace, pod.metadata.name))
+    def _on_pod_added(self, pod: Pod) -> None:
+        if self._taints and pod.spec.node_name and self._list_pod_claims(pod):
+            self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _on_pod_updated(self, old: Pod, new: Pod) -> None:
         if new.spec.node_name != old.spec.node_name or new.metadata.uid != old.metadata.uid:
-            self._pod_seen(new)
+            self._on_pod_added(new)
 
-    def _add_users(self, claim: ResourceClaim) -> None:
+    def _enqueue_consumers(self, claim: ResourceClaim) -> None:
         for consumer in claim.status.reserved_for:
-            if reservation.is_pod(consumer):
-                self.queue.add(Key(claim.metadata.namespace, consumer.name))
+            if reservation.is_pod_consumer(consumer):
+                self.queue.add(ObjectKey(claim.metadata.namespace, consumer.name))
 
     # --- pods ---
 
-    async def _look_at(self, key: Key) -> None:
-        pod = self._sights.pods.get(key.name, key.namespace)
-        eviction = None if pod is None else self._judged(pod)
+    async def _reconcile(self, key: ObjectKey) -> None:
+        pod = self._shared_informers.pods.get(key.name, key.namespace)
+        eviction = None if pod is None else self._decide_eviction(pod)
         left = 0.0 if eviction is None else (eviction.at - self._clock.now()).total_seconds()
         if pod is not None and (eviction is None or left > 0):
-            await self._evictor.spare(pod)
+            await self._evictor.cancel_eviction(pod)
         if eviction is None:
             return
         if left > 0:
-            self.queue.add_later(key, left)
+            self.queue.add_after(key, left)
             return
         if await self._evictor.evict(eviction.pod, eviction.why):
-            self.evicted.note(eviction)
+            self.history.record(eviction)
             self._log.info("a pod was evicted", pod=str(key), why=eviction.why)
             self._metrics.count(measures.EVICTIONS)
             if eviction.at.year > LONG_AGO.year:  # a taint without a time was always there
                 self._metrics.observe(measures.EVICTION_SECONDS, -left)
 
-    def _judged(self, pod: Pod) -> Eviction | None:
-        if pod.metadata.uid in self.evicted:
+    def _decide_eviction(self, pod: Pod) -> DeviceEviction | None:
+        if pod.metadata.uid in self.history:
             return None
-        return must_go(pod, self._claims_of(pod), self._taints.of)
+        return find_device_eviction(pod, self._list_pod_claims(pod), self._taints.get_taints)
 
-    def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
-        return self._sights.claims.by_index(CONSUMER, pod.metadata.uid)
+    def _list_pod_claims(self, pod: Pod) -> list[ResourceClaim]:
+        return self._shared_informers.claims.get_by_index(CONSUMER_INDEX, pod.metadata.uid)
 
 
-def places(claim: ResourceClaim) -> list[Place]:
+def list_allocated_devices(claim: ResourceClaim) -> list[DevicePath]:
     """The devices a claim was given."""
     allocation = claim.status.allocation
     if allocation is None:

@@ -13,29 +13,29 @@ from contextlib import suppress
 from typing import Final
 
 from dray.api.core import Pod
-from dray.api.devices.taint_rules import selects
+from dray.api.devices.taint_rules import rule_selects
 from dray.api.meta import Condition
 from dray.api.resource import ConsumerReference, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dray.claims.taint_eviction import Place
-from dray.claims.taint_rule_impact import condition_of, reach_of
+from dray.claims.taint_eviction import DevicePath
+from dray.claims.taint_rule_impact import build_condition, compute_impact
 from dray.client.client import Client
-from dray.client.errors import Conflict, NotFound
+from dray.client.errors import ConflictError, NotFoundError
 from dray.client.informers.informer import Informer
-from dray.client.patches import StrategicPatch
-from dray.clock import timestamp
-from dray.controllers.device_taint_eviction import Evicted, places
-from dray.controllers.device_taints import DeviceTaints
-from dray.controllers.informers import CONSUMER, Sights
+from dray.client.patches import StrategicMergePatch
+from dray.clock import format_timestamp
+from dray.controllers.device_taint_eviction import EvictionHistory, list_allocated_devices
+from dray.controllers.device_taints import DeviceTaintIndex
+from dray.controllers.informers import CONSUMER_INDEX, SharedInformers
 from dray.controllers.workqueue import WorkQueue
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
-QUEUE: Final = "device_taint_rules"
-PAUSE: Final = 5.0
+QUEUE_NAME: Final = "device_taint_rules"
+STATUS_DELAY_SECONDS: Final = 5.0
 """Seconds after a change before a rule is counted again."""
 
 
-class RuleController:
+class DeviceTaintRuleController:
     """Keeps the status of taint rules."""
 
     informers: tuple[Informer[object], ...] = ()
@@ -43,101 +43,117 @@ class RuleController:
     def __init__(
         self,
         client: Client,
-        sights: Sights,
-        seen: tuple[DeviceTaints, Evicted],
-        metrics: Metrics,
-        log: Log,
+        shared_informers: SharedInformers,
+        taint_state: tuple[DeviceTaintIndex, EvictionHistory],
+        metrics: MetricsRegistry,
+        log: StructuredLogger,
         *,
-        pause: float = PAUSE,
+        status_delay: float = STATUS_DELAY_SECONDS,
     ) -> None:
-        taints, evicted = seen
-        self._client, self._sights, self._taints, self._evicted = client, sights, taints, evicted
-        self._log, self._pause = log, pause
-        self._clock = client.habits.tempo.clock
-        self.queue: WorkQueue[str] = WorkQueue(QUEUE, client.habits.tempo, metrics)
+        taints, evicted = taint_state
+        self._client, self._shared_informers, self._taints, self._eviction_history = (
+            client,
+            shared_informers,
+            taints,
+            evicted,
+        )
+        self._log, self._status_delay = log, status_delay
+        self._clock = client.options.time_source.clock
+        self.queue: WorkQueue[str] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
         if taints.rules is not None:
-            self._listen(taints.rules)
+            self._register_listeners(taints.rules)
 
-    def _listen(self, rules: Informer[DeviceTaintRule]) -> None:
-        self._evicted.heard = lambda rule: self.queue.add_later(rule, self._pause)
-        rules.listen(self._rule_seen, self._rule_changed, self._rule_gone)
-        for listen in (self._taints.slices.listen, self._sights.claims.listen):
-            listen(self._seen, self._changed, self._seen)
-        self._sights.pods.listen(
-            self._pod_seen, lambda _old, new: self._pod_seen(new), lambda old: self._pod_seen(old)
+    def _register_listeners(self, rules: Informer[DeviceTaintRule]) -> None:
+        self._eviction_history.on_evicted = lambda rule: self.queue.add_after(rule, self._status_delay)
+        rules.listen(self._on_rule_added, self._on_rule_updated, self._on_rule_deleted)
+        for listen in (self._taints.slices.listen, self._shared_informers.claims.listen):
+            listen(self._on_object_changed, self._on_object_updated, self._on_object_changed)
+        self._shared_informers.pods.listen(
+            self._on_pod_changed,
+            lambda _old, new: self._on_pod_changed(new),
+            lambda old: self._on_pod_changed(old),
         )
 
     async def run(self) -> None:
         """Count, until cancelled; the informers have seen everything once."""
-        await self.queue.run(self._count, self._troubled, 1)
+        await self.queue.run(self._reconcile, self._log_failure, 1)
 
-    def _troubled(self, name: str, failed: Exception) -> None:
-        self._log.warning("the status of a taint rule is written later", rule=name, why=str(failed))
+    def _log_failure(self, name: str, error: Exception) -> None:
+        self._log.warning("the status of a taint rule is written later", rule=name, why=str(error))
 
     # --- what wakes whom ---
 
-    def _rule_seen(self, rule: DeviceTaintRule) -> None:
+    def _on_rule_added(self, rule: DeviceTaintRule) -> None:
         self.queue.add(rule.metadata.name)
 
-    def _rule_changed(self, old: DeviceTaintRule, new: DeviceTaintRule) -> None:
+    def _on_rule_updated(self, old: DeviceTaintRule, new: DeviceTaintRule) -> None:
         if old.metadata.uid != new.metadata.uid:
-            self._evicted.forget(old.metadata.name)
+            self._eviction_history.forget_rule(old.metadata.name)
         if old.spec != new.spec or old.metadata.uid != new.metadata.uid:
             self.queue.add(new.metadata.name)
 
-    def _rule_gone(self, rule: DeviceTaintRule) -> None:
-        self._evicted.forget(rule.metadata.name)
+    def _on_rule_deleted(self, rule: DeviceTaintRule) -> None:
+        self._eviction_history.forget_rule(rule.metadata.name)
 
-    def _seen(self, obj: ResourceSlice | ResourceClaim) -> None:
-        rules = self._taints.all_rules()
+    def _on_object_changed(self, obj: ResourceSlice | ResourceClaim) -> None:
+        rules = self._taints.list_rules()
         if rules:
-            self._later(rules, _published(obj) if isinstance(obj, ResourceSlice) else places(obj))
+            self._enqueue_later(
+                rules,
+                _list_published_devices(obj)
+                if isinstance(obj, ResourceSlice)
+                else list_allocated_devices(obj),
+            )
 
-    def _changed(self, old: ResourceSlice | ResourceClaim, new: ResourceSlice | ResourceClaim) -> None:
-        self._seen(old)
-        self._seen(new)
+    def _on_object_updated(
+        self, old: ResourceSlice | ResourceClaim, new: ResourceSlice | ResourceClaim
+    ) -> None:
+        self._on_object_changed(old)
+        self._on_object_changed(new)
 
-    def _pod_seen(self, pod: Pod) -> None:
-        rules = self._taints.all_rules()
+    def _on_pod_changed(self, pod: Pod) -> None:
+        rules = self._taints.list_rules()
         if rules and pod.spec.node_name:
-            for claim in self._sights.claims.by_index(CONSUMER, pod.metadata.uid):
-                self._later(rules, places(claim))
+            for claim in self._shared_informers.claims.get_by_index(CONSUMER_INDEX, pod.metadata.uid):
+                self._enqueue_later(rules, list_allocated_devices(claim))
 
-    def _later(self, rules: Iterable[DeviceTaintRule], where: Iterable[Place]) -> None:
-        known = list(where)
+    def _enqueue_later(self, rules: Iterable[DeviceTaintRule], devices: Iterable[DevicePath]) -> None:
+        known = list(devices)
         for rule in rules:
-            if any(selects(rule, *place) for place in known):
-                self.queue.add_later(rule.metadata.name, self._pause)
+            if any(rule_selects(rule, *place) for place in known):
+                self.queue.add_after(rule.metadata.name, self._status_delay)
 
     # --- counting ---
 
-    async def _count(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         rule = None if self._taints.rules is None else self._taints.rules.get(name)
         if rule is None:
             return
-        reach = reach_of(
+        reach = compute_impact(
             rule,
-            self._taints.slices.all(),
-            self._sights.claims.all(),
-            self._pod_of,
-            self._evicted.__contains__,
+            self._taints.slices.list_all(),
+            self._shared_informers.claims.list_all(),
+            self._find_pod,
+            self._eviction_history.__contains__,
         )
-        now = timestamp(self._clock.now())
-        condition = condition_of(rule, reach, self._evicted.count(name), now=now)
+        now = format_timestamp(self._clock.now())
+        condition = build_condition(rule, reach, self._eviction_history.count_for_rule(name), now=now)
         if condition not in rule.status.conditions:
-            await self._write(rule, condition)
+            await self._write_condition(rule, condition)
 
-    def _pod_of(self, namespace: str, consumer: ConsumerReference) -> Pod | None:
-        pod = self._sights.pods.get(consumer.name, namespace)
+    def _find_pod(self, namespace: str, consumer: ConsumerReference) -> Pod | None:
+        pod = self._shared_informers.pods.get(consumer.name, namespace)
         return pod if pod is not None and pod.metadata.uid == consumer.uid else None
 
-    async def _write(self, rule: DeviceTaintRule, condition: Condition) -> None:
+    async def _write_condition(self, rule: DeviceTaintRule, condition: Condition) -> None:
         metadata = rule.metadata
-        patch = StrategicPatch({"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}})
-        with suppress(NotFound, Conflict):  # it is gone, or another one has its name
+        patch = StrategicMergePatch(
+            {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}
+        )
+        with suppress(NotFoundError, ConflictError):  # it is gone, or another one has its name
             await self._client.patch(DeviceTaintRule, metadata.name, patch, subresource="status")
 
 
-def _published(holder: ResourceSlice) -> list[Place]:
-    spec = holder.spec
+def _list_published_devices(resource_slice: ResourceSlice) -> list[DevicePath]:
+    spec = resource_slice.spec
     return [(spec.driver, spec.pool.name, device.name) for device in spec.devices]

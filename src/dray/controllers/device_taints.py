@@ -10,100 +10,112 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dray.api.devices.taint_rules import selects, taint_of
+from dray.api.devices.taint_rules import build_rule_taint, rule_selects
 from dray.api.resource import DeviceTaint, DeviceTaintRule, ResourceSlice
-from dray.claims.taint_eviction import NO_EXECUTE, Place
+from dray.claims.taint_eviction import NO_EXECUTE, DevicePath
 from dray.client.client import Client
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import Key
-from dray.controllers.informers import ways
-from dray.telemetry.logs import Log
+from dray.client.object_refs import ObjectKey
+from dray.controllers.informers import build_informer_options
+from dray.telemetry.logs import StructuredLogger
 
 
-class DeviceTaints:
+class DeviceTaintIndex:
     """Which devices have taints that end pods."""
 
-    def __init__(self, client: Client, log: Log, *, rules: bool) -> None:
-        self.slices = Informer(client, ResourceSlice, ways=ways(log))
-        self.rules = Informer(client, DeviceTaintRule, ways=ways(log)) if rules else None
-        self._published: dict[Place, dict[Key, tuple[DeviceTaint, ...]]] = {}
-        self._ending: dict[str, DeviceTaintRule] = {}
-        self._place_changed: Callable[[Place], None] = lambda _place: None
-        self._rule_changed: Callable[[list[DeviceTaintRule]], None] = lambda _rules: None
+    def __init__(self, client: Client, log: StructuredLogger, *, rules: bool) -> None:
+        self.slices = Informer(client, ResourceSlice, options=build_informer_options(log))
+        self.rules = Informer(client, DeviceTaintRule, options=build_informer_options(log)) if rules else None
+        self._published: dict[DevicePath, dict[ObjectKey, tuple[DeviceTaint, ...]]] = {}
+        self._evicting_rules: dict[str, DeviceTaintRule] = {}
+        self._notify_device_changed: Callable[[DevicePath], None] = lambda _place: None
+        self._notify_rules_changed: Callable[[list[DeviceTaintRule]], None] = lambda _rules: None
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         return (self.slices,) if self.rules is None else (self.slices, self.rules)
 
-    def listen(self, place: Callable[[Place], None], rules: Callable[[list[DeviceTaintRule]], None]) -> None:
+    def listen(
+        self,
+        on_device_changed: Callable[[DevicePath], None],
+        on_rules_changed: Callable[[list[DeviceTaintRule]], None],
+    ) -> None:
         """Hear of places, and of rules as they were and are, whose taints that end pods are different now."""
-        self._place_changed, self._rule_changed = place, rules
+        self._notify_device_changed, self._notify_rules_changed = on_device_changed, on_rules_changed
         self.slices.listen(
-            lambda new: self._slice(None, new), self._slice, lambda old: self._slice(old, None)
+            lambda new: self._on_slice_changed(None, new),
+            self._on_slice_changed,
+            lambda old: self._on_slice_changed(old, None),
         )
         if self.rules is not None:
             self.rules.listen(
-                lambda new: self._rule(None, new), self._rule, lambda old: self._rule(old, None)
+                lambda new: self._on_rule_changed(None, new),
+                self._on_rule_changed,
+                lambda old: self._on_rule_changed(old, None),
             )
 
     def __bool__(self) -> bool:
         """Whether there is any taint that ends pods."""
-        return bool(self._published or self._ending)
+        return bool(self._published or self._evicting_rules)
 
-    def of(self, place: Place) -> Iterator[DeviceTaint]:
+    def get_taints(self, device: DevicePath) -> Iterator[DeviceTaint]:
         """The taints of a device that end pods."""
-        for taints in self._published.get(place, {}).values():
+        for taints in self._published.get(device, {}).values():
             yield from taints
-        for rule in self._ending.values():
-            if selects(rule, *place):
-                yield taint_of(rule)
+        for rule in self._evicting_rules.values():
+            if rule_selects(rule, *device):
+                yield build_rule_taint(rule)
 
-    def all_rules(self) -> list[DeviceTaintRule]:
+    def list_rules(self) -> list[DeviceTaintRule]:
         """Every rule, whatever its effect."""
-        return [] if self.rules is None else self.rules.all()
+        return [] if self.rules is None else self.rules.list_all()
 
-    def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
-        before, after = dict(_ending(old)), dict(_ending(new))
+    def _on_slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        before, after = dict(_list_evicting_taints(old)), dict(_list_evicting_taints(new))
         if before == after:
             return
         holder = new or old
         assert holder is not None
-        key = Key("", holder.metadata.name)
+        key = ObjectKey("", holder.metadata.name)
         for place in before.keys() | after.keys():
-            self._note(place, key, after.get(place, ()))
+            self._set_published_taints(place, key, after.get(place, ()))
             if before.get(place) != after.get(place):
-                self._place_changed(place)
+                self._notify_device_changed(place)
 
-    def _note(self, place: Place, key: Key, taints: tuple[DeviceTaint, ...]) -> None:
-        there = self._published.setdefault(place, {})
+    def _set_published_taints(
+        self, device: DevicePath, key: ObjectKey, taints: tuple[DeviceTaint, ...]
+    ) -> None:
+        there = self._published.setdefault(device, {})
         if taints:
             there[key] = taints
         else:
             there.pop(key, None)
         if not there:
-            del self._published[place]
+            del self._published[device]
 
-    def _rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+    def _on_rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
         if old is not None and new is not None and old.spec == new.spec:
             return
-        concerned = [each for each in (old, new) if each is not None and _ends(each)]
+        concerned = [each for each in (old, new) if each is not None and _is_evicting(each)]
         if old is not None:
-            self._ending.pop(old.metadata.name, None)
-        if new is not None and _ends(new):
-            self._ending[new.metadata.name] = new
+            self._evicting_rules.pop(old.metadata.name, None)
+        if new is not None and _is_evicting(new):
+            self._evicting_rules[new.metadata.name] = new
         if concerned:
-            self._rule_changed(concerned)
+            self._notify_rules_changed(concerned)
 
 
-def _ends(rule: DeviceTaintRule) -> bool:
+def _is_evicting(rule: DeviceTaintRule) -> bool:
     return rule.spec.taint.effect == NO_EXECUTE
 
 
-def _ending(holder: ResourceSlice | None) -> Iterable[tuple[Place, tuple[DeviceTaint, ...]]]:
+def _list_evicting_taints(
+    resource_slice: ResourceSlice | None,
+) -> Iterable[tuple[DevicePath, tuple[DeviceTaint, ...]]]:
     """The devices of a slice whose taints end pods, with those taints."""
-    if holder is None:
+    if resource_slice is None:
         return
-    spec = holder.spec
+    spec = resource_slice.spec
     for device in spec.devices:
         taints = tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
         if taints:

@@ -13,7 +13,13 @@ from typing import Protocol
 from dray.api.resource import ResourceClaim
 from dray.claims import claim_names
 from dray.client.informers.informer import Informer
-from dray.telemetry.metrics import Labels, Measure, Metrics, Sort, table
+from dray.telemetry.metrics import (
+    LabelValues,
+    MetricDefinition,
+    MetricsRegistry,
+    MetricType,
+    build_metric_table,
+)
 
 DEPTH = "workqueue_depth"
 ADDS = "workqueue_adds_total"
@@ -21,7 +27,7 @@ RETRIES = "workqueue_retries_total"
 QUEUE_SECONDS = "workqueue_queue_duration_seconds"
 WORK_SECONDS = "workqueue_work_duration_seconds"
 UNFINISHED = "workqueue_unfinished_work_seconds"
-LONGEST = "workqueue_longest_running_processor_seconds"
+LONGEST_RUNNING = "workqueue_longest_running_processor_seconds"
 
 CREATED = "resourceclaim_controller_create_total"
 FAILED = "resourceclaim_controller_create_failures_total"
@@ -34,51 +40,67 @@ ALLOCATED = "resourceclaim_controller_allocated_resource_claims"
 EVICTIONS = "device_taint_eviction_controller_pod_deletions_total"
 EVICTION_SECONDS = "device_taint_eviction_controller_pod_deletion_duration_seconds"
 
-_QUEUE = (0.000_001, 0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1, 10)
-_WAIT = (0.005, 0.025, 0.1, 0.5, 1, 2, 10, 30, 60, 120, 180, 240)
+_QUEUE_BUCKETS = (0.000_001, 0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1, 10)
+_EVICTION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1, 2, 10, 30, 60, 120, 180, 240)
 
-MEASURES = table(
-    Measure(DEPTH, Sort.GAUGE, "Keys that wait to be worked on", ("name",)),
-    Measure(ADDS, Sort.COUNTER, "Keys that were added", ("name",)),
-    Measure(RETRIES, Sort.COUNTER, "Keys that were tried again after a failure", ("name",)),
-    Measure(QUEUE_SECONDS, Sort.HISTOGRAM, "Time a key waited before it was worked on", ("name",), _QUEUE),
-    Measure(WORK_SECONDS, Sort.HISTOGRAM, "Time the work on a key took", ("name",), _QUEUE),
-    Measure(UNFINISHED, Sort.GAUGE, "Seconds spent on work that is not finished, all together", ("name",)),
-    Measure(LONGEST, Sort.GAUGE, "Seconds spent on the oldest work that is not finished", ("name",)),
-    Measure(CREATED, Sort.COUNTER, "Claims that were to be created for pods, with or without success"),
-    Measure(FAILED, Sort.COUNTER, "Claims that could not be created for pods"),
-    Measure(CREATES, Sort.COUNTER, "Creations of claims for pods", ("status", "admin_access")),
-    Measure(OLD_CREATED, Sort.COUNTER, "The same as resourceclaim_controller_create_total"),
-    Measure(OLD_FAILED, Sort.COUNTER, "The same as resourceclaim_controller_create_failures_total"),
-    Measure(
+METRIC_DEFINITIONS = build_metric_table(
+    MetricDefinition(DEPTH, MetricType.GAUGE, "Keys that wait to be worked on", ("name",)),
+    MetricDefinition(ADDS, MetricType.COUNTER, "Keys that were added", ("name",)),
+    MetricDefinition(RETRIES, MetricType.COUNTER, "Keys that were tried again after a failure", ("name",)),
+    MetricDefinition(
+        QUEUE_SECONDS,
+        MetricType.HISTOGRAM,
+        "Time a key waited before it was worked on",
+        ("name",),
+        _QUEUE_BUCKETS,
+    ),
+    MetricDefinition(
+        WORK_SECONDS, MetricType.HISTOGRAM, "Time the work on a key took", ("name",), _QUEUE_BUCKETS
+    ),
+    MetricDefinition(
+        UNFINISHED, MetricType.GAUGE, "Seconds spent on work that is not finished, all together", ("name",)
+    ),
+    MetricDefinition(
+        LONGEST_RUNNING, MetricType.GAUGE, "Seconds spent on the oldest work that is not finished", ("name",)
+    ),
+    MetricDefinition(
+        CREATED, MetricType.COUNTER, "Claims that were to be created for pods, with or without success"
+    ),
+    MetricDefinition(FAILED, MetricType.COUNTER, "Claims that could not be created for pods"),
+    MetricDefinition(CREATES, MetricType.COUNTER, "Creations of claims for pods", ("status", "admin_access")),
+    MetricDefinition(OLD_CREATED, MetricType.COUNTER, "The same as resourceclaim_controller_create_total"),
+    MetricDefinition(
+        OLD_FAILED, MetricType.COUNTER, "The same as resourceclaim_controller_create_failures_total"
+    ),
+    MetricDefinition(
         CLAIMS,
-        Sort.GAUGE,
+        MetricType.GAUGE,
         "Claims, by admin access, allocation, alternatives and where they come from",
         ("admin_access", "allocated", "prioritized_list", "source"),
     ),
-    Measure(ALLOCATED, Sort.GAUGE, "Claims that have devices", ("prioritized_list",)),
-    Measure(EVICTIONS, Sort.COUNTER, "Pods that were deleted because of a taint of a device"),
-    Measure(
+    MetricDefinition(ALLOCATED, MetricType.GAUGE, "Claims that have devices", ("prioritized_list",)),
+    MetricDefinition(EVICTIONS, MetricType.COUNTER, "Pods that were deleted because of a taint of a device"),
+    MetricDefinition(
         EVICTION_SECONDS,
-        Sort.HISTOGRAM,
+        MetricType.HISTOGRAM,
         "Time from the moment a pod had to go to its deletion",
         (),
-        _WAIT,
+        _EVICTION_BUCKETS,
     ),
 )
 
 
-def created(metrics: Metrics, *, well: bool, admin: bool) -> None:
+def count_creation(metrics: MetricsRegistry, *, succeeded: bool, admin_access: bool) -> None:
     """Count one attempt to create a claim."""
     for name in (CREATED, OLD_CREATED):
         metrics.count(name)
-    if not well:
+    if not succeeded:
         for name in (FAILED, OLD_FAILED):
             metrics.count(name)
-    metrics.count(CREATES, "success" if well else "failure", _word(admin))
+    metrics.count(CREATES, "success" if succeeded else "failure", _format_bool(admin_access))
 
 
-class Queue(Protocol):
+class ObservedQueue(Protocol):
     """What is told of a queue."""
 
     @property
@@ -86,14 +108,19 @@ class Queue(Protocol):
 
     def __len__(self) -> int: ...
 
-    def ages(self) -> list[float]: ...
+    def get_work_durations(self) -> list[float]: ...
 
 
-def tell_queues(metrics: Metrics, queues: Callable[[], Iterable[Queue]]) -> None:
+def register_queue_metrics(metrics: MetricsRegistry, queues: Callable[[], Iterable[ObservedQueue]]) -> None:
     """Tell how much waits and how long work takes whenever somebody reads."""
-    metrics.ask(DEPTH, lambda: [((queue.name,), len(queue)) for queue in queues()])
-    metrics.ask(UNFINISHED, lambda: [((queue.name,), sum(queue.ages())) for queue in queues()])
-    metrics.ask(LONGEST, lambda: [((queue.name,), max(queue.ages(), default=0.0)) for queue in queues()])
+    metrics.add_callback(DEPTH, lambda: [((queue.name,), len(queue)) for queue in queues()])
+    metrics.add_callback(
+        UNFINISHED, lambda: [((queue.name,), sum(queue.get_work_durations())) for queue in queues()]
+    )
+    metrics.add_callback(
+        LONGEST_RUNNING,
+        lambda: [((queue.name,), max(queue.get_work_durations(), default=0.0)) for queue in queues()],
+    )
 
 
 class ClaimCounts:
@@ -103,60 +130,62 @@ class ClaimCounts:
     """
 
     def __init__(self, claims: Informer[ResourceClaim]) -> None:
-        self.by_sort: Counter[Labels] = Counter()
-        claims.listen(self._came, self._changed, self._went)
+        self.by_labels: Counter[LabelValues] = Counter()
+        claims.listen(self._on_added, self._on_updated, self._on_deleted)
 
-    def _came(self, claim: ResourceClaim) -> None:
-        self.by_sort[_labels(claim)] += 1
+    def _on_added(self, claim: ResourceClaim) -> None:
+        self.by_labels[_build_labels(claim)] += 1
 
-    def _changed(self, old: ResourceClaim, new: ResourceClaim) -> None:
+    def _on_updated(self, old: ResourceClaim, new: ResourceClaim) -> None:
         # What a claim asks for never changes.
-        if (old.status.allocation is None) != (new.status.allocation is None) or _made(old) != _made(new):
-            self._went(old)
-            self._came(new)
+        if (old.status.allocation is None) != (new.status.allocation is None) or _is_from_template(
+            old
+        ) != _is_from_template(new):
+            self._on_deleted(old)
+            self._on_added(new)
 
-    def _went(self, claim: ResourceClaim) -> None:
-        labels = _labels(claim)
-        self.by_sort[labels] -= 1
-        if not self.by_sort[labels]:
-            del self.by_sort[labels]
+    def _on_deleted(self, claim: ResourceClaim) -> None:
+        labels = _build_labels(claim)
+        self.by_labels[labels] -= 1
+        if not self.by_labels[labels]:
+            del self.by_labels[labels]
 
-    def allocated(self) -> list[tuple[Labels, float]]:
+    def count_allocated(self) -> list[tuple[LabelValues, float]]:
         """How many have devices, without and with alternatives."""
         found: Counter[str] = Counter()
-        for (_, allocated, alternatives, _), count in self.by_sort.items():
+        for (_, allocated, alternatives, _), count in self.by_labels.items():
             if allocated == "true":
                 found[alternatives] += count
         return [((word,), found[word]) for word in ("false", "true")]
 
 
-def tell_claims(metrics: Metrics, counts: Callable[[], ClaimCounts | None]) -> None:
+def register_claim_metrics(metrics: MetricsRegistry, counts: Callable[[], ClaimCounts | None]) -> None:
     """Tell how many claims there are whenever somebody reads."""
 
-    def everything() -> Iterable[tuple[Labels, float]]:
+    def list_claims() -> Iterable[tuple[LabelValues, float]]:
         now = counts()
-        return [] if now is None else now.by_sort.items()
+        return [] if now is None else now.by_labels.items()
 
-    def allocated() -> Iterable[tuple[Labels, float]]:
+    def list_allocated() -> Iterable[tuple[LabelValues, float]]:
         now = counts()
-        return [] if now is None else now.allocated()
+        return [] if now is None else now.count_allocated()
 
-    metrics.ask(CLAIMS, everything)
-    metrics.ask(ALLOCATED, allocated)
+    metrics.add_callback(CLAIMS, list_claims)
+    metrics.add_callback(ALLOCATED, list_allocated)
 
 
-def _labels(claim: ResourceClaim) -> Labels:
+def _build_labels(claim: ResourceClaim) -> LabelValues:
     return (
-        _word(has_admin_access(claim)),
-        _word(claim.status.allocation is not None),
-        _word(has_alternatives(claim)),
-        "resource_claim_template" if _made(claim) else "",
+        _format_bool(has_admin_access(claim)),
+        _format_bool(claim.status.allocation is not None),
+        _format_bool(has_alternatives(claim)),
+        "resource_claim_template" if _is_from_template(claim) else "",
     )
 
 
-def _made(claim: ResourceClaim) -> bool:
+def _is_from_template(claim: ResourceClaim) -> bool:
     """Whether a claim was made from a template."""
-    return claim_names.ENTRY_ANNOTATION in claim.metadata.annotations
+    return claim_names.POD_CLAIM_NAME_ANNOTATION in claim.metadata.annotations
 
 
 def has_admin_access(claim: ResourceClaim) -> bool:
@@ -167,5 +196,5 @@ def has_alternatives(claim: ResourceClaim) -> bool:
     return any(each.first_available for each in claim.spec.devices.requests)
 
 
-def _word(value: bool) -> str:
+def _format_bool(value: bool) -> str:
     return "true" if value else "false"

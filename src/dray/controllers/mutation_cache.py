@@ -12,22 +12,22 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import Key, stamp_of
+from dray.client.object_refs import ObjectKey, get_identity
 
 T = TypeVar("T")
 
-SWEEP: Final = 2_000
+SWEEP_SIZE: Final = 2_000
 """With so many entries it is worth looking for those that are obsolete and were never asked for."""
 
 
-class _Entry(NamedTuple):
+class _CachedMutation(NamedTuple):
     object: Any
     """None: there is none of this uid any more."""
     version: int
     uid: str
 
 
-class Recent(Generic[T]):
+class MutationCache(Generic[T]):
     """The objects of an informer, with our own knowledge laid over them."""
 
     def __init__(
@@ -35,111 +35,111 @@ class Recent(Generic[T]):
         kind: type[Any],
         informer: Informer[T],
         index: str = "",
-        values_of: Callable[[T], Iterable[Hashable]] | None = None,
+        index_func: Callable[[T], Iterable[Hashable]] | None = None,
     ) -> None:
         self.kind = kind
         self.informer = informer
-        self._entries: dict[Key, _Entry] = {}
-        self._index, self._values_of = index, values_of
-        self._by_value: dict[Hashable, set[Key]] = {}
-        self._sweep_at = SWEEP
-        informer.listen(self._saw, lambda _old, new: self._saw(new), self._went)
+        self._entries: dict[ObjectKey, _CachedMutation] = {}
+        self._index, self._index_func = index, index_func
+        self._keys_by_value: dict[Hashable, set[ObjectKey]] = {}
+        self._sweep_at = SWEEP_SIZE
+        informer.listen(self._on_updated, lambda _old, new: self._on_updated(new), self._on_deleted)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def put(self, obj: T) -> None:
         """This is what the server has, as far as we know."""
-        key, uid, version = stamp_of(obj)
-        number = _number(version)
+        key, uid, version = get_identity(obj)
+        number = _parse_version(version)
         known = self._entries.get(key)
         if known is not None and known.version > number:
             return
         self._drop(key)
-        self._entries[key] = _Entry(obj, number, uid)
-        for value in self._values(obj):
-            self._by_value.setdefault(value, set()).add(key)
+        self._entries[key] = _CachedMutation(obj, number, uid)
+        for value in self._iterate_index_values(obj):
+            self._keys_by_value.setdefault(value, set()).add(key)
         if len(self._entries) > self._sweep_at:
             self._sweep()
 
     def remove(self, obj: T) -> None:
         """This object is gone."""
-        key, uid, version = stamp_of(obj)
+        key, uid, version = get_identity(obj)
         self._drop(key)
-        if self._shows(key, uid):
-            self._entries[key] = _Entry(None, _number(version), uid)
+        if self._is_in_informer(key, uid):
+            self._entries[key] = _CachedMutation(None, _parse_version(version), uid)
 
     def get(self, namespace: str, name: str) -> T | None:
         """The newest we know of an object."""
-        key = Key(namespace, name)
+        key = ObjectKey(namespace, name)
         if key in self._entries:
-            entry = self._current(key)
+            entry = self._get_current(key)
             if entry is not None:
                 newest: T | None = entry.object
                 return newest
         return self.informer.get(name, namespace)
 
-    def at(self, value: Hashable) -> list[T]:
+    def get_by_index(self, value: Hashable) -> list[T]:
         """The objects for which the index gives this value."""
-        found = self.informer.by_index(self._index, value)
+        found = self.informer.get_by_index(self._index, value)
         if not self._entries:
             return found
-        keys = dict.fromkeys(stamp_of(obj).key for obj in found) | dict.fromkeys(
-            self._by_value.get(value, ())
+        keys = dict.fromkeys(get_identity(obj).key for obj in found) | dict.fromkeys(
+            self._keys_by_value.get(value, ())
         )
         newest = (self.get(*key) for key in keys)
-        return [obj for obj in newest if obj is not None and value in self._values(obj)]
+        return [obj for obj in newest if obj is not None and value in self._iterate_index_values(obj)]
 
-    def _values(self, obj: T) -> Iterator[Hashable]:
-        if self._values_of is not None:
-            yield from self._values_of(obj)
+    def _iterate_index_values(self, obj: T) -> Iterator[Hashable]:
+        if self._index_func is not None:
+            yield from self._index_func(obj)
 
-    def _current(self, key: Key) -> _Entry | None:
+    def _get_current(self, key: ObjectKey) -> _CachedMutation | None:
         """What is laid over a key, unless the informer has come as far."""
         entry = self._entries[key]
         if entry.object is None:
-            obsolete = not self._shows(key, entry.uid)
+            obsolete = not self._is_in_informer(key, entry.uid)
         else:
-            obsolete = _number(self.informer.resource_version) >= entry.version
+            obsolete = _parse_version(self.informer.resource_version) >= entry.version
         if obsolete:
             self._drop(key)
             return None
         return entry
 
-    def _shows(self, key: Key, uid: str) -> bool:
+    def _is_in_informer(self, key: ObjectKey, uid: str) -> bool:
         shown = self.informer.get(key.name, key.namespace)
-        return shown is not None and stamp_of(shown).uid == uid
+        return shown is not None and get_identity(shown).uid == uid
 
-    def _saw(self, obj: T) -> None:
-        key, uid, version = stamp_of(obj)
+    def _on_updated(self, obj: T) -> None:
+        key, uid, version = get_identity(obj)
         entry = self._entries.get(key)
         if entry is None or (entry.object is None and entry.uid == uid):
             return
-        if _number(version) >= entry.version:
+        if _parse_version(version) >= entry.version:
             self._drop(key)
 
-    def _went(self, obj: T) -> None:
-        key, uid, _ = stamp_of(obj)
+    def _on_deleted(self, obj: T) -> None:
+        key, uid, _ = get_identity(obj)
         entry = self._entries.get(key)
         if entry is not None and entry.uid == uid:
             self._drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: ObjectKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is None or entry.object is None:
             return
-        for value in self._values(entry.object):
-            there = self._by_value.get(value)
+        for value in self._iterate_index_values(entry.object):
+            there = self._keys_by_value.get(value)
             if there is not None:
                 there.discard(key)
                 if not there:
-                    del self._by_value[value]
+                    del self._keys_by_value[value]
 
     def _sweep(self) -> None:
         for key in list(self._entries):
-            self._current(key)
-        self._sweep_at = max(SWEEP, 2 * len(self._entries))
+            self._get_current(key)
+        self._sweep_at = max(SWEEP_SIZE, 2 * len(self._entries))
 
 
-def _number(version: str) -> int:
+def _parse_version(version: str) -> int:
     return int(version) if version.isascii() and version.isdigit() else -1

@@ -21,38 +21,38 @@ from typing import Any, Final
 
 from dray.api.core import Lease, Node, NodeCondition
 from dray.client.client import Client
-from dray.client.errors import NotFound
+from dray.client.errors import NotFoundError
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer
-from dray.client.patches import MergePatch, StrategicPatch
-from dray.clock import timestamp
-from dray.controllers.informers import ways
+from dray.client.patches import MergePatch, StrategicMergePatch
+from dray.clock import format_timestamp
+from dray.controllers.informers import build_informer_options
 from dray.controllers.workqueue import WorkQueue
 from dray.placement.node_health import (
-    SILENCE,
-    Health,
-    health_of,
-    most_are_lost,
-    ready_of,
-    returned,
-    silenced,
-    taints_of,
+    MONITOR_GRACE_PERIOD,
+    NodeReadiness,
+    build_returned_condition,
+    build_unknown_condition,
+    compute_readiness,
+    compute_taints,
+    find_ready_condition,
+    is_majority_lost,
 )
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
-QUEUE: Final = "node_health"
-LEASES: Final = "kube-node-lease"
-DOUBT: Final = 15.0
+QUEUE_NAME: Final = "node_health"
+LEASE_NAMESPACE: Final = "kube-node-lease"
+CONFIRMATION_SECONDS: Final = 15.0
 """Seconds before that in which the server must have answered twice that nothing was renewed."""
-HOLD: Final = 30.0
+HOLD_SECONDS: Final = 30.0
 """Seconds after which a node is looked at again while most of them look lost."""
-BEFORE: Final = "dray.dev/ready-before-lost"
+READY_BEFORE_ANNOTATION: Final = "dray.dev/ready-before-lost"
 """An annotation: the status of `Ready` when the node was last heard of."""
 WORKERS: Final = 4
 
 
-class NodeHealthController:
+class NodeLifecycleController:
     """Says of nodes that they are lost, or not ready, and that they are back."""
 
     def __init__(
@@ -60,154 +60,165 @@ class NodeHealthController:
         client: Client,
         nodes: Informer[Node],
         recorder: EventRecorder,
-        metrics: Metrics,
-        log: Log,
+        metrics: MetricsRegistry,
+        log: StructuredLogger,
         *,
-        silence: float = SILENCE,
+        grace_period: float = MONITOR_GRACE_PERIOD,
     ) -> None:
         self._client, self._nodes, self._recorder, self._log = client, nodes, recorder, log
-        self._silence, self._doubt = silence, min(DOUBT, silence / 2)
-        self._clock = client.habits.tempo.clock
-        self._leases: Informer[Lease] = Informer(client, Lease, LEASES, ways=ways(log))
+        self._grace_period, self._confirmation_seconds = (
+            grace_period,
+            min(CONFIRMATION_SECONDS, grace_period / 2),
+        )
+        self._clock = client.options.time_source.clock
+        self._leases: Informer[Lease] = Informer(
+            client, Lease, LEASE_NAMESPACE, options=build_informer_options(log)
+        )
         self.informers: tuple[Informer[Any], ...] = (self._leases,)
-        self.queue: WorkQueue[str] = WorkQueue(QUEUE, client.habits.tempo, metrics)
-        self._beats: dict[str, tuple[str | None, float]] = {}
+        self.queue: WorkQueue[str] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
+        self._renewals: dict[str, tuple[str | None, float]] = {}
         """By node: the renewal that was seen last, and when."""
-        self._doubted: dict[str, float] = {}
+        self._suspected_since: dict[str, float] = {}
         """Since when the server itself says that nothing was renewed."""
-        self.holding = False
+        self.is_disrupted = False
         """Whether most nodes look lost, so that nothing is done about any."""
-        self._leases.listen(self._beat, lambda _old, new: self._beat(new))
-        nodes.listen(self._seen, lambda _old, new: self._seen(new), self._gone)
+        self._leases.listen(self._on_lease_updated, lambda _old, new: self._on_lease_updated(new))
+        nodes.listen(
+            self._on_node_updated, lambda _old, new: self._on_node_updated(new), self._on_node_deleted
+        )
 
     async def run(self) -> None:
         """Look after nodes, until cancelled; the informers have seen everything once."""
-        await self.queue.run(self._look_at, self._troubled, WORKERS)
+        await self.queue.run(self._reconcile, self._log_failure, WORKERS)
 
-    def _troubled(self, name: str, failed: Exception) -> None:
-        self._log.warning("a node is looked at again later", node=name, why=str(failed))
+    def _log_failure(self, name: str, error: Exception) -> None:
+        self._log.warning("a node is looked at again later", node=name, why=str(error))
 
     # --- what is seen ---
 
-    def _beat(self, lease: Lease) -> None:
+    def _on_lease_updated(self, lease: Lease) -> None:
         name, renewed = lease.metadata.name, lease.spec.renew_time
-        known = self._beats.get(name)
+        known = self._renewals.get(name)
         if known is not None and known[0] == renewed:
             return
-        was_silent = known is not None and self._is_silent(name)
-        self._beats[name] = (renewed, self._clock.monotonic())
-        self._doubted.pop(name, None)
+        was_silent = known is not None and self._is_unresponsive(name)
+        self._renewals[name] = (renewed, self._clock.monotonic())
+        self._suspected_since.pop(name, None)
         if known is None or was_silent:
             self.queue.add(name)
 
-    def _seen(self, node: Node) -> None:
-        if node.metadata.name in self._beats:
+    def _on_node_updated(self, node: Node) -> None:
+        if node.metadata.name in self._renewals:
             self.queue.add(node.metadata.name)
 
-    def _gone(self, node: Node) -> None:
-        self._beats.pop(node.metadata.name, None)
-        self._doubted.pop(node.metadata.name, None)
+    def _on_node_deleted(self, node: Node) -> None:
+        self._renewals.pop(node.metadata.name, None)
+        self._suspected_since.pop(node.metadata.name, None)
 
-    def _quiet_for(self, name: str) -> float:
-        return self._clock.monotonic() - self._beats[name][1]
+    def _get_seconds_since_renewal(self, name: str) -> float:
+        return self._clock.monotonic() - self._renewals[name][1]
 
-    def _is_silent(self, name: str) -> bool:
+    def _is_unresponsive(self, name: str) -> bool:
         """Whether a node is lost for all we know."""
-        doubted = self._doubted.get(name)
-        sure = doubted is not None and self._clock.monotonic() - doubted >= self._doubt
-        return sure and self._quiet_for(name) >= self._silence
+        doubted = self._suspected_since.get(name)
+        sure = doubted is not None and self._clock.monotonic() - doubted >= self._confirmation_seconds
+        return sure and self._get_seconds_since_renewal(name) >= self._grace_period
 
     # --- what is done ---
 
-    async def _look_at(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         node = self._nodes.get(name)
-        if node is None or name not in self._beats:
+        if node is None or name not in self._renewals:
             return
-        await self._ask_about(name)
-        if name not in self._beats:
+        await self._confirm_with_server(name)
+        if name not in self._renewals:
             return  # it went meanwhile
-        silent = self._is_silent(name)
-        if self._hold() and silent:
-            self._recorder.record(node, "NodesLookLost", _HELD, warning=True)
-            self.queue.add_later(name, HOLD)
+        silent = self._is_unresponsive(name)
+        if self._update_disruption() and silent:
+            self._recorder.record(node, "NodesLookLost", _DISRUPTION_MESSAGE, warning=True)
+            self.queue.add_after(name, HOLD_SECONDS)
             return
-        await self._say(node, health_of(node, silent=silent))
+        await self._write_health(node, compute_readiness(node, lease_expired=silent))
         if not silent:
-            self.queue.add_later(name, self._next_look(name))
+            self.queue.add_after(name, self._compute_next_check(name))
 
-    def _next_look(self, name: str) -> float:
+    def _compute_next_check(self, name: str) -> float:
         """How long a node needs not be looked at when nothing is heard of it."""
-        quiet, doubted = self._quiet_for(name), self._doubted.get(name)
+        quiet, doubted = self._get_seconds_since_renewal(name), self._suspected_since.get(name)
         if doubted is None:
-            return max(self._silence - self._doubt - quiet, 0.0) + 0.001
-        sure = self._doubt - (self._clock.monotonic() - doubted)
-        return max(self._silence - quiet, sure, 0.0) + 0.001
+            return max(self._grace_period - self._confirmation_seconds - quiet, 0.0) + 0.001
+        sure = self._confirmation_seconds - (self._clock.monotonic() - doubted)
+        return max(self._grace_period - quiet, sure, 0.0) + 0.001
 
-    async def _ask_about(self, name: str) -> None:
+    async def _confirm_with_server(self, name: str) -> None:
         """Ask the server itself about a node that was not heard of for a while; a call that fails says no."""
-        if self._quiet_for(name) < self._silence - self._doubt:
+        if self._get_seconds_since_renewal(name) < self._grace_period - self._confirmation_seconds:
             return
         try:
-            lease: Lease | None = await self._client.get(Lease, name, LEASES)
-        except NotFound:
+            lease: Lease | None = await self._client.get(Lease, name, LEASE_NAMESPACE)
+        except NotFoundError:
             lease = None
-        known = self._beats.get(name)
+        known = self._renewals.get(name)
         if lease is not None and known is not None and lease.spec.renew_time != known[0]:
-            self._beat(lease)
+            self._on_lease_updated(lease)
         elif known is not None:
-            self._doubted.setdefault(name, self._clock.monotonic())
+            self._suspected_since.setdefault(name, self._clock.monotonic())
 
-    def _hold(self) -> bool:
+    def _update_disruption(self) -> bool:
         # Those in doubt count: nodes that went at one time are not all found silent at one time.
-        known = min(len(self._beats), len(self._nodes))  # leases may be left of nodes that are gone
-        holding = most_are_lost(len(self._doubted), known)
-        if holding != self.holding:
-            self.holding = holding
+        known = min(len(self._renewals), len(self._nodes))  # leases may be left of nodes that are gone
+        holding = is_majority_lost(len(self._suspected_since), known)
+        if holding != self.is_disrupted:
+            self.is_disrupted = holding
             if holding:
-                self._log.error(_HELD, silent=len(self._doubted), nodes=known)
+                self._log.error(_DISRUPTION_MESSAGE, silent=len(self._suspected_since), nodes=known)
             else:
                 self._log.info("most nodes give signs of life again")
-                for name in self._doubted:
+                for name in self._suspected_since:
                     self.queue.add(name)
         return holding
 
-    async def _say(self, node: Node, health: Health) -> None:
+    async def _write_health(self, node: Node, health: NodeReadiness) -> None:
         """Write what a node's health is, where it is not written yet."""
-        now, name = timestamp(self._clock.now()), node.metadata.name
-        taints = taints_of(node, health, now=now)
+        now, name = format_timestamp(self._clock.now()), node.metadata.name
+        taints = compute_taints(node, health, now=now)
         if taints is not node.spec.taints:
-            await self._taint(node, health, taints)
-        before = node.metadata.annotations.get(BEFORE, "")
-        lost = health is Health.LOST
-        condition = silenced(node, now=now) if lost else returned(node, before, now=now)
+            await self._write_taints(node, health, taints)
+        before = node.metadata.annotations.get(READY_BEFORE_ANNOTATION, "")
+        lost = health is NodeReadiness.LOST
+        condition = (
+            build_unknown_condition(node, now=now)
+            if lost
+            else build_returned_condition(node, before, now=now)
+        )
         if condition is not None:
-            await self._condition(name, condition)
+            await self._write_condition(name, condition)
 
-    async def _taint(self, node: Node, health: Health, taints: tuple[Any, ...]) -> None:
+    async def _write_taints(self, node: Node, health: NodeReadiness, taints: tuple[Any, ...]) -> None:
         # Taints are one value to the server, so somebody else's change meanwhile must not get lost.
         metadata: dict[str, Any] = {"resourceVersion": node.metadata.resource_version}
-        ready = ready_of(node)
-        if health is Health.LOST and ready is not None and ready.status in ("True", "False"):
-            metadata["annotations"] = {BEFORE: ready.status}
+        ready = find_ready_condition(node)
+        if health is NodeReadiness.LOST and ready is not None and ready.status in ("True", "False"):
+            metadata["annotations"] = {READY_BEFORE_ANNOTATION: ready.status}
         change = MergePatch({"metadata": metadata, "spec": {"taints": taints or None}})
         await self._client.patch(Node, node.metadata.name, change)
-        said = _SAID[health]
+        said = _MESSAGES[health]
         self._log.info(said, node=node.metadata.name)
-        self._recorder.record(node, _EVENTS[health], said, warning=health is not Health.WELL)
+        self._recorder.record(node, _EVENT_REASONS[health], said, warning=health is not NodeReadiness.WELL)
 
-    async def _condition(self, name: str, condition: NodeCondition) -> None:
-        change = StrategicPatch({"status": {"conditions": [condition]}})
+    async def _write_condition(self, name: str, condition: NodeCondition) -> None:
+        change = StrategicMergePatch({"status": {"conditions": [condition]}})
         await self._client.patch(Node, name, change, subresource="status")
 
 
-_HELD: Final = "most nodes give no sign of life: nothing is done about any of them"
-_SAID: Final = {
-    Health.WELL: "the node is back",
-    Health.NOT_READY: "the node says that it is not ready",
-    Health.LOST: "the node gives no sign of life",
+_DISRUPTION_MESSAGE: Final = "most nodes give no sign of life: nothing is done about any of them"
+_MESSAGES: Final = {
+    NodeReadiness.WELL: "the node is back",
+    NodeReadiness.NOT_READY: "the node says that it is not ready",
+    NodeReadiness.LOST: "the node gives no sign of life",
 }
-_EVENTS: Final = {
-    Health.WELL: "NodeReady",
-    Health.NOT_READY: "NodeNotReady",
-    Health.LOST: "NodeUnreachable",
+_EVENT_REASONS: Final = {
+    NodeReadiness.WELL: "NodeReady",
+    NodeReadiness.NOT_READY: "NodeNotReady",
+    NodeReadiness.LOST: "NodeUnreachable",
 }

@@ -18,26 +18,26 @@ from dray.claims import reservation
 from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import Key
-from dray.controllers.informers import NODE, Sights
-from dray.controllers.pod_evictor import Evictor, Words
+from dray.client.object_refs import ObjectKey
+from dray.controllers.informers import NODE_INDEX, SharedInformers
+from dray.controllers.pod_evictor import EvictionWording, PodEvictor
 from dray.controllers.workqueue import WorkQueue
-from dray.placement.node_health import NO_EXECUTE, UNREACHABLE, Leave, must_leave
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.placement.node_health import NO_EXECUTE, UNREACHABLE, NodeEviction, find_node_eviction
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
-QUEUE: Final = "node_taint_eviction"
-WORDS: Final = Words(
+QUEUE_NAME: Final = "node_taint_eviction"
+WORDING: Final = EvictionWording(
     "DeletionByTaintManager",
     "TaintManagerEviction",
     "Taint manager",
     "deleting due to NoExecute taint",
 )
-HOLD: Final = 5.0
+HOLD_SECONDS: Final = 5.0
 WORKERS: Final = 8
 
 
-class NodeEvictionController:
+class NodeTaintEvictionController:
     """Deletes pods that do not tolerate the taints of their node."""
 
     informers: tuple[Informer[Any], ...] = ()
@@ -45,71 +45,71 @@ class NodeEvictionController:
     def __init__(
         self,
         client: Client,
-        sights: Sights,
+        shared_informers: SharedInformers,
         nodes: Informer[Node],
         recorder: EventRecorder,
-        metrics: Metrics,
-        log: Log,
+        metrics: MetricsRegistry,
+        log: StructuredLogger,
     ) -> None:
-        self._sights, self._nodes, self._log = sights, nodes, log
-        self._clock = client.habits.tempo.clock
-        self._evictor = Evictor(client, recorder, WORDS)
-        self.queue: WorkQueue[Key] = WorkQueue(QUEUE, client.habits.tempo, metrics)
-        self.on_hold: Callable[[], bool] = lambda: False
+        self._shared_informers, self._nodes, self._log = shared_informers, nodes, log
+        self._clock = client.options.time_source.clock
+        self._evictor = PodEvictor(client, recorder, WORDING)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
+        self.is_on_hold: Callable[[], bool] = lambda: False
         """Whether nobody knows which nodes are lost, so that no pod leaves one for that."""
-        nodes.listen(self._node_came, self._node_changed)
-        sights.pods.listen(self._pod_seen, self._pod_changed)
+        nodes.listen(self._on_node_added, self._on_node_updated)
+        shared_informers.pods.listen(self._on_pod_added, self._on_pod_updated)
 
     async def run(self) -> None:
         """Look after pods, until cancelled; the informers have seen everything once."""
-        await self.queue.run(self._look_at, self._troubled, WORKERS)
+        await self.queue.run(self._reconcile, self._log_failure, WORKERS)
 
-    def _troubled(self, key: Key, failed: Exception) -> None:
-        self._log.warning("an eviction is tried again later", pod=str(key), why=str(failed))
+    def _log_failure(self, key: ObjectKey, error: Exception) -> None:
+        self._log.warning("an eviction is tried again later", pod=str(key), why=str(error))
 
-    def _node_came(self, node: Node) -> None:
-        if _ends_pods(node):
-            for pod in self._sights.pods.by_index(NODE, node.metadata.name):
-                self.queue.add(Key(pod.metadata.namespace, pod.metadata.name))
+    def _on_node_added(self, node: Node) -> None:
+        if _has_no_execute_taint(node):
+            for pod in self._shared_informers.pods.get_by_index(NODE_INDEX, node.metadata.name):
+                self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
 
-    def _node_changed(self, old: Node, new: Node) -> None:
+    def _on_node_updated(self, old: Node, new: Node) -> None:
         if old.spec.taints != new.spec.taints:
-            self._node_came(new)
+            self._on_node_added(new)
 
-    def _pod_seen(self, pod: Pod) -> None:
+    def _on_pod_added(self, pod: Pod) -> None:
         node = self._nodes.get(pod.spec.node_name) if pod.spec.node_name else None
-        if node is not None and _ends_pods(node):
-            self.queue.add(Key(pod.metadata.namespace, pod.metadata.name))
+        if node is not None and _has_no_execute_taint(node):
+            self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _on_pod_updated(self, old: Pod, new: Pod) -> None:
         if old.spec.node_name != new.spec.node_name or old.spec.tolerations != new.spec.tolerations:
-            self._pod_seen(new)
+            self._on_pod_added(new)
 
-    async def _look_at(self, key: Key) -> None:
-        pod = self._sights.pods.get(key.name, key.namespace)
+    async def _reconcile(self, key: ObjectKey) -> None:
+        pod = self._shared_informers.pods.get(key.name, key.namespace)
         if pod is None:
             return
-        leave = self._judged(pod, key)
+        leave = self._decide_eviction(pod, key)
         left = 0.0 if leave is None else (leave.at - self._clock.now()).total_seconds()
         if leave is None or left > 0:
-            await self._evictor.spare(pod)
+            await self._evictor.cancel_eviction(pod)
             if leave is not None:
-                self.queue.add_later(key, left)
+                self.queue.add_after(key, left)
         elif await self._evictor.evict(pod, leave.why):
             self._log.info("a pod was evicted", pod=str(key), why=leave.why)
 
-    def _judged(self, pod: Pod, key: Key) -> Leave | None:
-        if pod.metadata.deletion_timestamp is not None or reservation.is_over(pod):
+    def _decide_eviction(self, pod: Pod, key: ObjectKey) -> NodeEviction | None:
+        if pod.metadata.deletion_timestamp is not None or reservation.is_pod_finished(pod):
             return None
         node = self._nodes.get(pod.spec.node_name)
         taints = () if node is None else node.spec.taints
-        if self.on_hold():
+        if self.is_on_hold():
             sure = tuple(taint for taint in taints if taint.key != UNREACHABLE)
             if sure != taints:
-                self.queue.add_later(key, HOLD)
+                self.queue.add_after(key, HOLD_SECONDS)
             taints = sure
-        return must_leave(pod, taints)
+        return find_node_eviction(pod, taints)
 
 
-def _ends_pods(node: Node) -> bool:
+def _has_no_execute_taint(node: Node) -> bool:
     return any(taint.effect == NO_EXECUTE for taint in node.spec.taints)

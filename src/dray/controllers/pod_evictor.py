@@ -13,31 +13,31 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.api.core import Pod
-from dray.client.client import Client, Deletion
-from dray.client.errors import Conflict, NotFound
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import ConflictError, NotFoundError
 from dray.client.events import EventRecorder
-from dray.client.patches import StrategicPatch
-from dray.clock import timestamp
+from dray.client.patches import StrategicMergePatch
+from dray.clock import format_timestamp
 
-TARGET: Final = "DisruptionTarget"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class EvictionWording:
     """In whose name pods go: the reason of the condition, that of the event, and how its message begins."""
 
     reason: str
-    event: str
-    who: str
-    what: str
+    event_reason: str
+    actor: str
+    action: str
 
 
-class Evictor:
+class PodEvictor:
     """Makes pods go, and says why."""
 
-    def __init__(self, client: Client, recorder: EventRecorder, words: Words) -> None:
-        self._client, self._recorder, self._words = client, recorder, words
-        self._clock = client.habits.tempo.clock
+    def __init__(self, client: Client, recorder: EventRecorder, wording: EvictionWording) -> None:
+        self._client, self._recorder, self._wording = client, recorder, wording
+        self._clock = client.options.time_source.clock
         self._marked: set[str] = set()
         """Pods that were called targets, and are not deleted yet."""
 
@@ -46,42 +46,44 @@ class Evictor:
         metadata = pod.metadata
         try:
             if metadata.uid not in self._marked and not self._is_target(pod):
-                await self._say(pod, why)
-            await self._client.delete(Pod, metadata.name, metadata.namespace, Deletion(uid=metadata.uid))
-        except (NotFound, Conflict):
+                await self._mark_and_record(pod, why)
+            await self._client.delete(Pod, metadata.name, metadata.namespace, DeleteOptions(uid=metadata.uid))
+        except (NotFoundError, ConflictError):
             self._marked.discard(metadata.uid)
             return False  # the pod is gone, or another one has its name
         self._marked.discard(metadata.uid)
         return True
 
-    async def spare(self, pod: Pod) -> None:
+    async def cancel_eviction(self, pod: Pod) -> None:
         """Take back what was said of a pod whose deletion failed until it could stay."""
         if pod.metadata.deletion_timestamp is not None or pod.metadata.uid not in self._marked:
             return
-        with suppress(NotFound, Conflict):
-            await self._mark(pod, "False", f"{self._words.who}: the taint is gone")
+        with suppress(NotFoundError, ConflictError):
+            await self._write_condition(pod, "False", f"{self._wording.actor}: the taint is gone")
         self._marked.discard(pod.metadata.uid)
 
-    async def _say(self, pod: Pod, why: str) -> None:
-        await self._mark(pod, "True", f"{self._words.who}: {self._words.what}; {why}")
+    async def _mark_and_record(self, pod: Pod, why: str) -> None:
+        await self._write_condition(pod, "True", f"{self._wording.actor}: {self._wording.action}; {why}")
         self._marked.add(pod.metadata.uid)
-        self._recorder.record(pod, self._words.event, f"the pod is deleted: {why}", warning=True)
+        self._recorder.record(pod, self._wording.event_reason, f"the pod is deleted: {why}", warning=True)
 
-    async def _mark(self, pod: Pod, status: str, message: str) -> None:
+    async def _write_condition(self, pod: Pod, status: str, message: str) -> None:
         condition = {
-            "type": TARGET,
+            "type": DISRUPTION_TARGET,
             "status": status,
-            "reason": self._words.reason,
+            "reason": self._wording.reason,
             "message": message,
-            "lastTransitionTime": timestamp(self._clock.now()),
+            "lastTransitionTime": format_timestamp(self._clock.now()),
         }
         metadata = pod.metadata
-        patch = StrategicPatch({"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}})
+        patch = StrategicMergePatch(
+            {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}
+        )
         await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
 
     def _is_target(self, pod: Pod) -> bool:
         """Whether it was said already that a pod must go for this."""
         return any(
-            each.type == TARGET and each.status == "True" and each.reason == self._words.reason
+            each.type == DISRUPTION_TARGET and each.status == "True" and each.reason == self._wording.reason
             for each in pod.status.conditions
         )

@@ -15,119 +15,126 @@ from typing import Any, Final
 
 from dray.api.core import Node, Pod
 from dray.claims import reservation
-from dray.client.client import Client, Deletion
-from dray.client.errors import Conflict, NotFound
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import ConflictError, NotFoundError
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import Key
-from dray.client.patches import StrategicPatch
-from dray.clock import timestamp
-from dray.controllers.informers import NODE, Sights, ways
+from dray.client.object_refs import ObjectKey
+from dray.client.patches import StrategicMergePatch
+from dray.clock import format_timestamp
+from dray.controllers.informers import NODE_INDEX, SharedInformers, build_informer_options
 from dray.controllers.workqueue import WorkQueue
-from dray.placement.fencing import failed, is_given_up
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.placement.fencing import allows_forced_deletion, build_failed_status
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
-QUEUE: Final = "orphaned_pods"
-GRACE: Final = 40.0
+QUEUE_NAME: Final = "orphaned_pods"
+GRACE_SECONDS: Final = 40.0
 """Seconds a node may be absent before its pods are taken for lost."""
 WORKERS: Final = 4
 
 
-class OrphanController:
+class PodGarbageCollector:
     """Ends pods whose node is gone, or does not end them itself any more."""
 
     def __init__(
         self,
         client: Client,
-        sights: Sights,
+        shared_informers: SharedInformers,
         recorder: EventRecorder,
-        metrics: Metrics,
-        log: Log,
+        metrics: MetricsRegistry,
+        log: StructuredLogger,
         *,
-        grace: float = GRACE,
+        grace: float = GRACE_SECONDS,
     ) -> None:
-        self._client, self._sights, self._recorder, self._log = client, sights, recorder, log
+        self._client, self._shared_informers, self._recorder, self._log = (
+            client,
+            shared_informers,
+            recorder,
+            log,
+        )
         self._grace = grace
-        self._clock = client.habits.tempo.clock
-        self.nodes = self._nodes = Informer(client, Node, ways=ways(log))
+        self._clock = client.options.time_source.clock
+        self.nodes = self._nodes = Informer(client, Node, options=build_informer_options(log))
         self.informers: tuple[Informer[Any], ...] = (self._nodes,)
-        self.queue: WorkQueue[Key] = WorkQueue(QUEUE, client.habits.tempo, metrics)
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
         self._absent_since: dict[str, float] = {}
-        sights.pods.listen(self._pod_seen, self._pod_changed)
-        self._nodes.listen(self._node_came, lambda _old, new: self._node_came(new), self._node_went)
+        shared_informers.pods.listen(self._on_pod_added, self._on_pod_updated)
+        self._nodes.listen(
+            self._on_node_updated, lambda _old, new: self._on_node_updated(new), self._on_node_deleted
+        )
 
     async def run(self) -> None:
         """Look for pods without a node, until cancelled; the informers have seen everything once."""
-        await self.queue.run(self._look_at, self._troubled, WORKERS)
+        await self.queue.run(self._reconcile, self._log_failure, WORKERS)
 
-    def _troubled(self, key: Key, failed: Exception) -> None:
-        self._log.warning("a pod without a node is tried again later", pod=str(key), why=str(failed))
+    def _log_failure(self, key: ObjectKey, error: Exception) -> None:
+        self._log.warning("a pod without a node is tried again later", pod=str(key), why=str(error))
 
-    def _pod_seen(self, pod: Pod) -> None:
+    def _on_pod_added(self, pod: Pod) -> None:
         node = self._nodes.get(pod.spec.node_name) if pod.spec.node_name else None
         if pod.spec.node_name and (node is None or _is_stuck(pod, node)):
-            self.queue.add(Key(pod.metadata.namespace, pod.metadata.name))
+            self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _on_pod_updated(self, old: Pod, new: Pod) -> None:
         leaves = new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None
         if leaves or (new.spec.node_name and not old.spec.node_name):
-            self._pod_seen(new)
+            self._on_pod_added(new)
 
-    def _node_came(self, node: Node) -> None:
+    def _on_node_updated(self, node: Node) -> None:
         self._absent_since.pop(node.metadata.name, None)
-        if is_given_up(node):
-            self._look_over(node)
+        if allows_forced_deletion(node):
+            self._check_pods_of_node(node)
 
-    def _node_went(self, node: Node) -> None:
-        self._look_over(node)
+    def _on_node_deleted(self, node: Node) -> None:
+        self._check_pods_of_node(node)
 
-    def _look_over(self, node: Node) -> None:
-        for pod in self._sights.pods.by_index(NODE, node.metadata.name):
-            self._pod_seen(pod)
+    def _check_pods_of_node(self, node: Node) -> None:
+        for pod in self._shared_informers.pods.get_by_index(NODE_INDEX, node.metadata.name):
+            self._on_pod_added(pod)
 
-    async def _look_at(self, key: Key) -> None:
-        pod = self._sights.pods.get(key.name, key.namespace)
+    async def _reconcile(self, key: ObjectKey) -> None:
+        pod = self._shared_informers.pods.get(key.name, key.namespace)
         if pod is None or not pod.spec.node_name:
             return
         name, now = pod.spec.node_name, self._clock.monotonic()
         seen = self._nodes.get(name)
         if seen is not None:
-            if _is_stuck(pod, seen) and _is_stuck(pod, await self._asked(name)):
-                await self._end(pod, f"node {name} is out of service")
+            if _is_stuck(pod, seen) and _is_stuck(pod, await self._read_node(name)):
+                await self._remove_pod(pod, f"node {name} is out of service")
             return
         waited = now - self._absent_since.setdefault(name, now)
         if waited < self._grace:
-            self.queue.add_later(key, self._grace - waited)
-        elif await self._asked(name) is None:
-            await self._end(pod, f"node {name} is gone")
+            self.queue.add_after(key, self._grace - waited)
+        elif await self._read_node(name) is None:
+            await self._remove_pod(pod, f"node {name} is gone")
 
-    async def _asked(self, node: str) -> Node | None:
+    async def _read_node(self, node: str) -> Node | None:
         """A node as the server itself knows it."""
         try:
             return await self._client.get(Node, node)
-        except NotFound:
+        except NotFoundError:
             return None
 
-    async def _end(self, pod: Pod, why: str) -> None:
+    async def _remove_pod(self, pod: Pod, why: str) -> None:
         metadata = pod.metadata
         try:
-            if not reservation.is_over(pod):
-                await self._mark(pod, why)
-            how = Deletion(uid=metadata.uid, grace=0)
+            if not reservation.is_pod_finished(pod):
+                await self._mark_failed(pod, why)
+            how = DeleteOptions(uid=metadata.uid, grace_seconds=0)
             await self._client.delete(Pod, metadata.name, metadata.namespace, how)
-        except (NotFound, Conflict):
+        except (NotFoundError, ConflictError):
             return  # the pod is gone, or another one has its name
         self._log.info("a pod was ended", pod=f"{metadata.namespace}/{metadata.name}", why=why)
 
-    async def _mark(self, pod: Pod, why: str) -> None:
+    async def _mark_failed(self, pod: Pod, why: str) -> None:
         self._recorder.record(pod, "NodeLost", f"the pod is deleted: {why}", warning=True)
-        status = failed(pod, why, now=timestamp(self._clock.now()))
-        patch = StrategicPatch({"metadata": {"uid": pod.metadata.uid}, "status": status})
+        status = build_failed_status(pod, why, now=format_timestamp(self._clock.now()))
+        patch = StrategicMergePatch({"metadata": {"uid": pod.metadata.uid}, "status": status})
         metadata = pod.metadata
         await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
 
 
 def _is_stuck(pod: Pod, node: Node | None) -> bool:
     """Whether a pod is on its way out of a node that will not let it go."""
-    return pod.metadata.deletion_timestamp is not None and node is not None and is_given_up(node)
+    return pod.metadata.deletion_timestamp is not None and node is not None and allows_forced_deletion(node)

@@ -15,53 +15,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
 from dray.api.resource import ConsumerReference, ResourceClaim, ResourceClaimTemplate
 from dray.claims import claim_names, reservation
-from dray.claims.actions import Action, AnyClaim, CreateClaim, LetGo, Release, Tell
+from dray.claims.actions import AnyClaim, ClaimAction, CreateClaim, EmitEvent, ReleaseClaim, RemoveFinalizer
 from dray.claims.lifecycle import (
-    Surroundings,
-    claim_of,
-    classic_of,
-    is_collected,
-    next_for_claim,
-    next_for_classic,
-    next_for_pod,
-    reservations,
+    LifecycleLookups,
+    decide_for_claim,
+    decide_for_classic,
+    decide_for_pod,
+    decide_reservations,
+    find_claim,
+    find_classic_claim,
+    is_garbage,
 )
 from dray.client.client import Client
-from dray.client.errors import Conflict
+from dray.client.errors import ConflictError
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer
-from dray.controllers.claim_actions import Performer
+from dray.controllers.claim_actions import ClaimActionExecutor
 from dray.controllers.informers import (
-    CLAIM,
-    CONSUMER,
-    INLINE,
-    OWNER,
-    TEMPLATE,
-    Sights,
-    claims_named,
-    templates_named,
+    CLAIM_INDEX,
+    CONSUMER_INDEX,
+    INLINE_CLAIM_INDEX,
+    OWNER_INDEX,
+    TEMPLATE_INDEX,
+    SharedInformers,
+    list_claim_names,
+    list_template_names,
 )
-from dray.controllers.mutation_cache import Recent
+from dray.controllers.mutation_cache import MutationCache
 from dray.controllers.workqueue import WorkQueue
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
-QUEUE: Final = "resource_claim"
-PATIENCE: Final = 1.0
+QUEUE_NAME: Final = "resource_claim"
+SETTLE_SECONDS: Final = 1.0
 """Seconds in which what looks wrong usually comes right: a pod with a node that seems to have no reservation
 was reserved a moment before, and a claim whose pod is gone is being collected."""
-STEPS: Final = 8
+MAX_STEPS: Final = 8
 """How often a claim is decided about in one go; more means that somebody keeps changing it."""
 
 
-class Item(NamedTuple):
+class ClaimWorkItem(NamedTuple):
     """What there is to look at."""
 
-    kind: type[Pod] | type[ResourceClaim] | type[ClassicClaim]
+    kind: type[Pod] | type[ResourceClaim] | type[ClassicResourceClaim]
     namespace: str
     name: str
 
@@ -69,200 +69,217 @@ class Item(NamedTuple):
         return f"{self.kind.__name__} {self.namespace}/{self.name}"
 
 
-class ClaimController:
+class ResourceClaimController:
     """Makes the claims of pods, and ends them."""
 
     def __init__(
         self,
         client: Client,
-        sights: Sights,
+        shared_informers: SharedInformers,
         recorder: EventRecorder,
-        metrics: Metrics,
-        log: Log,
+        metrics: MetricsRegistry,
+        log: StructuredLogger,
         *,
         workers: int,
     ) -> None:
         self.informers: tuple[Informer[Any], ...] = ()
         self._workers = workers
-        self._sights, self._around, self._log = sights, sights.around, log
-        self._now = client.habits.tempo.clock.monotonic
-        self._performer = Performer(client, sights, recorder, metrics)
-        self.queue: WorkQueue[Item] = WorkQueue(QUEUE, client.habits.tempo, metrics)
+        self._shared_informers, self._lookup, self._log = shared_informers, shared_informers.lookup, log
+        self._now = client.options.time_source.clock.monotonic
+        self._executor = ClaimActionExecutor(client, shared_informers, recorder, metrics)
+        self.queue: WorkQueue[ClaimWorkItem] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
         self._unreserved_since: dict[str, float] = {}
         self._uncollected_since: dict[str, float] = {}
-        self._books: dict[type, tuple[Recent[Any], Callable[[Any, Surroundings], list[Action]]]] = {
-            ResourceClaim: (sights.newest_claims, next_for_claim)
-        }
-        if sights.newest_classic is not None:
-            self._books[ClassicClaim] = (sights.newest_classic, next_for_classic)
-        self._listen()
+        self._claim_kinds: dict[
+            type, tuple[MutationCache[Any], Callable[[Any, LifecycleLookups], list[ClaimAction]]]
+        ] = {ResourceClaim: (shared_informers.claim_cache, decide_for_claim)}
+        if shared_informers.classic_claim_cache is not None:
+            self._claim_kinds[ClassicResourceClaim] = (
+                shared_informers.classic_claim_cache,
+                decide_for_classic,
+            )
+        self._register_listeners()
 
-    def _listen(self) -> None:
-        sights = self._sights
-        sights.pods.listen(self._pod_came, self._pod_changed, self._pod_went)
+    def _register_listeners(self) -> None:
+        sights = self._shared_informers
+        sights.pods.listen(self._on_pod_added, self._on_pod_updated, self._on_pod_deleted)
         sights.claims.listen(
-            lambda claim: self._claim_changed(None, claim), self._claim_changed, self._claim_went
+            lambda claim: self._on_claim_updated(None, claim), self._on_claim_updated, self._on_claim_deleted
         )
-        sights.templates.listen(self._template_came)
-        if sights.classic is not None:
-            sights.classic.listen(
-                self._classic_changed, lambda _old, new: self._classic_changed(new), self._name_became_free
+        sights.templates.listen(self._on_template_added)
+        if sights.classic_claims is not None:
+            sights.classic_claims.listen(
+                self._on_classic_claim_updated,
+                lambda _old, new: self._on_classic_claim_updated(new),
+                self._enqueue_pods_by_name,
             )
 
     async def run(self) -> None:
         """Keep the claims, until cancelled; the informers have seen everything once."""
-        await self.queue.run(self._keep, self._troubled, self._workers)
+        await self.queue.run(self._reconcile, self._log_failure, self._workers)
 
-    async def _keep(self, item: Item) -> None:
-        await (self._keep_pod(item) if item.kind is Pod else self._keep_claim(item))
+    async def _reconcile(self, item: ClaimWorkItem) -> None:
+        await (self._reconcile_pod(item) if item.kind is Pod else self._reconcile_claim(item))
 
-    def _troubled(self, item: Item, failed: Exception) -> None:
-        if not isinstance(failed, Conflict):
-            self._log.warning("a claim is tried again later", about=str(item), why=str(failed))
+    def _log_failure(self, item: ClaimWorkItem, error: Exception) -> None:
+        if not isinstance(error, ConflictError):
+            self._log.warning("a claim is tried again later", about=str(item), why=str(error))
 
     # --- what wakes whom ---
 
-    def _pod_came(self, pod: Pod) -> None:
+    def _on_pod_added(self, pod: Pod) -> None:
         if pod.spec.resource_claims:
-            self._add(pod)
-        if reservation.is_over(pod):
-            self._wake_claims(pod)
+            self._enqueue(pod)
+        if reservation.is_pod_finished(pod):
+            self._enqueue_claims(pod)
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
-        if new.spec.resource_claims and (_is_placed(old, new) or self._is_unsettled(new)):
-            self._add(new)
-        if reservation.is_over(new) and not reservation.is_over(old):
-            self._wake_claims(new)
+    def _on_pod_updated(self, old: Pod, new: Pod) -> None:
+        if new.spec.resource_claims and (_has_become_placed(old, new) or self._has_missing_claims(new)):
+            self._enqueue(new)
+        if reservation.is_pod_finished(new) and not reservation.is_pod_finished(old):
+            self._enqueue_claims(new)
 
-    def _is_unsettled(self, pod: Pod) -> bool:
+    def _has_missing_claims(self, pod: Pod) -> bool:
         """Whether an entry with a template has no claim that is recorded and there."""
         entries = pod.spec.resource_claims
         return any(
-            entry.resource_claim_template_name is not None and claim_of(pod, entry, self._around) is None
+            entry.resource_claim_template_name is not None and find_claim(pod, entry, self._lookup) is None
             for entry in entries
         )
 
-    def _pod_went(self, pod: Pod) -> None:
-        self._performer.forget(pod)
+    def _on_pod_deleted(self, pod: Pod) -> None:
+        self._executor.forget_pod(pod)
         self._unreserved_since.pop(pod.metadata.uid, None)
-        self._wake_claims(pod)
+        self._enqueue_claims(pod)
 
-    def _wake_claims(self, pod: Pod) -> None:
+    def _enqueue_claims(self, pod: Pod) -> None:
         """A pod is over: look at the claims it used, owned, or wanted."""
-        sights, uid = self._sights, pod.metadata.uid
-        for index in (CONSUMER, OWNER):
-            for claim in sights.claims.by_index(index, uid):
-                self._add(claim)
-            if sights.classic is not None:
-                for classic in sights.classic.by_index(index, uid):
-                    self._add(classic)
-        for namespace, name in claims_named(pod):
+        sights, uid = self._shared_informers, pod.metadata.uid
+        for index in (CONSUMER_INDEX, OWNER_INDEX):
+            for claim in sights.claims.get_by_index(index, uid):
+                self._enqueue(claim)
+            if sights.classic_claims is not None:
+                for classic in sights.classic_claims.get_by_index(index, uid):
+                    self._enqueue(classic)
+        for namespace, name in list_claim_names(pod):
             named = sights.claims.get(name, namespace)
             if named is not None and not named.status.reserved_for and named.status.allocation is not None:
-                self._add(named)
+                self._enqueue(named)
 
-    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim) -> None:
+    def _on_claim_updated(self, old: ResourceClaim | None, new: ResourceClaim) -> None:
         before = old.status.reserved_for if old is not None else ()
         for consumer in new.status.reserved_for:
-            if consumer not in before and self._seems_over(new.metadata.namespace, consumer):
-                self._sights.doubt(consumer.uid)
-        if next_for_claim(new, self._around):
-            self._add(new)
+            if consumer not in before and self._is_apparently_done(new.metadata.namespace, consumer):
+                self._shared_informers.mark_pod_uncertain(consumer.uid)
+        if decide_for_claim(new, self._lookup):
+            self._enqueue(new)
         if new.status.allocation is not None and (old is None or old.status.allocation is None):
-            for pod in self._sights.pods.by_index(CLAIM, (new.metadata.namespace, new.metadata.name)):
+            for pod in self._shared_informers.pods.get_by_index(
+                CLAIM_INDEX, (new.metadata.namespace, new.metadata.name)
+            ):
                 if pod.spec.node_name:
-                    self._add(pod)
+                    self._enqueue(pod)
 
-    def _claim_went(self, claim: ResourceClaim) -> None:
+    def _on_claim_deleted(self, claim: ResourceClaim) -> None:
         """A pod whose claim was deleted under its hands gets another."""
         self._uncollected_since.pop(claim.metadata.uid, None)
         for owner in claim.metadata.owner_references:
-            pod = self._sights.pods.get(owner.name, claim.metadata.namespace) if owner.kind == "Pod" else None
+            pod = (
+                self._shared_informers.pods.get(owner.name, claim.metadata.namespace)
+                if owner.kind == "Pod"
+                else None
+            )
             if pod is not None and pod.metadata.uid == owner.uid:
-                self._add(pod)
-        self._name_became_free(claim)
+                self._enqueue(pod)
+        self._enqueue_pods_by_name(claim)
 
-    def _template_came(self, template: ResourceClaimTemplate) -> None:
-        for pod in self._sights.pods.by_index(TEMPLATE, claim_names.name_of(template.metadata)):
-            self._add(pod)
+    def _on_template_added(self, template: ResourceClaimTemplate) -> None:
+        for pod in self._shared_informers.pods.get_by_index(
+            TEMPLATE_INDEX, claim_names.get_namespaced_name(template.metadata)
+        ):
+            self._enqueue(pod)
 
-    def _classic_changed(self, claim: ClassicClaim) -> None:
-        if next_for_classic(claim, self._around):
-            self._add(claim)
+    def _on_classic_claim_updated(self, claim: ClassicResourceClaim) -> None:
+        if decide_for_classic(claim, self._lookup):
+            self._enqueue(claim)
 
-    def _name_became_free(self, claim: AnyClaim) -> None:
+    def _enqueue_pods_by_name(self, claim: AnyClaim) -> None:
         """A claim is gone: pods whose inline template makes one of that name look again."""
-        for pod in self._sights.pods.by_index(INLINE, claim_names.name_of(claim.metadata)):
-            self._add(pod)
+        for pod in self._shared_informers.pods.get_by_index(
+            INLINE_CLAIM_INDEX, claim_names.get_namespaced_name(claim.metadata)
+        ):
+            self._enqueue(pod)
 
-    def _add(self, obj: Pod | AnyClaim) -> None:
-        self.queue.add(Item(type(obj), *claim_names.name_of(obj.metadata)))
+    def _enqueue(self, obj: Pod | AnyClaim) -> None:
+        self.queue.add(ClaimWorkItem(type(obj), *claim_names.get_namespaced_name(obj.metadata)))
 
     # --- pods ---
 
-    async def _keep_pod(self, item: Item) -> None:
-        pod = self._sights.pods.get(item.name, item.namespace)
-        if pod is None or self._performer.is_behind(pod):
+    async def _reconcile_pod(self, item: ClaimWorkItem) -> None:
+        pod = self._shared_informers.pods.get(item.name, item.namespace)
+        if pod is None or self._executor.is_informer_behind(pod):
             return
-        actions = next_for_pod(pod, self._around)
+        actions = decide_for_pod(pod, self._lookup)
         # A template that was made a moment before its pod may be seen after it.
-        if _tells(actions) and await self._performer.read_templates(templates_named(pod)):
-            actions = next_for_pod(pod, self._around)
+        if _has_events(actions) and await self._executor.read_templates(list_template_names(pod)):
+            actions = decide_for_pod(pod, self._lookup)
         creations = [action for action in actions if isinstance(action, CreateClaim)]
         if creations:
-            await self._performer.create(creations)
-            actions = next_for_pod(pod, self._around)
+            await self._executor.create_claims(creations)
+            actions = decide_for_pod(pod, self._lookup)
         for action in actions:
             if not isinstance(action, CreateClaim):
-                await self._performer.perform(action)
+                await self._executor.execute(action)
         if pod.spec.node_name:
-            await self._keep_reservations(item, pod)
+            await self._reconcile_reservations(item, pod)
 
-    async def _keep_reservations(self, item: Item, pod: Pod) -> None:
+    async def _reconcile_reservations(self, item: ClaimWorkItem, pod: Pod) -> None:
         uid = pod.metadata.uid
-        if not reservations(pod, self._around):
+        if not decide_reservations(pod, self._lookup):
             self._unreserved_since.pop(uid, None)
             return
         waited = self._now() - self._unreserved_since.setdefault(uid, self._now())
-        if waited < PATIENCE:
-            self.queue.add_later(item, PATIENCE - waited)
+        if waited < SETTLE_SECONDS:
+            self.queue.add_after(item, SETTLE_SECONDS - waited)
             return
-        for claim in self._claims_of(pod):
-            await self._performer.read(claim)
-        for action in reservations(pod, self._around):
-            await self._performer.perform(action)
+        for claim in self._list_pod_claims(pod):
+            await self._executor.read_claim(claim)
+        for action in decide_reservations(pod, self._lookup):
+            await self._executor.execute(action)
 
-    def _claims_of(self, pod: Pod) -> list[AnyClaim]:
-        entries, looks = pod.spec.resource_claims, (claim_of, classic_of)
-        found = (look(pod, entry, self._around) for entry in entries for look in looks)
+    def _list_pod_claims(self, pod: Pod) -> list[AnyClaim]:
+        entries, looks = pod.spec.resource_claims, (find_claim, find_classic_claim)
+        found = (look(pod, entry, self._lookup) for entry in entries for look in looks)
         return [claim for claim in found if claim is not None]
 
     # --- claims ---
 
-    async def _keep_claim(self, item: Item) -> None:
-        newest, decide = self._books[item.kind]
+    async def _reconcile_claim(self, item: ClaimWorkItem) -> None:
+        newest, decide = self._claim_kinds[item.kind]
         listed = False
-        for _ in range(STEPS):
+        for _ in range(MAX_STEPS):
             claim = newest.get(item.namespace, item.name)
-            actions = [] if claim is None else decide(claim, self._around)
+            actions = [] if claim is None else decide(claim, self._lookup)
             if claim is None or not actions:
                 return
-            if await self._learns_of_pods(claim, actions):
+            if await self._refresh_unseen_pods(claim, actions):
                 continue
-            if self._is_about_to_go(item, claim, actions):
+            if self._is_awaiting_collection(item, claim, actions):
                 return
-            if not listed and _is_left_over(claim, actions):
-                await self._performer.read_pods(item.namespace)
+            if not listed and _is_unused(claim, actions):
+                await self._executor.read_pods(item.namespace)
                 listed = True
                 continue
             try:
                 for action in actions:
-                    await self._performer.perform(action)
-            except Conflict:
-                await self._performer.read(claim)
-        self.queue.retry(item)
+                    await self._executor.execute(action)
+            except ConflictError:
+                await self._executor.read_claim(claim)
+        self.queue.add_rate_limited(item)
 
-    def _is_about_to_go(self, item: Item, claim: AnyClaim, actions: Iterable[Action]) -> bool:
+    def _is_awaiting_collection(
+        self, item: ClaimWorkItem, claim: AnyClaim, actions: Iterable[ClaimAction]
+    ) -> bool:
         """Whether to leave a claim whose pod is gone to the collector of garbage, for a moment.
 
         Usually it is marked for deletion a moment later and can then go with its devices in one write. To
@@ -271,58 +288,60 @@ class ClaimController:
         waits = (
             isinstance(claim, ResourceClaim)
             and claim.metadata.deletion_timestamp is None
-            and any(isinstance(action, Release) for action in actions)
-            and is_collected(claim, self._around)
+            and any(isinstance(action, ReleaseClaim) for action in actions)
+            and is_garbage(claim, self._lookup)
         )
         if not waits:
             self._uncollected_since.pop(claim.metadata.uid, None)
             return False
         waited = self._now() - self._uncollected_since.setdefault(claim.metadata.uid, self._now())
-        if waited < PATIENCE:
-            self.queue.add_later(item, PATIENCE - waited)
-        return waited < PATIENCE
+        if waited < SETTLE_SECONDS:
+            self.queue.add_after(item, SETTLE_SECONDS - waited)
+        return waited < SETTLE_SECONDS
 
-    async def _learns_of_pods(self, claim: AnyClaim, actions: Iterable[Action]) -> bool:
+    async def _refresh_unseen_pods(self, claim: AnyClaim, actions: Iterable[ClaimAction]) -> bool:
         """Ask the server for pods that seem over only because they are not seen; whether there were any."""
-        uids = frozenset[str]().union(*(each.uids for each in actions if isinstance(each, Release | LetGo)))
+        uids = frozenset[str]().union(
+            *(each.uids for each in actions if isinstance(each, ReleaseClaim | RemoveFinalizer))
+        )
         namespace = claim.metadata.namespace
         unseen = [
             consumer
             for consumer in claim.status.reserved_for
-            if consumer.uid in uids and not self._is_seen(namespace, consumer.name, consumer.uid)
+            if consumer.uid in uids and not self._is_known(namespace, consumer.name, consumer.uid)
         ]
         for consumer in unseen:
-            await self._performer.read_pod(consumer.name, namespace, consumer.uid)
+            await self._executor.read_pod(consumer.name, namespace, consumer.uid)
         return bool(unseen)
 
-    def _seems_over(self, namespace: str, consumer: ConsumerReference) -> bool:
-        if self._sights.is_gone(consumer.uid):
+    def _is_apparently_done(self, namespace: str, consumer: ConsumerReference) -> bool:
+        if self._shared_informers.is_pod_gone(consumer.uid):
             return True
-        pod = self._sights.newest_pods.get(namespace, consumer.name)
-        return pod is not None and pod.metadata.uid == consumer.uid and reservation.is_over(pod)
+        pod = self._shared_informers.pod_cache.get(namespace, consumer.name)
+        return pod is not None and pod.metadata.uid == consumer.uid and reservation.is_pod_finished(pod)
 
-    def _is_seen(self, namespace: str, name: str, uid: str) -> bool:
+    def _is_known(self, namespace: str, name: str, uid: str) -> bool:
         """Whether what is known of a pod suffices: it is there, or it was seen to go."""
-        if self._sights.is_doubted(uid):
+        if self._shared_informers.is_pod_uncertain(uid):
             return False
-        if self._sights.is_gone(uid):
+        if self._shared_informers.is_pod_gone(uid):
             return True
-        pod = self._sights.newest_pods.get(namespace, name)
+        pod = self._shared_informers.pod_cache.get(namespace, name)
         return pod is not None and pod.metadata.uid == uid
 
 
-def _tells(actions: Iterable[Action]) -> bool:
-    return any(isinstance(action, Tell) for action in actions)
+def _has_events(actions: Iterable[ClaimAction]) -> bool:
+    return any(isinstance(action, EmitEvent) for action in actions)
 
 
-def _is_placed(old: Pod, new: Pod) -> bool:
+def _has_become_placed(old: Pod, new: Pod) -> bool:
     """Whether a pod has a node and its claims, and one of them only now."""
     return bool(new.spec.node_name) and (
         not old.spec.node_name or new.status.resource_claim_statuses != old.status.resource_claim_statuses
     )
 
 
-def _is_left_over(claim: AnyClaim, actions: Iterable[Action]) -> bool:
+def _is_unused(claim: AnyClaim, actions: Iterable[ClaimAction]) -> bool:
     """Whether devices are to be taken only because no pod is seen that wants them."""
     ending = claim.metadata.deletion_timestamp is not None
-    return not ending and any(isinstance(action, Release) and not action.uids for action in actions)
+    return not ending and any(isinstance(action, ReleaseClaim) and not action.uids for action in actions)

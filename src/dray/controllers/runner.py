@@ -14,60 +14,60 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.resource import DeviceTaintRule
 from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer
-from dray.client.leases import USUAL, Election, LeadershipLost, Timing
-from dray.client.rest_client import TROUBLE
+from dray.client.leases import DEFAULT_LEASE_TIMING, LeaderElector, LeadershipLostError, LeaseTiming
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.controllers import metrics as measures
-from dray.controllers.device_taint_eviction import TaintController
-from dray.controllers.device_taint_rules import PAUSE, RuleController
-from dray.controllers.device_taints import DeviceTaints
-from dray.controllers.informers import Sights
-from dray.controllers.node_lifecycle import NodeHealthController
-from dray.controllers.node_taint_eviction import NodeEvictionController
-from dray.controllers.pod_garbage_collector import GRACE, OrphanController
-from dray.controllers.resource_claims import ClaimController
-from dray.controllers.service_accounts import AccountController
-from dray.placement.node_health import SILENCE
-from dray.telemetry.logs import Log, silent
-from dray.telemetry.metrics import Metrics
+from dray.controllers.device_taint_eviction import DeviceTaintEvictionController
+from dray.controllers.device_taint_rules import STATUS_DELAY_SECONDS, DeviceTaintRuleController
+from dray.controllers.device_taints import DeviceTaintIndex
+from dray.controllers.informers import SharedInformers
+from dray.controllers.node_lifecycle import NodeLifecycleController
+from dray.controllers.node_taint_eviction import NodeTaintEvictionController
+from dray.controllers.pod_garbage_collector import GRACE_SECONDS, PodGarbageCollector
+from dray.controllers.resource_claims import ResourceClaimController
+from dray.controllers.service_accounts import ServiceAccountController
+from dray.placement.node_health import MONITOR_GRACE_PERIOD
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
+from dray.telemetry.metrics import MetricsRegistry
 
-LEASE: Final = "dray-controller"
+LEASE_NAME: Final = "dray-controller"
 LEASE_NAMESPACE: Final = "kube-system"
-NAME: Final = "dray-controller"
+COMPONENT_NAME: Final = "dray-controller"
 """Whom events name as their source."""
 
 
 @dataclass(frozen=True)
-class Choices:
+class ControllerOptions:
     """What somebody who starts the controllers chooses."""
 
-    identity: str = NAME
-    elect: bool = False
-    lease: str = LEASE
-    timing: Timing = USUAL
+    identity: str = COMPONENT_NAME
+    leader_elect: bool = False
+    lease_name: str = LEASE_NAME
+    lease_timing: LeaseTiming = DEFAULT_LEASE_TIMING
     device_taints: bool = True
     """Whether taints of devices evict pods."""
     taint_rules: bool = True
     """Whether rules put taints on devices; never without taints of devices."""
-    rule_pause: float = PAUSE
+    rule_status_delay: float = STATUS_DELAY_SECONDS
     """Seconds after a change before the status of a rule is counted again."""
     upkeep: bool = False
     """Whether to do what `kube-controller-manager` does elsewhere: default accounts, lost nodes
     and their pods."""
-    node_grace: float = GRACE
+    missing_node_grace: float = GRACE_SECONDS
     """Seconds a node may be absent before its pods are taken for lost."""
-    node_silence: float = SILENCE
+    node_silence: float = MONITOR_GRACE_PERIOD
     """Seconds a node may give no sign of life before it is taken for lost."""
     workers: int = 32
-    log: Log = field(default_factory=silent)
+    log: StructuredLogger = field(default_factory=build_silent_logger)
 
 
-class Member(Protocol):
+class ClusterController(Protocol):
     """One controller."""
 
     @property
@@ -76,55 +76,65 @@ class Member(Protocol):
         ...
 
     @property
-    def queue(self) -> measures.Queue: ...
+    def queue(self) -> measures.ObservedQueue: ...
 
     async def run(self) -> None:
         """Do its work until cancelled; all informers have seen everything once."""
         ...
 
 
-class Controllers:
+class ControllerRunner:
     """The controllers of one cluster."""
 
-    def __init__(self, client: Client, choices: Choices | None = None) -> None:
-        self._choices = choices or Choices()
-        self._candidacy: Election | None = None
-        self._way = client
-        self._client = client.fenced(self._is_in_office) if self._choices.elect else client
-        self._queues: list[measures.Queue] = []
-        self._sights: Sights | None = None
-        self._counts: measures.ClaimCounts | None = None
+    def __init__(self, client: Client, options: ControllerOptions | None = None) -> None:
+        self._options = options or ControllerOptions()
+        self._elector: LeaderElector | None = None
+        self._unguarded_client = client
+        self._client = client.guard_writes(self._is_leader) if self._options.leader_elect else client
+        self._queues: list[measures.ObservedQueue] = []
+        self._shared_informers: SharedInformers | None = None
+        self._claim_counts: measures.ClaimCounts | None = None
         self.ready = asyncio.Event()
         """Set while everything has been seen once and is being kept; a candidate that waits is not."""
-        self.metrics = Metrics(measures.MEASURES)
-        measures.tell_queues(self.metrics, lambda: self._queues)
-        measures.tell_claims(self.metrics, lambda: self._counts)
+        self.metrics = MetricsRegistry(measures.METRIC_DEFINITIONS)
+        measures.register_queue_metrics(self.metrics, lambda: self._queues)
+        measures.register_claim_metrics(self.metrics, lambda: self._claim_counts)
 
     async def run(self) -> None:
         """Keep the cluster, until cancelled; with election, whenever it is this one's turn."""
-        choices = self._choices
-        if not choices.elect:
+        choices = self._options
+        if not choices.leader_elect:
             await self._lead()
             return
         while True:
-            election = Election(self._way, choices.lease, LEASE_NAMESPACE, choices.identity, choices.timing)
-            self._candidacy = election
+            election = LeaderElector(
+                self._unguarded_client,
+                choices.lease_name,
+                LEASE_NAMESPACE,
+                choices.identity,
+                choices.lease_timing,
+            )
+            self._elector = election
             try:
                 await election.run(self._lead)
-            except LeadershipLost as lost:
+            except LeadershipLostError as lost:
                 choices.log.warning("another controller leads now", why=str(lost))
 
-    def _is_in_office(self) -> bool:
-        return self._candidacy is not None and self._candidacy.is_leader
+    def _is_leader(self) -> bool:
+        return self._elector is not None and self._elector.is_leader
 
     async def _lead(self) -> None:
-        client, choices = self._client, self._choices
-        recorder = EventRecorder(client, NAME, choices.identity)
-        sights = self._sights = Sights(client, choices.log, classic=await self._serves(ClassicClaim))
-        self._counts = measures.ClaimCounts(sights.claims)
-        rules = choices.taint_rules and await self._serves(DeviceTaintRule)
-        members = self._members(sights, recorder, DeviceTaints(client, choices.log, rules=rules))
-        informers = [*sights.informers(), *(each for member in members for each in member.informers)]
+        client, choices = self._client, self._options
+        recorder = EventRecorder(client, COMPONENT_NAME, choices.identity)
+        sights = self._shared_informers = SharedInformers(
+            client, choices.log, classic=await self._is_served(ClassicResourceClaim)
+        )
+        self._claim_counts = measures.ClaimCounts(sights.claims)
+        rules = choices.taint_rules and await self._is_served(DeviceTaintRule)
+        members = self._build_controllers(
+            sights, recorder, DeviceTaintIndex(client, choices.log, rules=rules)
+        )
+        informers = [*sights.list_informers(), *(each for member in members for each in member.informers)]
         self._queues = [member.queue for member in members]
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -132,46 +142,58 @@ class Controllers:
                 for informer in informers:
                     tasks.create_task(informer.run())
                 for informer in informers:
-                    await informer.synced()
+                    await informer.wait_for_sync()
                 for member in members:
                     tasks.create_task(member.run())
                 self.ready.set()
                 choices.log.info("the controllers have seen everything and begin")
         finally:
             self.ready.clear()
-            self._queues, self._sights, self._counts = [], None, None
+            self._queues, self._shared_informers, self._claim_counts = [], None, None
 
-    def _members(self, sights: Sights, recorder: EventRecorder, taints: DeviceTaints) -> list[Member]:
-        client, choices, metrics = self._client, self._choices, self.metrics
-        members: list[Member] = [
-            ClaimController(client, sights, recorder, metrics, choices.log, workers=choices.workers)
+    def _build_controllers(
+        self, shared_informers: SharedInformers, recorder: EventRecorder, taints: DeviceTaintIndex
+    ) -> list[ClusterController]:
+        client, choices, metrics = self._client, self._options, self.metrics
+        members: list[ClusterController] = [
+            ResourceClaimController(
+                client, shared_informers, recorder, metrics, choices.log, workers=choices.workers
+            )
         ]
         if choices.device_taints:
-            ending = TaintController(client, sights, taints, recorder, metrics, choices.log)
-            seen, pause = (taints, ending.evicted), choices.rule_pause
-            counting = RuleController(client, sights, seen, metrics, choices.log, pause=pause)
+            ending = DeviceTaintEvictionController(
+                client, shared_informers, taints, recorder, metrics, choices.log
+            )
+            seen, pause = (taints, ending.history), choices.rule_status_delay
+            counting = DeviceTaintRuleController(
+                client, shared_informers, seen, metrics, choices.log, status_delay=pause
+            )
             members += (ending, counting)
         if choices.upkeep:
-            members.append(AccountController(client, metrics, choices.log))
-            members += self._keepers_of_nodes(sights, recorder)
+            members.append(ServiceAccountController(client, metrics, choices.log))
+            members += self._build_node_controllers(shared_informers, recorder)
         return members
 
-    def _keepers_of_nodes(self, sights: Sights, recorder: EventRecorder) -> list[Member]:
-        client, choices, metrics, log = self._client, self._choices, self.metrics, self._choices.log
-        orphans = OrphanController(client, sights, recorder, metrics, log, grace=choices.node_grace)
-        health = NodeHealthController(
-            client, orphans.nodes, recorder, metrics, log, silence=choices.node_silence
+    def _build_node_controllers(
+        self, shared_informers: SharedInformers, recorder: EventRecorder
+    ) -> list[ClusterController]:
+        client, choices, metrics, log = self._client, self._options, self.metrics, self._options.log
+        orphans = PodGarbageCollector(
+            client, shared_informers, recorder, metrics, log, grace=choices.missing_node_grace
         )
-        leaving = NodeEvictionController(client, sights, orphans.nodes, recorder, metrics, log)
-        leaving.on_hold = lambda: health.holding
+        health = NodeLifecycleController(
+            client, orphans.nodes, recorder, metrics, log, grace_period=choices.node_silence
+        )
+        leaving = NodeTaintEvictionController(client, shared_informers, orphans.nodes, recorder, metrics, log)
+        leaving.is_on_hold = lambda: health.is_disrupted
         return [orphans, health, leaving]
 
-    async def _serves(self, kind: type[msgspec.Struct]) -> bool:
+    async def _is_served(self, kind: type[msgspec.Struct]) -> bool:
         """Whether the server knows a kind that not all have; it may not answer yet."""
-        backoff = Backoff(self._client.habits.tempo)
+        backoff = Backoff(self._client.options.time_source)
         while True:
             try:
                 return await self._client.serves(kind)
-            except TROUBLE as failed:
-                self._choices.log.warning("the server does not say what it serves", why=str(failed))
+            except CALL_ERRORS as failed:
+                self._options.log.warning("the server does not say what it serves", why=str(failed))
                 await backoff.wait()

@@ -10,59 +10,61 @@ from typing import Any, Final
 
 from dray.api.core import Namespace
 from dray.client.client import Client
-from dray.client.errors import AlreadyExists, Conflict, Forbidden, NotFound
-from dray.client.informers.informer import Informer, Ways
-from dray.client.object_refs import key_of, kind_called
-from dray.controllers.informers import ways
+from dray.client.errors import AlreadyExistsError, ConflictError, ForbiddenError, NotFoundError
+from dray.client.informers.informer import Informer, InformerOptions
+from dray.client.object_refs import get_key, get_kind
+from dray.controllers.informers import build_informer_options
 from dray.controllers.workqueue import WorkQueue
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
-QUEUE: Final = "serviceaccount"
-DEFAULT: Final = "default"
-ACCOUNT: Final = kind_called("ServiceAccount")
+QUEUE_NAME: Final = "serviceaccount"
+DEFAULT_ACCOUNT: Final = "default"
+SERVICE_ACCOUNT_KIND: Final = get_kind("ServiceAccount")
 
 
-class AccountController:
+class ServiceAccountController:
     """Gives every namespace its account."""
 
-    def __init__(self, client: Client, metrics: Metrics, log: Log) -> None:
+    def __init__(self, client: Client, metrics: MetricsRegistry, log: StructuredLogger) -> None:
         self._client, self._log = client, log
-        self._namespaces = Informer(client, Namespace, ways=ways(log))
-        how = Ways(trouble=ways(log).trouble)
-        self._accounts = Informer(client, ACCOUNT, field_selector=f"metadata.name={DEFAULT}", ways=how)
+        self._namespaces = Informer(client, Namespace, options=build_informer_options(log))
+        how = InformerOptions(on_failure=build_informer_options(log).on_failure)
+        self._accounts = Informer(
+            client, SERVICE_ACCOUNT_KIND, field_selector=f"metadata.name={DEFAULT_ACCOUNT}", options=how
+        )
         self.informers: tuple[Informer[Any], ...] = (self._namespaces, self._accounts)
-        self.queue: WorkQueue[str] = WorkQueue(QUEUE, client.habits.tempo, metrics)
+        self.queue: WorkQueue[str] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
         self._namespaces.listen(lambda namespace: self.queue.add(namespace.metadata.name))
-        self._accounts.listen(deleted=lambda account: self.queue.add(key_of(account).namespace))
+        self._accounts.listen(deleted=lambda account: self.queue.add(get_key(account).namespace))
 
     async def run(self) -> None:
         """Make accounts, until cancelled; the informers have seen everything once."""
-        await self.queue.run(self._keep, self._troubled, 1)
+        await self.queue.run(self._reconcile, self._log_failure, 1)
 
-    def _troubled(self, namespace: str, failed: Exception) -> None:
-        self._log.warning("an account is tried again later", namespace=namespace, why=str(failed))
+    def _log_failure(self, namespace: str, error: Exception) -> None:
+        self._log.warning("an account is tried again later", namespace=namespace, why=str(error))
 
-    async def _keep(self, name: str) -> None:
+    async def _reconcile(self, name: str) -> None:
         namespace = self._namespaces.get(name)
         if namespace is None or namespace.metadata.deletion_timestamp is not None:
             return
-        if self._accounts.get(DEFAULT, name) is not None:
+        if self._accounts.get(DEFAULT_ACCOUNT, name) is not None:
             return
         account = {
-            "apiVersion": ACCOUNT.internal_api_version,
-            "kind": ACCOUNT.name,
-            "metadata": {"name": DEFAULT, "namespace": name},
+            "apiVersion": SERVICE_ACCOUNT_KIND.internal_api_version,
+            "kind": SERVICE_ACCOUNT_KIND.name,
+            "metadata": {"name": DEFAULT_ACCOUNT, "namespace": name},
         }
         try:
-            with suppress(AlreadyExists):
+            with suppress(AlreadyExistsError):
                 await self._client.create(account)
-        except (NotFound, Conflict, Forbidden):
+        except (NotFoundError, ConflictError, ForbiddenError):
             # A namespace that is on its way out takes nothing new, and need not have it.
-            if await self._is_wanted(name):
+            if await self._needs_account(name):
                 raise
 
-    async def _is_wanted(self, name: str) -> bool:
-        with suppress(NotFound):
+    async def _needs_account(self, name: str) -> bool:
+        with suppress(NotFoundError):
             return (await self._client.get(Namespace, name)).metadata.deletion_timestamp is None
         return False

@@ -20,15 +20,15 @@ from contextlib import suppress
 from itertools import count
 from typing import Final, Generic, TypeVar
 
-from dray.client.rest_client import TROUBLE
-from dray.client.timing import Tempo
+from dray.client.rest_client import CALL_ERRORS
+from dray.client.timing import TimeSource
 from dray.controllers import metrics as measures
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.metrics import MetricsRegistry
 
 K = TypeVar("K", bound=Hashable)
 
-FIRST_WAIT: Final = 0.05
-LONGEST_WAIT: Final = 30.0
+INITIAL_BACKOFF: Final = 0.05
+MAX_BACKOFF: Final = 30.0
 """Seconds. Failures that last (a quota that is used up, a rule that objects) are tried again this often, so
 that nobody waits long for what has been put right without an event."""
 
@@ -36,113 +36,116 @@ that nobody waits long for what has been put right without an event."""
 class WorkQueue(Generic[K]):
     """Keys, and the workers who take them."""
 
-    def __init__(self, name: str, tempo: Tempo, metrics: Metrics) -> None:
-        self._tempo = tempo
-        self._now = tempo.clock.monotonic
+    def __init__(self, name: str, time_source: TimeSource, metrics: MetricsRegistry) -> None:
+        self._time_source = time_source
+        self._now = time_source.clock.monotonic
         self._waiting: deque[K] = deque()
-        self._since: dict[K, float] = {}
+        self._added_at: dict[K, float] = {}
         """Keys that wait, with the moment they were added."""
-        self._begun: dict[K, float] = {}
+        self._processing: dict[K, float] = {}
         """Keys that are being worked on, with the moment that began."""
-        self._again: set[K] = set()
+        self._dirty: set[K] = set()
         self._due: dict[K, float] = {}
         self._timers: list[tuple[float, int, K]] = []
-        self._numbers = count()
+        self._sequence = count()
         self._failures: dict[K, int] = {}
-        self._work_is_there = asyncio.Event()
+        self._work_available = asyncio.Event()
         self._timer_changed = asyncio.Event()
         self.name, self._metrics = name, metrics
-        self._adds = metrics.series(measures.ADDS, (name,))
+        self._adds = metrics.get_series(measures.ADDS, (name,))
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing waits and nothing is worked on; what waits for its time does not count."""
-        return not self._waiting and not self._begun
+        return not self._waiting and not self._processing
 
-    def ages(self) -> list[float]:
+    def get_work_durations(self) -> list[float]:
         """How long the work that is not finished has taken so far, in seconds."""
         now = self._now()
-        return [now - begun for begun in self._begun.values()]
+        return [now - begun for begun in self._processing.values()]
 
     def add(self, key: K) -> None:
         """Something about a key has changed."""
         self._due.pop(key, None)
-        if key in self._since:
+        if key in self._added_at:
             return
         self._adds[0] += 1
-        if key in self._begun:
-            self._again.add(key)
+        if key in self._processing:
+            self._dirty.add(key)
             return
-        self._since[key] = self._now()
+        self._added_at[key] = self._now()
         self._waiting.append(key)
-        self._work_is_there.set()
+        self._work_available.set()
 
-    def add_later(self, key: K, seconds: float) -> None:
+    def add_after(self, key: K, seconds: float) -> None:
         """Look at a key after a while; sooner, if it is added or was to be looked at sooner."""
         due = self._now() + seconds
-        if key in self._since or self._due.get(key, due + 1) <= due:
+        if key in self._added_at or self._due.get(key, due + 1) <= due:
             return
         self._due[key] = due
-        heapq.heappush(self._timers, (due, next(self._numbers), key))
+        heapq.heappush(self._timers, (due, next(self._sequence), key))
         self._timer_changed.set()
 
-    def retry(self, key: K, at_least: float = 0.0) -> None:
+    def add_rate_limited(self, key: K, min_delay: float = 0.0) -> None:
         """Look at a key again after a failure; later each time."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self._metrics.count(measures.RETRIES, self.name)
-        wait = min(FIRST_WAIT * 2.0 ** min(failures - 1, 20), LONGEST_WAIT)
-        self.add_later(key, max(wait * (0.5 + self._tempo.chance() / 2), at_least))
+        wait = min(INITIAL_BACKOFF * 2.0 ** min(failures - 1, 20), MAX_BACKOFF)
+        self.add_after(key, max(wait * (0.5 + self._time_source.random_float() / 2), min_delay))
 
     def forget(self, key: K) -> None:
         """A key went well: its next failure is a first one."""
         self._failures.pop(key, None)
 
     async def run(
-        self, work: Callable[[K], Awaitable[None]], troubled: Callable[[K, Exception], None], workers: int
+        self,
+        reconcile: Callable[[K], Awaitable[None]],
+        on_failure: Callable[[K, Exception], None],
+        workers: int,
     ) -> None:
         """Work on keys, until cancelled. A call that fails is told, and its key is tried again later."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._mind_time())
+            tasks.create_task(self._run_timers())
             for _ in range(workers):
-                tasks.create_task(self._worker(work, troubled))
+                tasks.create_task(self._run_worker(reconcile, on_failure))
 
-    async def _worker(
-        self, work: Callable[[K], Awaitable[None]], troubled: Callable[[K, Exception], None]
+    async def _run_worker(
+        self, reconcile: Callable[[K], Awaitable[None]], on_failure: Callable[[K, Exception], None]
     ) -> None:
         while True:
-            key = await self._next()
+            key = await self._take()
             try:
-                await work(key)
-            except TROUBLE as failed:
-                troubled(key, failed)
-                self.retry(key, getattr(failed, "retry_after", None) or 0.0)
+                await reconcile(key)
+            except CALL_ERRORS as failed:
+                on_failure(key, failed)
+                self.add_rate_limited(key, getattr(failed, "retry_after", None) or 0.0)
             else:
                 self.forget(key)
             finally:
-                self._done(key)
+                self._mark_done(key)
 
-    async def _next(self) -> K:
+    async def _take(self) -> K:
         while not self._waiting:
-            self._work_is_there.clear()
-            await self._work_is_there.wait()
+            self._work_available.clear()
+            await self._work_available.wait()
         key, now = self._waiting.popleft(), self._now()
-        self._metrics.observe(measures.QUEUE_SECONDS, now - self._since.pop(key), self.name)
-        self._begun[key] = now
+        self._metrics.observe(measures.QUEUE_SECONDS, now - self._added_at.pop(key), self.name)
+        self._processing[key] = now
         return key
 
-    def _done(self, key: K) -> None:
-        self._metrics.observe(measures.WORK_SECONDS, self._now() - self._begun.pop(key), self.name)
-        if key in self._again:
-            self._again.discard(key)
+    def _mark_done(self, key: K) -> None:
+        self._metrics.observe(measures.WORK_SECONDS, self._now() - self._processing.pop(key), self.name)
+        if key in self._dirty:
+            self._dirty.discard(key)
             self._due.pop(key, None)
-            self._since[key] = self._now()
+            self._added_at[key] = self._now()
             self._waiting.append(key)
-            self._work_is_there.set()
+            self._work_available.set()
 
-    async def _mind_time(self) -> None:
+    async def _run_timers(self) -> None:
         """Add keys when their time has come."""
         while True:
             self._timer_changed.clear()

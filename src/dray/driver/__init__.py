@@ -20,22 +20,28 @@ from dray.driver.base import (
     Ready,
     Setting,
 )
-from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
-from dray.driver.devices import BadDevice, Capacity, Pool, Reach, Slice, device
-from dray.driver.publishing.dropped_fields import FieldDropped
-from dray.driver.publishing.publisher import PoolTaken, Publisher
-from dray.driver.service.driver_service import Kit, KitChoices
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+    NoAllocationAvailable,
+)
+from dray.driver.devices import Capacity, InvalidDeviceError, Pool, Reach, Slice, device
+from dray.driver.publishing.dropped_fields import FieldDroppedError
+from dray.driver.publishing.publisher import PoolConflictError, Publisher
+from dray.driver.service.driver_service import DriverService, DriverServiceOptions
 from dray.driver.service.program import run
 from dray.values.quantity import Quantity
 from dray.values.semver import Version
 from dray.wire.cdi import DeviceNode, Hook, Mount
 
 __all__ = [
-    "Allocated",
-    "BadDevice",
     "Capacity",
     "Claim",
+    "ClassicAllocation",
     "ClassicClaim",
+    "ClassicClaimRequest",
     "ClassicController",
     "ClassicDriver",
     "Condition",
@@ -45,25 +51,25 @@ __all__ = [
     "DeviceState",
     "DeviceStatus",
     "Driver",
-    "FieldDropped",
+    "DriverService",
+    "DriverServiceOptions",
+    "FieldDroppedError",
     "Got",
     "HealthyDriver",
-    "Held",
+    "HeldClaim",
     "Hook",
-    "Kit",
-    "KitChoices",
+    "InvalidDeviceError",
     "Mount",
-    "Need",
     "NetworkDeviceData",
+    "NoAllocationAvailable",
     "Pool",
-    "PoolTaken",
+    "PoolConflictError",
     "Publisher",
     "Quantity",
     "Reach",
     "Ready",
     "Setting",
     "Slice",
-    "Unavailable",
     "Version",
     "device",
     "run",

@@ -14,30 +14,32 @@ from typing import Any, Final
 from dray.driver.base import Claim, ClassicClaim, DeviceState, Driver, Ready
 from dray.errors import InputError
 
-THREADS: Final = 32
-THREAD: Final = "driver-"
+MAX_THREADS: Final = 32
+THREAD_NAME_PREFIX: Final = "driver-"
 """How the names of threads begin in which an author's methods run."""
 
 
-class Author:
+class AsyncDriver:
     """The methods of one driver, as coroutines."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{THREAD}{driver.name}")
+        self._threads = ThreadPoolExecutor(
+            MAX_THREADS, thread_name_prefix=f"{THREAD_NAME_PREFIX}{driver.name}"
+        )
 
     @property
-    def tells_health(self) -> bool:
-        """Whether the driver has a method `health`."""
+    def has_health(self) -> bool:
+        """Whether the driver has a method `list_health`."""
         return callable(getattr(self.driver, "health", None))
 
-    async def devices(self) -> list[Any]:
-        """What `devices` says."""
-        return await self._several(self.driver.devices)
+    async def list_devices(self) -> list[Any]:
+        """What `list_devices` says."""
+        return await self._collect(self.driver.devices)
 
     async def prepare(self, claim: Claim | ClassicClaim) -> list[Ready]:
         """What `prepare` says."""
-        return await self._several(self.driver.prepare, claim)
+        return await self._collect(self.driver.prepare, claim)
 
     async def unprepare(self, claim: Claim | ClassicClaim) -> None:
         """Until `unprepare` is done."""
@@ -45,35 +47,37 @@ class Author:
         if inspect.iscoroutinefunction(method):
             await method(claim)
             return
-        answer = await self.in_thread(method, claim)
+        answer = await self.run_in_thread(method, claim)
         if inspect.isawaitable(answer):
             await answer
 
-    async def health(self) -> list[DeviceState]:
-        """What `health` says."""
-        return await self._several(getattr(self.driver, "health"))  # noqa: B009 - drivers need not have it
+    async def list_health(self) -> list[DeviceState]:
+        """What `list_health` says."""
+        return await self._collect(getattr(self.driver, "health"))  # noqa: B009 - drivers need not have it
 
-    async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    async def run_in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """The result of something that may wait."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, contained, call, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, call_containing_exit, call, *arguments
+        )
 
     def close(self) -> None:
         """Let threads end that have nothing more to do."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _several(self, method: Callable[..., Any], *arguments: Any) -> list[Any]:
+    async def _collect(self, method: Callable[..., Any], *arguments: Any) -> list[Any]:
         if inspect.isasyncgenfunction(method):
-            return await _drained(method(*arguments))
+            return await _drain(method(*arguments))
         if inspect.iscoroutinefunction(method):
-            return _listed(await method(*arguments), method)
+            return _to_list(await method(*arguments), method)
         # A generator does its work while it is drained: that belongs into the thread too.
-        answer = await self.in_thread(lambda: _started(method(*arguments)))
+        answer = await self.run_in_thread(lambda: _materialize(method(*arguments)))
         if inspect.isawaitable(answer):
             answer = await answer
-        return await _drained(answer) if isinstance(answer, AsyncIterable) else _listed(answer, method)
+        return await _drain(answer) if isinstance(answer, AsyncIterable) else _to_list(answer, method)
 
 
-def contained(call: Callable[..., Any], *arguments: Any) -> Any:
+def call_containing_exit(call: Callable[..., Any], *arguments: Any) -> Any:
     """One claim must not end the driver, whatever some library thinks of a failure."""
     try:
         return call(*arguments)
@@ -81,11 +85,11 @@ def contained(call: Callable[..., Any], *arguments: Any) -> Any:
         raise RuntimeError(f"it called sys.exit({left.code!r})") from left
 
 
-def _started(answer: Any) -> Any:
+def _materialize(answer: Any) -> Any:
     return list(answer) if isinstance(answer, Iterable) else answer
 
 
-def _listed(answer: Any, method: Callable[..., Any]) -> list[Any]:
+def _to_list(answer: Any, method: Callable[..., Any]) -> list[Any]:
     if answer is None:
         return []
     if not isinstance(answer, Iterable):
@@ -96,5 +100,5 @@ def _listed(answer: Any, method: Callable[..., Any]) -> list[Any]:
     return list(answer)
 
 
-async def _drained(answer: AsyncIterable[Any]) -> list[Any]:
+async def _drain(answer: AsyncIterable[Any]) -> list[Any]:
     return [each async for each in answer]

@@ -133,7 +133,7 @@ class Ready:
     status: DeviceStatus | None = None
 
     def __post_init__(self) -> None:
-        for name, kinds, several in _FORMS:
+        for name, kinds, several in _READY_FIELD_TYPES:
             given: Any = getattr(self, name)
             if several and isinstance(given, str | Mapping):
                 raise InputError(f"Ready({name}=...): expected a list, got `{given!r}`")
@@ -146,7 +146,7 @@ class Ready:
                 raise InputError(f"Ready(env=...): `{name}` is no name of a variable")
 
 
-_FORMS: Final[tuple[tuple[str, tuple[type, ...], bool], ...]] = (
+_READY_FIELD_TYPES: Final[tuple[tuple[str, tuple[type, ...], bool], ...]] = (
     ("got", (Got, NoneType), False),
     ("env", (Mapping,), False),
     ("mounts", (Mount, str), True),
@@ -209,7 +209,7 @@ class Driver:
         if self._listener is not None:
             self._listener()
 
-    def listen(self, listener: Callable[[], None] | None) -> None:
+    def set_change_listener(self, listener: Callable[[], None] | None) -> None:
         """For the kit: whom `changed` calls."""
         self._listener = listener
 

@@ -53,7 +53,7 @@ Nodes: TypeAlias = str | Mapping[str, str] | NodeSelector | Reach
 """A node's name, labels that a node must have, a selector, or a `Reach`."""
 
 
-class BadDevice(InputError):  # noqa: N818 - what is the case
+class InvalidDeviceError(InputError):
     """A device or pool that no server would take; the message names it and the field."""
 
 
@@ -92,33 +92,33 @@ class DeviceFields(TypedDict, total=False):
 
 
 def device(name: str, **fields: Unpack[DeviceFields]) -> Device:
-    """One device; `BadDevice` says at once what no server would take."""
+    """One device; `InvalidDeviceError` says at once what no server would take."""
     place, nodes = f"device `{name}`", fields.get("nodes")
-    _only_known(fields, place)
+    _check_known_fields(fields, place)
     made = Device(
         name=name,
         attributes={
-            key: _attribute(value, f"{place}: attributes[{key}]")
+            key: _to_attribute(value, f"{place}: attributes[{key}]")
             for key, value in fields.get("attributes", {}).items()
         },
         capacity={
-            key: _capacity(value, f"{place}: capacity[{key}]")
+            key: _to_capacity(value, f"{place}: capacity[{key}]")
             for key, value in fields.get("capacity", {}).items()
         },
         consumes_counters=tuple(
-            DeviceCounterConsumption(counter_set=key, counters=_counters(drawn, f"{place}: draws[{key}]"))
+            DeviceCounterConsumption(counter_set=key, counters=_to_counters(drawn, f"{place}: draws[{key}]"))
             for key, drawn in fields.get("draws", {}).items()
         ),
-        taints=tuple(_taint(taint, f"{place}: taints") for taint in fields.get("taints", ())),
+        taints=tuple(_parse_taint(taint, f"{place}: taints") for taint in fields.get("taints", ())),
         binds_to_node=True if fields.get("binds_to_node") else None,
         binding_conditions=tuple(fields.get("binding_conditions", ())),
         binding_failure_conditions=tuple(fields.get("binding_failure_conditions", ())),
         allow_multiple_allocations=True if fields.get("shared") else None,
         node_name=nodes if isinstance(nodes, str) else None,
-        node_selector=selector_of(nodes),
+        node_selector=to_node_selector(nodes),
         all_nodes=True if nodes is Reach.ALL_NODES else None,
     )
-    _judge(made, place, chooses_nodes=nodes is not None)
+    _validate_device(made, place, chooses_nodes=nodes is not None)
     return made
 
 
@@ -130,7 +130,7 @@ class Slice:
     priority: int | None = None
 
     def __init__(self, devices: Iterable[Device], priority: int | None = None) -> None:
-        object.__setattr__(self, "devices", _only((Device,), devices, "a slice"))
+        object.__setattr__(self, "devices", _check_types((Device,), devices, "a slice"))
         object.__setattr__(self, "priority", priority)
 
 
@@ -157,11 +157,11 @@ class Pool:
         counters: Mapping[str, Mapping[str, Amount]] | None = None,
         nodes: Nodes | None = None,
     ) -> None:
-        given = _only((Device, Slice), devices, f"pool `{name}`")
+        given = _check_types((Device, Slice), devices, f"pool `{name}`")
         plain = tuple(each for each in given if isinstance(each, Device))
         grouped = tuple(each for each in given if isinstance(each, Slice))
         sets = (
-            CounterSet(name=key, counters=_counters(amounts, f"pool `{name}`: counters[{key}]"))
+            CounterSet(name=key, counters=_to_counters(amounts, f"pool `{name}`: counters[{key}]"))
             for key, amounts in (counters or {}).items()
         )
         object.__setattr__(self, "name", name)
@@ -169,8 +169,8 @@ class Pool:
         object.__setattr__(self, "priority", priority)
         object.__setattr__(self, "counters", tuple(sets))
         object.__setattr__(self, "nodes", nodes)
-        _no_twins(self)
-        _sound_draws(self)
+        _check_unique_names(self)
+        _check_draws(self)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -178,14 +178,14 @@ class Pool:
         return tuple(each for part in self.slices for each in part.devices)
 
 
-def pools_of(told: Iterable[Device | Pool], node: str) -> tuple[Pool, ...]:
+def group_into_pools(devices: Iterable[Device | Pool], node: str) -> tuple[Pool, ...]:
     """What `devices()` yields, as pools: devices without a pool are those of the node's own pool."""
-    given = _only((Device, Pool), told, "`devices`")
+    given = _check_types((Device, Pool), devices, "`devices`")
     loose = [each for each in given if isinstance(each, Device)]
     pools = [each for each in given if isinstance(each, Pool)]
     if loose:
         if any(pool.name == node for pool in pools):
-            raise BadDevice(
+            raise InvalidDeviceError(
                 f"pool `{node}`: it holds the devices that were told without a pool, and was told as a "
                 "pool too; put those devices into it"
             )
@@ -193,11 +193,11 @@ def pools_of(told: Iterable[Device | Pool], node: str) -> tuple[Pool, ...]:
     names = [pool.name for pool in pools]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise BadDevice(f"pool `{twice[0]}`: told twice")
+        raise InvalidDeviceError(f"pool `{twice[0]}`: told twice")
     return tuple(pools)
 
 
-def selector_of(nodes: Nodes | None) -> NodeSelector | None:
+def to_node_selector(nodes: Nodes | None) -> NodeSelector | None:
     """The selector that labels or a selector stand for; None for everything else."""
     if isinstance(nodes, NodeSelector):
         return nodes
@@ -211,7 +211,7 @@ def selector_of(nodes: Nodes | None) -> NodeSelector | None:
 
 # --- plain values to those of the API ---
 
-_MEMBERS: Final[tuple[tuple[type, str, Callable[[Any], Any]], ...]] = (
+_VALUE_TYPES: Final[tuple[tuple[type, str, Callable[[Any], Any]], ...]] = (
     (bool, "bool", bool),  # before int: a bool is one
     (int, "int", int),
     (Version, "version", lambda version: version.text),
@@ -219,73 +219,75 @@ _MEMBERS: Final[tuple[tuple[type, str, Callable[[Any], Any]], ...]] = (
 )
 
 
-def _attribute(value: Attribute, place: str) -> DeviceAttribute:
+def _to_attribute(value: Attribute, place: str) -> DeviceAttribute:
     if not isinstance(value, list | tuple):
-        member, plain = _member(value, place)
+        member, plain = _to_member(value, place)
         return DeviceAttribute(**{f"{member}_value": plain})
     if not value:
-        raise BadDevice(f"{place}: a list must not be empty")
-    members = [_member(each, f"{place}[{position}]") for position, each in enumerate(value)]
+        raise InvalidDeviceError(f"{place}: a list must not be empty")
+    members = [_to_member(each, f"{place}[{position}]") for position, each in enumerate(value)]
     names = sorted({member for member, _ in members})
     if len(names) > 1:
-        raise BadDevice(f"{place}: a list holds values of one type, this one has {' and '.join(names)}")
+        raise InvalidDeviceError(
+            f"{place}: a list holds values of one type, this one has {' and '.join(names)}"
+        )
     plain_values: Any = tuple(plain for _, plain in members)
     return DeviceAttribute(**{f"{names[0]}_values": plain_values})
 
 
-def _member(value: object, place: str) -> tuple[str, Any]:
-    for kind, member, plain in _MEMBERS:
+def _to_member(value: object, place: str) -> tuple[str, Any]:
+    for kind, member, plain in _VALUE_TYPES:
         if isinstance(value, kind):
             return member, plain(value)
-    raise BadDevice(
+    raise InvalidDeviceError(
         f"{place}: expected a text, a whole number, a bool, a version or a list of them, got `{value!r}`"
     )
 
 
-def _capacity(value: Amount | Capacity, place: str) -> DeviceCapacity:
+def _to_capacity(value: Amount | Capacity, place: str) -> DeviceCapacity:
     if not isinstance(value, Capacity):
-        return DeviceCapacity(value=_amount(value, place))
+        return DeviceCapacity(value=_to_quantity(value, place))
     bounds = None
     if value.min is not None or value.max is not None or value.step is not None:
         bounds = CapacityRequestPolicyRange(
-            min=_optional(value.min, f"{place}.min"),
-            max=_optional(value.max, f"{place}.max"),
-            step=_optional(value.step, f"{place}.step"),
+            min=_to_optional_quantity(value.min, f"{place}.min"),
+            max=_to_optional_quantity(value.max, f"{place}.max"),
+            step=_to_optional_quantity(value.step, f"{place}.step"),
         )
     policy = CapacityRequestPolicy(
-        default=_optional(value.default, f"{place}.default"),
-        valid_values=tuple(_amount(each, f"{place}.values") for each in value.values),
+        default=_to_optional_quantity(value.default, f"{place}.default"),
+        valid_values=tuple(_to_quantity(each, f"{place}.values") for each in value.values),
         valid_range=bounds,
     )
     return DeviceCapacity(
-        value=_amount(value.value, place),
+        value=_to_quantity(value.value, place),
         request_policy=None if policy == CapacityRequestPolicy() else policy,
     )
 
 
-def _optional(value: Amount | None, place: str) -> Quantity | None:
-    return None if value is None else _amount(value, place)
+def _to_optional_quantity(value: Amount | None, place: str) -> Quantity | None:
+    return None if value is None else _to_quantity(value, place)
 
 
-def _amount(value: Amount, place: str) -> Quantity:
+def _to_quantity(value: Amount, place: str) -> Quantity:
     if isinstance(value, Quantity):
         return value
     try:
         return Quantity.parse(value)
     except (QuantityError, TypeError) as wrong:
-        raise BadDevice(f"{place}: expected an amount, for example `80Gi`: {wrong}") from None
+        raise InvalidDeviceError(f"{place}: expected an amount, for example `80Gi`: {wrong}") from None
 
 
-def _counters(amounts: Mapping[str, Amount], place: str) -> dict[str, Counter]:
-    return {key: Counter(value=_amount(each, f"{place}[{key}]")) for key, each in amounts.items()}
+def _to_counters(amounts: Mapping[str, Amount], place: str) -> dict[str, Counter]:
+    return {key: Counter(value=_to_quantity(each, f"{place}[{key}]")) for key, each in amounts.items()}
 
 
-def _taint(taint: str | DeviceTaint, place: str) -> DeviceTaint:
+def _parse_taint(taint: str | DeviceTaint, place: str) -> DeviceTaint:
     if isinstance(taint, DeviceTaint):
         return taint
     what, colon, effect = taint.rpartition(":")
     if not colon:
-        raise BadDevice(f"{place}: expected `key=value:effect` or `key:effect`, got `{taint}`")
+        raise InvalidDeviceError(f"{place}: expected `key=value:effect` or `key:effect`, got `{taint}`")
     key, _, value = what.partition("=")
     return DeviceTaint(key=key, value=value, effect=effect)
 
@@ -293,14 +295,14 @@ def _taint(taint: str | DeviceTaint, place: str) -> DeviceTaint:
 # --- judging at once ---
 
 
-def _judge(made: Device, place: str, *, chooses_nodes: bool) -> None:
+def _validate_device(built: Device, place: str, *, chooses_nodes: bool) -> None:
     page = ResourceSlice(
         spec=ResourceSliceSpec(
             driver="driver.example.com",
             pool=ResourcePool(name="pool", generation=1, resource_slice_count=1),
             per_device_node_selection=True if chooses_nodes else None,
             all_nodes=None if chooses_nodes else True,
-            devices=(made,),
+            devices=(built,),
         )
     )
     problems = [
@@ -309,47 +311,47 @@ def _judge(made: Device, place: str, *, chooses_nodes: bool) -> None:
         if problem.path.startswith("spec.devices")
     ]
     if problems:
-        raise BadDevice(f"{place}: {'; '.join(problems)}")
+        raise InvalidDeviceError(f"{place}: {'; '.join(problems)}")
 
 
-def _no_twins(pool: Pool) -> None:
+def _check_unique_names(pool: Pool) -> None:
     seen: set[str] = set()
     for each in pool.devices:
         if each.name in seen:
-            raise BadDevice(f"pool `{pool.name}`: device `{each.name}` is there twice")
+            raise InvalidDeviceError(f"pool `{pool.name}`: device `{each.name}` is there twice")
         seen.add(each.name)
 
 
-def _sound_draws(pool: Pool) -> None:
+def _check_draws(pool: Pool) -> None:
     """Nobody else would say it: a device that draws from what is not there is never given to anybody."""
     sets = {each.name: each.counters for each in pool.counters}
     for each in pool.devices:
         for draw in each.consumes_counters:
             unknown = [f"`{name}`" for name in draw.counters if name not in sets.get(draw.counter_set, {})]
             if unknown:
-                raise BadDevice(
+                raise InvalidDeviceError(
                     f"pool `{pool.name}`: device `{each.name}` draws {', '.join(unknown)} from "
                     f"`{draw.counter_set}`, which the pool's `counters` do not have"
                 )
 
 
-def _only_known(fields: Mapping[str, Any], place: str) -> None:
+def _check_known_fields(fields: Mapping[str, Any], place: str) -> None:
     """What is misspelt must not be passed over: without its counters a device may be given out twice."""
     known = DeviceFields.__annotations__
     for name in fields:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1) or sorted(known)
             meant = ", ".join(f"`{each}`" for each in near)
-            raise BadDevice(f"{place}: there is no `{name}`; did you mean {meant}?")
+            raise InvalidDeviceError(f"{place}: there is no `{name}`; did you mean {meant}?")
 
 
-def _only(kinds: tuple[type, ...], given: Iterable[Any], place: str) -> tuple[Any, ...]:
-    """What was given; `BadDevice` when something else is among it."""
+def _check_types(kinds: tuple[type, ...], given: Iterable[Any], place: str) -> tuple[Any, ...]:
+    """What was given; `InvalidDeviceError` when something else is among it."""
     found = tuple(given)
     for each in found:
         if not isinstance(each, kinds):
             expected = " and ".join(f"`{kind.__name__}`" for kind in kinds)
-            raise BadDevice(
+            raise InvalidDeviceError(
                 f"{place}: expected values of {expected} (`device(...)` makes one), got `{each!r}`"
             )
     return found

@@ -8,46 +8,74 @@ from __future__ import annotations
 from typing import Final
 
 from dray.telemetry import metrics as numbers
-from dray.telemetry.metrics import Measure, Sort
+from dray.telemetry.metrics import MetricDefinition, MetricType
 
-CALLS: Final = "dray_driver_claims_total"
-CALL_SECONDS: Final = "dray_driver_claim_seconds"
-HELD: Final = "dray_driver_held_claims"
+CLAIM_CALLS: Final = "dray_driver_claims_total"
+CLAIM_CALL_SECONDS: Final = "dray_driver_claim_seconds"
+HELD_CLAIMS: Final = "dray_driver_held_claims"
 DEVICES: Final = "dray_driver_devices"
-PUBLISHED: Final = "dray_driver_publications_total"
+PUBLICATIONS: Final = "dray_driver_publications_total"
 WRITES: Final = "dray_driver_slice_writes_total"
 HEALED: Final = "dray_driver_slices_healed_total"
 FAILURES: Final = "dray_driver_publishing_failures_total"
 REGISTERED: Final = "dray_driver_registered"
 UNHEALTHY: Final = "dray_driver_unhealthy_devices"
 
-_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_SECONDS_BUCKETS: Final = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+)
 
-MEASURES: Final = numbers.table(
-    Measure(
-        CALLS,
-        Sort.COUNTER,
+MEASURES: Final = numbers.build_metric_table(
+    MetricDefinition(
+        CLAIM_CALLS,
+        MetricType.COUNTER,
         "Claims in calls of the agent, by what was asked (prepare, unprepare) and how it ended (ok, error)",
         ("driver", "method", "result"),
     ),
-    Measure(
-        CALL_SECONDS,
-        Sort.HISTOGRAM,
+    MetricDefinition(
+        CLAIM_CALL_SECONDS,
+        MetricType.HISTOGRAM,
         "Time to prepare a claim or to give it back, by what was asked",
         ("driver", "method"),
-        _SECONDS,
+        _SECONDS_BUCKETS,
     ),
-    Measure(HELD, Sort.GAUGE, "Claims that this driver holds, by their stage", ("driver", "stage")),
-    Measure(DEVICES, Sort.GAUGE, "Devices that the driver told last", ("driver",)),
-    Measure(PUBLISHED, Sort.COUNTER, "Publications of the pools, by how they ended", ("driver", "result")),
-    Measure(WRITES, Sort.COUNTER, "Slices written, by how (create, update, delete)", ("driver", "operation")),
-    Measure(HEALED, Sort.COUNTER, "Slices written to put right what somebody else had done", ("driver",)),
-    Measure(
+    MetricDefinition(
+        HELD_CLAIMS, MetricType.GAUGE, "Claims that this driver holds, by their stage", ("driver", "stage")
+    ),
+    MetricDefinition(DEVICES, MetricType.GAUGE, "Devices that the driver told last", ("driver",)),
+    MetricDefinition(
+        PUBLICATIONS, MetricType.COUNTER, "Publications of the pools, by how they ended", ("driver", "result")
+    ),
+    MetricDefinition(
+        WRITES, MetricType.COUNTER, "Slices written, by how (create, update, delete)", ("driver", "operation")
+    ),
+    MetricDefinition(
+        HEALED, MetricType.COUNTER, "Slices written to put right what somebody else had done", ("driver",)
+    ),
+    MetricDefinition(
         FAILURES,
-        Sort.COUNTER,
+        MetricType.COUNTER,
         "Attempts to publish that failed and were made again: the server was away, or somebody was faster",
         ("driver",),
     ),
-    Measure(REGISTERED, Sort.GAUGE, "Whether the agent has registered this driver", ("driver",)),
-    Measure(UNHEALTHY, Sort.GAUGE, "Devices that the driver told to be unhealthy", ("driver",)),
+    MetricDefinition(
+        REGISTERED, MetricType.GAUGE, "Whether the agent has registered this driver", ("driver",)
+    ),
+    MetricDefinition(
+        UNHEALTHY, MetricType.GAUGE, "Devices that the driver told to be unhealthy", ("driver",)
+    ),
 )

@@ -25,10 +25,10 @@ from dray.values.quantity import Quantity
 from dray.values.quantity_text import QuantityError
 
 _IDENTITY: Final = ("apiVersion", "kind")
-_AT: Final = re.compile(r"^(?P<text>.*?) - at `(?:key in )?\$(?P<path>.*)`$", re.DOTALL)
+_ERROR_PATH: Final = re.compile(r"^(?P<text>.*?) - at `(?:key in )?\$(?P<path>.*)`$", re.DOTALL)
 
 
-class Problem(NamedTuple):
+class ParameterProblem(NamedTuple):
     """One thing wrong: where, and what was expected."""
 
     path: str
@@ -38,57 +38,59 @@ class Problem(NamedTuple):
         return f"{self.path}: {self.text}" if self.path else self.text
 
 
-class BadParameters(InputError):  # noqa: N818 - what is the case
+class InvalidParametersError(InputError):
     """Parameters that the schema does not allow, with everything that is wrong."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[ParameterProblem, ...]) -> None:
         super().__init__("; ".join(map(str, problems)))
         self.problems = problems
 
 
-def decode(schemas: Parameters, raw: bytes, place: str = "") -> Any:
-    """Parameters as their schema reads them; `BadParameters` tells all that is wrong."""
+def decode_parameters(schemas: Parameters, raw: bytes, place: str = "") -> Any:
+    """Parameters as their schema reads them; `InvalidParametersError` tells all that is wrong."""
     if schemas is None:
-        raise _wrong(place, "this driver takes no parameters")
+        raise _make_error(place, "this driver takes no parameters")
     try:
         written = read_json(raw)
     except DecodeError as broken:
-        raise _wrong(place, f"not JSON: {broken}") from None
-    schema, document = _chosen(schemas, written, place)
-    problems = tuple(_problems(document, inspect.type_info(schema), place))
+        raise _make_error(place, f"not JSON: {broken}") from None
+    schema, document = _select_schema(schemas, written, place)
+    problems = tuple(_find_problems(document, inspect.type_info(schema), place))
     if problems:
-        raise BadParameters(problems)
+        raise InvalidParametersError(problems)
     try:
-        return msgspec.convert(document, schema, dec_hook=_custom)
+        return msgspec.convert(document, schema, dec_hook=_decode_custom)
     except msgspec.ValidationError as wrong:
-        raise _told(wrong, place) from None
+        raise _convert_error(wrong, place) from None
 
 
-def json_schema(schemas: Parameters) -> Any:
+def build_json_schema(schemas: Parameters) -> Any:
     """What is accepted, as JSON Schema."""
     if schemas is None:
         return False
     if isinstance(schemas, Mapping):
-        return {"oneOf": [json_schema(each) | {"title": kind} for kind, each in schemas.items()]}
-    return msgspec.json.schema(schemas, schema_hook=_custom_schema)
+        return {"oneOf": [build_json_schema(each) | {"title": kind} for kind, each in schemas.items()]}
+    return msgspec.json.schema(schemas, schema_hook=_build_custom_schema)
 
 
 # --- which schema ---
 
 
-def _chosen(schemas: Parameters, written: Any, place: str) -> tuple[Any, Any]:
+def _select_schema(schemas: Parameters, written: Any, place: str) -> tuple[Any, Any]:
     if not isinstance(schemas, Mapping):
-        return schemas, _without_identity(schemas, written)
+        return schemas, _strip_identity(schemas, written)
     if not isinstance(written, dict):
-        raise _wrong(place, f"expected an object with `kind`, got {_shown(written)}")
+        raise _make_error(place, f"expected an object with `kind`, got {_format_value(written)}")
     kind, version = written.get("kind"), written.get("apiVersion")
     schema = schemas.get(f"{version}/{kind}") or schemas.get(str(kind))
     if schema is None:
-        raise _wrong(_below(place, "kind"), f"expected one of {_listed(schemas)}, got {_shown(kind)}")
-    return schema, _without_identity(schema, written)
+        raise _make_error(
+            _join_path(place, "kind"), f"expected one of {_format_values(schemas)}, got {_format_value(kind)}"
+        )
+    return schema, _strip_identity(schema, written)
 
 
-def _without_identity(schema: Any, written: Any) -> Any:
+def _strip_identity(schema: Any, written: Any) -> Any:
     """The document without `apiVersion` and `kind`, unless the schema has a place for them."""
     told = inspect.type_info(schema)
     if not isinstance(told, inspect.StructType) or not isinstance(written, dict):
@@ -100,66 +102,70 @@ def _without_identity(schema: Any, written: Any) -> Any:
 # --- walking what was written beside the type ---
 
 
-def _problems(value: Any, told: inspect.Type, place: str) -> Iterator[Problem]:
-    walk = _WALKS.get(type(told))
+def _find_problems(value: Any, schema_type: inspect.Type, place: str) -> Iterator[ParameterProblem]:
+    walk = _CHECKS_BY_TYPE.get(type(schema_type))
     if walk is not None:
-        yield from walk(value, told, place)
+        yield from walk(value, schema_type, place)
 
 
-def _struct(value: Any, told: Any, place: str) -> Iterator[Problem]:
+def _check_struct(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
     if not isinstance(value, dict):
-        yield Problem(place, f"expected an object, got {_shown(value)}")
+        yield ParameterProblem(place, f"expected an object, got {_format_value(value)}")
         return
-    fields = {field.encode_name: field for field in told.fields}
-    if told.__class__ is inspect.StructType and told.tag_field:
-        fields.setdefault(told.tag_field, None)
+    fields = {field.encode_name: field for field in schema_type.fields}
+    if schema_type.__class__ is inspect.StructType and schema_type.tag_field:
+        fields.setdefault(schema_type.tag_field, None)
     for name, each in value.items():
         if name not in fields:
-            yield Problem(_below(place, name), f"unknown field{_near(name, fields)}")
+            yield ParameterProblem(_join_path(place, name), f"unknown field{_suggest_name(name, fields)}")
         elif fields[name] is not None:
-            yield from _problems(each, fields[name].type, _below(place, name))
+            yield from _find_problems(each, fields[name].type, _join_path(place, name))
     for name, field in fields.items():
         if field is not None and field.required and name not in value:
-            yield Problem(_below(place, name), "required, but not given")
+            yield ParameterProblem(_join_path(place, name), "required, but not given")
 
 
-def _list(value: Any, told: Any, place: str) -> Iterator[Problem]:
+def _check_list(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
     if not isinstance(value, list):
-        yield Problem(place, f"expected a list, got {_shown(value)}")
+        yield ParameterProblem(place, f"expected a list, got {_format_value(value)}")
         return
     for position, each in enumerate(value):
-        yield from _problems(each, told.item_type, f"{place}[{position}]")
+        yield from _find_problems(each, schema_type.item_type, f"{place}[{position}]")
 
 
-def _dict(value: Any, told: Any, place: str) -> Iterator[Problem]:
+def _check_dict(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
     if not isinstance(value, dict):
-        yield Problem(place, f"expected an object, got {_shown(value)}")
+        yield ParameterProblem(place, f"expected an object, got {_format_value(value)}")
         return
     for name, each in value.items():
-        yield from _problems(each, told.value_type, f"{place}[{name}]")
+        yield from _find_problems(each, schema_type.value_type, f"{place}[{name}]")
 
 
-def _enum(value: Any, told: Any, place: str) -> Iterator[Problem]:
-    allowed = [each.value for each in told.cls]
+def _check_enum(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+    allowed = [each.value for each in schema_type.cls]
     if value not in allowed:
-        yield Problem(place, f"expected one of {_listed(allowed)}, got {_shown(value)}")
+        yield ParameterProblem(
+            place, f"expected one of {_format_values(allowed)}, got {_format_value(value)}"
+        )
 
 
-def _literal(value: Any, told: Any, place: str) -> Iterator[Problem]:
-    if value not in told.values or isinstance(value, bool):
-        yield Problem(place, f"expected one of {_listed(told.values)}, got {_shown(value)}")
+def _check_literal(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+    if value not in schema_type.values or isinstance(value, bool):
+        yield ParameterProblem(
+            place, f"expected one of {_format_values(schema_type.values)}, got {_format_value(value)}"
+        )
 
 
-def _plain(value: Any, told: Any, place: str) -> Iterator[Problem]:
-    expected, kinds = _PLAIN[type(told)]
+def _check_scalar(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+    expected, kinds = _SCALAR_TYPES[type(schema_type)]
     sound = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
     if not sound:
-        yield Problem(place, f"expected {expected}, got {_shown(value)}")
+        yield ParameterProblem(place, f"expected {expected}, got {_format_value(value)}")
 
 
-def _either(value: Any, told: Any, place: str) -> Iterator[Problem]:
-    meant = [each for each in told.types if value is None or type(each) is not inspect.NoneType]
-    found = [list(_problems(value, each, place)) for each in meant]
+def _check_union(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+    meant = [each for each in schema_type.types if value is None or type(each) is not inspect.NoneType]
+    found = [list(_find_problems(value, each, place)) for each in meant]
     if not all(found):
         return
     if len(found) == 1:
@@ -171,39 +177,39 @@ def _either(value: Any, told: Any, place: str) -> Iterator[Problem]:
         yield from deepest
         return
     texts = [each[0].text.partition(", got ")[0].removeprefix("expected ") for each in found]
-    yield Problem(place, f"expected {' or '.join(dict.fromkeys(texts))}, got {_shown(value)}")
+    yield ParameterProblem(place, f"expected {' or '.join(dict.fromkeys(texts))}, got {_format_value(value)}")
 
 
-def _amount(value: Any, told: Any, place: str) -> Iterator[Problem]:
-    if told.cls is not Quantity:
+def _check_quantity(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+    if schema_type.cls is not Quantity:
         return
     try:
-        Quantity.read(value)
+        Quantity.from_json_value(value)
     except (QuantityError, TypeError) as wrong:
-        yield Problem(place, f"expected an amount, for example `20Gi`: {wrong}")
+        yield ParameterProblem(place, f"expected an amount, for example `20Gi`: {wrong}")
 
 
-_PLAIN: Final[Mapping[type, tuple[str, tuple[type, ...]]]] = {
+_SCALAR_TYPES: Final[Mapping[type, tuple[str, tuple[type, ...]]]] = {
     inspect.StrType: ("a text", (str,)),
     inspect.IntType: ("a whole number", (int,)),
     inspect.FloatType: ("a number", (int, float)),
     inspect.BoolType: ("true or false", (bool,)),
     inspect.NoneType: ("null", (type(None),)),
 }
-_WALKS: Final[Mapping[type, Any]] = {
-    inspect.StructType: _struct,
-    inspect.DataclassType: _struct,
-    inspect.TypedDictType: _struct,
-    inspect.ListType: _list,
-    inspect.VarTupleType: _list,
-    inspect.SetType: _list,
-    inspect.FrozenSetType: _list,
-    inspect.DictType: _dict,
-    inspect.EnumType: _enum,
-    inspect.LiteralType: _literal,
-    inspect.UnionType: _either,
-    inspect.CustomType: _amount,
-    **dict.fromkeys(_PLAIN, _plain),
+_CHECKS_BY_TYPE: Final[Mapping[type, Any]] = {
+    inspect.StructType: _check_struct,
+    inspect.DataclassType: _check_struct,
+    inspect.TypedDictType: _check_struct,
+    inspect.ListType: _check_list,
+    inspect.VarTupleType: _check_list,
+    inspect.SetType: _check_list,
+    inspect.FrozenSetType: _check_list,
+    inspect.DictType: _check_dict,
+    inspect.EnumType: _check_enum,
+    inspect.LiteralType: _check_literal,
+    inspect.UnionType: _check_union,
+    inspect.CustomType: _check_quantity,
+    **dict.fromkeys(_SCALAR_TYPES, _check_scalar),
 }
 """What else msgspec can read is left to it; it tells one thing at a time then."""
 
@@ -211,43 +217,43 @@ _WALKS: Final[Mapping[type, Any]] = {
 # --- reading, and words ---
 
 
-def _custom(kind: type, value: Any) -> Any:
+def _decode_custom(kind: type, value: Any) -> Any:
     if kind is Quantity:
-        return Quantity.read(value)
+        return Quantity.from_json_value(value)
     raise TypeError(f"a schema with `{kind.__name__}` cannot be read; use a struct or a plain type")
 
 
-def _custom_schema(kind: type) -> dict[str, Any]:
+def _build_custom_schema(kind: type) -> dict[str, Any]:
     if kind is Quantity:
         return {"type": "string", "description": "an amount, for example `20Gi`"}
     raise TypeError(f"a schema with `{kind.__name__}` cannot be told; use a struct or a plain type")
 
 
-def _told(wrong: msgspec.ValidationError, place: str) -> BadParameters:
-    found = _AT.match(str(wrong))
+def _convert_error(wrong: msgspec.ValidationError, place: str) -> InvalidParametersError:
+    found = _ERROR_PATH.match(str(wrong))
     text, path = (found["text"], found["path"]) if found else (str(wrong), "")
-    return _wrong((place + path).lstrip("."), text[:1].lower() + text[1:])
+    return _make_error((place + path).lstrip("."), text[:1].lower() + text[1:])
 
 
-def _wrong(place: str, text: str) -> BadParameters:
-    return BadParameters((Problem(place, text),))
+def _make_error(place: str, text: str) -> InvalidParametersError:
+    return InvalidParametersError((ParameterProblem(place, text),))
 
 
-def _below(place: str, name: str) -> str:
+def _join_path(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
 
 
-def _listed(values: Any) -> str:
+def _format_values(values: Any) -> str:
     return ", ".join(f"`{each}`" for each in values)
 
 
-def _near(name: str, known: Mapping[str, Any]) -> str:
+def _suggest_name(name: str, known: Mapping[str, Any]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f"; did you mean `{near[0]}`?"
-    return f"; expected one of {_listed(known)}" if known else ""
+    return f"; expected one of {_format_values(known)}" if known else ""
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = msgspec.json.encode(value).decode("utf-8", "replace")
     return f"`{text if len(text) <= 64 else text[:60] + '…'}`"

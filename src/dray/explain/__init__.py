@@ -6,29 +6,29 @@ anything, reads files, prints or knows colours. Placement, the simulator and the
 allocator never does.
 """
 
-from dray.explain.diagnoser import diagnose, diagnosing, of_fault
-from dray.explain.diagnosis import Diagnosis, Hint, NodeStory, Outcome, Verdict
-from dray.explain.kubernetes_aborts import Abort, find_abort
+from dray.explain.diagnoser import diagnose, diagnose_fault, diagnose_stepwise
+from dray.explain.diagnosis import Diagnosis, DiagnosisVerdict, Hint, NodeOutcome, NodeReport
+from dray.explain.kubernetes_aborts import KubernetesAbort, find_abort
 from dray.explain.rendering.document import to_document
-from dray.explain.rendering.text import Role, render_text, summary
-from dray.explain.work_budget import Effort, Steps, at_once
+from dray.explain.rendering.text import PageRole, render_text, summarize
+from dray.explain.work_budget import Steps, WorkBudget, run_to_end
 
 __all__ = [
-    "Abort",
     "Diagnosis",
-    "Effort",
+    "DiagnosisVerdict",
     "Hint",
-    "NodeStory",
-    "Outcome",
-    "Role",
+    "KubernetesAbort",
+    "NodeOutcome",
+    "NodeReport",
+    "PageRole",
     "Steps",
-    "Verdict",
-    "at_once",
+    "WorkBudget",
     "diagnose",
-    "diagnosing",
+    "diagnose_fault",
+    "diagnose_stepwise",
     "find_abort",
-    "of_fault",
     "render_text",
-    "summary",
+    "run_to_end",
+    "summarize",
     "to_document",
 ]

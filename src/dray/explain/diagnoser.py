@@ -11,116 +11,133 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dray.allocator.inventory.device_inventory import Shape, Stock, View
+from dray.allocator.inventory.device_inventory import DeviceInventory, NodeShape, NodeView
 from dray.allocator.inventory.usage import PoolId
-from dray.allocator.requests import Ask, ask_of, named
+from dray.allocator.requests import AllocationRequest, format_claim_name, normalize_claims
 from dray.api.core import Node
 from dray.api.resource import ResourceClaim
-from dray.errors import AllocationFault
-from dray.explain.diagnosis import Diagnosis, Fault, Hint, Outcome, Verdict
-from dray.explain.node_reports import Scene, closeness, making_scene
-from dray.explain.refusal_details import Witness, flaws_of
-from dray.explain.remedies.hints import MOST, Question, finding_hints
-from dray.explain.search_trace import PATIENCE, Tale, telling
-from dray.explain.work_budget import PORTION, Effort, Steps, at_once
+from dray.errors import UnanswerableClaimError
+from dray.explain.diagnosis import ClaimFault, Diagnosis, DiagnosisVerdict, Hint, NodeOutcome
+from dray.explain.node_reports import NodeEvidence, build_node_evidence, compute_closeness
+from dray.explain.refusal_details import RefusalDescriber, list_pool_flaws
+from dray.explain.remedies.hints import MAX_HINTS, DiagnosisQuestion, find_hints
+from dray.explain.search_trace import DETAILED_STEPS, SearchTrace, trace_search_stepwise
+from dray.explain.work_budget import PAUSE_INTERVAL, Steps, WorkBudget, run_to_end
 
-TALES_IN_FULL = 50
+MAX_DETAILED_TRACES = 50
 """How many different shapes get the patience that a full story takes; further ones are told in short."""
 
 
 def diagnose(
-    stock: Stock,
+    inventory: DeviceInventory,
     claims: Sequence[ResourceClaim],
     nodes: Iterable[Node],
     *,
-    effort: Effort | None = None,
+    work_budget: WorkBudget | None = None,
     pod: str = "",
-    hints: int = MOST,
+    hints: int = MAX_HINTS,
 ) -> Diagnosis:
     """Why some claims fit which node with which devices, or why they fit none, and what would help.
 
-    The claims are those of one pod that still need devices. `pod` is its name, as `namespace/name`, and
-    empty for a claim on its own. At most `hints` hints are looked for; none when it is 0. `effort` says how
+    The claims are those of one pod that still need devices. `pod` is its name, as `namespace/name`, and empty
+    for a claim on its own. At most `hints` hints are looked for; none when it is 0. `work_budget` says how
     much work all this may be.
     """
-    return at_once(diagnosing(stock, claims, nodes, effort=effort, pod=pod, hints=hints))
+    return run_to_end(
+        diagnose_stepwise(inventory, claims, nodes, work_budget=work_budget, pod=pod, hints=hints)
+    )
 
 
-def diagnosing(
-    stock: Stock,
+def diagnose_stepwise(
+    inventory: DeviceInventory,
     claims: Sequence[ResourceClaim],
     nodes: Iterable[Node],
     *,
-    effort: Effort | None = None,
+    work_budget: WorkBudget | None = None,
     pod: str = "",
-    hints: int = MOST,
+    hints: int = MAX_HINTS,
 ) -> Steps[Diagnosis]:
     """The same in small steps."""
-    effort = effort or Effort()
+    work_budget = work_budget or WorkBudget()
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
-    question = Question(stock, tuple(claims), ordered, hints)
+    question = DiagnosisQuestion(inventory, tuple(claims), ordered, hints)
     try:
-        ask = ask_of(claims, stock.classes.get)
-    except AllocationFault as fault:
-        found = (yield from finding_hints(question, (), effort)) if hints else ()
-        return of_fault(fault, claims, pod=pod, hints=found)
-    scenes = yield from _scenes(stock, ask, ordered, effort)
-    verdict = _verdict(scenes)
-    helping = hints > 0 and verdict is not Verdict.FITS
-    tried = (yield from finding_hints(question, scenes, effort)) if helping else ()
+        ask = normalize_claims(claims, inventory.classes.get)
+    except UnanswerableClaimError as fault:
+        found = (yield from find_hints(question, (), work_budget)) if hints else ()
+        return diagnose_fault(fault, claims, pod=pod, hints=found)
+    scenes = yield from _collect_evidence(inventory, ask, ordered, work_budget)
+    verdict = _decide_verdict(scenes)
+    helping = hints > 0 and verdict is not DiagnosisVerdict.FITS
+    tried = (yield from find_hints(question, scenes, work_budget)) if helping else ()
     return Diagnosis(
         verdict=verdict,
         pod=pod,
-        claims=tuple(named(claim) for claim in claims),
-        stories=tuple(scene.story for scene in scenes),
+        claims=tuple(format_claim_name(claim) for claim in claims),
+        node_reports=tuple(scene.report for scene in scenes),
         hints=tried,
     )
 
 
-def of_fault(
-    fault: AllocationFault, claims: Sequence[ResourceClaim] = (), *, pod: str = "", hints: Sequence[Hint] = ()
+def diagnose_fault(
+    fault: UnanswerableClaimError,
+    claims: Sequence[ResourceClaim] = (),
+    *,
+    pod: str = "",
+    hints: Sequence[Hint] = (),
 ) -> Diagnosis:
     """The diagnosis of a claim that no node could ever answer."""
     return Diagnosis(
-        verdict=Verdict.FAULTY,
+        verdict=DiagnosisVerdict.FAULTY,
         pod=pod,
-        claims=tuple(named(claim) for claim in claims),
-        fault=Fault(claim=fault.claim, field=fault.field, text=fault.why),
+        claims=tuple(format_claim_name(claim) for claim in claims),
+        fault=ClaimFault(claim=fault.claim, field=fault.field, text=fault.why),
         hints=tuple(hints),
     )
 
 
-def _scenes(stock: Stock, ask: Ask, nodes: Sequence[Node], effort: Effort) -> Steps[list[Scene]]:
+def _collect_evidence(
+    inventory: DeviceInventory,
+    allocation_request: AllocationRequest,
+    nodes: Sequence[Node],
+    work_budget: WorkBudget,
+) -> Steps[list[NodeEvidence]]:
     """One scene per kind of node, the best or closest first."""
-    alike: dict[tuple[Shape, tuple[object, ...]], list[View]] = {}
+    alike: dict[tuple[NodeShape, tuple[object, ...]], list[NodeView]] = {}
     for number, node in enumerate(nodes, 1):
-        if number % PORTION == 0:
-            yield from effort.pause()
-        view = stock.seen_from(node)
-        alike.setdefault((view.shape, _flaws(view, stock.hidden_from(node))), []).append(view)
-    tales: dict[Shape, Tale] = {}
+        if number % PAUSE_INTERVAL == 0:
+            yield from work_budget.pause()
+        view = inventory.get_node_view(node)
+        alike.setdefault((view.shape, _normalize_flaws(view, inventory.find_hidden_pools(node))), []).append(
+            view
+        )
+    tales: dict[NodeShape, SearchTrace] = {}
     scenes = []
     for (shape, _), views in alike.items():
         if shape not in tales:
-            patience = PATIENCE if len(tales) < TALES_IN_FULL else 0
-            tales[shape] = yield from telling(ask, shape, effort, patience)
-        witness = Witness(ask, views[0], stock.usage, stock.hidden_from(views[0].node))
+            patience = DETAILED_STEPS if len(tales) < MAX_DETAILED_TRACES else 0
+            tales[shape] = yield from trace_search_stepwise(allocation_request, shape, work_budget, patience)
+        witness = RefusalDescriber(
+            allocation_request, views[0], inventory.usage, inventory.find_hidden_pools(views[0].node)
+        )
         names = tuple([view.node.metadata.name for view in views])
-        scenes.append((yield from making_scene(ask, witness, tales[shape], names, effort)))
-        yield from effort.pause()
-    return sorted(scenes, key=closeness)
+        scenes.append(
+            (yield from build_node_evidence(allocation_request, witness, tales[shape], names, work_budget))
+        )
+        yield from work_budget.pause()
+    return sorted(scenes, key=compute_closeness)
 
 
-def _flaws(view: View, hidden: Sequence[PoolId]) -> tuple[object, ...]:
+def _normalize_flaws(view: NodeView, hidden: Sequence[PoolId]) -> tuple[object, ...]:
     """The flaws of a node's pools, alike for nodes that differ only in their own name."""
     if not view.shape.flaws and not hidden:
         return ()
-    flaws = flaws_of(view, hidden)
+    flaws = list_pool_flaws(view, hidden)
     return tuple(msgspec.structs.replace(flaw, pool="") for flaw in flaws)
 
 
-def _verdict(scenes: Sequence[Scene]) -> Verdict:
-    outcomes = {scene.story.outcome for scene in scenes}
-    if Outcome.FITS in outcomes:
-        return Verdict.FITS
-    return Verdict.UNKNOWN if Outcome.GAVE_UP in outcomes else Verdict.REFUSED
+def _decide_verdict(evidence: Sequence[NodeEvidence]) -> DiagnosisVerdict:
+    outcomes = {scene.report.outcome for scene in evidence}
+    if NodeOutcome.FITS in outcomes:
+        return DiagnosisVerdict.FITS
+    return DiagnosisVerdict.UNKNOWN if NodeOutcome.GAVE_UP in outcomes else DiagnosisVerdict.REFUSED

@@ -4,8 +4,8 @@ A diagnosis has one story for all nodes that look alike. A story tells what was 
 ended, and there, alternative by alternative and device by device, the first rule that said no. Devices and
 claims go by name here; in a story of several nodes the names are those of the first one.
 
-Rules for this file: values only. The fields of `Why` and its companions are the keys of the document, so
-they are only ever added to.
+Rules for this file: values only. The fields of `RefusalDetails` and its companions are the keys of the
+document, so they are only ever added to.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from enum import StrEnum
 
 import msgspec
 
-from dray.allocator.refusals import Reason
+from dray.allocator.refusals import RefusalReason
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class DiagnosisPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Base of what a diagnosis is made of."""
 
 
-class Verdict(StrEnum):
+class DiagnosisVerdict(StrEnum):
     """The answer for the whole question."""
 
     FITS = "Fits"
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
     FAULTY = "Faulty"
 
 
-class Outcome(StrEnum):
+class NodeOutcome(StrEnum):
     """The answer of one node."""
 
     FITS = "Fits"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
     FAULTED = "Faulted"
 
 
-class DeviceName(Told, frozen=True):
+class DeviceName(DiagnosisPart, frozen=True):
     """A device as the cluster knows it."""
 
     driver: str
@@ -50,7 +50,7 @@ class DeviceName(Told, frozen=True):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-class Why(Told, frozen=True):
+class RefusalDetails(DiagnosisPart, frozen=True):
     """One no with everything a sentence about it needs; what does not apply is empty.
 
     `owner` is who brought a selector (`class gpu`, `request gpu`), `condition` the part of it that is false,
@@ -60,7 +60,7 @@ class Why(Told, frozen=True):
     devices pin, `peers` which ones do.
     """
 
-    reason: Reason
+    reason: RefusalReason
     owner: str = ""
     expression: str = ""
     condition: str = ""
@@ -81,14 +81,14 @@ class Why(Told, frozen=True):
     peers: tuple[str, ...] = ()
 
 
-class Account(Told, frozen=True):
+class DeviceOutcome(DiagnosisPart, frozen=True):
     """What became of one device at one point; no `why` when it was found."""
 
     device: DeviceName
-    why: Why | None = None
+    why: RefusalDetails | None = None
 
 
-class Found(Told, frozen=True):
+class FoundDevice(DiagnosisPart, frozen=True):
     """A device that a request got, and the devices before it that it did not get."""
 
     claim: str
@@ -99,10 +99,10 @@ class Found(Told, frozen=True):
     consumed: dict[str, str] = {}
     admin: bool = False
     every: bool = False
-    passed_over: tuple[Account, ...] = ()
+    passed_over: tuple[DeviceOutcome, ...] = ()
 
 
-class Nearest(Told, frozen=True):
+class NearestDevice(DiagnosisPart, frozen=True):
     """The device that comes nearest to a selector: what it fails, and what it has there.
 
     `all_but` says that it meets every other condition of the selector.
@@ -116,7 +116,7 @@ class Nearest(Told, frozen=True):
     all_but: bool = False
 
 
-class Attempt(Told, frozen=True):
+class FailedAttempt(DiagnosisPart, frozen=True):
     """An alternative that could not be had: what stood in its way as a whole, or device by device."""
 
     claim: str
@@ -126,25 +126,25 @@ class Attempt(Told, frozen=True):
     count: int
     found: int = 0
     every: bool = False
-    obstacle: Why | None = None
-    devices: tuple[Account, ...] = ()
-    nearest: Nearest | None = None
+    obstacle: RefusalDetails | None = None
+    devices: tuple[DeviceOutcome, ...] = ()
+    nearest: NearestDevice | None = None
 
 
-class PoolFlaw(Told, frozen=True):
+class PoolFlaw(DiagnosisPart, frozen=True):
     """A pool that lends nothing; in `pattern` the name of the node is `<node>`."""
 
     driver: str
     pool: str
     pattern: str
-    reason: Reason
+    reason: RefusalReason
     published: int = 0
     expected: int = 0
     generation: int = 0
     text: str = ""
 
 
-class NodeStory(Told, frozen=True):
+class NodeReport(DiagnosisPart, frozen=True):
     """What happened on nodes that look alike, the first by name first.
 
     `attempts` are the alternatives at which the search ended; for a node that fits, those it had to leave
@@ -154,13 +154,13 @@ class NodeStory(Told, frozen=True):
     """
 
     nodes: tuple[str, ...]
-    outcome: Outcome
+    outcome: NodeOutcome
     steps: int
-    found: tuple[Found, ...] = ()
-    attempts: tuple[Attempt, ...] = ()
+    found: tuple[FoundDevice, ...] = ()
+    attempts: tuple[FailedAttempt, ...] = ()
     untried: tuple[str, ...] = ()
     pools: tuple[PoolFlaw, ...] = ()
-    fault: Account | None = None
+    fault: DeviceOutcome | None = None
     fault_request: str = ""
     seconds: float = 0.0
     most_found: int = 0
@@ -174,7 +174,7 @@ class NodeStory(Told, frozen=True):
         return sum(chosen.values())
 
 
-class Fault(Told, frozen=True):
+class ClaimFault(DiagnosisPart, frozen=True):
     """A claim that no node could ever answer: which one, where in it, why."""
 
     claim: str
@@ -182,7 +182,7 @@ class Fault(Told, frozen=True):
     text: str
 
 
-class Hint(Told, frozen=True):
+class Hint(DiagnosisPart, frozen=True):
     """A change that helps; the search was run with it and found devices on these nodes."""
 
     kind: str
@@ -192,22 +192,22 @@ class Hint(Told, frozen=True):
     request: str = ""
 
 
-class Diagnosis(Told, frozen=True):
+class Diagnosis(DiagnosisPart, frozen=True):
     """The whole answer: stories with the best or closest nodes first, and what would help."""
 
-    verdict: Verdict
+    verdict: DiagnosisVerdict
     pod: str = ""
     claims: tuple[str, ...] = ()
-    fault: Fault | None = None
-    stories: tuple[NodeStory, ...] = ()
+    fault: ClaimFault | None = None
+    node_reports: tuple[NodeReport, ...] = ()
     hints: tuple[Hint, ...] = ()
 
     @property
     def node_count(self) -> int:
         """How many nodes were looked at."""
-        return sum(len(story.nodes) for story in self.stories)
+        return sum(len(story.nodes) for story in self.node_reports)
 
     @property
-    def best(self) -> NodeStory | None:
+    def best(self) -> NodeReport | None:
         """The story of the best node that fits."""
-        return self.stories[0] if self.verdict is Verdict.FITS else None
+        return self.node_reports[0] if self.verdict is DiagnosisVerdict.FITS else None

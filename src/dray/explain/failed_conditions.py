@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from dray.allocator.inventory.device_profiles import Content
-from dray.explain.wording import plain
+from dray.allocator.inventory.device_profiles import DeviceProfile
+from dray.explain.wording import to_single_line
 
 _REFERENCE = re.compile(
     r"device\.(attributes|capacity)"
@@ -28,41 +28,43 @@ _REFERENCE = re.compile(
 _OPENING, _CLOSING = "([{", ")]}"
 
 
-class Reading(msgspec.Struct, frozen=True):
+class FailedCondition(msgspec.Struct, frozen=True):
     """What a device fails: the condition, what it looks at, what the device has there.
 
-    `all_but` says that it is the only one of several conditions.
+    `is_only_failure` says that it is the only one of several conditions.
 
-    `order` sorts devices by how near they come: conditions that fail, then the distance of the value.
+    `distance` sorts devices by how near they come: conditions that fail, then the distance of the value.
     """
 
     condition: str
-    all_but: bool
+    is_only_failure: bool
     subject: str
     value: str
     is_amount: bool
-    order: tuple[int, Any]
+    distance: tuple[int, Any]
 
 
-def read(content: Content, expression: str) -> Reading:
+def find_failed_condition(profile: DeviceProfile, expression: str) -> FailedCondition:
     """How a device fails a selector that is false."""
-    conditions = split(expression)
-    failing = [text for text in conditions if content.verdict(text) is not True] if conditions[1:] else []
+    conditions = split_conditions(expression)
+    failing = [text for text in conditions if profile.evaluate(text) is not True] if conditions[1:] else []
     condition = failing[0] if failing else expression
-    reference = only_reference(condition)
-    subject, value, amount = _value(content, *reference) if reference is not None else ("", "", None)
-    distance = -amount * _direction(condition) if amount is not None else 0
+    reference = find_only_reference(condition)
+    subject, value, amount = _find_value(profile, *reference) if reference is not None else ("", "", None)
+    distance = -amount * _find_direction(condition) if amount is not None else 0
     is_amount = reference is not None and reference[0] == "capacity"
-    return Reading(condition, len(failing) == 1, subject, value, is_amount, (len(failing) or 1, distance))
+    return FailedCondition(
+        condition, len(failing) == 1, subject, value, is_amount, (len(failing) or 1, distance)
+    )
 
 
-def split(expression: str) -> list[str]:
+def split_conditions(expression: str) -> list[str]:
     """The conditions that `&&` joins at the top; the expression alone when it is anything else."""
-    return list(_split(expression))
+    return list(_split_conditions(expression))
 
 
 @lru_cache(maxsize=1024)
-def _split(expression: str) -> Sequence[str]:
+def _split_conditions(expression: str) -> Sequence[str]:
     if "\\" in expression or '"""' in expression or "'''" in expression or "//" in expression:
         return [expression]
     parts, start, depth, quote = [], 0, 0, ""
@@ -84,14 +86,14 @@ def _split(expression: str) -> Sequence[str]:
     return parts if all(parts) else [expression]
 
 
-def joined_without(expression: str, condition: str) -> str | None:
+def remove_condition(expression: str, condition: str) -> str | None:
     """A selector without one of its conditions; nothing when it has no other."""
-    rest = [text for text in split(expression) if text != condition]
-    return " && ".join(rest) if rest and len(rest) < len(split(expression)) else None
+    rest = [text for text in split_conditions(expression) if text != condition]
+    return " && ".join(rest) if rest and len(rest) < len(split_conditions(expression)) else None
 
 
 @lru_cache(maxsize=1024)
-def only_reference(condition: str) -> tuple[str, str, str] | None:
+def find_only_reference(condition: str) -> tuple[str, str, str] | None:
     """The attribute or capacity a condition looks at, as (kind, domain, name), when it is just one."""
     found = {
         (kind, double or single, name or quoted or other)
@@ -102,12 +104,12 @@ def only_reference(condition: str) -> tuple[str, str, str] | None:
     return next(iter(found))
 
 
-def short_form(condition: str) -> str:
+def shorten_condition(condition: str) -> str:
     """A condition as people say it: `size == "large"`, without the way to the attribute."""
     return _REFERENCE.sub(lambda found: next(filter(None, found.groups()[3:]), found[0]), condition)
 
 
-def guards(expression: str) -> list[str]:
+def build_guards(expression: str) -> list[str]:
     """Conditions that keep a selector from looking at what a device lacks, one per attribute or capacity."""
     found = dict.fromkeys(
         (kind, double or single, name or quoted or other)
@@ -116,10 +118,10 @@ def guards(expression: str) -> list[str]:
     return [f'"{name}" in device.{kind}["{domain}"]' for kind, domain, name in found]
 
 
-def _value(content: Content, kind: str, domain: str, name: str) -> tuple[str, str, int | None]:
+def _find_value(profile: DeviceProfile, kind: str, domain: str, name: str) -> tuple[str, str, int | None]:
     """What a device has: the name, the value as text, and as a number where it is one."""
-    device = content.device
-    plain = (f"{domain}/{name}", *((name,) if domain == content.driver else ()))
+    device = profile.device
+    plain = (f"{domain}/{name}", *((name,) if domain == profile.driver else ()))
     if kind == "capacity":
         for key in plain:
             held = device.capacity.get(key)
@@ -127,21 +129,21 @@ def _value(content: Content, kind: str, domain: str, name: str) -> tuple[str, st
                 return name, str(held.value), held.value.nanos
         return name, "", None
     for key in plain:
-        typed = device.attributes[key].held() if key in device.attributes else None
+        typed = device.attributes[key].get_typed_values() if key in device.attributes else None
         if typed is not None:
             kept = typed[1][0] if len(typed[1]) == 1 else None
             number = kept if isinstance(kept, int) and not isinstance(kept, bool) else None
-            return name, worded(typed[1]), number
+            return name, format_values(typed[1]), number
     return name, "", None
 
 
-def worded(values: Collection[Any]) -> str:
+def format_values(values: Collection[Any]) -> str:
     """Attribute values as people write them; several as a list in a fixed order."""
-    texts = sorted(str(v).lower() if isinstance(v, bool) else plain(str(v)) for v in values)
+    texts = sorted(str(v).lower() if isinstance(v, bool) else to_single_line(str(v)) for v in values)
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def _direction(condition: str) -> int:
+def _find_direction(condition: str) -> int:
     """1 when more of the value would do, -1 when less, 0 when nobody can tell."""
     text = condition.replace("->", "").strip()
     if not _REFERENCE.match(text.lstrip("( ")):

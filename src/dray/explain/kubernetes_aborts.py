@@ -17,26 +17,26 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dray.allocator.inventory.device_inventory import Shape, View
-from dray.allocator.refusals import Reason, Refusal
-from dray.allocator.requests import Ask, Want
+from dray.allocator.inventory.device_inventory import NodeShape, NodeView
+from dray.allocator.refusals import Refusal, RefusalReason
+from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.candidates import options_of
-from dray.allocator.search.trace import DeadEnd, Ending, Faulted
-from dray.explain.refusal_details import flaw_of, owner_of
-from dray.explain.rendering.refusal_phrases import error_line, flaw_text
-from dray.explain.search_trace import PATIENCE
+from dray.allocator.search.candidates import get_candidate_set
+from dray.allocator.search.trace import DeadEnd, Faulted, SearchEnding
+from dray.explain.refusal_details import describe_pool_flaw, find_selector_owner
+from dray.explain.rendering.refusal_phrases import format_error_line, format_pool_flaw
+from dray.explain.search_trace import DETAILED_STEPS
 
-FEW_NODES = 100
+ALL_NODES_SEARCHED_BELOW = 100
 """Below so many nodes kube-scheduler looks at all of them; of more, it may not come to the one that fails."""
 
-MOST_SHAPES = 50
+MAX_SHAPES = 50
 """Different shapes of nodes that are looked into for the sake of a note."""
 
-_CONSTRAINTS = frozenset({Reason.CONSTRAINT, Reason.ATTRIBUTE_MISSING})
+_CONSTRAINT_REASONS = frozenset({RefusalReason.CONSTRAINT, RefusalReason.ATTRIBUTE_MISSING})
 
 
-class Abort(msgspec.Struct, frozen=True):
+class KubernetesAbort(msgspec.Struct, frozen=True):
     """Why Kubernetes ends an attempt; whether it surely comes to that node, and surely calls it an error."""
 
     why: str
@@ -46,65 +46,95 @@ class Abort(msgspec.Struct, frozen=True):
         return f"Kubernetes {'would' if self.certain else 'may'} abort the whole attempt: {self.why}"
 
 
-def find_abort(ask: Ask, looked_at: Sequence[tuple[View, Ending]]) -> Abort | None:
+def find_abort(
+    allocation_request: AllocationRequest, searched_nodes: Sequence[tuple[NodeView, SearchEnding]]
+) -> KubernetesAbort | None:
     """The first error with which Kubernetes would end an attempt, given how the search ended on each node."""
-    shapes: set[Shape] = set()
-    wanting_all = [want for choice in ask.choices for want in choice.wants if want.wants_all]
-    for view, ending in looked_at:
+    shapes: set[NodeShape] = set()
+    wanting_all = [
+        want for choice in allocation_request.choices for want in choice.alternatives if want.takes_all
+    ]
+    for view, ending in searched_nodes:
         if view.shape in shapes:
             continue
         shapes.add(view.shape)
-        found = next(_errors(ask, view, ending, wanting_all if len(shapes) <= MOST_SHAPES else ()), None)
+        found = next(
+            _find_errors(allocation_request, view, ending, wanting_all if len(shapes) <= MAX_SHAPES else ()),
+            None,
+        )
         if found is not None:
-            return found if len(looked_at) < FEW_NODES else Abort(found.why, certain=False)
+            return (
+                found
+                if len(searched_nodes) < ALL_NODES_SEARCHED_BELOW
+                else KubernetesAbort(found.why, certain=False)
+            )
     return None
 
 
-def _errors(ask: Ask, view: View, ending: Ending, wanting_all: Sequence[Want]) -> Iterator[Abort]:
+def _find_errors(
+    allocation_request: AllocationRequest,
+    view: NodeView,
+    ending: SearchEnding,
+    wanting_all: Sequence[RequestAlternative],
+) -> Iterator[KubernetesAbort]:
     """What goes wrong on a node, in the order in which Kubernetes would come to it."""
     for want in wanting_all:
-        yield from _while_preparing(want, view)
+        yield from _find_preparation_errors(want, view)
     if isinstance(ending, Faulted):
-        yield Abort(_unjudged(ending.point.want, view, ending.candidate, ending.refusal), certain=True)
-    if any(want.rules for want in wanting_all):
-        yield from _while_searching(ask, view)
+        yield KubernetesAbort(
+            _describe_unevaluable(ending.point.alternative, view, ending.candidate, ending.refusal),
+            certain=True,
+        )
+    if any(want.constraints for want in wanting_all):
+        yield from _find_search_errors(allocation_request, view)
 
 
-def _while_preparing(want: Want, view: View) -> Iterator[Abort]:
+def _find_preparation_errors(alternative: RequestAlternative, view: NodeView) -> Iterator[KubernetesAbort]:
     """What is wrong for a request for all devices before the search."""
     node = view.node.metadata.name
-    for shelf in view.shelves:
+    for shelf in view.pool_views:
         if shelf.flaw is not None:
-            flaw = flaw_text(flaw_of(shelf.pool, shelf.flaw, node), named=True)
+            flaw = format_pool_flaw(describe_pool_flaw(shelf.pool, shelf.flaw, node), with_names=True)
             # Of what makes a pool invalid here (slices that disagree, for one) Kubernetes lets some through.
-            certain = shelf.flaw.reason is Reason.POOL_INCOMPLETE
-            yield Abort(f"request `{want.name}` asks for all devices, and on {node} {flaw}", certain)
-    options = options_of(view.shape, want)
-    options.complete()
+            certain = shelf.flaw.reason is RefusalReason.POOL_INCOMPLETE
+            yield KubernetesAbort(
+                f"request `{alternative.name}` asks for all devices, and on {node} {flaw}", certain
+            )
+    options = get_candidate_set(view.shape, alternative)
+    options.evaluate_all()
     if options.faulty:
         first = (options.faulty & -options.faulty).bit_length() - 1
-        yield Abort(_unjudged(want, view, first, options.refusals[first]), certain=True)
+        yield KubernetesAbort(
+            _describe_unevaluable(alternative, view, first, options.refusals[first]), certain=True
+        )
 
 
-def _while_searching(ask: Ask, view: View) -> Iterator[Abort]:
+def _find_search_errors(allocation_request: AllocationRequest, view: NodeView) -> Iterator[KubernetesAbort]:
     """A device that breaks a constraint where all devices are wanted."""
-    for beat in search(ask, view.shape, PATIENCE, prune=False):
-        if isinstance(beat, DeadEnd) and beat.point.want.wants_all:
+    for beat in search(allocation_request, view.shape, DETAILED_STEPS, prune=False):
+        if isinstance(beat, DeadEnd) and beat.point.alternative.takes_all:
             for candidate, refusal in beat.refused:
-                if refusal.reason in _CONSTRAINTS:
-                    asking = f"request `{beat.point.want.name}` asks for all devices"
-                    yield Abort(f"{asking}, and {_device(view, candidate)} breaks a constraint", certain=True)
+                if refusal.reason in _CONSTRAINT_REASONS:
+                    asking = f"request `{beat.point.alternative.name}` asks for all devices"
+                    yield KubernetesAbort(
+                        f"{asking}, and {_format_device(view, candidate)} breaks a constraint", certain=True
+                    )
 
 
-def _unjudged(want: Want, view: View, candidate: int, refusal: Refusal) -> str:
-    device = _device(view, candidate)
+def _describe_unevaluable(
+    alternative: RequestAlternative, view: NodeView, candidate: int, refusal: Refusal
+) -> str:
+    device = _format_device(view, candidate)
     match refusal.reason, refusal.detail:
-        case Reason.BROKEN_SELECTOR, (str(expression), str(error)):
-            return f"the selector of {owner_of(want, expression)} fails on {device}: {error_line(error)}"
+        case RefusalReason.BROKEN_SELECTOR, (str(expression), str(error)):
+            return (
+                f"the selector of {find_selector_owner(alternative, expression)} fails on "
+                f"{device}: {format_error_line(error)}"
+            )
         case _:
-            return f"an amount that request `{want.name}` asks for cannot be represented on {device}"
+            return f"an amount that request `{alternative.name}` asks for cannot be represented on {device}"
 
 
-def _device(view: View, candidate: int) -> str:
-    shelf, position = view.device(candidate)
+def _format_device(view: NodeView, candidate: int) -> str:
+    shelf, position = view.locate_device(candidate)
     return f"device {shelf.pool[0]}/{shelf.pool[1]}/{shelf.names[position]} of {view.node.metadata.name}"

@@ -13,205 +13,238 @@ from typing import Any
 
 import msgspec
 
-from dray.allocator.refusals import Conflict, Reason, Refusal
-from dray.allocator.requests import Ask, named
-from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, Pick, Point, Solved
-from dray.explain.diagnosis import Account, Attempt, Found, NodeStory, Outcome, Why
-from dray.explain.failed_conditions import worded
-from dray.explain.refusal_details import Witness, label, shortage
-from dray.explain.search_trace import Halt, Tale
-from dray.explain.work_budget import Effort, Steps
-from dray.values.quantity import Form, Quantity
+from dray.allocator.refusals import ConstraintConflict, Refusal, RefusalReason
+from dray.allocator.requests import AllocationRequest, format_claim_name
+from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, Pick, SearchPoint, Solved
+from dray.explain.diagnosis import (
+    DeviceOutcome,
+    FailedAttempt,
+    FoundDevice,
+    NodeOutcome,
+    NodeReport,
+    RefusalDetails,
+)
+from dray.explain.failed_conditions import format_values
+from dray.explain.refusal_details import RefusalDescriber, describe_shortage, format_label
+from dray.explain.search_trace import DeadEndRecord, SearchTrace
+from dray.explain.work_budget import Steps, WorkBudget
+from dray.values.quantity import Quantity, QuantityForm
 
-_RANK = {reason: rank for rank, reason in enumerate(Reason)}
+_RANK = {reason: rank for rank, reason in enumerate(RefusalReason)}
 _OUTCOMES = {
-    Solved: Outcome.FITS,
-    Exhausted: Outcome.REFUSED,
-    GaveUp: Outcome.GAVE_UP,
-    Faulted: Outcome.FAULTED,
+    Solved: NodeOutcome.FITS,
+    Exhausted: NodeOutcome.REFUSED,
+    GaveUp: NodeOutcome.GAVE_UP,
+    Faulted: NodeOutcome.FAULTED,
 }
 
 
-class Stuck(msgspec.Struct, frozen=True, eq=False):
+class BlockedAlternative(msgspec.Struct, frozen=True, eq=False):
     """An alternative that could not be had, as the allocator knows it: what hints start from."""
 
-    halt: Halt
+    dead_end: DeadEndRecord
     refusals: dict[int, Refusal | None]
 
 
-class Scene(msgspec.Struct, frozen=True, eq=False):
+class NodeEvidence(msgspec.Struct, frozen=True, eq=False):
     """A story and what it was made from."""
 
-    story: NodeStory
-    witness: Witness
-    stuck: tuple[Stuck, ...]
+    report: NodeReport
+    describer: RefusalDescriber
+    blocked: tuple[BlockedAlternative, ...]
 
 
-def making_scene(
-    ask: Ask, witness: Witness, tale: Tale, nodes: tuple[str, ...], effort: Effort
-) -> Steps[Scene]:
+def build_node_evidence(
+    allocation_request: AllocationRequest,
+    describer: RefusalDescriber,
+    trace: SearchTrace,
+    nodes: tuple[str, ...],
+    work_budget: WorkBudget,
+) -> Steps[NodeEvidence]:
     """The story of some nodes that look alike, told with the names of the first."""
-    teller = _Teller(ask, witness, tale, effort)
-    ending = tale.ending
+    teller = _NodeReportBuilder(allocation_request, describer, trace, work_budget)
+    ending = trace.ending
     said: dict[str, Any] = {
         "nodes": nodes,
         "outcome": _OUTCOMES[type(ending)],
         "steps": ending.steps,
-        "pools": witness.flaws(),
+        "pools": describer.list_flaws(),
     }
     if isinstance(ending, Solved):
-        found = yield from teller.picks(ending.picks)
-        said |= {"found": found, "attempts": (yield from teller.left_behind(ending.picks))}
-        return Scene(NodeStory(**said), witness, ())
+        found = yield from teller.describe_picks(ending.picks)
+        said |= {"found": found, "attempts": (yield from teller.describe_skipped(ending.picks))}
+        return NodeEvidence(NodeReport(**said), describer, ())
     if isinstance(ending, Faulted):
-        said |= teller.fault(ending)
+        said |= teller.describe_fault(ending)
     elif isinstance(ending, GaveUp):
         said |= {
             "seconds": ending.seconds,
             "most_found": ending.found,
             "wanted": ending.wanted,
-            "stuck_at": ending.stuck.want.name if ending.stuck is not None else "",
+            "stuck_at": ending.stuck_at.alternative.name if ending.stuck_at is not None else "",
         }
-    stuck = teller.stuck()
+    stuck = teller.list_blocked()
     if stuck:
-        point = stuck[0].halt.point
-        before = [p for p in stuck[0].halt.picks if p.point.choice.index < point.choice.index]
+        point = stuck[0].dead_end.point
+        before = [p for p in stuck[0].dead_end.picks if p.point.choice.index < point.choice.index]
         attempts = []
         for entry in stuck:
-            attempts.append((yield from teller.attempt(entry)))
+            attempts.append((yield from teller.describe_attempt(entry)))
         said |= {
-            "found": (yield from teller.picks(before, reasons=False)),
+            "found": (yield from teller.describe_picks(before, reasons=False)),
             "attempts": tuple(attempts),
-            "untried": tuple(c.request for c in ask.choices[point.choice.index + 1 :]),
+            "untried": tuple(c.request_name for c in allocation_request.choices[point.choice.index + 1 :]),
         }
-    return Scene(NodeStory(**said), witness, stuck)
+    return NodeEvidence(NodeReport(**said), describer, stuck)
 
 
-class _Teller:
+class _NodeReportBuilder:
     """Makes the parts of one story."""
 
-    def __init__(self, ask: Ask, witness: Witness, tale: Tale, effort: Effort) -> None:
-        self._effort = effort
-        self._ask = ask
-        self._witness = witness
-        self._tale = tale
+    def __init__(
+        self,
+        allocation_request: AllocationRequest,
+        describer: RefusalDescriber,
+        trace: SearchTrace,
+        work_budget: WorkBudget,
+    ) -> None:
+        self._work_budget = work_budget
+        self._allocation_request = allocation_request
+        self._describer = describer
+        self._trace = trace
 
     # --- what was found ---
 
-    def picks(self, picks: Sequence[Pick], *, reasons: bool = True) -> Steps[tuple[Found, ...]]:
+    def describe_picks(
+        self, picks: Sequence[Pick], *, reasons: bool = True
+    ) -> Steps[tuple[FoundDevice, ...]]:
         """The devices that were found, each with those it was preferred to where reasons are wanted."""
         found = []
         for i, pick in enumerate(picks):
-            want = pick.point.want
-            passed_over = (yield from self._passed_over(picks[:i], pick)) if reasons else ()
+            want = pick.point.alternative
+            passed_over = (yield from self._describe_passed_over(picks[:i], pick)) if reasons else ()
             found.append(
-                Found(
-                    claim=self._claim(pick.point),
+                FoundDevice(
+                    claim=self._get_claim_name(pick.point),
                     request=want.name,
-                    label=label(pick.point),
-                    device=self._witness.device(pick.candidate),
-                    alternative=pick.point.choice.wants.index(want),
-                    consumed=self._consumed(pick),
+                    label=format_label(pick.point),
+                    device=self._describer.get_device_name(pick.candidate),
+                    alternative=pick.point.choice.alternatives.index(want),
+                    consumed=self._format_consumed(pick),
                     admin=want.admin,
-                    every=want.wants_all,
+                    every=want.takes_all,
                     passed_over=passed_over,
                 )
             )
         return tuple(found)
 
-    def _consumed(self, pick: Pick) -> dict[str, str]:
-        capacity = self._witness.content(pick.candidate).device.capacity
-        forms = {name: held.value.form if held.value else Form.DECIMAL for name, held in capacity.items()}
+    def _format_consumed(self, pick: Pick) -> dict[str, str]:
+        capacity = self._describer.get_profile(pick.candidate).device.capacity
+        forms = {
+            name: held.value.form if held.value else QuantityForm.DECIMAL for name, held in capacity.items()
+        }
         return {name: str(Quantity(nanos, forms[name])) for name, nanos in (pick.consumed or {}).items()}
 
-    def _passed_over(self, before: Sequence[Pick], pick: Pick) -> Steps[tuple[Account, ...]]:
+    def _describe_passed_over(
+        self, preceding_picks: Sequence[Pick], pick: Pick
+    ) -> Steps[tuple[DeviceOutcome, ...]]:
         """The devices in front of a pick that it could have been, and why it is none of them."""
         point = pick.point
-        if point.want.wants_all:
+        if point.alternative.takes_all:
             return ()
-        own = [p.candidate for p in before if p.point.choice is point.choice]
-        fates = self._tale.fates.get((point.choice.index, point.nth), {})
+        own = [p.candidate for p in preceding_picks if p.point.choice is point.choice]
+        fates = self._trace.undo_causes.get((point.choice.index, point.device_index), {})
         told: dict[int, Refusal | None] = {}
-        for candidate, refusal in self._witness.refusals(point, before).items():
+        for candidate, refusal in self._describer.list_refusals(point, preceding_picks).items():
             if (own[-1] if own else -1) < candidate < pick.candidate:
-                fate = fates.get((point.want, candidate))
-                abandoned = refusal is not None and refusal.reason is Reason.LEADS_NOWHERE
-                told[candidate] = Refusal(Reason.LEADS_NOWHERE, fate) if abandoned else refusal
-        accounts = yield from self._witness.accounting(point, before, told, self._effort)
+                fate = fates.get((point.alternative, candidate))
+                abandoned = refusal is not None and refusal.reason is RefusalReason.LEADS_NOWHERE
+                told[candidate] = Refusal(RefusalReason.LEADS_NOWHERE, fate) if abandoned else refusal
+        accounts = yield from self._describer.describe_outcomes(
+            point, preceding_picks, told, self._work_budget
+        )
         return accounts
 
     # --- what was not ---
 
-    def stuck(self) -> tuple[Stuck, ...]:
+    def list_blocked(self) -> tuple[BlockedAlternative, ...]:
         """The alternatives at which the search came to its furthest end."""
-        return tuple(self._stuck(halt) for halt in self._tale.furthest)
+        return tuple(self._build_blocked(halt) for halt in self._trace.furthest)
 
-    def _stuck(self, halt: Halt) -> Stuck:
-        told = self._witness.refusals(halt.point, halt.picks)
-        seen = {c: refusal for c, refusal in told.items() if halt.looked is None or c < halt.looked}
-        return Stuck(halt, seen)
+    def _build_blocked(self, dead_end: DeadEndRecord) -> BlockedAlternative:
+        told = self._describer.list_refusals(dead_end.point, dead_end.picks)
+        seen = {
+            c: refusal
+            for c, refusal in told.items()
+            if dead_end.examined_count is None or c < dead_end.examined_count
+        }
+        return BlockedAlternative(dead_end, seen)
 
-    def left_behind(self, picks: Sequence[Pick]) -> Steps[tuple[Attempt, ...]]:
+    def describe_skipped(self, picks: Sequence[Pick]) -> Steps[tuple[FailedAttempt, ...]]:
         """The alternatives that come before those that were taken."""
         chosen = {pick.point.choice.index: pick.point for pick in picks}
-        attempts: list[Attempt] = []
-        for index, halts in sorted(self._tale.left_behind.items()):
+        attempts: list[FailedAttempt] = []
+        for index, halts in sorted(self._trace.skipped.items()):
             for halt in halts:
-                if index in chosen and _position(halt.point) < _position(chosen[index]):
-                    attempts.append((yield from self.attempt(self._stuck(halt))))
+                if index in chosen and _get_alternative_index(halt.point) < _get_alternative_index(
+                    chosen[index]
+                ):
+                    attempts.append((yield from self.describe_attempt(self._build_blocked(halt))))
         return tuple(attempts)
 
-    def attempt(self, stuck: Stuck) -> Steps[Attempt]:
+    def describe_attempt(self, blocked: BlockedAlternative) -> Steps[FailedAttempt]:
         """An alternative that could not be had, in full."""
-        halt, witness = stuck.halt, self._witness
-        point, want = halt.point, halt.point.want
-        devices = yield from witness.accounting(point, halt.picks, stuck.refusals, self._effort)
-        return Attempt(
-            claim=self._claim(point),
+        halt, witness = blocked.dead_end, self._describer
+        point, want = halt.point, halt.point.alternative
+        devices = yield from witness.describe_outcomes(point, halt.picks, blocked.refusals, self._work_budget)
+        return FailedAttempt(
+            claim=self._get_claim_name(point),
             request=want.name,
-            label=label(point),
+            label=format_label(point),
             device_class=want.class_name,
-            count=0 if want.wants_all else want.count,
-            found=point.nth,
-            every=want.wants_all,
-            obstacle=self._obstacle(halt) if halt.obstacle is not None else None,
+            count=0 if want.takes_all else want.count,
+            found=point.device_index,
+            every=want.takes_all,
+            obstacle=self._describe_obstacle(halt) if halt.obstacle is not None else None,
             devices=devices,
-            nearest=witness.nearest(want, stuck.refusals),
+            nearest=witness.find_nearest(want, blocked.refusals),
         )
 
-    def _obstacle(self, halt: Halt) -> Why:
+    def _describe_obstacle(self, dead_end: DeadEndRecord) -> RefusalDetails:
         """What kept an alternative from being tried, or from being tried further."""
-        obstacle, want = halt.obstacle, halt.point.want
+        obstacle, want = dead_end.obstacle, dead_end.point.alternative
         assert obstacle is not None
         reason, detail = obstacle.reason, obstacle.detail
-        if isinstance(detail, Conflict):
-            pinned = worded([value for _, value in detail.wanted])
-            return Why(reason=reason, name=detail.attribute, distinct=detail.distinct, expected=pinned)
-        if reason is Reason.COUNTER_SHORT:
-            return shortage(reason, detail, self._witness.drawing_from(detail.name), want)
-        if reason in (Reason.POOL_INCOMPLETE, Reason.POOL_INVALID):
+        if isinstance(detail, ConstraintConflict):
+            pinned = format_values([value for _, value in detail.wanted])
+            return RefusalDetails(
+                reason=reason, name=detail.attribute, distinct=detail.distinct, expected=pinned
+            )
+        if reason is RefusalReason.COUNTER_SHORT:
+            return describe_shortage(reason, detail, self._describer.find_counter_consumer(detail.name), want)
+        if reason in (RefusalReason.POOL_INCOMPLETE, RefusalReason.POOL_INVALID):
             # Nodes that look alike may have different flaws: the pools of the story have the numbers.
-            return Why(reason=reason)
-        return shortage(reason, detail, None, want)
+            return RefusalDetails(reason=reason)
+        return describe_shortage(reason, detail, None, want)
 
-    def fault(self, ending: Faulted) -> dict[str, Any]:
+    def describe_fault(self, ending: Faulted) -> dict[str, Any]:
         """The device that could not be judged, and for whom."""
-        why = self._witness.why(ending.point, (), ending.candidate, ending.refusal)
-        account = Account(device=self._witness.device(ending.candidate), why=why)
-        return {"fault": account, "fault_request": label(ending.point)}
+        why = self._describer.describe_refusal(ending.point, (), ending.candidate, ending.refusal)
+        account = DeviceOutcome(device=self._describer.get_device_name(ending.candidate), why=why)
+        return {"fault": account, "fault_request": format_label(ending.point)}
 
-    def _claim(self, point: Point) -> str:
-        return named(self._ask.claims[point.choice.claim])
-
-
-def _position(point: Point) -> int:
-    return point.choice.wants.index(point.want)
+    def _get_claim_name(self, point: SearchPoint) -> str:
+        return format_claim_name(self._allocation_request.claims[point.choice.claim_index])
 
 
-def closeness(scene: Scene) -> tuple[Any, ...]:
+def _get_alternative_index(point: SearchPoint) -> int:
+    return point.choice.alternatives.index(point.alternative)
+
+
+def compute_closeness(evidence: NodeEvidence) -> tuple[Any, ...]:
     """Sorts stories: those that fit first, in the order nodes are chosen; then the closest ones."""
-    story = scene.story
-    if story.outcome is Outcome.FITS:
+    story = evidence.report
+    if story.outcome is NodeOutcome.FITS:
         return (False, story.rank, story.nodes[0])
     refused = [account.why for attempt in story.attempts for account in attempt.devices if account.why]
     furthest_rule = max((_RANK[why.reason] for why in refused), default=-1)
@@ -220,9 +253,9 @@ def closeness(scene: Scene) -> tuple[Any, ...]:
         True,
         -len({(entry.claim, entry.request) for entry in story.found}),
         -found,
-        story.outcome is Outcome.FAULTED,
+        story.outcome is NodeOutcome.FAULTED,
         -furthest_rule,
-        min((scene.witness.distance(stuck.refusals) for stuck in scene.stuck), default=()),
+        min((evidence.describer.compute_distance(stuck.refusals) for stuck in evidence.blocked), default=()),
         len(refused),
         story.nodes[0],
     )

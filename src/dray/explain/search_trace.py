@@ -6,7 +6,7 @@ kept: the latest request anybody came to, with the most devices for it, and unde
 ends of its other alternatives. Picks that were undone leave a *fate*: the request that found nothing then.
 
 Counting ahead ends branches without looking at devices, which is fast and tells little. So the story is
-first asked for without it, with a small budget (`PATIENCE`); only when that does not come to an end the
+first asked for without it, with a small budget (`DETAILED_STEPS`); only when that does not come to an end the
 search is run as the allocator runs it. Both give the same answer.
 """
 
@@ -16,158 +16,198 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dray.allocator.inventory.device_inventory import Shape
-from dray.allocator.refusals import Reason, Refusal
-from dray.allocator.requests import Ask, Want
+from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.refusals import Refusal, RefusalReason
+from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.resumable import RunningSearch
-from dray.allocator.search.trace import Beat, DeadEnd, Ending, Faulted, GaveUp, Pick, Point, Solved, Took
-from dray.explain.work_budget import Effort, Steps, at_once
+from dray.allocator.search.resumable import ResumableSearch
+from dray.allocator.search.trace import (
+    CandidateTaken,
+    DeadEnd,
+    Faulted,
+    GaveUp,
+    Pick,
+    SearchEnding,
+    SearchPoint,
+    Solved,
+    TraceEvent,
+)
+from dray.explain.work_budget import Steps, WorkBudget, run_to_end
 
-PATIENCE = 1_000
+DETAILED_STEPS = 1_000
 """Steps that a search may take for the sake of a better story."""
 
-Place = tuple[int, int]
+SearchPosition = tuple[int, int]
 """Choice and device of it: where on the way a pick stands."""
 
 
-class Halt(msgspec.Struct, frozen=True, eq=False):
+class DeadEndRecord(msgspec.Struct, frozen=True, eq=False):
     """A dead end: the point, the picks that stood, and what kept the whole alternative from being tried.
 
-    `looked` is how many candidates the search looked at here; None means all of them. Others may have been
-    judged for somebody else, but are no part of this story.
+    `examined_count` is how many candidates the search looked at here; None means all of them. Others may have
+    been judged for somebody else, but are no part of this story.
     """
 
-    point: Point
+    point: SearchPoint
     picks: tuple[Pick, ...]
     obstacle: Refusal | None
-    looked: int | None = None
+    examined_count: int | None = None
 
 
-class Tale(msgspec.Struct, frozen=True, eq=False):
+class SearchTrace(msgspec.Struct, frozen=True, eq=False):
     """What a search told: its ending, the furthest dead ends, and for the final path what was left behind."""
 
-    ending: Ending
-    furthest: tuple[Halt, ...]
-    left_behind: dict[int, tuple[Halt, ...]]
-    fates: dict[Place, dict[tuple[Want, int], Point]]
+    ending: SearchEnding
+    furthest: tuple[DeadEndRecord, ...]
+    skipped: dict[int, tuple[DeadEndRecord, ...]]
+    undo_causes: dict[SearchPosition, dict[tuple[RequestAlternative, int], SearchPoint]]
 
 
-def tell(ask: Ask, shape: Shape, budget: int, patience: int = PATIENCE) -> Tale:
+def trace_search(
+    allocation_request: AllocationRequest,
+    shape: NodeShape,
+    max_steps: int,
+    detailed_steps: int = DETAILED_STEPS,
+) -> SearchTrace:
     """The story of an ask on a shape, as much of it as patience allows."""
-    return at_once(telling(ask, shape, Effort(budget=budget), patience))
+    return run_to_end(
+        trace_search_stepwise(allocation_request, shape, WorkBudget(max_steps=max_steps), detailed_steps)
+    )
 
 
-def telling(ask: Ask, shape: Shape, effort: Effort, patience: int = PATIENCE) -> Steps[Tale]:
+def trace_search_stepwise(
+    allocation_request: AllocationRequest,
+    shape: NodeShape,
+    work_budget: WorkBudget,
+    detailed_steps: int = DETAILED_STEPS,
+) -> Steps[SearchTrace]:
     """The same in small steps, with a limit in time.
 
     A search that is known to have been given up is not made again: the story of the first steps has to do.
     """
-    given_up = effort.given_up(shape)
-    if not patience and given_up is None:
-        tale = yield from _listening(ask, shape, effort, effort.budget)
+    given_up = work_budget.find_given_up(shape)
+    if not detailed_steps and given_up is None:
+        tale = yield from _run_traced(allocation_request, shape, work_budget, work_budget.max_steps)
         return tale
-    tale = yield from _listening(ask, shape, effort, min(patience or PATIENCE, effort.budget), prune=False)
+    tale = yield from _run_traced(
+        allocation_request,
+        shape,
+        work_budget,
+        min(detailed_steps or DETAILED_STEPS, work_budget.max_steps),
+        prune=False,
+    )
     if given_up is not None and isinstance(tale.ending, GaveUp | Solved):
         # Also where these steps happen to find devices: whoever gave up did not.
         most = max([given_up.found, *(len(halt.picks) for halt in tale.furthest)])
         return msgspec.structs.replace(tale, ending=msgspec.structs.replace(given_up, found=most))
     if not isinstance(tale.ending, GaveUp):
         return tale
-    answer = yield from _listening(ask, shape, effort, effort.budget)
-    if not answer.furthest or (tale.furthest and _depth(tale) >= _depth(answer)):
+    answer = yield from _run_traced(allocation_request, shape, work_budget, work_budget.max_steps)
+    if not answer.furthest or (tale.furthest and _get_depth(tale) >= _get_depth(answer)):
         # The answer is the real one; the way there is told by the walk that looked at every device.
         return msgspec.structs.replace(answer, furthest=tale.furthest)
     return answer
 
 
-def _depth(tale: Tale) -> Place:
-    return max(_place(halt.point) for halt in tale.furthest)
+def _get_depth(trace: SearchTrace) -> SearchPosition:
+    return max(_get_position(halt.point) for halt in trace.furthest)
 
 
-def _listening(ask: Ask, shape: Shape, effort: Effort, budget: int, *, prune: bool = True) -> Steps[Tale]:
+def _run_traced(
+    allocation_request: AllocationRequest,
+    shape: NodeShape,
+    work_budget: WorkBudget,
+    max_steps: int,
+    *,
+    prune: bool = True,
+) -> Steps[SearchTrace]:
     """Run a search and hear what it tells."""
-    listener = _Listener()
-    events = listener.hearing(iter(search(ask, shape, budget, prune=prune)))
-    ending = yield from effort.run(RunningSearch(ask, shape, events))
-    return listener.tale(ending)
+    listener = _TraceRecorder()
+    events = listener.record_events(iter(search(allocation_request, shape, max_steps, prune=prune)))
+    ending = yield from work_budget.run_search(ResumableSearch(allocation_request, shape, events))
+    return listener.build_trace(ending)
 
 
-def _place(point: Point) -> Place:
-    return point.choice.index, point.nth
+def _get_position(point: SearchPoint) -> SearchPosition:
+    return point.choice.index, point.device_index
 
 
-class _Record:
+class _DeadEndGroup:
     """The dead ends of one choice under the same picks: the furthest of each alternative."""
 
-    def __init__(self, before: tuple[Pick, ...]) -> None:
-        self.before = before
-        self.halts: dict[Want, Halt] = {}
+    def __init__(self, preceding_picks: tuple[Pick, ...]) -> None:
+        self.preceding_picks = preceding_picks
+        self.dead_ends: dict[RequestAlternative, DeadEndRecord] = {}
 
 
-class _Listener:
+class _TraceRecorder:
     """A story while it is being told."""
 
     def __init__(self) -> None:
-        self._stack: list[Pick] = []
-        self._here: dict[int, _Record] = {}
-        self._furthest: _Record | None = None
-        self._depth: Place = (-1, -1)
-        self._latest: Point | None = None
-        self._fates: dict[Place, dict[tuple[Want, int], Point]] = {}
+        self._picks: list[Pick] = []
+        self._groups: dict[int, _DeadEndGroup] = {}
+        self._furthest: _DeadEndGroup | None = None
+        self._depth: SearchPosition = (-1, -1)
+        self._latest_dead_end: SearchPoint | None = None
+        self._undo_causes: dict[SearchPosition, dict[tuple[RequestAlternative, int], SearchPoint]] = {}
 
-    def hearing(self, beats: Iterator[Beat]) -> Iterator[Beat]:
+    def record_events(self, events: Iterator[TraceEvent]) -> Iterator[TraceEvent]:
         """Pass events on, and hear each."""
-        for beat in beats:
-            self.hear(beat)
+        for beat in events:
+            self.record_event(beat)
             yield beat
 
-    def hear(self, beat: Beat) -> None:
-        match beat:
-            case Took():
-                self._undo(beat.pick.point)
-                self._stack.append(beat.pick)
+    def record_event(self, event: TraceEvent) -> None:
+        match event:
+            case CandidateTaken():
+                self._undo_picks(event.pick.point)
+                self._picks.append(event.pick)
             case DeadEnd():
-                self._undo(beat.point)
-                unseen = beat.short is not None and beat.short.reason is Reason.TOO_MANY_DEVICES
-                looked = 0 if unseen and not beat.point.want.wants_all else None
-                self._note(Halt(beat.point, tuple(self._stack), beat.short, looked))
+                self._undo_picks(event.point)
+                unseen = event.blocker is not None and event.blocker.reason is RefusalReason.TOO_MANY_DEVICES
+                looked = 0 if unseen and not event.point.alternative.takes_all else None
+                self._record_dead_end(DeadEndRecord(event.point, tuple(self._picks), event.blocker, looked))
             case Faulted():
-                self._undo(beat.point)
-                self._note(Halt(beat.point, tuple(self._stack), beat.refusal, beat.candidate + 1))
+                self._undo_picks(event.point)
+                self._record_dead_end(
+                    DeadEndRecord(event.point, tuple(self._picks), event.refusal, event.candidate + 1)
+                )
             case _:
                 pass  # other endings, and signs of progress
 
-    def _undo(self, point: Point) -> None:
+    def _undo_picks(self, point: SearchPoint) -> None:
         """Forget the picks at a point and behind it; the one at the point has met its fate."""
-        here = _place(point)
-        while self._stack and _place(self._stack[-1].point) >= here:
-            gone = self._stack.pop()
-            if self._latest is not None and _place(gone.point) == here:
-                self._fates.setdefault(here, {})[gone.point.want, gone.candidate] = self._latest
-        if self._fates:
+        here = _get_position(point)
+        while self._picks and _get_position(self._picks[-1].point) >= here:
+            gone = self._picks.pop()
+            if self._latest_dead_end is not None and _get_position(gone.point) == here:
+                self._undo_causes.setdefault(here, {})[gone.point.alternative, gone.candidate] = (
+                    self._latest_dead_end
+                )
+        if self._undo_causes:
             # What was tried further on was tried behind other picks.
-            self._fates = {place: fate for place, fate in self._fates.items() if place <= here}
+            self._undo_causes = {place: fate for place, fate in self._undo_causes.items() if place <= here}
 
-    def _note(self, halt: Halt) -> None:
-        index = halt.point.choice.index
-        before = tuple([pick for pick in halt.picks if pick.point.choice.index < index])
-        record = self._here.get(index)
-        if record is None or record.before != before:
-            record = self._here[index] = _Record(before)
-        known = record.halts.get(halt.point.want)
-        if known is None or halt.point.nth > known.point.nth:
-            record.halts[halt.point.want] = halt
-        if _place(halt.point) > self._depth:
-            self._depth = _place(halt.point)
+    def _record_dead_end(self, dead_end: DeadEndRecord) -> None:
+        index = dead_end.point.choice.index
+        before = tuple([pick for pick in dead_end.picks if pick.point.choice.index < index])
+        record = self._groups.get(index)
+        if record is None or record.preceding_picks != before:
+            record = self._groups[index] = _DeadEndGroup(before)
+        known = record.dead_ends.get(dead_end.point.alternative)
+        if known is None or dead_end.point.device_index > known.point.device_index:
+            record.dead_ends[dead_end.point.alternative] = dead_end
+        if _get_position(dead_end.point) > self._depth:
+            self._depth = _get_position(dead_end.point)
             self._furthest = record
-        self._latest = halt.point
+        self._latest_dead_end = dead_end.point
 
-    def tale(self, ending: Ending) -> Tale:
-        furthest = tuple(self._furthest.halts.values()) if self._furthest is not None else ()
+    def build_trace(self, ending: SearchEnding) -> SearchTrace:
+        furthest = tuple(self._furthest.dead_ends.values()) if self._furthest is not None else ()
         behind = {
-            index: tuple(record.halts.values())
-            for index, record in self._here.items()
-            if record.before == tuple(pick for pick in self._stack if pick.point.choice.index < index)
+            index: tuple(record.dead_ends.values())
+            for index, record in self._groups.items()
+            if record.preceding_picks
+            == tuple(pick for pick in self._picks if pick.point.choice.index < index)
         }
-        return Tale(ending, furthest, behind, self._fates)
+        return SearchTrace(ending, furthest, behind, self._undo_causes)

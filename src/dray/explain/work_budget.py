@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
-from dray.allocator.inventory.device_inventory import Shape
-from dray.allocator.search.backtracking import BUDGET
-from dray.allocator.search.resumable import NO_BUDGET, RunningSearch, TimeLimit
-from dray.allocator.search.trace import Ending, GaveUp
+from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.search.backtracking import STEP_BUDGET
+from dray.allocator.search.resumable import UNLIMITED_STEPS, ResumableSearch, TimeLimit
+from dray.allocator.search.trace import GaveUp, SearchEnding
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
@@ -23,11 +23,11 @@ Steps = Generator[None, None, T]
 
 SLICE_SECONDS: Final = 0.01
 """Work between two pauses of a search."""
-PORTION: Final = 128
+PAUSE_INTERVAL: Final = 128
 """Devices or nodes that are looked at between two pauses."""
 
 
-def at_once(steps: Steps[T]) -> T:
+def run_to_end(steps: Steps[T]) -> T:
     """What steps lead to, without a pause."""
     while True:
         try:
@@ -37,51 +37,53 @@ def at_once(steps: Steps[T]) -> T:
             return found
 
 
-def _nothing_known(_shape: Shape) -> GaveUp | None:
+def _find_nothing(_shape: NodeShape) -> GaveUp | None:
     return None
 
 
-def _stopped() -> float:
+def _read_stopped_clock() -> float:
     return 0.0
 
 
-class Effort:
+class WorkBudget:
     """The work of one explanation.
 
-    `given_up` tells of searches that were given up already: they are not made again.
+    `find_given_up` tells of searches that were given up already: they are not made again.
     """
 
     def __init__(
         self,
         limit: TimeLimit | None = None,
         *,
-        budget: int | None = None,
-        given_up: Callable[[Shape], GaveUp | None] = _nothing_known,
+        max_steps: int | None = None,
+        find_given_up: Callable[[NodeShape], GaveUp | None] = _find_nothing,
     ) -> None:
-        self.given_up = given_up
-        self.budget = (BUDGET if limit is None else NO_BUDGET) if budget is None else budget
-        self._clock = _stopped if limit is None else limit.clock
-        self._per_search = math.inf if limit is None else limit.per_search
-        self._total = math.inf if limit is None else limit.total
-        self._began: float | None = None
+        self.find_given_up = find_given_up
+        self.max_steps = (
+            (STEP_BUDGET if limit is None else UNLIMITED_STEPS) if max_steps is None else max_steps
+        )
+        self._clock = _read_stopped_clock if limit is None else limit.clock
+        self._seconds_per_search = math.inf if limit is None else limit.per_search
+        self._total_seconds = math.inf if limit is None else limit.total
+        self._started_at: float | None = None
 
     @property
-    def left(self) -> float:
+    def remaining_seconds(self) -> float:
         """Seconds of work that are left; counted from when somebody first asks."""
-        if self._began is None:
-            self._began = self._clock()
-        return self._total - (self._clock() - self._began)
+        if self._started_at is None:
+            self._started_at = self._clock()
+        return self._total_seconds - (self._clock() - self._started_at)
 
     def pause(self) -> Steps[None]:
         """Let others work; that time does not count."""
         began = self._clock()
         yield
-        if self._began is not None:
-            self._began += self._clock() - began
+        if self._started_at is not None:
+            self._started_at += self._clock() - began
 
-    def run(self, running: RunningSearch, most: float = math.inf) -> Steps[Ending]:
+    def run_search(self, search: ResumableSearch, max_seconds: float = math.inf) -> Steps[SearchEnding]:
         """Run a search to its end, or until it has used up its time or what is left of all time."""
-        allowed = min(self._per_search, most, self.left)
-        while (ending := running.advance(self._clock, SLICE_SECONDS)) is None and running.spent < allowed:
+        allowed = min(self._seconds_per_search, max_seconds, self.remaining_seconds)
+        while (ending := search.advance(self._clock, SLICE_SECONDS)) is None and search.spent < allowed:
             yield from self.pause()
-        return ending or running.give_up()
+        return ending or search.give_up()

@@ -6,9 +6,19 @@ doors may import it, and nothing below it knows that it exists.
 """
 
 from dray.lint.cross_object_checks import crosscheck
-from dray.lint.document_checks import Inspected, inspect
-from dray.lint.findings import Finding, settled
-from dray.lint.object_facts import Facts
-from dray.lint.rules import RULES, Rule, Severity
+from dray.lint.document_checks import InspectionResult, inspect_document
+from dray.lint.findings import LintFinding, resolve_deferred
+from dray.lint.object_facts import ObjectFacts
+from dray.lint.rules import RULES, LintRule, Severity
 
-__all__ = ["RULES", "Facts", "Finding", "Inspected", "Rule", "Severity", "crosscheck", "inspect", "settled"]
+__all__ = [
+    "RULES",
+    "InspectionResult",
+    "LintFinding",
+    "LintRule",
+    "ObjectFacts",
+    "Severity",
+    "crosscheck",
+    "inspect_document",
+    "resolve_deferred",
+]

@@ -2,7 +2,7 @@
 
 Selectors that do not fit the devices have a room of their own, `selectorchecks`.
 
-Theory of operation: `crosscheck` sees only `Facts`. It sorts them into an index once, and each check of
+Theory of operation: `crosscheck` sees only `ObjectFacts`. It sorts them into an index once, and each check of
 `CHECKS` reads the index and yields charges. A reference to an object that is not among the manifests is
 doubtful only when the manifests define objects of that kind at all: a lone claim may well rely on classes of
 its cluster. `complete` says that nothing outside the manifests counts; then a reference that leads nowhere is
@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from dray.lint.findings import Charge, Complaint
-from dray.lint.object_facts import ClassUse, Entry, Facts
+from dray.lint.findings import DeferredFinding, FieldFinding
+from dray.lint.object_facts import ClassUse, ObjectFacts, PodClaimUse
 from dray.lint.rules import Severity
-from dray.lint.selectors.checks import Given, check_selectors
-from dray.lint.suggestions import did_you_mean
+from dray.lint.selectors.checks import SelectorCheckInput, check_selectors
+from dray.lint.suggestions import suggest_name
 
 _DEVICES, _CLASSIC = "resource.k8s.io", "cdi.k8s.io"
 _Name = tuple[str, str]
@@ -29,27 +29,27 @@ _CLAIM: Final = "ResourceClaim"
 
 
 @dataclass(frozen=True, slots=True)
-class _Index:
+class _ObjectIndex:
     """Facts by what checks ask for: kind, then namespace and name."""
 
-    objects: dict[_Key, dict[_Name, list[Facts]]] = field(default_factory=lambda: defaultdict(dict))
-    pods: list[Facts] = field(default_factory=list)
-    asking: list[Facts] = field(default_factory=list)
-    selecting: list[Facts] = field(default_factory=list)
-    pools: dict[_Name, list[Facts]] = field(default_factory=lambda: defaultdict(list))
+    objects: dict[_Key, dict[_Name, list[ObjectFacts]]] = field(default_factory=lambda: defaultdict(dict))
+    pods: list[ObjectFacts] = field(default_factory=list)
+    using_classes: list[ObjectFacts] = field(default_factory=list)
+    using_selectors: list[ObjectFacts] = field(default_factory=list)
+    pools: dict[_Name, list[ObjectFacts]] = field(default_factory=lambda: defaultdict(list))
     complete: bool = False
 
-    def named(self, group: str, kind: str) -> dict[_Name, list[Facts]]:
+    def get_objects(self, group: str, kind: str) -> dict[_Name, list[ObjectFacts]]:
         return self.objects.get((group, kind), {})
 
-    def weight(self) -> Severity:
+    def get_severity(self) -> Severity:
         """How much a doubt about a missing object weighs."""
         return Severity.ERROR if self.complete else Severity.WARNING
 
 
-def crosscheck(facts: Iterable[Facts], *, complete: bool = False) -> list[Charge]:
+def crosscheck(facts: Iterable[ObjectFacts], *, complete: bool = False) -> list[DeferredFinding]:
     """Everything that only shows when all objects are known."""
-    index = _Index(complete=complete)
+    index = _ObjectIndex(complete=complete)
     for fact in facts:
         if fact.name:
             same_kind = index.objects[fact.group, fact.kind]
@@ -57,9 +57,9 @@ def crosscheck(facts: Iterable[Facts], *, complete: bool = False) -> list[Charge
         if fact.kind == "Pod":
             index.pods.append(fact)
         if fact.device_classes or fact.classic_classes:
-            index.asking.append(fact)
+            index.using_classes.append(fact)
         if any(ask.selectors for ask in fact.asks):
-            index.selecting.append(fact)
+            index.using_selectors.append(fact)
         if fact.page is not None:
             index.pools[fact.page.driver, fact.page.pool].append(fact)
     return [charge for check in CHECKS for charge in check(index)]
@@ -68,62 +68,66 @@ def crosscheck(facts: Iterable[Facts], *, complete: bool = False) -> list[Charge
 # --- names ---
 
 
-def _same_names(index: _Index) -> Iterator[Charge]:
+def _check_duplicate_objects(index: _ObjectIndex) -> Iterator[DeferredFinding]:
     for named in index.objects.values():
         for facts in named.values():
             for again in facts[1:]:
-                message = f"{facts[0].where.subject} is defined twice; only the last one applied stays"
-                complaint = Complaint(
+                message = f"{facts[0].location.subject} is defined twice; only the last one applied stays"
+                complaint = FieldFinding(
                     "duplicate-object",
                     "metadata.name",
                     message,
                     expected="one object of this kind, namespace and name",
-                    severity=index.weight(),
+                    severity=index.get_severity(),
                 )
-                yield Charge(again.where, complaint, (facts[0].where, "metadata.name"))
+                yield DeferredFinding(again.location, complaint, (facts[0].location, "metadata.name"))
 
 
-def _both_groups(index: _Index) -> Iterator[Charge]:
-    devices, classic = index.named(_DEVICES, _CLAIM), index.named(_CLASSIC, _CLAIM)
+def _check_claims_in_both_groups(index: _ObjectIndex) -> Iterator[DeferredFinding]:
+    devices, classic = index.get_objects(_DEVICES, _CLAIM), index.get_objects(_CLASSIC, _CLAIM)
     for name in devices.keys() & classic.keys():
-        complaint = Complaint(
+        complaint = FieldFinding(
             "claim-in-both-groups",
             "metadata.name",
             f"a claim called `{name[1]}` exists in `{_DEVICES}` too; a pod that names it could mean either",
             expected="names that are unique across both groups",
         )
-        yield Charge(classic[name][0].where, complaint, (devices[name][0].where, "metadata.name"))
+        yield DeferredFinding(
+            classic[name][0].location, complaint, (devices[name][0].location, "metadata.name")
+        )
 
 
 # --- references ---
 
 
-def _classes(index: _Index) -> Iterator[Charge]:
-    for fact in index.asking:
-        yield from _missing_classes(index, fact, fact.device_classes, (_DEVICES, "DeviceClass"))
-        yield from _missing_classes(index, fact, fact.classic_classes, (_CLASSIC, "ResourceClass"))
+def _check_classes(index: _ObjectIndex) -> Iterator[DeferredFinding]:
+    for fact in index.using_classes:
+        yield from _report_missing_classes(index, fact, fact.device_classes, (_DEVICES, "DeviceClass"))
+        yield from _report_missing_classes(index, fact, fact.classic_classes, (_CLASSIC, "ResourceClass"))
 
 
-def _missing_classes(index: _Index, fact: Facts, uses: tuple[ClassUse, ...], kind: _Key) -> Iterator[Charge]:
-    known = {name for _, name in index.named(*kind)}
+def _report_missing_classes(
+    index: _ObjectIndex, fact: ObjectFacts, uses: tuple[ClassUse, ...], kind: _Key
+) -> Iterator[DeferredFinding]:
+    known = {name for _, name in index.get_objects(*kind)}
     if not known and not index.complete:
         return
     for use in uses:
         if use.name not in known:
-            complaint = Complaint(
+            complaint = FieldFinding(
                 "unknown-class",
                 use.path,
                 f"{kind[1]} `{use.name}` is not among these manifests",
-                expected=_names(known, f"a {kind[1]}"),
-                hint=did_you_mean(use.name, known),
-                severity=index.weight(),
+                expected=_format_choices(known, f"a {kind[1]}"),
+                hint=suggest_name(use.name, known),
+                severity=index.get_severity(),
             )
-            yield Charge(fact.where, complaint)
+            yield DeferredFinding(fact.location, complaint)
 
 
-def _claims(index: _Index) -> Iterator[Charge]:
-    claims = {**index.named(_CLASSIC, _CLAIM), **index.named(_DEVICES, _CLAIM)}
-    templates = index.named(_DEVICES, "ResourceClaimTemplate")
+def _check_claims(index: _ObjectIndex) -> Iterator[DeferredFinding]:
+    claims = {**index.get_objects(_CLASSIC, _CLAIM), **index.get_objects(_DEVICES, _CLAIM)}
+    templates = index.get_objects(_DEVICES, "ResourceClaimTemplate")
     for pod in index.pods:
         requests: dict[str, tuple[str, ...]] = {}
         for entry in pod.entries:
@@ -133,13 +137,15 @@ def _claims(index: _Index) -> Iterator[Charge]:
             known = claims if entry.claim is not None else templates
             found = known.get((pod.namespace, name))
             if found is None:
-                yield from _missing_claim(index, pod, entry, known.keys())
+                yield from _report_missing_claim(index, pod, entry, known.keys())
             else:
                 requests[entry.name] = found[0].requests
-        yield from _missing_requests(pod, requests)
+        yield from _check_requests(pod, requests)
 
 
-def _missing_claim(index: _Index, pod: Facts, entry: Entry, known: Iterable[_Name]) -> Iterator[Charge]:
+def _report_missing_claim(
+    index: _ObjectIndex, pod: ObjectFacts, entry: PodClaimUse, known: Iterable[_Name]
+) -> Iterator[DeferredFinding]:
     known = set(known)
     if not known and not index.complete:
         return
@@ -148,64 +154,64 @@ def _missing_claim(index: _Index, pod: Facts, entry: Entry, known: Iterable[_Nam
     rule, kind = ("unknown-claim", _CLAIM) if by_claim else ("unknown-template", "ResourceClaimTemplate")
     here = {known_name for namespace, known_name in known if namespace == pod.namespace}
     elsewhere = sorted(namespace for namespace, known_name in known if known_name == name)
-    hint = did_you_mean(name, here)
+    hint = suggest_name(name, here)
     if elsewhere:
         hint = f"a {kind} of this name is in namespace `{elsewhere[0]}`; pods use those of their own"
-    complaint = Complaint(
+    complaint = FieldFinding(
         rule,
         entry.path,
         f"{kind} `{pod.namespace}/{name}` is not among these manifests",
-        expected=_names(here, f"a {kind} in namespace `{pod.namespace}`"),
+        expected=_format_choices(here, f"a {kind} in namespace `{pod.namespace}`"),
         hint=hint,
-        severity=index.weight(),
+        severity=index.get_severity(),
     )
-    yield Charge(pod.where, complaint)
+    yield DeferredFinding(pod.location, complaint)
 
 
-def _missing_requests(pod: Facts, requests: dict[str, tuple[str, ...]]) -> Iterator[Charge]:
+def _check_requests(pod: ObjectFacts, requests: dict[str, tuple[str, ...]]) -> Iterator[DeferredFinding]:
     for use in pod.uses:
         known = requests.get(use.entry)
         if known is None or "/" in use.request or use.request in known:
             continue
-        complaint = Complaint(
+        complaint = FieldFinding(
             "unknown-request",
             use.path,
             f"the claim behind `{use.entry}` has no request `{use.request}`",
-            expected=_names(known, "no `request`: this claim has none"),
-            hint=did_you_mean(use.request, known),
+            expected=_format_choices(known, "no `request`: this claim has none"),
+            hint=suggest_name(use.request, known),
         )
-        yield Charge(pod.where, complaint)
+        yield DeferredFinding(pod.location, complaint)
 
 
-def _names(known: Iterable[str], otherwise: str) -> str:
+def _format_choices(known: Iterable[str], otherwise: str) -> str:
     """The names to choose from, when they are few enough to read."""
     names = sorted(set(known))
-    if not names or len(names) > _FEW:
+    if not names or len(names) > _MAX_CHOICES:
         return otherwise
     return ("one of " if len(names) > 1 else "") + ", ".join(f"`{name}`" for name in names)
 
 
-_FEW: Final = 10
+_MAX_CHOICES: Final = 10
 
 
 # --- pools ---
 
 
-def _newest(slices: list[Facts]) -> list[Facts]:
+def _filter_newest(slices: list[ObjectFacts]) -> list[ObjectFacts]:
     """The slices of the newest generation; older ones no longer count."""
     newest = max(fact.page.generation for fact in slices if fact.page)
     return [fact for fact in slices if fact.page and fact.page.generation == newest]
 
 
-def _pools(index: _Index) -> Iterator[Charge]:
+def _check_pools(index: _ObjectIndex) -> Iterator[DeferredFinding]:
     for (driver, pool), facts in index.pools.items():
-        slices = _newest(facts)
+        slices = _filter_newest(facts)
         name = f"pool `{driver}/{pool}`, generation {slices[0].page.generation if slices[0].page else 0}"
-        yield from _disagreements(slices, name)
-        yield from _published_twice(slices, name)
+        yield from _check_slice_agreement(slices, name)
+        yield from _check_duplicate_devices(slices, name)
 
 
-def _disagreements(slices: list[Facts], name: str) -> Iterator[Charge]:
+def _check_slice_agreement(slices: list[ObjectFacts], name: str) -> Iterator[DeferredFinding]:
     first = slices[0].page
     assert first is not None
     agreed = True
@@ -213,43 +219,46 @@ def _disagreements(slices: list[Facts], name: str) -> Iterator[Charge]:
         page = fact.page
         assert page is not None
         for field_name, mine, theirs in (
-            ("resourceSliceCount", page.slices, first.slices),
+            ("resourceSliceCount", page.slice_count, first.slice_count),
             ("priority", page.priority, first.priority),
         ):
             if mine != theirs:
                 agreed = False
-                complaint = Complaint(
+                complaint = FieldFinding(
                     "slices-disagree",
                     f"spec.pool.{field_name}",
-                    f"{name}: `{field_name}` is {_shown(mine)} here and {_shown(theirs)} in another slice",
+                    f"{name}: `{field_name}` is {_format_optional(mine)} here and "
+                    f"{_format_optional(theirs)} in another slice",
                     expected="the same value in every slice of a generation",
                 )
-                yield Charge(fact.where, complaint, (slices[0].where, f"spec.pool.{field_name}"))
+                yield DeferredFinding(
+                    fact.location, complaint, (slices[0].location, f"spec.pool.{field_name}")
+                )
     if agreed:
-        yield from _count(slices, first.slices, name)
+        yield from _check_slice_count(slices, first.slice_count, name)
 
 
-def _count(slices: list[Facts], expected: int, name: str) -> Iterator[Charge]:
+def _check_slice_count(slices: list[ObjectFacts], expected: int, name: str) -> Iterator[DeferredFinding]:
     if len(slices) > expected > 0:
-        complaint = Complaint(
+        complaint = FieldFinding(
             "slices-disagree",
             "spec.pool.resourceSliceCount",
             f"{name}: {len(slices)} slices, but `resourceSliceCount` is {expected}",
             expected=f"`resourceSliceCount: {len(slices)}`, or a new generation",
         )
-        yield Charge(slices[-1].where, complaint)
+        yield DeferredFinding(slices[-1].location, complaint)
     elif len(slices) < expected:
-        complaint = Complaint(
+        complaint = FieldFinding(
             "pool-incomplete",
             "spec.pool.resourceSliceCount",
             f"{name}: {len(slices)} of {expected} slices are among these manifests",
             expected=f"{expected} slices; until then the pool is not used",
         )
-        yield Charge(slices[0].where, complaint)
+        yield DeferredFinding(slices[0].location, complaint)
 
 
-def _published_twice(slices: list[Facts], name: str) -> Iterator[Charge]:
-    seen: dict[str, tuple[Facts, int]] = {}
+def _check_duplicate_devices(slices: list[ObjectFacts], name: str) -> Iterator[DeferredFinding]:
+    seen: dict[str, tuple[ObjectFacts, int]] = {}
     for fact in slices:
         assert fact.page is not None
         for i, device in enumerate(fact.page.devices):
@@ -259,55 +268,55 @@ def _published_twice(slices: list[Facts], name: str) -> Iterator[Charge]:
             other, j = seen[device]
             if other is fact:
                 continue  # twice in one slice: a rule of the slice itself
-            complaint = Complaint(
+            complaint = FieldFinding(
                 "device-twice",
                 f"spec.devices[{i}].name",
                 f"{name}: device `{device}` is published by another slice too",
                 expected="every device of a pool once",
                 hint="a device is known by driver, pool and name: whoever comes second would get it again",
             )
-            yield Charge(fact.where, complaint, (other.where, f"spec.devices[{j}].name"))
+            yield DeferredFinding(fact.location, complaint, (other.location, f"spec.devices[{j}].name"))
 
 
-def _shown(value: int | None) -> str:
+def _format_optional(value: int | None) -> str:
     return "unset" if value is None else str(value)
 
 
-def _attribute_types(index: _Index) -> Iterator[Charge]:
-    seen: dict[tuple[str, str], tuple[str, Facts, str]] = {}
+def _check_attribute_types(index: _ObjectIndex) -> Iterator[DeferredFinding]:
+    seen: dict[tuple[str, str], tuple[str, ObjectFacts, str]] = {}
     told: set[tuple[str, str, str]] = set()
     for (driver, _), slices in index.pools.items():
-        for fact in _newest(slices):
-            for name, held, path in fact.page.types if fact.page else ():
+        for fact in _filter_newest(slices):
+            for name, held, path in fact.page.attribute_types if fact.page else ():
                 first, other, other_path = seen.setdefault((driver, name), (held, fact, path))
                 if held == first or (driver, name, held) in told:
                     continue
                 told.add((driver, name, held))
-                complaint = Complaint(
+                complaint = FieldFinding(
                     "attribute-type-differs",
                     path,
                     f"attribute `{name}` of driver `{driver}` is {held} here and {first} on another device",
                     expected=f"{first} on every device, or another name",
                     at_key=True,
                 )
-                yield Charge(fact.where, complaint, (other.where, other_path))
+                yield DeferredFinding(fact.location, complaint, (other.location, other_path))
 
 
-def _selectors(index: _Index) -> Iterator[Charge]:
-    slices = [fact for facts in index.pools.values() for fact in _newest(facts)]
+def _check_selectors(index: _ObjectIndex) -> Iterator[DeferredFinding]:
+    slices = [fact for facts in index.pools.values() for fact in _filter_newest(facts)]
     pages = [fact.page for fact in slices if fact.page is not None]
     # Of two classes with one name, the last one applied stays.
-    classes = {name: facts[-1] for (_, name), facts in index.named(_DEVICES, "DeviceClass").items()}
-    yield from check_selectors(Given(pages, classes, index.selecting, index.complete))
+    classes = {name: facts[-1] for (_, name), facts in index.get_objects(_DEVICES, "DeviceClass").items()}
+    yield from check_selectors(SelectorCheckInput(pages, classes, index.using_selectors, index.complete))
 
 
-CHECKS: tuple[Callable[[_Index], Iterator[Charge]], ...] = (
-    _same_names,
-    _both_groups,
-    _classes,
-    _claims,
-    _pools,
-    _attribute_types,
-    _selectors,
+CHECKS: tuple[Callable[[_ObjectIndex], Iterator[DeferredFinding]], ...] = (
+    _check_duplicate_objects,
+    _check_claims_in_both_groups,
+    _check_classes,
+    _check_claims,
+    _check_pools,
+    _check_attribute_types,
+    _check_selectors,
 )
 """Every check across objects, in the order of their findings."""

@@ -18,43 +18,43 @@ from typing import Any
 import msgspec
 
 from dray.api.codec import decode_document
-from dray.api.conversion import place_in, shape_of, tidied
-from dray.api.decode_report import UnknownField, examine
-from dray.api.fields import Fault, FieldError
-from dray.api.kinds import Kind, kind_named
-from dray.api.strategies.create import Judged, judge
-from dray.api.strategies.gated_fields import Gatekeeper, closed_by
-from dray.api.validation import warnings_of
+from dray.api.conversion import get_struct_type, normalize_document, translate_path
+from dray.api.decode_report import UnknownField, check_document
+from dray.api.fields import FieldError, FieldErrorType
+from dray.api.kinds import Kind, find_kind
+from dray.api.strategies.create import CreateStrategyResult, apply_create_strategy
+from dray.api.strategies.gated_fields import FeatureGateFilter, find_disabling_gate
+from dray.api.validation import collect_warnings
 from dray.errors import DecodeError
 from dray.gates import GateSet
-from dray.lint.document_kind import Known, Workload, identify
-from dray.lint.findings import Complaint, Finding, Where, placed
-from dray.lint.legacy.pods import repaired_pod, spelling
-from dray.lint.legacy.repairs import Repair, came_from, repaired
-from dray.lint.object_facts import Facts, details_of
-from dray.lint.rules import OF_FAULT
-from dray.lint.selectors.compilation import examined
-from dray.lint.suggestions import did_you_mean
-from dray.manifests import Document, expanded
-from dray.manifests.documents import below
+from dray.lint.document_kind import KnownObject, WorkloadTemplate, identify
+from dray.lint.findings import FieldFinding, LintFinding, ObjectLocation, locate_finding
+from dray.lint.legacy.pods import check_spelling, repair_pod
+from dray.lint.legacy.repairs import Repair, map_path_back, repair_document
+from dray.lint.object_facts import ObjectFacts, extract_details
+from dray.lint.rules import RULE_BY_FAULT
+from dray.lint.selectors.compilation import check_selector_groups
+from dray.lint.suggestions import suggest_name
+from dray.manifests import ManifestDocument, expand_items
+from dray.manifests.documents import join_path
 
 DEFAULT_NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class InspectionResult:
     """Everything about one document: what to say, what to remember, how many objects were looked into."""
 
-    findings: tuple[Finding, ...]
-    facts: tuple[Facts, ...]
+    findings: tuple[LintFinding, ...]
+    facts: tuple[ObjectFacts, ...]
     objects: int
 
 
-def inspect(document: Document, gates: GateSet, *, now: str) -> Inspected:
+def inspect_document(document: ManifestDocument, gates: GateSet, *, now: str) -> InspectionResult:
     """Look into one document and every object in it."""
     findings = [
-        placed(
-            Complaint(
+        locate_finding(
+            FieldFinding(
                 "duplicate-key",
                 twice.path,
                 f"`{twice.key}` stands here a second time; the first is at line {twice.first.line}",
@@ -62,26 +62,26 @@ def inspect(document: Document, gates: GateSet, *, now: str) -> Inspected:
                 hint="readers keep the last value and forget the others",
             ),
             document,
-            _subject(document.value),
-            twice.again,
+            _format_subject(document.value),
+            twice.second,
         )
         for twice in document.duplicates
     ]
-    facts: list[Facts] = []
+    facts: list[ObjectFacts] = []
     objects = 0
-    for item in expanded(document):
-        subject = _subject(item.value)
-        for said in _object(item, subject, gates, now):
-            if isinstance(said, Facts):
+    for item in expand_items(document):
+        subject = _format_subject(item.value)
+        for said in _inspect_object(item, subject, gates, now):
+            if isinstance(said, ObjectFacts):
                 facts.append(said)
             else:
-                findings.append(placed(said, item, subject))
+                findings.append(locate_finding(said, item, subject))
                 objects -= said.rule == "not-checked"
         objects += 1
-    return Inspected(tuple(findings), tuple(facts), objects)
+    return InspectionResult(tuple(findings), tuple(facts), objects)
 
 
-def _subject(value: Any) -> str:
+def _format_subject(value: Any) -> str:
     """`ResourceClaim ml/train`, as far as the document says so."""
     if not isinstance(value, Mapping):
         return ""
@@ -92,42 +92,46 @@ def _subject(value: Any) -> str:
     return f"{value.get('kind') or 'object'} {full}".strip()
 
 
-def _object(item: Document, subject: str, gates: GateSet, now: str) -> Iterator[Complaint | Facts]:
+def _inspect_object(
+    item: ManifestDocument, subject: str, gates: GateSet, now: str
+) -> Iterator[FieldFinding | ObjectFacts]:
     value = item.value
     if not isinstance(value, dict):
         found = "a list" if isinstance(value, list) else "plain text or a number"
-        yield Complaint(
+        yield FieldFinding(
             "not-an-object", "", f"expected an object, got {found}", expected="`apiVersion` and `kind`"
         )
         return
     identity = identify(value)
-    where = Where(item.source.name, item.ordinal, item.prefix, subject)
+    where = ObjectLocation(item.source.name, item.ordinal, item.prefix, subject)
     match identity:
-        case Complaint():
+        case FieldFinding():
             yield identity
-        case Known(kind=kind, version=version) if kind.name == "Pod":
-            pod, repairs = repaired_pod(value)
-            yield from (repair.complaint for repair in repairs)
-            yield from spelling(pod)
-            yield from _judged(pod, _Seat(kind, version, repairs), where, gates, now)
-        case Known(kind=kind, version=version):
-            value, repairs = repaired(value, kind.name, version) if _has_devices(kind) else (value, [])
-            yield from (repair.complaint for repair in repairs)
-            yield from _judged(value, _Seat(kind, version, repairs), where, gates, now)
-        case Workload(template=way):
-            yield from _pods_of(value, way, where, gates, now)
+        case KnownObject(kind=kind, version=version) if kind.name == "Pod":
+            pod, repairs = repair_pod(value)
+            yield from (repair.finding for repair in repairs)
+            yield from check_spelling(pod)
+            yield from _validate_object(pod, _PathContext(kind, version, repairs), where, gates, now)
+        case KnownObject(kind=kind, version=version):
+            value, repairs = (
+                repair_document(value, kind.name, version) if _is_device_kind(kind) else (value, [])
+            )
+            yield from (repair.finding for repair in repairs)
+            yield from _validate_object(value, _PathContext(kind, version, repairs), where, gates, now)
+        case WorkloadTemplate(template=way):
+            yield from _inspect_pod_template(value, way, where, gates, now)
 
 
-def _has_devices(kind: Kind) -> bool:
+def _is_device_kind(kind: Kind) -> bool:
     return kind.group == "resource.k8s.io"
 
 
-def _pods_of(
-    value: Mapping[str, Any], way: str, where: Where, gates: GateSet, now: str
-) -> Iterator[Complaint | Facts]:
+def _inspect_pod_template(
+    value: Mapping[str, Any], template_path: str, location: ObjectLocation, gates: GateSet, now: str
+) -> Iterator[FieldFinding | ObjectFacts]:
     """The pod template of a workload, checked as a pod of the workload's name."""
     template: Any = value
-    for name in way.split("."):
+    for name in template_path.split("."):
         template = template.get(name) if isinstance(template, Mapping) else None
     if not isinstance(template, Mapping):
         return
@@ -136,19 +140,19 @@ def _pods_of(
     given = template.get("metadata")
     metadata = {**(given if isinstance(given, Mapping) else {}), "name": owner.get("name") or "pod"}
     metadata["namespace"] = owner.get("namespace") or DEFAULT_NAMESPACE
-    kind = kind_named("", "Pod")
+    kind = find_kind("", "Pod")
     assert kind is not None
-    pod, repairs = repaired_pod(
+    pod, repairs = repair_pod(
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")}
     )
-    seat = _Seat(kind, "v1", repairs, way)
-    for complaint in (*(repair.complaint for repair in repairs), *spelling(pod)):
-        yield replace(complaint, path=below(way, complaint.path))
-    yield from _judged(pod, seat, where, gates, now)
+    seat = _PathContext(kind, "v1", repairs, template_path)
+    for complaint in (*(repair.finding for repair in repairs), *check_spelling(pod)):
+        yield replace(complaint, path=join_path(template_path, complaint.path))
+    yield from _validate_object(pod, seat, location, gates, now)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seat:
+class _PathContext:
     """An object's kind and version, and the way back from its internal form to how it was written."""
 
     kind: Kind
@@ -156,69 +160,76 @@ class _Seat:
     repairs: list[Repair]
     prefix: str = ""
 
-    def place(self, path: str) -> str:
+    def to_written_path(self, path: str) -> str:
         """A path of the internal form, as it was written."""
-        return self.written(place_in(self.kind, self.version, path))
+        return self.restore_repaired_path(translate_path(self.kind, self.version, path))
 
-    def written(self, path: str) -> str:
+    def restore_repaired_path(self, path: str) -> str:
         """A path of the version, as it was written."""
-        return below(self.prefix, came_from(path, self.repairs))
+        return join_path(self.prefix, map_path_back(path, self.repairs))
 
 
-def _judged(
-    value: Mapping[str, Any], seat: _Seat, where: Where, gates: GateSet, now: str
-) -> Iterator[Complaint | Facts]:
+def _validate_object(
+    value: Mapping[str, Any], context: _PathContext, location: ObjectLocation, gates: GateSet, now: str
+) -> Iterator[FieldFinding | ObjectFacts]:
     """Bring an object through the doors; what it meets there, and what to remember of it."""
-    closed = closed_by(seat.kind, gates)
+    closed = find_disabling_gate(context.kind, gates)
     if closed is not None:
-        what = f"`{seat.kind.name}` of `{seat.kind.api_version(seat.version)}`"
+        what = f"`{context.kind.name}` of `{context.kind.format_api_version(context.version)}`"
         message = f"{what} is not served: feature gate `{closed}` is off"
         hint = f"`--feature-gates {closed}=true` turns it on"
-        yield Complaint("gate-off", "apiVersion", message, expected=f"gate `{closed}` on", hint=hint)
+        yield FieldFinding("gate-off", "apiVersion", message, expected=f"gate `{closed}` on", hint=hint)
         return
     try:
         decoded = decode_document(value)
     except DecodeError as refused:
-        yield from _undecodable(value, seat, refused)
+        yield from _report_decode_errors(value, context, refused)
         return
-    yield from (_unknown(field, seat) for field in decoded.unknown)
-    judged = judge(seat.kind, _settled(decoded.object, seat.kind), Gatekeeper(gates), now=now)
+    yield from (_report_unknown_field(field, context) for field in decoded.unknown_fields)
+    judged = apply_create_strategy(
+        context.kind,
+        _apply_default_namespace(decoded.object, context.kind),
+        FeatureGateFilter(gates),
+        now=now,
+    )
     for dropped in judged.dropped:
-        yield Complaint(
+        yield FieldFinding(
             "field-dropped",
-            seat.place(dropped.path),
+            context.to_written_path(dropped.path),
             f"dropped when the object is stored: feature gate `{dropped.gate}` is off",
             expected=f"no such field, or gate `{dropped.gate}` on",
             hint=f"`--feature-gates {dropped.gate}=true` turns it on",
             at_key=True,
         )
     obj = judged.object
-    details = details_of(obj, seat.place)
-    details["asks"], unusable = examined(details.get("asks", ()), gates)
+    details = extract_details(obj, context.to_written_path)
+    details["asks"], unusable = check_selector_groups(details.get("asks", ()), gates)
     yield from unusable
-    yield from _breaking(judged, seat, {complaint.path for complaint in unusable})
-    yield Facts(
-        where,
-        seat.kind.group,
-        seat.kind.name,
+    yield from _report_field_errors(judged, context, {complaint.path for complaint in unusable})
+    yield ObjectFacts(
+        location,
+        context.kind.group,
+        context.kind.name,
         obj.metadata.namespace,
-        "" if seat.prefix else obj.metadata.name,
+        "" if context.prefix else obj.metadata.name,
         **details,
     )
 
 
-def _breaking(judged: Judged, seat: _Seat, said: set[str]) -> Iterator[Complaint]:
+def _report_field_errors(
+    validated: CreateStrategyResult, context: _PathContext, reported_paths: set[str]
+) -> Iterator[FieldFinding]:
     """The rules an object breaks, and what validation finds odd about it.
 
     Validation compiles selectors, too, and says less about what it finds: what was said is not said again.
     """
-    broken = _merged(_worded(error, seat) for error in judged.errors)
-    yield from (complaint for complaint in broken if complaint.path not in said)
-    for caution in warnings_of(judged.object):
-        yield Complaint("suspicious", seat.place(caution.path), caution.text)
+    broken = _merge_findings(_convert_field_error(error, context) for error in validated.errors)
+    yield from (complaint for complaint in broken if complaint.path not in reported_paths)
+    for caution in collect_warnings(validated.object):
+        yield FieldFinding("suspicious", context.to_written_path(caution.path), caution.text)
 
 
-def _settled(obj: Any, kind: Kind) -> Any:
+def _apply_default_namespace(obj: Any, kind: Kind) -> Any:
     """The object in the namespace that tools put it in when it names none."""
     if not kind.namespaced or obj.metadata.namespace:
         return obj
@@ -226,91 +237,99 @@ def _settled(obj: Any, kind: Kind) -> Any:
     return msgspec.structs.replace(obj, metadata=metadata)
 
 
-def _undecodable(value: Mapping[str, Any], seat: _Seat, refused: DecodeError) -> Iterator[Complaint]:
-    if not refused.problems:
-        yield Complaint("not-an-object", "", str(refused))
+def _report_decode_errors(
+    value: Mapping[str, Any], context: _PathContext, decode_error: DecodeError
+) -> Iterator[FieldFinding]:
+    if not decode_error.problems:
+        yield FieldFinding("not-an-object", "", str(decode_error))
         return
-    _, found = examine(tidied(seat.kind, value), shape_of(seat.kind, seat.version))
-    yield from (_unknown(field, seat) for field in found.unknown)
-    yield from (_worded(error, seat, internal=False) for error in found.wrong)
+    _, found = check_document(
+        normalize_document(context.kind, value), get_struct_type(context.kind, context.version)
+    )
+    yield from (_report_unknown_field(field, context) for field in found.unknown_fields)
+    yield from (_convert_field_error(error, context, internal=False) for error in found.type_errors)
 
 
-def _unknown(field: UnknownField, seat: _Seat) -> Complaint:
-    known = ", ".join(f"`{name}`" for name in field.known)
-    return Complaint(
+def _report_unknown_field(field: UnknownField, context: _PathContext) -> FieldFinding:
+    known = ", ".join(f"`{name}`" for name in field.known_fields)
+    return FieldFinding(
         "unknown-field",
-        seat.written(field.path),
+        context.restore_repaired_path(field.path),
         f"unknown field `{field.name}`",
         expected=f"one of {known}" if known else "no such field",
-        hint=f"did you mean `{field.near}`?" if field.near else "",
+        hint=f"did you mean `{field.suggestion}`?" if field.suggestion else "",
         at_key=True,
     )
 
 
-_EXPECTED: Mapping[Fault, str] = {
-    Fault.REQUIRED: "a value",
-    Fault.DUPLICATE: "every value once",
-    Fault.FORBIDDEN: "no such field here",
-    Fault.NOT_FOUND: "the name of something that exists",
+_EXPECTED_BY_FAULT: Mapping[FieldErrorType, str] = {
+    FieldErrorType.REQUIRED: "a value",
+    FieldErrorType.DUPLICATE: "every value once",
+    FieldErrorType.FORBIDDEN: "no such field here",
+    FieldErrorType.NOT_FOUND: "the name of something that exists",
 }
-_TYPES = re.compile(r"expected (?P<expected>.*), got (?P<got>[^,]*)")
-_QUOTE: Mapping[tuple[str, str], str] = {
+_TYPE_ERROR = re.compile(r"expected (?P<expected>.*), got (?P<got>[^,]*)")
+_QUOTING_HINTS: Mapping[tuple[str, str], str] = {
     ("a string", "a boolean"): "YAML reads `y`, `n`, `yes`, `no`, `on` and `off` as booleans; quote the text",
     ("a string", "a number"): "quote it if it is text",
     ("an integer", "a string"): "no quotes around a number",
 }
-_QUOTED = re.compile(r'[`"]([^`"]+)[`"]')
+_QUOTED_NAME = re.compile(r'[`"]([^`"]+)[`"]')
 # Some rules say what is, not what should be; these are what follows from them.
-_FOLLOWS: tuple[tuple[re.Pattern[str], str], ...] = (
+_EXPECTATION_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r".* is (?:larger|more) than .*: (.+)"), r"at most \1"),
     (re.compile(r".* is less than .*: (.+)"), r"at least \1"),
     (re.compile(r".* is not a multiple of a given step \((.+)\) from \((.+)\)"), r"\2 plus a multiple of \1"),
 )
 
 
-def _worded(error: FieldError, seat: _Seat, *, internal: bool = True) -> Complaint:
+def _convert_field_error(error: FieldError, context: _PathContext, *, internal: bool = True) -> FieldFinding:
     """A field error in the words of lint: what is there, and what was expected."""
-    path = (seat.place if internal else seat.written)(error.path)
+    path = (context.to_written_path if internal else context.restore_repaired_path)(error.path)
     message = error.body.removesuffix(f": {error.detail}") if error.detail else error.body
-    expected = error.detail or _EXPECTED.get(error.fault, "")
-    types = _TYPES.fullmatch(error.detail)
+    expected = error.detail or _EXPECTED_BY_FAULT.get(error.type, "")
+    types = _TYPE_ERROR.fullmatch(error.detail)
     hint = ""
     if types:
         message, expected = f"{message}, which is {types['got']}", types["expected"]
-        hint = _QUOTE.get((expected, types["got"]), "")
+        hint = _QUOTING_HINTS.get((expected, types["got"]), "")
     if error.path.endswith(".request") and "/" in str(error.value):
-        return Complaint(
+        return FieldFinding(
             "subrequest-in-pod",
             path,
             f"`{error.value}` names an alternative; a container uses a request, whichever one was chosen",
             expected=f"`{str(error.value).partition('/')[0]}`",
         )
-    if error.fault in (Fault.NOT_FOUND, Fault.NOT_SUPPORTED):
-        hint = did_you_mean(str(error.value), _QUOTED.findall(error.detail))
-    elif error.fault is Fault.INVALID and not internal:  # the only values that decoding judges
+    if error.type in (FieldErrorType.NOT_FOUND, FieldErrorType.NOT_SUPPORTED):
+        hint = suggest_name(str(error.value), _QUOTED_NAME.findall(error.detail))
+    elif error.type is FieldErrorType.INVALID and not internal:  # the only values that decoding judges
         why, _, hint = error.detail.removeprefix(f"`{error.value}`: ").partition("; ")
         message, expected = f"{message}, {why}", "a quantity, for example `10Gi` or `500m`"
-    elif follows := _follows(error.detail):
+    elif follows := _derive_expectation(error.detail):
         message, expected = f"{message}, {error.detail}", follows
     elif str(error.value).count('"') == 1:
         hint = "a quote is missing at the other end of the text"
-    forbidden = error.fault is Fault.FORBIDDEN
+    forbidden = error.type is FieldErrorType.FORBIDDEN
     # A rule about a key of a map names the map; the value it complains about is the key.
-    key = f"{path}[{error.value}]" if isinstance(error.value, str) and error.fault is Fault.INVALID else ""
-    rule = OF_FAULT[error.fault]
-    return Complaint(rule, path, message, expected=expected, hint=hint, at_key=forbidden, at=key)
+    key = (
+        f"{path}[{error.value}]"
+        if isinstance(error.value, str) and error.type is FieldErrorType.INVALID
+        else ""
+    )
+    rule = RULE_BY_FAULT[error.type]
+    return FieldFinding(rule, path, message, expected=expected, hint=hint, at_key=forbidden, pointer_path=key)
 
 
-def _follows(statement: str) -> str:
+def _derive_expectation(statement: str) -> str:
     """What to expect, from a rule that only says what is wrong."""
-    found = ((pattern.fullmatch(statement), text) for pattern, text in _FOLLOWS)
+    found = ((pattern.fullmatch(statement), text) for pattern, text in _EXPECTATION_PATTERNS)
     return next((match.expand(text) for match, text in found if match), "")
 
 
-def _merged(complaints: Iterable[Complaint]) -> list[Complaint]:
+def _merge_findings(findings: Iterable[FieldFinding]) -> list[FieldFinding]:
     """Several rules that one value breaks, as one complaint."""
-    merged: dict[tuple[str, str, str], Complaint] = {}
-    for complaint in complaints:
+    merged: dict[tuple[str, str, str], FieldFinding] = {}
+    for complaint in findings:
         key = (complaint.rule, complaint.path, complaint.message)
         first = merged.get(key)
         if first is not None and complaint.expected not in first.expected:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dray.api.kinds import KINDS, Kind, kind_named, kind_of, split_api_version
+from dray.api.kinds import KINDS, Kind, find_kind, parse_document_kind, split_api_version
 from dray.errors import DecodeError
-from dray.lint.findings import Complaint
-from dray.lint.suggestions import did_you_mean
-from dray.manifests.writer import yaml_block
+from dray.lint.findings import FieldFinding
+from dray.lint.suggestions import suggest_name
+from dray.manifests.writer import to_yaml_block
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownObject:
     """An object of one of our kinds."""
 
     kind: Kind
@@ -23,7 +23,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class WorkloadTemplate:
     """An object of another kind that makes pods from a template."""
 
     template: str
@@ -43,34 +43,37 @@ WORKLOADS: Mapping[tuple[str, str], str] = MappingProxyType(
 )
 """Kinds whose pods are checked, and where their template stands."""
 
-_DRA = ("resource.k8s.io", "cdi.k8s.io")
-_DRA_KINDS = frozenset(kind.name for kind in KINDS if kind.group in _DRA and not kind.bystander)
-_SERVED = "resource.k8s.io/v1"
+_DRA_GROUPS = ("resource.k8s.io", "cdi.k8s.io")
+_DRA_KINDS = frozenset(kind.name for kind in KINDS if kind.group in _DRA_GROUPS and not kind.is_opaque)
+_CURRENT_API_VERSION = "resource.k8s.io/v1"
 
 
-def identify(document: Mapping[str, Any]) -> Known | Workload | Complaint:
+def identify(document: Mapping[str, Any]) -> KnownObject | WorkloadTemplate | FieldFinding:
     """What to check a document as, or what to say about it instead."""
     api_version, name = document.get("apiVersion"), document.get("kind")
-    for field, value, example in (("apiVersion", api_version, _SERVED), ("kind", name, "ResourceClaim")):
+    for field, value, example in (
+        ("apiVersion", api_version, _CURRENT_API_VERSION),
+        ("kind", name, "ResourceClaim"),
+    ):
         if not isinstance(value, str) or not value:
-            return _nameless(field, value, example, document)
+            return _report_missing_type(field, value, example, document)
     assert isinstance(api_version, str)
     assert isinstance(name, str)
     group, version = split_api_version(api_version)
     if group == "resource.k8s.io" and version.startswith("v1alpha"):
-        return _removed(document, name, version)
+        return _report_removed_api(document, name, version)
     if (group, name) in WORKLOADS:
-        return Workload(WORKLOADS[group, name])
-    kind = kind_named(group, name)
-    if kind is None or not kind.bystander:
+        return WorkloadTemplate(WORKLOADS[group, name])
+    kind = find_kind(group, name)
+    if kind is None or not kind.is_opaque:
         if kind is not None and version in kind.versions:
-            return Known(kind, version)
-        if group in _DRA or name in _DRA_KINDS or (kind is not None and not group):
-            return _unknown_kind(document, kind, group, name)
-    return Complaint("not-checked", "kind", f"`{name}` of `{api_version}` is not checked", at_key=True)
+            return KnownObject(kind, version)
+        if group in _DRA_GROUPS or name in _DRA_KINDS or (kind is not None and not group):
+            return _report_unknown_kind(document, kind, group, name)
+    return FieldFinding("not-checked", "kind", f"`{name}` of `{api_version}` is not checked", at_key=True)
 
 
-def _nameless(field: str, value: Any, example: str, document: Mapping[str, Any]) -> Complaint:
+def _report_missing_type(field: str, value: Any, example: str, document: Mapping[str, Any]) -> FieldFinding:
     found = "is missing" if value is None or value == "" else "is not text"
     hint = ""
     name = document.get("kind")
@@ -83,75 +86,79 @@ def _nameless(field: str, value: Any, example: str, document: Mapping[str, Any])
         hint = f"kinds of `{document['apiVersion']}`: {', '.join(names)}" if names else ""
         example = next((kind.name for kind in KINDS if kind.group == group), example)
     expected = f"for example `{field}: {example}`"
-    return Complaint("not-an-object", field, f"`{field}` {found}", expected=expected, hint=hint)
+    return FieldFinding("not-an-object", field, f"`{field}` {found}", expected=expected, hint=hint)
 
 
-def _unknown_kind(document: Mapping[str, Any], kind: Kind | None, group: str, name: str) -> Complaint:
+def _report_unknown_kind(
+    document: Mapping[str, Any], kind: Kind | None, group: str, name: str
+) -> FieldFinding:
     try:
-        kind_of(document)
+        parse_document_kind(document)
         message = f"unknown kind `{name}`"
     except DecodeError as refused:
         message, _, _ = str(refused).partition("; ")
     if kind is not None:
-        served = ", ".join(f"`{kind.api_version(version)}`" for version in kind.versions)
-        return Complaint("unknown-kind", "apiVersion", message, expected=f"one of {served}")
+        served = ", ".join(f"`{kind.format_api_version(version)}`" for version in kind.versions)
+        return FieldFinding("unknown-kind", "apiVersion", message, expected=f"one of {served}")
     homes = [f"`{other.internal_api_version}`" for other in KINDS if other.name == name]
     if homes:
-        return Complaint("unknown-kind", "apiVersion", message, expected=" or ".join(homes))
+        return FieldFinding("unknown-kind", "apiVersion", message, expected=" or ".join(homes))
     names = [other.name for other in KINDS if other.group == group]
     expected = "one of " + ", ".join(f"`{known}`" for known in names)
-    return Complaint("unknown-kind", "kind", message, expected=expected, hint=did_you_mean(name, names))
+    return FieldFinding("unknown-kind", "kind", message, expected=expected, hint=suggest_name(name, names))
 
 
 @dataclass(frozen=True, slots=True)
-class _Gone:
+class _RemovedKind:
     """A kind of an alpha version: until when it was there and what took its place."""
 
-    until: str
-    instead: str
+    removed_in: str
+    replacement: str
 
 
-_GONE: Mapping[str, _Gone] = MappingProxyType(
+_REMOVED_KINDS: Mapping[str, _RemovedKind] = MappingProxyType(
     {
-        "ResourceClass": _Gone("1.31", "`DeviceClass`, which selects devices by expression"),
-        "PodSchedulingContext": _Gone("1.32", "nothing: the scheduler allocates devices itself"),
-        "ResourceClaimParameters": _Gone("1.31", "`spec.devices` of the claim"),
-        "ResourceClassParameters": _Gone("1.31", "`DeviceClass`"),
+        "ResourceClass": _RemovedKind("1.31", "`DeviceClass`, which selects devices by expression"),
+        "PodSchedulingContext": _RemovedKind("1.32", "nothing: the scheduler allocates devices itself"),
+        "ResourceClaimParameters": _RemovedKind("1.31", "`spec.devices` of the claim"),
+        "ResourceClassParameters": _RemovedKind("1.31", "`DeviceClass`"),
     }
 )
 
 
-def _removed(document: Mapping[str, Any], name: str, version: str) -> Complaint:
-    gone = _GONE.get(name)
+def _report_removed_api(document: Mapping[str, Any], name: str, version: str) -> FieldFinding:
+    gone = _REMOVED_KINDS.get(name)
     api_version = f"resource.k8s.io/{version}"
     if gone is not None:
-        return Complaint(
+        return FieldFinding(
             "removed-api",
             "kind",
-            f"`{name}` of `{api_version}` was removed in Kubernetes {gone.until}",
-            expected=gone.instead,
-            rewrite=_device_class(document) if name == "ResourceClass" else "",
+            f"`{name}` of `{api_version}` was removed in Kubernetes {gone.removed_in}",
+            expected=gone.replacement,
+            rewrite=_rewrite_as_device_class(document) if name == "ResourceClass" else "",
         )
     if version == "v1alpha3" and name in _DRA_KINDS:
-        hint = _OF_ALPHA3.get(name, _LIKE_BETA)
+        hint = _ALPHA3_HINTS.get(name, _LIKE_BETA_HINT)
     else:
         hint = "the claim has a new form: a list of requests, each with a device class"
-    expected = f"`{_SERVED}`" if name in _DRA_KINDS else "a kind of `resource.k8s.io/v1`"
+    expected = f"`{_CURRENT_API_VERSION}`" if name in _DRA_KINDS else "a kind of `resource.k8s.io/v1`"
     message = f"`{api_version}` is an alpha version that Kubernetes no longer serves"
-    return Complaint("removed-api", "apiVersion", message, expected=expected, hint=hint)
+    return FieldFinding("removed-api", "apiVersion", message, expected=expected, hint=hint)
 
 
-_LIKE_BETA = "its fields are those of `v1beta1`: change `apiVersion` to that, then `dray convert --to v1`"
-_OF_ALPHA3: Mapping[str, str] = MappingProxyType(
+_LIKE_BETA_HINT = (
+    "its fields are those of `v1beta1`: change `apiVersion` to that, then `dray convert --to v1`"
+)
+_ALPHA3_HINTS: Mapping[str, str] = MappingProxyType(
     {"DeviceTaintRule": "its fields are those of `v1`, but `deviceClassName` and `selectors` are gone"}
 )
 
 
-def _device_class(document: Mapping[str, Any]) -> str:
+def _rewrite_as_device_class(document: Mapping[str, Any]) -> str:
     driver = document.get("driverName") or document.get("driver")
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]} if driver else {}
-    return yaml_block(
-        {"apiVersion": _SERVED, "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
+    return to_yaml_block(
+        {"apiVersion": _CURRENT_API_VERSION, "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.codec import encode
 from dray.api.core import Pod
 from dray.api.resource import (
@@ -27,9 +27,9 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.lint.findings import Where
+from dray.lint.findings import ObjectLocation
 
-Place = Callable[[str], str]
+PathTranslator = Callable[[str], str]
 """From a path in the internal form to the path as it was written."""
 
 
@@ -51,7 +51,7 @@ class SelectorUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SelectorGroup:
     """Selectors that must all be true of one device, after those of the class; a class asks for itself."""
 
     class_name: str
@@ -59,7 +59,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PodClaimUse:
     """One claim of a pod: by name, from a template object, or (neither) from an inline template."""
 
     name: str
@@ -69,7 +69,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerUse:
+class ContainerClaimUse:
     """A container that uses one request of an entry."""
 
     path: str
@@ -78,7 +78,7 @@ class ContainerUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SliceFacts:
     """One slice: its place in a pool, the devices on it, and each type an attribute has, with where.
 
     `contents` is the slice with as much of its devices as selectors can see, as JSON: devices are many, and
@@ -88,61 +88,63 @@ class Page:
     driver: str
     pool: str
     generation: int
-    slices: int
+    slice_count: int
     priority: int | None
     devices: tuple[str, ...]
-    types: tuple[tuple[str, str, str], ...]
+    attribute_types: tuple[tuple[str, str, str], ...]
     contents: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ObjectFacts:
     """One object, as far as other objects are concerned."""
 
-    where: Where
+    location: ObjectLocation
     group: str
     kind: str
     namespace: str
     name: str
     device_classes: tuple[ClassUse, ...] = ()
     classic_classes: tuple[ClassUse, ...] = ()
-    asks: tuple[Ask, ...] = ()
+    asks: tuple[SelectorGroup, ...] = ()
     requests: tuple[str, ...] = ()
-    entries: tuple[Entry, ...] = ()
-    uses: tuple[ContainerUse, ...] = ()
-    page: Page | None = None
+    entries: tuple[PodClaimUse, ...] = ()
+    uses: tuple[ContainerClaimUse, ...] = ()
+    page: SliceFacts | None = None
 
 
-def details_of(obj: Any, place: Place) -> dict[str, Any]:
-    """What other objects may ask about an object, as fields of `Facts`."""
-    look = _LOOKS.get(type(obj))
-    return look(obj, place) if look is not None else {}
+def extract_details(obj: Any, translate_path: PathTranslator) -> dict[str, Any]:
+    """What other objects may ask about an object, as fields of `ObjectFacts`."""
+    look = _EXTRACTORS.get(type(obj))
+    return look(obj, translate_path) if look is not None else {}
 
 
-def _class(obj: DeviceClass, place: Place) -> dict[str, Any]:
-    uses = _selector_uses(obj.spec.selectors, "spec", place)
-    return {"asks": (Ask(obj.metadata.name, uses),)}
+def _extract_class(obj: DeviceClass, translate_path: PathTranslator) -> dict[str, Any]:
+    uses = _list_selector_uses(obj.spec.selectors, "spec", translate_path)
+    return {"asks": (SelectorGroup(obj.metadata.name, uses),)}
 
 
-def _claim(obj: ResourceClaim, place: Place) -> dict[str, Any]:
-    return _asks(obj.spec.devices, "spec.devices", place)
+def _extract_claim(obj: ResourceClaim, translate_path: PathTranslator) -> dict[str, Any]:
+    return _extract_requests(obj.spec.devices, "spec.devices", translate_path)
 
 
-def _template(obj: ResourceClaimTemplate, place: Place) -> dict[str, Any]:
-    return _asks(obj.spec.spec.devices, "spec.spec.devices", place)
+def _extract_template(obj: ResourceClaimTemplate, translate_path: PathTranslator) -> dict[str, Any]:
+    return _extract_requests(obj.spec.spec.devices, "spec.spec.devices", translate_path)
 
 
-def _asks(devices: DeviceClaim, prefix: str, place: Place) -> dict[str, Any]:
+def _extract_requests(devices: DeviceClaim, prefix: str, translate_path: PathTranslator) -> dict[str, Any]:
     return {
         "device_classes": tuple(
-            ClassUse(place(path), name) for path, name in _class_uses(devices, prefix) if name
+            ClassUse(translate_path(path), name) for path, name in _list_class_uses(devices, prefix) if name
         ),
-        "asks": tuple(_asked(devices, prefix, place)),
+        "asks": tuple(_list_selector_groups(devices, prefix, translate_path)),
         "requests": tuple(request.name for request in devices.requests),
     }
 
 
-def _asked(devices: DeviceClaim, prefix: str, place: Place) -> Iterator[Ask]:
+def _list_selector_groups(
+    devices: DeviceClaim, prefix: str, translate_path: PathTranslator
+) -> Iterator[SelectorGroup]:
     for i, request in enumerate(devices.requests):
         here = f"{prefix}.requests[{i}]"
         wants: dict[str, ExactDeviceRequest | DeviceSubRequest] = {
@@ -152,22 +154,22 @@ def _asked(devices: DeviceClaim, prefix: str, place: Place) -> Iterator[Ask]:
         if request.exactly is not None:
             wants[f"{here}.exactly"] = request.exactly
         for path, want in wants.items():
-            uses = _selector_uses(want.selectors, path, place)
+            uses = _list_selector_uses(want.selectors, path, translate_path)
             if uses:
-                yield Ask(want.device_class_name, uses)
+                yield SelectorGroup(want.device_class_name, uses)
 
 
-def _selector_uses(
-    selectors: tuple[DeviceSelector, ...], prefix: str, place: Place
+def _list_selector_uses(
+    selectors: tuple[DeviceSelector, ...], prefix: str, translate_path: PathTranslator
 ) -> tuple[SelectorUse, ...]:
     return tuple(
-        SelectorUse(place(f"{prefix}.selectors[{i}].cel.expression"), selector.cel.expression)
+        SelectorUse(translate_path(f"{prefix}.selectors[{i}].cel.expression"), selector.cel.expression)
         for i, selector in enumerate(selectors)
         if selector.cel is not None
     )
 
 
-def _class_uses(devices: DeviceClaim, prefix: str) -> Iterator[tuple[str, str]]:
+def _list_class_uses(devices: DeviceClaim, prefix: str) -> Iterator[tuple[str, str]]:
     for i, request in enumerate(devices.requests):
         here = f"{prefix}.requests[{i}]"
         if request.exactly is not None:
@@ -176,27 +178,33 @@ def _class_uses(devices: DeviceClaim, prefix: str) -> Iterator[tuple[str, str]]:
             yield f"{here}.firstAvailable[{j}].deviceClassName", alternative.device_class_name
 
 
-def _classic_claim(obj: ClassicClaim, place: Place) -> dict[str, Any]:
+def _extract_classic_claim(obj: ClassicResourceClaim, translate_path: PathTranslator) -> dict[str, Any]:
     name = obj.spec.resource_class_name
-    return {"classic_classes": (ClassUse(place("spec.resourceClassName"), name),) if name else ()}
+    return {"classic_classes": (ClassUse(translate_path("spec.resourceClassName"), name),) if name else ()}
 
 
-def _pod(obj: Pod, place: Place) -> dict[str, Any]:
+def _extract_pod(obj: Pod, translate_path: PathTranslator) -> dict[str, Any]:
     entries, classes = [], []
     for i, entry in enumerate(obj.spec.resource_claims):
         here = f"spec.resourceClaims[{i}]"
         by_template = entry.resource_claim_template_name
         field_name = "resourceClaimName" if by_template is None else "resourceClaimTemplateName"
         entries.append(
-            Entry(entry.name, place(f"{here}.{field_name}"), entry.resource_claim_name, by_template)
+            PodClaimUse(
+                entry.name, translate_path(f"{here}.{field_name}"), entry.resource_claim_name, by_template
+            )
         )
         if entry.template is not None and entry.template.spec.resource_class_name:
-            path = place(f"{here}.template.spec.resourceClassName")
+            path = translate_path(f"{here}.template.spec.resourceClassName")
             classes.append(ClassUse(path, entry.template.spec.resource_class_name))
-    return {"entries": tuple(entries), "classic_classes": tuple(classes), "uses": tuple(_uses(obj, place))}
+    return {
+        "entries": tuple(entries),
+        "classic_classes": tuple(classes),
+        "uses": tuple(_list_container_uses(obj, translate_path)),
+    }
 
 
-def _uses(obj: Pod, place: Place) -> Iterator[ContainerUse]:
+def _list_container_uses(obj: Pod, translate_path: PathTranslator) -> Iterator[ContainerClaimUse]:
     lists = {
         "initContainers": obj.spec.init_containers,
         "containers": obj.spec.containers,
@@ -206,33 +214,33 @@ def _uses(obj: Pod, place: Place) -> Iterator[ContainerUse]:
         for i, container in enumerate(containers):
             for j, claim in enumerate(container.resources.claims):
                 if claim.request:
-                    path = place(f"spec.{name}[{i}].resources.claims[{j}].request")
-                    yield ContainerUse(path, claim.name, claim.request)
+                    path = translate_path(f"spec.{name}[{i}].resources.claims[{j}].request")
+                    yield ContainerClaimUse(path, claim.name, claim.request)
 
 
-def _slice(obj: ResourceSlice, place: Place) -> dict[str, Any]:
+def _extract_slice(obj: ResourceSlice, translate_path: PathTranslator) -> dict[str, Any]:
     spec = obj.spec
     types: dict[tuple[str, str], str] = {}
     for i, device in enumerate(spec.devices):
         for name, attribute in device.attributes.items():
-            held = attribute.held()
+            held = attribute.get_typed_values()
             if held is not None:
                 full = name if "/" in name else f"{spec.driver}/{name}"
                 types.setdefault((full, held[0]), f"spec.devices[{i}].attributes[{name}]")
-    page = Page(
+    page = SliceFacts(
         driver=spec.driver,
         pool=spec.pool.name,
         generation=spec.pool.generation,
-        slices=spec.pool.resource_slice_count,
+        slice_count=spec.pool.resource_slice_count,
         priority=spec.pool.priority,
         devices=tuple(device.name for device in spec.devices),
-        types=tuple((name, held, place(path)) for (name, held), path in types.items()),
-        contents=encode(_seen_by_selectors(obj)),
+        attribute_types=tuple((name, held, translate_path(path)) for (name, held), path in types.items()),
+        contents=encode(_trim_to_selector_view(obj)),
     )
     return {"page": page}
 
 
-def _seen_by_selectors(obj: ResourceSlice) -> ResourceSlice:
+def _trim_to_selector_view(obj: ResourceSlice) -> ResourceSlice:
     devices = tuple(
         Device(
             name=device.name,
@@ -246,13 +254,13 @@ def _seen_by_selectors(obj: ResourceSlice) -> ResourceSlice:
     return ResourceSlice(spec=spec)
 
 
-_LOOKS: Mapping[type, Callable[[Any, Place], dict[str, Any]]] = MappingProxyType(
+_EXTRACTORS: Mapping[type, Callable[[Any, PathTranslator], dict[str, Any]]] = MappingProxyType(
     {
-        DeviceClass: _class,
-        ResourceClaim: _claim,
-        ResourceClaimTemplate: _template,
-        ClassicClaim: _classic_claim,
-        Pod: _pod,
-        ResourceSlice: _slice,
+        DeviceClass: _extract_class,
+        ResourceClaim: _extract_claim,
+        ResourceClaimTemplate: _extract_template,
+        ClassicResourceClaim: _extract_classic_claim,
+        Pod: _extract_pod,
+        ResourceSlice: _extract_slice,
     }
 )

@@ -5,19 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-TYPO = 0.9
+TYPO_SIMILARITY = 0.9
 """Long names of one family are alike; only a slip of the pen makes them as alike as this."""
 
 
-def did_you_mean(name: str, known: Iterable[str], alike: float = 0.7) -> str:
+def suggest_name(name: str, known: Iterable[str], min_similarity: float = 0.7) -> str:
     """`did you mean ...?`, or nothing when no known name is near."""
     candidates = sorted(set(known))
-    plain = {_plain(candidate): candidate for candidate in candidates}
-    near = plain.get(_plain(name))
+    plain = {_normalize_name(candidate): candidate for candidate in candidates}
+    near = plain.get(_normalize_name(name))
     if near is None:
-        near = next(iter(difflib.get_close_matches(name, candidates, n=1, cutoff=alike)), None)
+        near = next(iter(difflib.get_close_matches(name, candidates, n=1, cutoff=min_similarity)), None)
     return f"did you mean `{near}`?" if near else ""
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")

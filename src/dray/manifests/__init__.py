@@ -5,8 +5,17 @@ text. Nothing here opens files or knows what an object means (see `dray.api`): b
 values and positions go out. Everything above the vocabulary may import it: `lint`, the simulator, the doors.
 """
 
-from dray.manifests.documents import Document, expanded, read
-from dray.manifests.source import Position, ReadError, Source
-from dray.manifests.writer import as_json, as_yaml
+from dray.manifests.documents import ManifestDocument, expand_items, read_documents
+from dray.manifests.source import ManifestReadError, ManifestSource, TextPosition
+from dray.manifests.writer import to_json, to_yaml
 
-__all__ = ["Document", "Position", "ReadError", "Source", "as_json", "as_yaml", "expanded", "read"]
+__all__ = [
+    "ManifestDocument",
+    "ManifestReadError",
+    "ManifestSource",
+    "TextPosition",
+    "expand_items",
+    "read_documents",
+    "to_json",
+    "to_yaml",
+]

@@ -15,9 +15,9 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 from dray.api.decode_report import MAX_DEPTH
-from dray.manifests.document_tree import DuplicateKey, ListNode, MapNode, Node, step
-from dray.manifests.scalars import exact
-from dray.manifests.source import Source
+from dray.manifests.document_tree import DocumentNode, DuplicateKey, ListNode, MapNode, format_step
+from dray.manifests.scalars import parse_exact_number
+from dray.manifests.source import ManifestSource
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
@@ -25,10 +25,10 @@ _ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|f
 
 def looks_like_json(text: str) -> bool:
     """Whether a text starts as JSON objects do."""
-    return text[_skip(text, 0) :][:1] in ("{", "[")
+    return text[_skip_space(text, 0) :][:1] in ("{", "[")
 
 
-def values(source: Source) -> Iterator[tuple[int, Any, bool]]:
+def parse_values(source: ManifestSource) -> Iterator[tuple[int, Any, bool]]:
     """Every value of a text of JSON values: where it starts, the value, and whether a map has a key twice.
 
     Raises `ReadError` where the text stops being JSON.
@@ -41,32 +41,36 @@ def values(source: Source) -> Iterator[tuple[int, Any, bool]]:
         twice = twice or len(made) != len(pairs)
         return made
 
-    decoder = json.JSONDecoder(object_pairs_hook=noting, parse_float=_fraction, parse_constant=_refused)
-    index = _skip(source.text, 0)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=noting, parse_float=_parse_fraction, parse_constant=_refuse_constant
+    )
+    index = _skip_space(source.text, 0)
     while index < len(source.text):
         twice = False
         try:
             value, end = decoder.raw_decode(source.text, index)
         except json.JSONDecodeError as broken:
-            raise source.error(broken.pos, f"not JSON: {broken.msg[:1].lower()}{broken.msg[1:]}") from None
+            raise source.build_error(
+                broken.pos, f"not JSON: {broken.msg[:1].lower()}{broken.msg[1:]}"
+            ) from None
         except RecursionError:
-            raise source.error(index, _TOO_DEEP) from None
+            raise source.build_error(index, _TOO_DEEP) from None
         except ValueError as broken:  # a number that is none
-            raise source.error(index, f"not JSON: {broken}") from None
-        if _depth(value) > MAX_DEPTH:
-            raise source.error(index, _TOO_DEEP)
-        half = _HALF.search(source.text, index, end)
-        if half and not _is_text(value):
-            raise source.error(half.start(), f"not JSON: `{half[0]}` alone is half a character")
+            raise source.build_error(index, f"not JSON: {broken}") from None
+        if _measure_depth(value) > MAX_DEPTH:
+            raise source.build_error(index, _TOO_DEEP)
+        half = _SURROGATE.search(source.text, index, end)
+        if half and not _is_valid_unicode(value):
+            raise source.build_error(half.start(), f"not JSON: `{half[0]}` alone is half a character")
         yield index, value, twice
-        index = _skip(source.text, end)
+        index = _skip_space(source.text, end)
 
 
-_HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 """Halves of characters: fine in pairs, which the decoder joins, and no text alone."""
 
 
-def _is_text(value: Any) -> bool:
+def _is_valid_unicode(value: Any) -> bool:
     try:
         json.dumps(value, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
@@ -77,87 +81,87 @@ def _is_text(value: Any) -> bool:
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 
-def _skip(text: str, index: int) -> int:
+def _skip_space(text: str, index: int) -> int:
     found = _SPACE.match(text, index)
     assert found is not None
     return found.end()
 
 
-def _fraction(digits: str) -> int | Decimal:
-    number = exact(digits)
+def _parse_fraction(digits: str) -> int | Decimal:
+    number = parse_exact_number(digits)
     if number is None:
         raise ValueError(f"the number `{digits[:40]}` is too large")
     return number
 
 
-def _refused(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise ValueError(f"`{word}` is no number that JSON can hold")
 
 
-def _depth(value: Any) -> int:
+def _measure_depth(value: Any) -> int:
     """How deep a value goes, as far as it matters."""
-    level = _containers([value])
+    level = _list_containers([value])
     depth = 0
     while level and depth <= MAX_DEPTH:
         depth += 1
-        level = [found for outer in level for found in _containers(outer)]
+        level = [found for outer in level for found in _list_containers(outer)]
     return depth
 
 
-def _containers(outer: Any) -> list[Any]:
+def _list_containers(outer: Any) -> list[Any]:
     inner = outer.values() if isinstance(outer, dict) else outer
     return [item for item in inner if isinstance(item, dict | list)]
 
 
-def tree(source: Source, start: int) -> tuple[Node, tuple[DuplicateKey, ...]]:
+def build_tree(source: ManifestSource, start: int) -> tuple[DocumentNode, tuple[DuplicateKey, ...]]:
     """The valid JSON value that starts here, with every place in it."""
     scanner = _Scanner(source)
-    root, _ = scanner.value(start, "")
+    root, _ = scanner.scan_value(start, "")
     return root, tuple(scanner.duplicates)
 
 
 class _Scanner:
-    """Walks valid JSON and notes places; recursion is bounded because `values` has seen the text."""
+    """Walks valid JSON and notes places; recursion is bounded because `parse_values` has seen the text."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ManifestSource) -> None:
         self._source = source
         self.duplicates: list[DuplicateKey] = []
 
-    def value(self, index: int, path: str) -> tuple[Node, int]:
+    def scan_value(self, index: int, path: str) -> tuple[DocumentNode, int]:
         text = self._source.text
-        line, column = self._source.position(index)
+        line, column = self._source.get_position(index)
         if text[index] == "{":
-            return self._map(MapNode(line, column), index + 1, path)
+            return self._scan_map(MapNode(line, column), index + 1, path)
         if text[index] == "[":
-            return self._list(ListNode(line, column), index + 1, path)
+            return self._scan_list(ListNode(line, column), index + 1, path)
         if text[index] == '"':
             word, end = scanstring(text, index + 1)
-            return Node(line, column, word), end
+            return DocumentNode(line, column, word), end
         found = _ATOM.match(text, index)
         assert found is not None
-        return Node(line, column, json.loads(found[0], parse_float=_fraction)), found.end()
+        return DocumentNode(line, column, json.loads(found[0], parse_float=_parse_fraction)), found.end()
 
-    def _map(self, node: MapNode, index: int, path: str) -> tuple[Node, int]:
+    def _scan_map(self, node: MapNode, index: int, path: str) -> tuple[DocumentNode, int]:
         text = self._source.text
-        index = _skip(text, index)
+        index = _skip_space(text, index)
         while text[index] != "}":
-            index = _skip(text, index + 1 if text[index] == "," else index)
+            index = _skip_space(text, index + 1 if text[index] == "," else index)
             key, after = scanstring(text, index + 1)
-            place = self._source.position(index)
-            below = f"{path}{step(key)}".removeprefix(".")
-            child, index = self.value(_skip(text, _skip(text, after) + 1), below)
-            earlier = node.set(key, place, child)
+            place = self._source.get_position(index)
+            below = f"{path}{format_step(key)}".removeprefix(".")
+            child, index = self.scan_value(_skip_space(text, _skip_space(text, after) + 1), below)
+            earlier = node.set_field(key, place, child)
             if earlier is not None:
                 self.duplicates.append(DuplicateKey(below, key, earlier, place))
-            index = _skip(text, index)
+            index = _skip_space(text, index)
         return node, index + 1
 
-    def _list(self, node: ListNode, index: int, path: str) -> tuple[Node, int]:
+    def _scan_list(self, node: ListNode, index: int, path: str) -> tuple[DocumentNode, int]:
         text = self._source.text
-        index = _skip(text, index)
+        index = _skip_space(text, index)
         while text[index] != "]":
-            index = _skip(text, index + 1 if text[index] == "," else index)
-            child, index = self.value(index, f"{path}[{len(node.items)}]")
+            index = _skip_space(text, index + 1 if text[index] == "," else index)
+            child, index = self.scan_value(index, f"{path}[{len(node.items)}]")
             node.append(child)
-            index = _skip(text, index)
+            index = _skip_space(text, index)
         return node, index + 1

@@ -20,12 +20,12 @@ _TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"
 _FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
 _NULL = ("", "~", "null", "Null", "NULL")
 
-WORDS: Mapping[str, bool | None] = MappingProxyType(
+KEYWORDS: Mapping[str, bool | None] = MappingProxyType(
     {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False), **dict.fromkeys(_NULL)}
 )
 """Words that are not text unless they are quoted."""
 
-ENDLESS = frozenset(
+NON_FINITE = frozenset(
     {".nan", ".NaN", ".NAN"} | {sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")}
 )
 """Numbers that JSON, and so an API server, cannot hold."""
@@ -35,49 +35,49 @@ _INTEGER = re.compile(
 )
 _FRACTION = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _BASES = {"b": 2, "x": 16, "o": 8, "d": 10}
-_LONGEST = 400
+_MAX_DIGITS = 400
 """More digits than any number an API server reads; such a word stays text."""
-_LARGEST = 308
-_WHOLE = 21
+_MAX_EXPONENT = 308
+_MAX_INTEGER_DIGITS = 21
 """Up to this many digits Go writes a whole number without an exponent, so it reads as an integer again."""
 
 
-def meaning(word: str) -> Scalar:
+def resolve_scalar(word: str) -> Scalar:
     """The value of an unquoted word."""
-    if word in WORDS:
-        return WORDS[word]
-    if word[0] in "+-.0123456789" and len(word) <= _LONGEST:
-        return _number(word)
+    if word in KEYWORDS:
+        return KEYWORDS[word]
+    if word[0] in "+-.0123456789" and len(word) <= _MAX_DIGITS:
+        return _resolve_number(word)
     return word
 
 
-def _number(word: str) -> Scalar:
+def _resolve_number(word: str) -> Scalar:
     digits = word.replace("_", "")
     found = _INTEGER.fullmatch(digits)
     if found and found.lastgroup:
         value = int(found[found.lastgroup], _BASES[found.lastgroup])
         return -value if found[1] == "-" else value
     if _FRACTION.fullmatch(digits):
-        value_or_none = exact(digits)
+        value_or_none = parse_exact_number(digits)
         return word if value_or_none is None else value_or_none
     return word
 
 
-def exact(digits: str) -> int | Decimal | None:
+def parse_exact_number(digits: str) -> int | Decimal | None:
     """A decimal number without loss; None when it is larger than any number an API server reads."""
     try:
         number = Decimal(digits)
     except InvalidOperation:  # an exponent beyond what even Decimal holds
         return None
     size = number.adjusted()
-    if size > _LARGEST:
+    if size > _MAX_EXPONENT:
         return None
-    if size < _WHOLE and number == number.to_integral_value():
+    if size < _MAX_INTEGER_DIGITS and number == number.to_integral_value():
         return int(number)
     return number
 
 
-def key_text(value: object) -> str | None:
+def to_key_text(value: object) -> str | None:
     """A key as the text it becomes in JSON; None when it cannot be one."""
     match value:
         case str():

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from dray.errors import InputError
 
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-_NEVER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_WIDEST = 160
+_MAX_WIDTH = 160
 
 
-class Position(NamedTuple):
+class TextPosition(NamedTuple):
     """A place in a text; lines and columns count from 1."""
 
     line: int
@@ -31,13 +31,13 @@ class Position(NamedTuple):
         return f"{self.line}:{self.column}"
 
 
-START = Position(1, 1)
+START_POSITION = TextPosition(1, 1)
 
 
-class ReadError(InputError):
+class ManifestReadError(InputError):
     """A manifest that cannot be read; says where, and shows the line."""
 
-    def __init__(self, source: str, position: Position, problem: str, line: str = "") -> None:
+    def __init__(self, source: str, position: TextPosition, problem: str, line: str = "") -> None:
         self.source = source
         self.position = position
         self.problem = problem
@@ -46,58 +46,60 @@ class ReadError(InputError):
 
 
 @dataclass(frozen=True)
-class Source:
+class ManifestSource:
     """The text of one file, under the name people know it by."""
 
     name: str
     text: str
 
     @classmethod
-    def decode(cls, name: str, data: bytes) -> Source:
-        """Bytes to text; raises `ReadError` at the first byte or character that no manifest may hold."""
+    def decode(cls, name: str, data: bytes) -> ManifestSource:
+        """Decode bytes; raises `ManifestReadError` at the first byte or character that is not allowed."""
         encoding = _UTF16.get(data[:2], "utf-8")
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError as broken:
             before = cls(name, data[: broken.start].decode(encoding, "replace"))
-            end = before.position(len(before.text))
-            raise ReadError(
+            end = before.get_position(len(before.text))
+            raise ManifestReadError(
                 name,
                 end,
                 f"not {encoding.upper()} text: byte 0x{data[broken.start]:02x}",
-                before.line(end.line),
+                before.get_line(end.line),
             ) from None
         source = cls(name, text.removeprefix("\ufeff"))
-        never = _NEVER.search(source.text)
+        never = _FORBIDDEN.search(source.text)
         if never:
-            raise source.error(never.start(), f"the character U+{ord(never[0]):04X} may not be in a manifest")
+            raise source.build_error(
+                never.start(), f"the character U+{ord(never[0]):04X} may not be in a manifest"
+            )
         return source
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def _line_starts(self) -> list[int]:
         return [0, *(found.end() for found in _LINE_BREAK.finditer(self.text))]
 
-    def position(self, index: int) -> Position:
+    def get_position(self, index: int) -> TextPosition:
         """Line and column of a character."""
-        line = bisect_right(self._starts, index)
-        return Position(line, index - self._starts[line - 1] + 1)
+        line = bisect_right(self._line_starts, index)
+        return TextPosition(line, index - self._line_starts[line - 1] + 1)
 
-    def line(self, number: int) -> str:
+    def get_line(self, number: int) -> str:
         """A line without its break; empty beyond the end."""
-        if not 0 < number <= len(self._starts):
+        if not 0 < number <= len(self._line_starts):
             return ""
-        end = self._starts[number] if number < len(self._starts) else len(self.text)
-        return self.text[self._starts[number - 1] : end].rstrip("\r\n\x85\u2028\u2029")
+        end = self._line_starts[number] if number < len(self._line_starts) else len(self.text)
+        return self.text[self._line_starts[number - 1] : end].rstrip("\r\n\x85\u2028\u2029")
 
-    def error(self, at: int | Position, problem: str) -> ReadError:
+    def build_error(self, at: int | TextPosition, problem: str) -> ManifestReadError:
         """An error that points into this text."""
-        position = at if isinstance(at, Position) else self.position(at)
-        return ReadError(self.name, position, problem, self.line(position.line))
+        position = at if isinstance(at, TextPosition) else self.get_position(at)
+        return ManifestReadError(self.name, position, problem, self.get_line(position.line))
 
 
-def excerpt(line: str, column: int) -> tuple[str, str]:
+def render_excerpt(line: str, column: int) -> tuple[str, str]:
     """A line and the caret below it, cut to what fits a screen, with tabs as single spaces."""
     line = line.replace("\t", " ")
-    start = max(0, column - 1 - _WIDEST // 2) if len(line) > _WIDEST else 0
-    shown = line[start : start + _WIDEST]
+    start = max(0, column - 1 - _MAX_WIDTH // 2) if len(line) > _MAX_WIDTH else 0
+    shown = line[start : start + _MAX_WIDTH]
     return shown, " " * (min(column - 1, len(line)) - start) + "^"

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from dray.manifests.scalars import ENDLESS, meaning
+from dray.manifests.scalars import NON_FINITE, resolve_scalar
 
 try:
     from yaml.cyaml import CDumper as _Dumper
@@ -27,58 +27,58 @@ _JSON = msgspec.json.Encoder(decimal_format="number")
 _WIDTH = 1_000_000
 """Lines are never folded: a folded expression or command is hard to read and easy to break."""
 
-_ELSEWHERE = re.compile(r"\d{4}-\d|[-+]?\d[\d_]*:[0-5]?\d")
+_AMBIGUOUS = re.compile(r"\d{4}-\d|[-+]?\d[\d_]*:[0-5]?\d")
 """Dates and base-60 numbers: text to us and to Kubernetes, something else to other readers of YAML 1.1."""
 
 
-class _Words(_Dumper):
+class _YamlDumper(_Dumper):
     """Decides what needs quotes by our own reading of words, not by the one of PyYAML."""
 
     def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
         if kind is ScalarNode and implicit[0]:
-            special = value == "<<" or value in ENDLESS or _ELSEWHERE.match(value)
-            return _TAG + ("merge" if special else _kind_of(meaning(value)))
+            special = value == "<<" or value in NON_FINITE or _AMBIGUOUS.match(value)
+            return _TAG + ("merge" if special else _find_tag(resolve_scalar(value)))
         return _TAG + {ScalarNode: "str", SequenceNode: "seq", MappingNode: "map"}[kind]
 
 
-def as_yaml(documents: Iterable[Any]) -> str:
+def to_yaml(documents: Iterable[Any]) -> str:
     """Documents as one YAML text, separated by `---`."""
-    return "---\n".join(yaml_block(document) for document in documents)
+    return "---\n".join(to_yaml_block(document) for document in documents)
 
 
-def yaml_block(value: Any) -> str:
+def to_yaml_block(value: Any) -> str:
     """One value as YAML, ending in a line break."""
     out = io.StringIO()
-    dumper = _Words(out, width=_WIDTH, allow_unicode=True, sort_keys=False)
+    dumper = _YamlDumper(out, width=_WIDTH, allow_unicode=True, sort_keys=False)
     dumper.open()
-    dumper.serialize(_node(value))
+    dumper.serialize(_to_yaml_node(value))
     dumper.close()
     text = out.getvalue()
     return text.removesuffix("...\n") if text.endswith("\n...\n") else text
 
 
-def as_json(documents: Iterable[Any]) -> str:
+def to_json(documents: Iterable[Any]) -> str:
     """Documents as JSON, indented, one after the other."""
     return "".join(
         msgspec.json.format(_JSON.encode(document), indent=2).decode() + "\n" for document in documents
     )
 
 
-def _node(value: Any) -> Node:
+def _to_yaml_node(value: Any) -> Node:
     """A plain value as a node of PyYAML; lists are always blocks, text of several lines too."""
     match value:
         case dict():
-            pairs = [(_node(str(key)), _node(item)) for key, item in value.items()]
+            pairs = [(_to_yaml_node(str(key)), _to_yaml_node(item)) for key, item in value.items()]
             return MappingNode(_TAG + "map", pairs, flow_style=not pairs)
         case list() | tuple():
-            return SequenceNode(_TAG + "seq", [_node(item) for item in value], flow_style=not value)
+            return SequenceNode(_TAG + "seq", [_to_yaml_node(item) for item in value], flow_style=not value)
         case str():
             return ScalarNode(_TAG + "str", value, style="|" if "\n" in value.strip() else None)
         case _:
-            return ScalarNode(_TAG + _kind_of(value), _word(value))
+            return ScalarNode(_TAG + _find_tag(value), _render_scalar(value))
 
 
-def _kind_of(value: Any) -> str:
+def _find_tag(value: Any) -> str:
     match value:
         case bool():
             return "bool"
@@ -92,7 +92,7 @@ def _kind_of(value: Any) -> str:
             return "str"
 
 
-def _word(value: Any) -> str:
+def _render_scalar(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"

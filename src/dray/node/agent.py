@@ -18,74 +18,76 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from dray.api.codec import view_of
+from dray.api.codec import decode_projection
 from dray.client.client import Client
 from dray.client.events import EventRecorder
-from dray.client.informers.informer import Informer, Ways
-from dray.client.rest_client import TROUBLE
-from dray.durable import boot_id
+from dray.client.informers.informer import Informer, InformerOptions
+from dray.client.rest_client import CALL_ERRORS
+from dray.durable import read_boot_id
 from dray.errors import InputError
 from dray.node import agent_metrics
-from dray.node.agent_metrics import Metrics
-from dray.node.claims.preparer import Claims, OfficeChoices
-from dray.node.containers.cdi import DIRECTORIES, CdiFiles
-from dray.node.containers.environment import Surroundings
-from dray.node.containers.launch import Launching, LogFiles
-from dray.node.containers.runtime.base import Runtime
-from dray.node.plugins.device_health import Health
-from dray.node.plugins.driver_client import Habits
-from dray.node.plugins.driver_interface import DriverLine
+from dray.node.agent_metrics import NodeAgentMetrics
+from dray.node.claims.preparer import ClaimPreparerOptions, PodClaimPreparer
+from dray.node.containers.cdi import DEFAULT_DIRECTORIES, CdiSpecCache
+from dray.node.containers.environment import NodeEnvironment
+from dray.node.containers.launch import ContainerLogFiles, PodLaunchBuilder
+from dray.node.containers.runtime.base import ContainerRuntime
+from dray.node.plugins.device_health import DeviceHealthTracker
+from dray.node.plugins.driver_client import DriverCallOptions
+from dray.node.plugins.driver_interface import DriverClient
 from dray.node.plugins.published_slices import PublishedSlices
-from dray.node.plugins.registry import Doorway, Registry
+from dray.node.plugins.registry import PluginRegistry, PluginRegistryOptions
 from dray.node.pods.pod_worker import POD
-from dray.node.pods.restart_policy import Pace
+from dray.node.pods.restart_policy import RestartBackoff
 from dray.node.pods.static_pods import StaticPods
-from dray.node.pods.supervisor import Pods
-from dray.node.pods.worker_context import Shop
-from dray.node.server.log_endpoint import Endpoint
-from dray.node.status.node_readiness import Fitness, no_room
-from dray.node.status.node_registration import Board, Facts, machine_capacity
-from dray.telemetry.logs import Log, silent
-from dray.wire.unix_sockets import claim_directory
+from dray.node.pods.supervisor import PodSupervisor
+from dray.node.pods.worker_context import PodWorkerContext
+from dray.node.server.log_endpoint import LogEndpoint
+from dray.node.status.node_readiness import NodeReadinessMonitor, find_disk_problem
+from dray.node.status.node_registration import NodeDescription, NodeRegistration, read_machine_capacity
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
+from dray.wire.unix_sockets import secure_socket_directory
 
-FIRST_LOOK_SECONDS: Final = 5.0
+DRIVER_WAIT_SECONDS: Final = 5.0
 """How long the agent waits at its start for drivers that are slow to answer."""
 
 Document = dict[str, Any]
 Listener = Callable[[str], None]
 
 
-class Drivers(Protocol):
-    """The drivers of a node; `Registry` is one."""
+class NodeDrivers(Protocol):
+    """The drivers of a node; `PluginRegistry` is one."""
 
     @property
     def ready(self) -> asyncio.Event: ...
 
-    def drivers(self) -> Mapping[str, DriverLine]: ...
+    def list_drivers(self) -> Mapping[str, DriverClient]: ...
 
-    def line(self, name: str, *, classic: bool | None = None) -> DriverLine | None: ...
+    def find_driver(self, name: str, *, classic: bool | None = None) -> DriverClient | None: ...
 
-    def listen(self, came: Listener | None = None, went: Listener | None = None) -> None: ...
+    def add_listener(
+        self, on_registered: Listener | None = None, on_removed: Listener | None = None
+    ) -> None: ...
 
     async def run(self) -> None: ...
 
 
-class Given:
+class FixedDrivers:
     """Drivers that are there from the start and stay; for simulated nodes and tests."""
 
-    def __init__(self, *lines: DriverLine) -> None:
-        self._lines = {line.name: line for line in lines}
+    def __init__(self, *drivers: DriverClient) -> None:
+        self._drivers = {line.name: line for line in drivers}
         self.ready = asyncio.Event()
         self.ready.set()
 
-    def drivers(self) -> Mapping[str, DriverLine]:
-        return self._lines
+    def list_drivers(self) -> Mapping[str, DriverClient]:
+        return self._drivers
 
-    def line(self, name: str, *, classic: bool | None = None) -> DriverLine | None:
-        found = self._lines.get(name)
+    def find_driver(self, name: str, *, classic: bool | None = None) -> DriverClient | None:
+        found = self._drivers.get(name)
         return found if found is None or classic in (None, found.classic) else None
 
-    def listen(self, came: Listener | None = None, went: Listener | None = None) -> None:
+    def add_listener(self, on_registered: Listener | None = None, on_removed: Listener | None = None) -> None:
         """Nobody comes or goes."""
 
     async def run(self) -> None:
@@ -93,194 +95,213 @@ class Given:
 
 
 @dataclass(frozen=True)
-class NodeChoices:
+class NodeAgentOptions:
     """What somebody who starts an agent chooses."""
 
-    facts: Facts
+    description: NodeDescription
     root: Path
     """Where everything is kept that must survive the agent."""
-    runtime: Runtime
-    doorway: Doorway | None = None
+    runtime: ContainerRuntime
+    registration: PluginRegistryOptions | None = None
     """Where drivers register; nowhere without it."""
-    drivers: Drivers | None = None
+    drivers: NodeDrivers | None = None
     """In place of those who register."""
-    cdi: tuple[Path, ...] = DIRECTORIES
+    cdi_directories: tuple[Path, ...] = DEFAULT_DIRECTORIES
     port: int | None = None
     """Where to answer for logs; 0 takes any port that is free, None answers nobody."""
-    listen: str = ""
+    listen_address: str = ""
     """The address to listen on; the node's own when empty."""
-    authority: bytes = field(default=b"", repr=False)
+    client_ca: bytes = field(default=b"", repr=False)
     """The certificate (PEM) by which callers are known."""
-    claims: bool = True
+    prepare_claims: bool = True
     """Whether pods get what their claims promise; they start without it otherwise."""
     static_pods: Path | None = None
     """Where files describe pods that the node runs by itself."""
     stop_pods: bool = False
     """Whether containers are stopped when the agent ends, to be started again by the next one."""
-    pace: Pace = field(default_factory=Pace)
-    boot_id: str = field(default_factory=boot_id)
-    log: Log = field(default_factory=silent)
+    restart_backoff: RestartBackoff = field(default_factory=RestartBackoff)
+    boot_id: str = field(default_factory=read_boot_id)
+    log: StructuredLogger = field(default_factory=build_silent_logger)
 
 
-class Agent:
+class NodeAgent:
     """The agent of one node."""
 
-    def __init__(self, client: Client, choices: NodeChoices) -> None:
+    def __init__(self, client: Client, options: NodeAgentOptions) -> None:
         self._client = client
-        self._choices = choices
-        self._log = choices.log
+        self._options = options
+        self._log = options.log
         self.ready = asyncio.Event()
         """Set when everything was seen and pods are lived."""
-        self.metrics = Metrics()
+        self.metrics = NodeAgentMetrics()
         self.address = ""
         """Where it answers for logs, once it does."""
 
     @property
     def name(self) -> str:
         """The name of the node."""
-        return self._choices.facts.name
+        return self._options.description.name
 
     async def run(self) -> None:
         """Work until cancelled; containers go on, unless they were chosen to stop."""
-        choices = self._choices
-        with _alone_in(choices.root):
-            logs = LogFiles(choices.root / "logs")
-            endpoint = Endpoint(self._client, self.name, logs, self._log)
-            async with self._answering(endpoint) as facts:
-                board = Board(self._client, facts, self._log)
+        choices = self._options
+        with _DirectoryLock(choices.root):
+            logs = ContainerLogFiles(choices.root / "logs")
+            endpoint = LogEndpoint(self._client, self.name, logs, self._log)
+            async with self._serve_logs(endpoint) as facts:
+                board = NodeRegistration(self._client, facts, self._log)
                 recorder = EventRecorder(self._client, "dray-node", self.name)
-                drivers = self._drivers()
+                drivers = self._build_drivers()
                 # Drivers that are given stay: there is less to look after, on hundreds of simulated nodes.
-                poll = 5.0 if isinstance(drivers, Given) else 0.5
-                health = Health(drivers, self._client.habits.tempo, poll=poll)
+                poll = 5.0 if isinstance(drivers, FixedDrivers) else 0.5
+                health = DeviceHealthTracker(drivers, self._client.options.time_source, poll_seconds=poll)
                 async with asyncio.TaskGroup() as tasks:
                     for work in (board.run(), recorder.run(), drivers.run(), health.run()):
                         tasks.create_task(work)
                     await board.registered.wait()
-                    fitness = Fitness(board, self._client.habits.tempo, self._log)
+                    fitness = NodeReadinessMonitor(board, self._client.options.time_source, self._log)
                     tasks.create_task(fitness.run())
-                    pods = self._pods(board, recorder, drivers, health, logs)
+                    pods = self._build_pods(board, recorder, drivers, health, logs)
                     endpoint.pods = pods
                     try:
-                        board.listen(pods.claims.nudge, pods.claims.accounting.nudge)
-                        await self._work(pods, drivers, health, fitness)
+                        board.add_listener(pods.claims.retry_now, pods.claims.restore_accounting.trigger)
+                        await self._run_pods(pods, drivers, health, fitness)
                     except asyncio.CancelledError:
                         if choices.stop_pods:
-                            await pods.pause()
+                            await pods.stop_for_restart()
                         raise
 
     @asynccontextmanager
-    async def _answering(self, endpoint: Endpoint) -> AsyncIterator[Facts]:
-        choices = self._choices
+    async def _serve_logs(self, endpoint: LogEndpoint) -> AsyncIterator[NodeDescription]:
+        choices = self._options
         try:
             if choices.port is None:
-                yield choices.facts
+                yield choices.description
                 return
-            host = choices.listen or choices.facts.address
+            host = choices.listen_address or choices.description.address
             certificate = choices.root / "serving.pem"
-            async with endpoint.listening(host, choices.port, certificate, choices.authority) as (port, mark):
+            async with endpoint.serve(host, choices.port, certificate, choices.client_ca) as (port, mark):
                 self.address = f"{host}:{port}"
-                yield replace(choices.facts, port=port, fingerprint=mark)
+                yield replace(choices.description, port=port, fingerprint=mark)
         finally:
             await choices.runtime.close()
 
-    def _drivers(self) -> Drivers:
-        choices, client = self._choices, self._client
+    def _build_drivers(self) -> NodeDrivers:
+        choices, client = self._options, self._client
         if choices.drivers is not None:
             return choices.drivers
-        if choices.doorway is None:
-            return Given()
-        habits = Habits(tempo=client.habits.tempo, metrics=self.metrics)
+        if choices.registration is None:
+            return FixedDrivers()
+        habits = DriverCallOptions(time_source=client.options.time_source, metrics=self.metrics)
         slices = PublishedSlices(client, self.name)
-        return Registry(choices.doorway, habits, log=self._log, withdraw=slices.withdraw)
+        return PluginRegistry(choices.registration, habits, log=self._log, withdraw=slices.withdraw)
 
-    def _pods(
-        self, board: Board, recorder: EventRecorder, drivers: Drivers, health: Health, logs: LogFiles
-    ) -> Pods:
-        choices, client = self._choices, self._client
-        office = OfficeChoices(
-            lambda: board.node,
+    def _build_pods(
+        self,
+        registration: NodeRegistration,
+        recorder: EventRecorder,
+        drivers: NodeDrivers,
+        health: DeviceHealthTracker,
+        logs: ContainerLogFiles,
+    ) -> PodSupervisor:
+        choices, client = self._options, self._client
+        office = ClaimPreparerOptions(
+            lambda: registration.node,
             choices.root / "checkpoint",
             drivers,
             choices.boot_id,
-            client.habits.tempo,
+            client.options.time_source,
             self.metrics,
-            choices.claims,
+            choices.prepare_claims,
             self._log.warning,
         )
-        claims = Claims(client, recorder, office)
-        cdi = CdiFiles(choices.cdi, lambda what: self._log.warning("a CDI file is passed over", file=what))
-        around = Surroundings(machine_capacity() | dict(choices.facts.capacity))
-        shop = Shop(
+        claims = PodClaimPreparer(client, recorder, office)
+        cdi = CdiSpecCache(
+            choices.cdi_directories, lambda what: self._log.warning("a CDI file is passed over", file=what)
+        )
+        around = NodeEnvironment(read_machine_capacity() | dict(choices.description.capacity))
+        shop = PodWorkerContext(
             client,
             choices.runtime,
             claims,
-            Launching(client, cdi, logs, around),
+            PodLaunchBuilder(client, cdi, logs, around),
             health,
             recorder,
             self.metrics,
             self._log,
-            choices.facts.address,
-            choices.pace,
+            choices.description.address,
+            choices.restart_backoff,
         )
-        return Pods(shop, choices.root)
+        return PodSupervisor(shop, choices.root)
 
-    async def _work(self, pods: Pods, drivers: Drivers, health: Health, fitness: Fitness) -> None:
+    async def _run_pods(
+        self,
+        pods: PodSupervisor,
+        drivers: NodeDrivers,
+        health: DeviceHealthTracker,
+        readiness: NodeReadinessMonitor,
+    ) -> None:
         own = f"spec.nodeName={self.name}"
-        ways = Ways(keep=_plain, trouble=self._troubled, longest_wait=10.0)
-        informer: Informer[Document] = Informer(self._client, POD, field_selector=own, ways=ways)
-        claims, runtime = pods.claims, self._choices.runtime
+        ways = InformerOptions(
+            transform=_strip_managed_fields, on_failure=self._log_watch_failure, max_backoff=10.0
+        )
+        informer: Informer[Document] = Informer(self._client, POD, field_selector=own, options=ways)
+        claims, runtime = pods.claims, self._options.runtime
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
-            await informer.synced()
+            await informer.wait_for_sync()
             with suppress(TimeoutError):
-                async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                async with asyncio.timeout(DRIVER_WAIT_SECONDS):
                     await drivers.ready.wait()
-            await self._expect(drivers)
-            found = await runtime.running()
+            await self._expect_published_drivers(drivers)
+            found = await runtime.list_containers()
             running = frozenset(each.id.pod_uid for each in found if each.exit is None)
-            await claims.awaken(tuple(view_of(POD, pod) for pod in informer.all()), running)
-            tasks.create_task(claims.accounting.run())
-            drivers.listen(came=lambda _name: claims.nudge())
-            health.listen(lambda _name: pods.look_again())
-            self._measure(pods)
+            await claims.recover(tuple(decode_projection(POD, pod) for pod in informer.list_all()), running)
+            tasks.create_task(claims.restore_accounting.run())
+            drivers.add_listener(on_registered=lambda _name: claims.retry_now())
+            health.add_listener(lambda _name: pods.refresh_statuses())
+            self._register_metrics(pods)
 
             def follow() -> None:
-                informer.listen(added=pods.see, updated=pods.changed, deleted=pods.vanish)
+                informer.listen(added=pods.handle_add, updated=pods.handle_update, deleted=pods.handle_delete)
 
-            living = tasks.create_task(pods.run(informer.all, follow))
-            if (folder := self._choices.static_pods) is not None:
+            living = tasks.create_task(pods.run(informer.list_all, follow))
+            if (folder := self._options.static_pods) is not None:
                 tasks.create_task(StaticPods(self._client, self.name, folder, self._log).run())
-            await pods.begun.wait()
-            await fitness.begin(partial(no_room, self._choices.root), claims.trouble, runtime.trouble)
-            if not self._choices.claims:
+            await pods.started.wait()
+            await readiness.start(
+                partial(find_disk_problem, self._options.root), claims.find_problem, runtime.find_problem
+            )
+            if not self._options.prepare_claims:
                 self._log.warning("claims are left alone: pods start without devices", node=self.name)
             self._log.info("the agent takes pods", node=self.name, pods=len(informer), logs_at=self.address)
             self.ready.set()
             await living
 
-    async def _expect(self, drivers: Drivers) -> None:
+    async def _expect_published_drivers(self, drivers: NodeDrivers) -> None:
         """Drivers that published devices and are not here have gone, unless they come soon."""
-        if isinstance(drivers, Registry):
-            with suppress(*TROUBLE):
-                drivers.expect(await PublishedSlices(self._client, self.name).drivers())
+        if isinstance(drivers, PluginRegistry):
+            with suppress(*CALL_ERRORS):
+                drivers.expect_drivers(await PublishedSlices(self._client, self.name).list_drivers())
 
-    def _measure(self, pods: Pods) -> None:
-        self.metrics.ask(agent_metrics.PODS, lambda: [((), pods.running_pods())])
-        states = pods.states
-        self.metrics.ask(agent_metrics.CONTAINERS, lambda: [((name,), n) for name, n in states().items()])
+    def _register_metrics(self, pods: PodSupervisor) -> None:
+        self.metrics.add_callback(agent_metrics.PODS, lambda: [((), pods.count_running_pods())])
+        states = pods.count_container_states
+        self.metrics.add_callback(
+            agent_metrics.CONTAINERS, lambda: [((name,), n) for name, n in states().items()]
+        )
 
-    def _troubled(self, trouble: Exception) -> None:
-        self._log.warning("the pods of this node cannot be read now", node=self.name, error=trouble)
+    def _log_watch_failure(self, error: Exception) -> None:
+        self._log.warning("the pods of this node cannot be read now", node=self.name, error=error)
 
 
-def _plain(pod: Document) -> Document:
+def _strip_managed_fields(pod: Document) -> Document:
     """A pod without the record of who set which field."""
     metadata = {name: value for name, value in pod["metadata"].items() if name != "managedFields"}
     return {**pod, "metadata": metadata}
 
 
-class _alone_in:  # noqa: N801 - reads as a word
+class _DirectoryLock:
     """Nobody else works in this directory meanwhile."""
 
     def __init__(self, root: Path) -> None:
@@ -289,7 +310,7 @@ class _alone_in:  # noqa: N801 - reads as a word
 
     def __enter__(self) -> None:
         try:
-            claim_directory(self._root)
+            secure_socket_directory(self._root)
             flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
             self._lock = os.open(self._root / "lock", flags, 0o600)
         except OSError as refused:

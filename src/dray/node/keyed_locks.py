@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def first_of(*waits: Awaitable[object]) -> None:
+async def wait_for_first(*awaitables: Awaitable[object]) -> None:
     """Wait for whichever comes first, and stop waiting for the others."""
-    tasks = [asyncio.ensure_future(each) for each in waits]
+    tasks = [asyncio.ensure_future(each) for each in awaitables]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -25,70 +25,70 @@ async def first_of(*waits: Awaitable[object]) -> None:
         await asyncio.wait(tasks)
 
 
-class Bell:
+class Broadcast:
     """Wakes everybody who waits for it at this moment."""
 
     def __init__(self) -> None:
-        self._rings = asyncio.Event()
+        self._event = asyncio.Event()
 
-    def ring(self) -> None:
-        self._rings.set()
-        self._rings = asyncio.Event()
+    def notify_all(self) -> None:
+        self._event.set()
+        self._event = asyncio.Event()
 
-    async def heard(self) -> None:
-        await self._rings.wait()
+    async def wait(self) -> None:
+        await self._event.wait()
 
 
-class Busy:
+class NodeClaimLocks:
     """The claims that are being worked on."""
 
     def __init__(self) -> None:
-        self.claims: set[str] = set()
-        self._bell = Bell()
+        self.locked: set[str] = set()
+        self._freed = Broadcast()
 
     @asynccontextmanager
-    async def taking(
-        self, needed: Callable[[], frozenset[str]], unless: Callable[[], bool] = lambda: False
+    async def hold(
+        self, get_uids: Callable[[], frozenset[str]], should_cancel: Callable[[], bool] = lambda: False
     ) -> AsyncIterator[bool]:
         """Claims that nobody else works on while the block lasts; False when it came to nothing.
 
         What is needed is asked again each time something became free.
         """
-        while (wanted := needed()) & self.claims and not unless():
-            await self._bell.heard()
-        if unless():
+        while (wanted := get_uids()) & self.locked and not should_cancel():
+            await self._freed.wait()
+        if should_cancel():
             yield False
             return
-        self.claims |= wanted
+        self.locked |= wanted
         try:
             yield True
         finally:
-            self.claims -= wanted
-            self._bell.ring()
+            self.locked -= wanted
+            self._freed.notify_all()
 
-    async def waited(self, needed: Callable[[], frozenset[str]]) -> bool:
+    async def wait_until_free(self, get_uids: Callable[[], frozenset[str]]) -> bool:
         """Wait until nobody works on claims; False when nobody did."""
-        if not needed() & self.claims:
+        if not get_uids() & self.locked:
             return False
-        while needed() & self.claims:
-            await self._bell.heard()
+        while get_uids() & self.locked:
+            await self._freed.wait()
         return True
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """What those who wait need, or whether they still do, may have changed."""
-        self._bell.ring()
+        self._freed.notify_all()
 
 
-class Turns:
+class PodTaskQueues:
     """Work that goes on to its end, one piece after the other for each pod."""
 
     def __init__(self) -> None:
-        self._last: dict[str, asyncio.Task[Any]] = {}
-        self._all: set[asyncio.Task[Any]] = set()
+        self._last_tasks: dict[str, asyncio.Task[Any]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def after(self, pod_uid: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def run_in_order(self, pod_uid: str, work: Callable[[], Awaitable[T]]) -> T:
         """Do work for a pod when what was begun for it before has ended."""
-        before = self._last.get(pod_uid)
+        before = self._last_tasks.get(pod_uid)
 
         async def in_turn() -> T:
             if before is not None:
@@ -96,19 +96,19 @@ class Turns:
             return await work()
 
         task = asyncio.create_task(in_turn())
-        self._last[pod_uid] = task
-        self._all.add(task)
-        task.add_done_callback(lambda done: self._ended(pod_uid, done))
+        self._last_tasks[pod_uid] = task
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._forget_task(pod_uid, done))
         return await asyncio.shield(task)
 
-    def _ended(self, pod_uid: str, task: asyncio.Task[Any]) -> None:
-        self._all.discard(task)
-        if self._last.get(pod_uid) is task:
-            del self._last[pod_uid]
+    def _forget_task(self, pod_uid: str, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self._last_tasks.get(pod_uid) is task:
+            del self._last_tasks[pod_uid]
 
     async def close(self) -> None:
         """Stop everything; what was under way is found in the record by the next agent."""
-        tasks = tuple(self._all)
+        tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:

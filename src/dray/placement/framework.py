@@ -2,9 +2,9 @@
 
 Theory of operation: a plugin is asked once for every pod (PreFilter) and answers with an opinion, with a
 verdict that no node can do, or with nothing to say. An opinion narrows the nodes by name, judges seats
-(Filter) and scores them (Score); scores are brought to 0..100 by `spread` over all seats that are left and
-weighed by the profile. Seats that are alike get the same answer, so they are asked once for a whole group,
-unless the opinion says that it looks at names or labels (`by_node`).
+(Filter) and scores them (Score); scores are brought to 0..100 by `normalize_scores` over all seats that are
+left and weighed by the profile. Seats that are alike get the same answer, so they are asked once for a whole
+group, unless the opinion says that it looks at names or labels (`by_node`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from dray.api.resource import AllocationResult, ResourceClaim
-from dray.placement.rejections import Verdict
+from dray.placement.rejections import PluginRejection
 
 if TYPE_CHECKING:
-    from dray.placement.pending_pod import Subject
-    from dray.placement.snapshot import Seat, Snapshot
+    from dray.placement.pending_pod import PendingPod
+    from dray.placement.snapshot import ClusterSnapshot, NodeState
 
-MOST = 100
+MAX_SCORE = 100
 """The best score."""
 
 
@@ -38,55 +38,57 @@ class Phase(StrEnum):
     PRE_BIND = "PreBind"
 
 
-Spread = Callable[[Sequence[int]], Sequence[int]]
+ScoreNormalizer = Callable[[Sequence[int]], Sequence[int]]
 """Brings the raw scores of all seats that are left to 0..100."""
 
 
-def as_given(scores: Sequence[int]) -> Sequence[int]:
+def keep_scores(scores: Sequence[int]) -> Sequence[int]:
     """Scores that are 0..100 already."""
     return scores
 
 
-def by_most(scores: Sequence[int]) -> Sequence[int]:
+def normalize_to_max(scores: Sequence[int]) -> Sequence[int]:
     """The best gets 100 and the others their part of it; nothing when all have nothing."""
     most = max(scores, default=0)
-    return [score * MOST // most for score in scores] if most else scores
+    return [score * MAX_SCORE // most for score in scores] if most else scores
 
 
-def by_least(scores: Sequence[int]) -> Sequence[int]:
+def normalize_inverted(scores: Sequence[int]) -> Sequence[int]:
     """The smallest is best: 100 for none, 0 for the most; all get 100 when all have none."""
     most = max(scores, default=0)
-    return [MOST - score * MOST // most for score in scores] if most else [MOST for _ in scores]
+    return (
+        [MAX_SCORE - score * MAX_SCORE // most for score in scores] if most else [MAX_SCORE for _ in scores]
+    )
 
 
-def between(scores: Sequence[int]) -> Sequence[int]:
+def normalize_min_max(scores: Sequence[int]) -> Sequence[int]:
     """The worst gets 0, the best 100, the others what lies between; 0 for all when they are equal."""
     least, most = min(scores, default=0), max(scores, default=0)
-    return [(score - least) * MOST // (most - least) if most > least else 0 for score in scores]
+    return [(score - least) * MAX_SCORE // (most - least) if most > least else 0 for score in scores]
 
 
-Given = tuple[ResourceClaim, AllocationResult]
+ClaimAllocation = tuple[ResourceClaim, AllocationResult]
 """A claim and the devices it gets."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class PreFilterResult:
     """What a plugin thinks about one pod in one cycle; what is None it has nothing to say about."""
 
-    names: frozenset[str] | None = None
+    node_names: frozenset[str] | None = None
     """The only nodes in question."""
-    elsewhere: Verdict | None = None
-    """What the nodes beyond `names` are told."""
-    filter: Callable[[Seat], Verdict | None] | None = None
-    score: Callable[[Seat], int] | None = None
-    spread: Spread = as_given
+    other_nodes_rejection: PluginRejection | None = None
+    """What the nodes beyond `node_names` are told."""
+    filter: Callable[[NodeState], PluginRejection | None] | None = None
+    score: Callable[[NodeState], int] | None = None
+    normalize_scores: ScoreNormalizer = keep_scores
     by_node: bool = False
     """Whether `filter` or `score` look at the name or the labels of the node."""
-    reserve: Callable[[Seat], tuple[Given, ...]] | None = None
+    reserve: Callable[[NodeState], tuple[ClaimAllocation, ...]] | None = None
     """What the pod's claims get on the seat that was chosen."""
 
 
-class Plugin(Protocol):
+class SchedulingPlugin(Protocol):
     """One way to judge nodes for pods."""
 
     @property
@@ -94,6 +96,8 @@ class Plugin(Protocol):
         """Its name as in Kubernetes, for profiles and metrics."""
         ...
 
-    def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | Verdict | None:
+    def pre_filter(
+        self, pending_pod: PendingPod, snapshot: ClusterSnapshot
+    ) -> PreFilterResult | PluginRejection | None:
         """What it thinks of a pod; a verdict when no node can do, None when it has nothing to say."""
         ...

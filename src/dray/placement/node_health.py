@@ -21,23 +21,23 @@ from typing import Final
 from msgspec.structs import replace
 
 from dray.api.core import Node, NodeCondition, Pod, Taint
-from dray.api.tolerations import tolerates
+from dray.api.tolerations import tolerates_taint
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 READY: Final = "Ready"
 UNKNOWN: Final = "Unknown"
-SILENT: Final = "NodeStatusUnknown"
+STATUS_UNKNOWN_REASON: Final = "NodeStatusUnknown"
 """The reason of the condition of a node that gives no sign of life."""
-SILENCE: Final = 40.0
+MONITOR_GRACE_PERIOD: Final = 40.0
 """Seconds without a sign of life after which a node is lost."""
 
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 _NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-class Health(StrEnum):
+class NodeReadiness(StrEnum):
     """How a node is; the value is the key of the taints that say so."""
 
     WELL = ""
@@ -45,22 +45,22 @@ class Health(StrEnum):
     LOST = UNREACHABLE
 
 
-def ready_of(node: Node) -> NodeCondition | None:
+def find_ready_condition(node: Node) -> NodeCondition | None:
     """What a node says of whether it runs pods, or what was said in its place."""
     return next((each for each in node.status.conditions if each.type == READY), None)
 
 
-def health_of(node: Node, *, silent: bool) -> Health:
-    """How a node is; `silent` when it gave no sign of life for too long."""
-    if silent:
-        return Health.LOST
-    ready = ready_of(node)
-    return Health.NOT_READY if ready is not None and ready.status == "False" else Health.WELL
+def compute_readiness(node: Node, *, lease_expired: bool) -> NodeReadiness:
+    """How a node is; `lease_expired` when it gave no sign of life for too long."""
+    if lease_expired:
+        return NodeReadiness.LOST
+    ready = find_ready_condition(node)
+    return NodeReadiness.NOT_READY if ready is not None and ready.status == "False" else NodeReadiness.WELL
 
 
-def taints_of(node: Node, health: Health, *, now: str) -> tuple[Taint, ...]:
+def compute_taints(node: Node, readiness: NodeReadiness, *, now: str) -> tuple[Taint, ...]:
     """The taints a node should have: those of its health, since when it has them, and all of others."""
-    key = health.value
+    key = readiness.value
     kept = [taint for taint in node.spec.taints if taint.key not in (NOT_READY, UNREACHABLE)]
     for effect in (NO_SCHEDULE, NO_EXECUTE) if key else ():
         known = next((t for t in node.spec.taints if (t.key, t.effect) == (key, effect)), None)
@@ -70,36 +70,41 @@ def taints_of(node: Node, health: Health, *, now: str) -> tuple[Taint, ...]:
     return tuple(kept)
 
 
-def silenced(node: Node, *, now: str) -> NodeCondition | None:
+def build_unknown_condition(node: Node, *, now: str) -> NodeCondition | None:
     """The condition of a node that is lost; None when it says so already."""
-    ready = ready_of(node) or NodeCondition(type=READY)
-    if ready.status == UNKNOWN and ready.reason == SILENT:
+    ready = find_ready_condition(node) or NodeCondition(type=READY)
+    if ready.status == UNKNOWN and ready.reason == STATUS_UNKNOWN_REASON:
         return None
     return replace(
         ready,
         status=UNKNOWN,
-        reason=SILENT,
+        reason=STATUS_UNKNOWN_REASON,
         message="the node gives no sign of life: its lease is not renewed",
         last_transition_time=now,
     )
 
 
-def returned(node: Node, before: str, *, now: str) -> NodeCondition | None:
+def build_returned_condition(node: Node, before: str, *, now: str) -> NodeCondition | None:
     """The condition of a node that is back, as it was before; None when it speaks for itself."""
-    ready = ready_of(node)
-    if ready is None or ready.status != UNKNOWN or ready.reason != SILENT or before in ("", UNKNOWN):
+    ready = find_ready_condition(node)
+    if (
+        ready is None
+        or ready.status != UNKNOWN
+        or ready.reason != STATUS_UNKNOWN_REASON
+        or before in ("", UNKNOWN)
+    ):
         return None
     message = "the node gives signs of life again; this is what it said last"
     return replace(ready, status=before, reason="NodeReturned", message=message, last_transition_time=now)
 
 
-def most_are_lost(lost: int, known: int) -> bool:
+def is_majority_lost(lost: int, known: int) -> bool:
     """Whether so many nodes look lost that we rather cannot see them; of few nodes nobody can tell."""
     return known >= 3 and lost * 2 > known
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class NodeEviction:
     """A pod that must leave its node, at the earliest at a moment, and for which taint."""
 
     at: datetime
@@ -112,24 +117,26 @@ class Leave:
         return f"the node has the taint {self.taint.key}{value}:{self.taint.effect}"
 
 
-def must_leave(pod: Pod, taints: Iterable[Taint]) -> Leave | None:
+def find_node_eviction(pod: Pod, taints: Iterable[Taint]) -> NodeEviction | None:
     """The first reason for which a pod must leave its node; None when it may stay."""
-    found = [leave for taint in taints if taint.effect == NO_EXECUTE and (leave := _leave(pod, taint))]
+    found = [
+        leave for taint in taints if taint.effect == NO_EXECUTE and (leave := _evaluate_taint(pod, taint))
+    ]
     return min(found, key=lambda leave: leave.at, default=None)
 
 
-def _leave(pod: Pod, taint: Taint) -> Leave | None:
-    matching = [each for each in pod.spec.tolerations if tolerates(each, taint)]
-    since = _moment(taint.time_added)
+def _evaluate_taint(pod: Pod, taint: Taint) -> NodeEviction | None:
+    matching = [each for each in pod.spec.tolerations if tolerates_taint(each, taint)]
+    since = _parse_time(taint.time_added)
     if not matching:
-        return Leave(since, taint)
+        return NodeEviction(since, taint)
     lengths = [each.toleration_seconds for each in matching if each.toleration_seconds is not None]
     if not lengths:
         return None
     longest = int((_NEVER - since).total_seconds())
-    return Leave(since + timedelta(seconds=min(max(min(lengths), 0), longest)), taint)
+    return NodeEviction(since + timedelta(seconds=min(max(min(lengths), 0), longest)), taint)
 
 
-def _moment(text: str | None) -> datetime:
+def _parse_time(text: str | None) -> datetime:
     """A time as objects write it; a taint without one was there always."""
     return _LONG_AGO if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)

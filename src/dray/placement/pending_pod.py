@@ -10,35 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.resource import ResourceClaim
 from dray.claims import claim_names, reservation
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.placement.resource_requests import Needs, needs_of
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.placement.resource_requests import ResourceRequests, compute_requests
 
-PLUGIN = "DynamicResources"
+PLUGIN_NAME = "DynamicResources"
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimsSeen:
+class PodClaimLookup:
     """Claims of both groups by namespace and name, as they are now."""
 
-    claim: Callable[[str, str], ResourceClaim | None]
-    classic: Callable[[str, str], ClassicClaim | None] = lambda _namespace, _name: None
+    get_claim: Callable[[str, str], ResourceClaim | None]
+    get_classic_claim: Callable[[str, str], ClassicResourceClaim | None] = lambda _namespace, _name: None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
+class PendingPod:
     """A pod with what it needs and its claims, each once, in the order of its entries."""
 
     pod: Pod
-    needs: Needs
+    requests: ResourceRequests
     claims: tuple[ResourceClaim, ...] = ()
-    classic: tuple[ClassicClaim, ...] = ()
+    classic_claims: tuple[ClassicResourceClaim, ...] = ()
     attempts: int = 0
     """How often it was tried before; searches that were given up get more patience each time."""
-    worked: float = 0.0
+    search_seconds: float = 0.0
     """Seconds of search work in this attempt so far."""
     pending: tuple[ResourceClaim, ...] = field(init=False)
     """The claims that have no devices yet."""
@@ -53,55 +53,63 @@ class Subject:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
 
-def subject_of(
-    pod: Pod, seen: ClaimsSeen, needs: Needs | None = None, attempts: int = 0
-) -> Subject | Verdict:
+def resolve_pending_pod(
+    pod: Pod, lookup: PodClaimLookup, requests: ResourceRequests | None = None, attempts: int = 0
+) -> PendingPod | PluginRejection:
     """A pod ready to be placed, or what it waits for."""
     claims: dict[str, ResourceClaim] = {}
-    classic: dict[str, ClassicClaim] = {}
+    classic: dict[str, ClassicResourceClaim] = {}
     for entry in pod.spec.resource_claims:
-        found = _resolved(pod, entry, seen)
-        if isinstance(found, Verdict):
+        found = _resolve_claim(pod, entry, lookup)
+        if isinstance(found, PluginRejection):
             return found
         if isinstance(found, ResourceClaim):
             claims.setdefault(found.metadata.name, found)
         elif found is not None:
             classic.setdefault(found.metadata.name, found)
-    return Subject(pod, needs or needs_of(pod), tuple(claims.values()), tuple(classic.values()), attempts)
+    return PendingPod(
+        pod, requests or compute_requests(pod), tuple(claims.values()), tuple(classic.values()), attempts
+    )
 
 
-def _resolved(
-    pod: Pod, entry: PodResourceClaim, seen: ClaimsSeen
-) -> ResourceClaim | ClassicClaim | Verdict | None:
+def _resolve_claim(
+    pod: Pod, entry: PodResourceClaim, lookup: PodClaimLookup
+) -> ResourceClaim | ClassicResourceClaim | PluginRejection | None:
     """The claim an entry stands for, None when it needs none, or what is in the way."""
     if entry.template is not None:
-        return _usable(pod, claim_names.classic_name(pod, entry), seen, made=True)
+        return _find_usable_claim(pod, claim_names.build_classic_name(pod, entry), lookup, generated=True)
     if entry.resource_claim_name is not None:
-        return _usable(pod, entry.resource_claim_name, seen, made=False)
-    known, name = claim_names.recorded(pod, entry)
+        return _find_usable_claim(pod, entry.resource_claim_name, lookup, generated=False)
+    known, name = claim_names.find_recorded_name(pod, entry)
     if not known:
         template = entry.resource_claim_template_name
         text = f"entry {entry.name}: its claim has not been made from template {template} yet"
-        return Verdict(PLUGIN, text, frozenset({Signal(Topic.POD, _full(pod, pod.metadata.name))}))
-    return None if name is None else _usable(pod, name, seen, made=True)
+        return PluginRejection(
+            PLUGIN_NAME, text, frozenset({Signal(Topic.POD, _format_full_name(pod, pod.metadata.name))})
+        )
+    return None if name is None else _find_usable_claim(pod, name, lookup, generated=True)
 
 
-def _usable(pod: Pod, name: str, seen: ClaimsSeen, *, made: bool) -> ResourceClaim | ClassicClaim | Verdict:
+def _find_usable_claim(
+    pod: Pod, name: str, lookup: PodClaimLookup, *, generated: bool
+) -> ResourceClaim | ClassicResourceClaim | PluginRejection:
     """A claim by name, if the pod may use it."""
     namespace = pod.metadata.namespace
-    claim = seen.claim(namespace, name)
-    found: ResourceClaim | ClassicClaim | None = claim or seen.classic(namespace, name)
-    wakes = frozenset({Signal(Topic.CLAIM, _full(pod, name))})
+    claim = lookup.get_claim(namespace, name)
+    found: ResourceClaim | ClassicResourceClaim | None = claim or lookup.get_classic_claim(namespace, name)
+    wakes = frozenset({Signal(Topic.CLAIM, _format_full_name(pod, name))})
     if found is None:
-        return Verdict(PLUGIN, f"claim {_full(pod, name)} does not exist", wakes)
-    if made and not claim_names.is_owned(found.metadata, pod):
-        return Verdict(PLUGIN, f"claim {_full(pod, name)} exists and does not belong to this pod", wakes)
+        return PluginRejection(PLUGIN_NAME, f"claim {_format_full_name(pod, name)} does not exist", wakes)
+    if generated and not claim_names.is_owned_by(found.metadata, pod):
+        return PluginRejection(
+            PLUGIN_NAME, f"claim {_format_full_name(pod, name)} exists and does not belong to this pod", wakes
+        )
     if isinstance(found, ResourceClaim):
-        why = reservation.why_not(found, pod)
+        why = reservation.explain_unreservable(found, pod)
     else:
-        why = reservation.classic_why_not(found, pod)
-    return Verdict(PLUGIN, why, wakes) if why else found
+        why = reservation.explain_classic_unreservable(found, pod)
+    return PluginRejection(PLUGIN_NAME, why, wakes) if why else found
 
 
-def _full(pod: Pod, name: str) -> str:
+def _format_full_name(pod: Pod, name: str) -> str:
     return f"{pod.metadata.namespace}/{name}"

@@ -2,8 +2,8 @@
 
 Theory of operation: the table below holds every plugin by the name Kubernetes gives it, the cheap ones first,
 with the weight of its score. Plugins that know claims need to be given what they work with, so whoever builds
-a profile hands them in by name; everything else a person may choose is a `Choices` value, read from a small
-document:
+a profile hands them in by name; everything else a person may choose is a `PlacementOptions` value, read from
+a small document:
 
     schedulerName: default-scheduler
     scoring: least                # or `most`: fill one node before the next
@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from dray.api.fields import ROOT, FieldError, Path, duplicate, forbidden, invalid, not_supported
+from dray.api.fields import ROOT, FieldError, FieldPath, duplicate, forbidden, invalid, not_supported
 from dray.errors import InvalidError
-from dray.placement.framework import Plugin, Spread, between, by_most
+from dray.placement.framework import SchedulingPlugin, ScoreNormalizer, normalize_min_max, normalize_to_max
 from dray.placement.plugins import (
     balanced_allocation,
     node_affinity,
@@ -34,9 +34,9 @@ from dray.placement.plugins import (
 from dray.placement.plugins.node_resources_fit import Scoring
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-DEVICES: Final = "DynamicResources"
-CLASSIC: Final = "ClassicResources"
-HEAVIEST: Final = 1000
+DYNAMIC_RESOURCES: Final = "DynamicResources"
+CLASSIC_RESOURCES: Final = "ClassicResources"
+MAX_WEIGHT: Final = 1000
 
 
 class Normalization(StrEnum):
@@ -46,11 +46,14 @@ class Normalization(StrEnum):
     MAX = "max"
 
 
-_SPREADS: dict[Normalization, Spread] = {Normalization.BETWEEN: between, Normalization.MAX: by_most}
+_NORMALIZERS: dict[Normalization, ScoreNormalizer] = {
+    Normalization.BETWEEN: normalize_min_max,
+    Normalization.MAX: normalize_to_max,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class PlacementOptions:
     """What a person may choose about placement."""
 
     scheduler_name: str = DEFAULT_SCHEDULER
@@ -60,78 +63,84 @@ class Choices:
     disabled: frozenset[str] = frozenset()
 
     @property
-    def device_spread(self) -> Spread:
+    def device_normalizer(self) -> ScoreNormalizer:
         """How the plugin for devices brings its scores to 0..100."""
-        return _SPREADS[self.normalization]
+        return _NORMALIZERS[self.normalization]
 
 
-class Weighed(NamedTuple):
+class WeightedPlugin(NamedTuple):
     """A plugin, and how often its score counts."""
 
-    plugin: Plugin
+    plugin: SchedulingPlugin
     weight: int
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class SchedulerProfile:
     """The plugins of one scheduler, in the order they are asked."""
 
-    plugins: tuple[Weighed, ...]
+    plugins: tuple[WeightedPlugin, ...]
     scheduler_name: str = DEFAULT_SCHEDULER
 
 
-class _Row(NamedTuple):
+class _PluginRow(NamedTuple):
     """A plugin that profiles know: its weight, and how it is made; None if it has to be handed in."""
 
     weight: int
-    make: Callable[[Choices], Plugin] | None = None
+    make: Callable[[PlacementOptions], SchedulingPlugin] | None = None
 
 
-PLUGINS: Final[Mapping[str, _Row]] = {
-    node_name.NAME: _Row(0, lambda _: node_name.NodeName()),
-    node_unschedulable.NAME: _Row(0, lambda _: node_unschedulable.NodeUnschedulable()),
-    taint_toleration.NAME: _Row(3, lambda _: taint_toleration.TaintToleration()),
-    node_affinity.NAME: _Row(2, lambda _: node_affinity.NodeAffinity()),
-    node_resources_fit.NAME: _Row(1, lambda choices: node_resources_fit.NodeResourcesFit(choices.scoring)),
-    balanced_allocation.NAME: _Row(1, lambda _: balanced_allocation.NodeResourcesBalancedAllocation()),
+PLUGINS: Final[Mapping[str, _PluginRow]] = {
+    node_name.NAME: _PluginRow(0, lambda _: node_name.NodeName()),
+    node_unschedulable.NAME: _PluginRow(0, lambda _: node_unschedulable.NodeUnschedulable()),
+    taint_toleration.NAME: _PluginRow(3, lambda _: taint_toleration.TaintToleration()),
+    node_affinity.NAME: _PluginRow(2, lambda _: node_affinity.NodeAffinityPlugin()),
+    node_resources_fit.NAME: _PluginRow(
+        1, lambda choices: node_resources_fit.NodeResourcesFit(choices.scoring)
+    ),
+    balanced_allocation.NAME: _PluginRow(1, lambda _: balanced_allocation.NodeResourcesBalancedAllocation()),
     # Last, because a search for devices costs more than all others together.
-    CLASSIC: _Row(0),
-    DEVICES: _Row(2),
+    CLASSIC_RESOURCES: _PluginRow(0),
+    DYNAMIC_RESOURCES: _PluginRow(2),
 }
 
 
-def profile_of(choices: Choices, given: Iterable[Plugin] = ()) -> Profile:
-    """The profile for some choices; `given` are the plugins that know claims, in any order.
+def build_profile(
+    options: PlacementOptions, claim_plugins: Iterable[SchedulingPlugin] = ()
+) -> SchedulerProfile:
+    """The profile for some choices; `claim_plugins` are the plugins that know claims, in any order.
 
     A plugin that the table does not know comes last, with the weight 1.
     """
-    plugins = {title: row.make(choices) for title, row in PLUGINS.items() if row.make is not None}
-    plugins.update({plugin.name: plugin for plugin in given})
+    plugins = {title: row.make(options) for title, row in PLUGINS.items() if row.make is not None}
+    plugins.update({plugin.name: plugin for plugin in claim_plugins})
     order = [*PLUGINS, *[title for title in plugins if title not in PLUGINS]]
-    weights = {**{title: row.weight for title, row in PLUGINS.items()}, **choices.weights}
-    return Profile(
+    weights = {**{title: row.weight for title, row in PLUGINS.items()}, **options.weights}
+    return SchedulerProfile(
         tuple(
-            Weighed(plugins[title], weights.get(title, 1))
+            WeightedPlugin(plugins[title], weights.get(title, 1))
             for title in order
-            if title in plugins and title not in choices.disabled
+            if title in plugins and title not in options.disabled
         ),
-        choices.scheduler_name,
+        options.scheduler_name,
     )
 
 
 # --- the document ---
 
 
-def read_choices(document: object) -> Choices:
+def parse_placement_options(document: object) -> PlacementOptions:
     """The choices in a plain document; raises `InvalidError` with everything that is wrong in it."""
     if document is None:
-        return Choices()
+        return PlacementOptions()
     if not isinstance(document, dict):
-        raise InvalidError(_SUBJECT, [invalid(Path("profile"), document, "must be a mapping of fields")])
-    problems = [problem for key, value in document.items() for problem in _problems(key, value)]
+        raise InvalidError(_SUBJECT, [invalid(FieldPath("profile"), document, "must be a mapping of fields")])
+    problems = [problem for key, value in document.items() for problem in _check_field(key, value)]
     if problems:
         raise InvalidError(_SUBJECT, problems)
-    return Choices(**{_FIELDS[key].attribute: _FIELDS[key].read(value) for key, value in document.items()})
+    return PlacementOptions(
+        **{_FIELDS[key].attribute: _FIELDS[key].read(value) for key, value in document.items()}
+    )
 
 
 _SUBJECT = "scheduler profile"
@@ -141,63 +150,63 @@ class _Field(NamedTuple):
     """A field of the document: what it fills, how it is checked, what is made of a sound value."""
 
     attribute: str
-    check: Callable[[Path, Any], Iterable[FieldError]]
+    check: Callable[[FieldPath, Any], Iterable[FieldError]]
     read: Callable[[Any], Any]
 
 
-def _problems(key: object, value: object) -> Iterable[FieldError]:
-    place = ROOT.field(str(key))
+def _check_field(key: object, value: object) -> Iterable[FieldError]:
+    place = ROOT.child(str(key))
     row = _FIELDS.get(str(key))
     return (
-        [forbidden(place, f"unknown field{_nearest(str(key), _FIELDS)}")]
+        [forbidden(place, f"unknown field{_suggest_nearest(str(key), _FIELDS)}")]
         if row is None
         else row.check(place, value)
     )
 
 
-def _name_faults(place: Path, value: object) -> Iterator[FieldError]:
+def _check_name(place: FieldPath, value: object) -> Iterator[FieldError]:
     if not isinstance(value, str) or not value:
         yield invalid(place, value, "must be the name that pods give in `spec.schedulerName`")
 
 
-def _one_of(words: type[StrEnum]) -> Callable[[Path, Any], Iterable[FieldError]]:
+def _check_one_of(words: type[StrEnum]) -> Callable[[FieldPath, Any], Iterable[FieldError]]:
     known = tuple(words)
 
-    def faults(place: Path, value: object) -> Iterator[FieldError]:
+    def faults(place: FieldPath, value: object) -> Iterator[FieldError]:
         if value not in known:
             yield not_supported(place, value if isinstance(value, str) else repr(value), known)
 
     return faults
 
 
-def _weight_faults(place: Path, value: object) -> Iterator[FieldError]:
+def _check_weights(place: FieldPath, value: object) -> Iterator[FieldError]:
     if not isinstance(value, dict):
         yield invalid(place, value, "must be a mapping of plugin names to weights")
         return
     for title, weight in value.items():
-        yield from _plugin_faults(place.key(str(title)), title)
-        if type(weight) is not int or not 0 <= weight <= HEAVIEST:
-            yield invalid(place.key(str(title)), weight, f"must be a whole number from 0 to {HEAVIEST}")
+        yield from _check_plugin(place.key(str(title)), title)
+        if type(weight) is not int or not 0 <= weight <= MAX_WEIGHT:
+            yield invalid(place.key(str(title)), weight, f"must be a whole number from 0 to {MAX_WEIGHT}")
 
 
-def _disabled_faults(place: Path, value: object) -> Iterator[FieldError]:
+def _check_disabled(place: FieldPath, value: object) -> Iterator[FieldError]:
     if not isinstance(value, list):
         yield invalid(place, value, "must be a list of plugin names")
         return
     for index, title in enumerate(value):
-        yield from _plugin_faults(place.index(index), title)
-        if title in (DEVICES, CLASSIC):
+        yield from _check_plugin(place.index(index), title)
+        if title in (DYNAMIC_RESOURCES, CLASSIC_RESOURCES):
             yield forbidden(place.index(index), f"without `{title}` pods would start without their devices")
         if title in value[:index]:
             yield duplicate(place.index(index), title)
 
 
-def _plugin_faults(place: Path, title: object) -> Iterator[FieldError]:
+def _check_plugin(place: FieldPath, title: object) -> Iterator[FieldError]:
     if title not in tuple(PLUGINS):
-        yield invalid(place, title, f"no such plugin{_nearest(str(title), PLUGINS)}")
+        yield invalid(place, title, f"no such plugin{_suggest_nearest(str(title), PLUGINS)}")
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
+def _suggest_nearest(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, tuple(known), n=1)
     return (
         f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(f'`{each}`' for each in known)}"
@@ -205,9 +214,9 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 _FIELDS: Final[Mapping[str, _Field]] = {
-    "schedulerName": _Field("scheduler_name", _name_faults, str),
-    "scoring": _Field("scoring", _one_of(Scoring), Scoring),
-    "normalization": _Field("normalization", _one_of(Normalization), Normalization),
-    "weights": _Field("weights", _weight_faults, dict),
-    "disabled": _Field("disabled", _disabled_faults, frozenset),
+    "schedulerName": _Field("scheduler_name", _check_name, str),
+    "scoring": _Field("scoring", _check_one_of(Scoring), Scoring),
+    "normalization": _Field("normalization", _check_one_of(Normalization), Normalization),
+    "weights": _Field("weights", _check_weights, dict),
+    "disabled": _Field("disabled", _check_disabled, frozenset),
 }

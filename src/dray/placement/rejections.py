@@ -36,17 +36,17 @@ class Signal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PluginRejection:
     """A plugin's no, for a node or for the whole cluster.
 
-    `again` says that nothing has to change: the search was given up, or a write is on its way; the pod is
+    `retry` says that nothing has to change: the search was given up, or a write is on its way; the pod is
     tried again after a while. `searched` says that devices were searched for, and `explain` can tell more.
     `unfinished` says that the plugin has not judged yet and works on it: a pod is not refused by that.
     """
 
     plugin: str
     reason: str
-    wakes: frozenset[Signal] = frozenset()
-    again: bool = False
+    wake_signals: frozenset[Signal] = frozenset()
+    retry: bool = False
     searched: bool = False
     unfinished: bool = False

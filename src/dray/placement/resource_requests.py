@@ -23,123 +23,123 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dray.api.core import Container, Pod
-from dray.values.quantity import NANOS, Quantity
+from dray.values.quantity import NANOS_PER_UNIT, Quantity
 
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
-ONE_POD = NANOS
+ONE_POD = NANOS_PER_UNIT
 
-SMALL_CPU = NANOS // 10
+DEFAULT_CPU = NANOS_PER_UNIT // 10
 """What a container counts in scores that asks for no cpu: 100m."""
-SMALL_MEMORY = 200 * 2**20 * NANOS
+DEFAULT_MEMORY = 200 * 2**20 * NANOS_PER_UNIT
 """What a container counts in scores that asks for no memory: 200Mi."""
 
 # No resource has a space in its name.
-_WEIGHED_CPU = "weighed cpu"
-_WEIGHED_MEMORY = "weighed memory"
+_SCORED_CPU = "weighed cpu"
+_SCORED_MEMORY = "weighed memory"
 
 Amounts = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Needs:
+class ResourceRequests:
     """What one pod needs, or all pods of a node together; equal and hashed by value."""
 
     amounts: Mapping[str, int] = field(default_factory=dict)
     """Resource name to nanos; the number of pods is one of them. Nothing is zero here."""
-    weighed: tuple[int, int] = (0, 0)
+    scored: tuple[int, int] = (0, 0)
     """Nanos of cpu and memory as scores count them."""
     _hash: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if 0 in self.amounts.values():
             object.__setattr__(self, "amounts", {name: n for name, n in self.amounts.items() if n})
-        object.__setattr__(self, "_hash", hash((frozenset(self.amounts.items()), self.weighed)))
+        object.__setattr__(self, "_hash", hash((frozenset(self.amounts.items()), self.scored)))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Needs):
+        if not isinstance(other, ResourceRequests):
             return NotImplemented
-        return self is other or (self.amounts == other.amounts and self.weighed == other.weighed)
+        return self is other or (self.amounts == other.amounts and self.scored == other.scored)
 
     def __hash__(self) -> int:
         return self._hash
 
-    def of(self, resource: str) -> int:
+    def get(self, resource: str) -> int:
         """Nanos of one resource."""
         return self.amounts.get(resource, 0)
 
-    def plus(self, other: Needs) -> Needs:
+    def add(self, other: ResourceRequests) -> ResourceRequests:
         """Both together."""
         amounts = dict(self.amounts)
         for name, nanos in other.amounts.items():
             amounts[name] = amounts.get(name, 0) + nanos
-        cpu, memory = other.weighed
-        return Needs(amounts, (self.weighed[0] + cpu, self.weighed[1] + memory))
+        cpu, memory = other.scored
+        return ResourceRequests(amounts, (self.scored[0] + cpu, self.scored[1] + memory))
 
-    def minus(self, other: Needs) -> Needs:
+    def subtract(self, other: ResourceRequests) -> ResourceRequests:
         """What is left when `other` goes."""
         amounts = dict(self.amounts)
         for name, nanos in other.amounts.items():
             amounts[name] = amounts.get(name, 0) - nanos
-        cpu, memory = other.weighed
-        return Needs(amounts, (self.weighed[0] - cpu, self.weighed[1] - memory))
+        cpu, memory = other.scored
+        return ResourceRequests(amounts, (self.scored[0] - cpu, self.scored[1] - memory))
 
 
-NOTHING = Needs()
+NO_REQUESTS = ResourceRequests()
 """A node without pods."""
 
 
-def needs_of(pod: Pod) -> Needs:
+def compute_requests(pod: Pod) -> ResourceRequests:
     """What a pod needs of the node it runs on."""
     spec = pod.spec
-    columns = _sum(map(_asked, spec.containers))
+    columns = _sum_amounts(map(_read_container_requests, spec.containers))
     if spec.init_containers:
-        columns = _with_starters(columns, spec.init_containers)
+        columns = _include_init_containers(columns, spec.init_containers)
     if spec.overhead:
-        columns = _sum((columns, _columns(_nanos(spec.overhead), 0, 0)))
-    weighed = (columns.pop(_WEIGHED_CPU, 0), columns.pop(_WEIGHED_MEMORY, 0))
+        columns = _sum_amounts((columns, _add_scored_amounts(_to_nanos(spec.overhead), 0, 0)))
+    weighed = (columns.pop(_SCORED_CPU, 0), columns.pop(_SCORED_MEMORY, 0))
     # After the containers, so that one that asks for `pods` does not change what a pod is.
     columns[PODS] = ONE_POD
-    return _shared(tuple(columns.items()), weighed)
+    return _intern_requests(tuple(columns.items()), weighed)
 
 
-def _asked(container: Container) -> Amounts:
+def _read_container_requests(container: Container) -> Amounts:
     resources = container.resources
-    asked = _nanos(resources.limits) if resources.limits else {}
+    asked = _to_nanos(resources.limits) if resources.limits else {}
     if resources.requests:
-        asked.update(_nanos(resources.requests))
-    return _columns(asked, SMALL_CPU, SMALL_MEMORY)
+        asked.update(_to_nanos(resources.requests))
+    return _add_scored_amounts(asked, DEFAULT_CPU, DEFAULT_MEMORY)
 
 
-def _nanos(quantities: Mapping[str, Quantity]) -> Amounts:
+def _to_nanos(quantities: Mapping[str, Quantity]) -> Amounts:
     """Plain numbers; less than nothing, which Kubernetes refuses, must not make room for others."""
     return {name: max(quantity.nanos, 0) for name, quantity in quantities.items()}
 
 
-def _columns(asked: Amounts, cpu: int, memory: int) -> Amounts:
+def _add_scored_amounts(asked: Amounts, cpu: int, memory: int) -> Amounts:
     """With what scores count: that which was asked for, zero too, or else the given amounts."""
-    asked[_WEIGHED_CPU] = asked.get(CPU, cpu)
-    asked[_WEIGHED_MEMORY] = asked.get(MEMORY, memory)
+    asked[_SCORED_CPU] = asked.get(CPU, cpu)
+    asked[_SCORED_MEMORY] = asked.get(MEMORY, memory)
     return asked
 
 
-def _with_starters(main: Amounts, starters: Iterable[Container]) -> Amounts:
+def _include_init_containers(main: Amounts, init_containers: Iterable[Container]) -> Amounts:
     """The hungriest moment of a pod, when its init containers are looked at too."""
     sidecars: Amounts = {}
     hungriest: Amounts = {}
-    for container in starters:
-        asked = _asked(container)
+    for container in init_containers:
+        asked = _read_container_requests(container)
         if container.restart_policy == "Always":
-            sidecars = _sum((sidecars, asked))
+            sidecars = _sum_amounts((sidecars, asked))
             moment = sidecars
         else:
-            moment = _sum((sidecars, asked))
-        hungriest = _larger(hungriest, moment)
-    return _larger(hungriest, _sum((main, sidecars)))
+            moment = _sum_amounts((sidecars, asked))
+        hungriest = _take_larger(hungriest, moment)
+    return _take_larger(hungriest, _sum_amounts((main, sidecars)))
 
 
-def _sum(parts: Iterable[Amounts]) -> Amounts:
+def _sum_amounts(parts: Iterable[Amounts]) -> Amounts:
     total: Amounts = {}
     for part in parts:
         if total:
@@ -150,7 +150,7 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
     return total
 
 
-def _larger(first: Amounts, second: Amounts) -> Amounts:
+def _take_larger(first: Amounts, second: Amounts) -> Amounts:
     larger = dict(first)
     for name, nanos in second.items():
         if nanos > larger.get(name, -1):
@@ -159,6 +159,6 @@ def _larger(first: Amounts, second: Amounts) -> Amounts:
 
 
 @lru_cache(maxsize=4096)
-def _shared(amounts: tuple[tuple[str, int], ...], weighed: tuple[int, int]) -> Needs:
+def _intern_requests(amounts: tuple[tuple[str, int], ...], weighed: tuple[int, int]) -> ResourceRequests:
     """One value for all pods of a template: they come by the thousand."""
-    return Needs(dict(amounts), weighed)
+    return ResourceRequests(dict(amounts), weighed)

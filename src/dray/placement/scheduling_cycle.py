@@ -3,8 +3,8 @@
 Theory of operation: every plugin forms its opinion of the pod; together they narrow the nodes by name, then
 every group of seats that are alike is judged once by each filter, until one says no. What is left is scored,
 again by group; each plugin's scores are brought to 0..100 and weighed, and the best seat wins. Among equals
-`turn` decides, so that pods of one kind spread over nodes of one kind. In a cluster of very many different
-nodes the walk ends when enough nodes are found, as in Kubernetes, and starts elsewhere next time.
+`rotation` decides, so that pods of one kind spread over nodes of one kind. In a cluster of very many
+different nodes the walk ends when enough nodes are found, as in Kubernetes, and starts elsewhere next time.
 
 A plugin that needs more time than one decision has says `unfinished`. A node that everybody accepts is taken
 all the same, unless that plugin scores nodes, too: then nothing is decided yet.
@@ -20,23 +20,23 @@ from itertools import islice
 from typing import Final
 
 from dray.api.core import Node
-from dray.placement.framework import Given, Opinion, Phase, Plugin
-from dray.placement.pending_pod import Subject
-from dray.placement.profile import Profile
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.placement.snapshot import Group, Seat, Snapshot
+from dray.placement.framework import ClaimAllocation, Phase, PreFilterResult, SchedulingPlugin
+from dray.placement.pending_pod import PendingPod
+from dray.placement.profile import SchedulerProfile
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.placement.snapshot import ClusterSnapshot, NodeGroup, NodeState
 
-MANY_GROUPS: Final = 100
+MIN_GROUPS: Final = 100
 """Groups that are always judged, however many nodes have been found."""
-FEWEST: Final = 100
+MIN_FEASIBLE_NODES: Final = 100
 """Nodes that are always enough to choose from, and never too many to look for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedNodes:
     """A verdict and the nodes it is about; no names mean the whole cluster."""
 
-    verdict: Verdict
+    rejection: PluginRejection
     nodes: tuple[str, ...] = ()
 
 
@@ -44,237 +44,241 @@ class Refused:
 class Placement:
     """A node for a pod, and the devices its claims get there."""
 
-    subject: Subject
-    seat: Seat
-    given: tuple[Given, ...] = ()
-    others: tuple[str, ...] = ()
+    pending_pod: PendingPod
+    node_state: NodeState
+    allocations: tuple[ClaimAllocation, ...] = ()
+    other_nodes: tuple[str, ...] = ()
     """Further nodes that would do, best first."""
 
     @property
     def node(self) -> Node:
-        return self.seat.node
+        return self.node_state.node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unplaceable:
+class Unschedulable:
     """No node for a pod: who said no, where."""
 
-    subject: Subject
-    refused: tuple[Refused, ...]
-    snapshot: Snapshot
+    pending_pod: PendingPod
+    rejected: tuple[RejectedNodes, ...]
+    snapshot: ClusterSnapshot
 
     @property
-    def wakes(self) -> frozenset[Signal]:
+    def wake_signals(self) -> frozenset[Signal]:
         """What could change one of the verdicts; where nobody was asked, a first node."""
-        if not self.refused:
+        if not self.rejected:
             return frozenset({Signal(Topic.NODES)})
-        return frozenset().union(*(each.verdict.wakes for each in self.refused))
+        return frozenset().union(*(each.rejection.wake_signals for each in self.rejected))
 
     @property
-    def again(self) -> bool:
+    def retry(self) -> bool:
         """Whether it is worth trying again although nothing changes."""
-        return any(each.verdict.again for each in self.refused)
+        return any(each.rejection.retry for each in self.rejected)
 
     @property
     def unfinished(self) -> bool:
         """Whether a plugin has not judged every node yet, so that nothing is decided."""
-        return any(each.verdict.unfinished for each in self.refused)
+        return any(each.rejection.unfinished for each in self.rejected)
 
 
 @dataclass(frozen=True, slots=True)
-class Stopwatch:
+class PluginTimer:
     """Tells how long each plugin took for each phase."""
 
     now: Callable[[], float]
-    spent: Callable[[str, Phase, float], None]
+    record: Callable[[str, Phase, float], None]
 
 
-def place(
-    snapshot: Snapshot,
-    subject: Subject,
-    profile: Profile,
+def place_pod(
+    snapshot: ClusterSnapshot,
+    pending_pod: PendingPod,
+    profile: SchedulerProfile,
     *,
-    turn: int = 0,
-    stopwatch: Stopwatch | None = None,
-) -> Placement | Unplaceable:
+    rotation: int = 0,
+    timer: PluginTimer | None = None,
+) -> Placement | Unschedulable:
     """The best node for a pod, or why there is none."""
-    opinions = _opinions(snapshot, subject, profile, stopwatch)
-    if isinstance(opinions, Verdict):
-        return Unplaceable(subject, (Refused(opinions),), snapshot)
-    walk = _Walk(snapshot, opinions, stopwatch)
+    opinions = _run_pre_filters(snapshot, pending_pod, profile, timer)
+    if isinstance(opinions, PluginRejection):
+        return Unschedulable(pending_pod, (RejectedNodes(opinions),), snapshot)
+    walk = _NodeFilter(snapshot, opinions, timer)
     # Drivers of classic claims are asked about the same nodes until they answer, not about others each time.
-    rows = walk.judged(turn, everything=bool(subject.classic))
-    if not rows or _is_waited_for(walk.unfinished, opinions):
-        return Unplaceable(subject, tuple(walk.told()), snapshot)
-    ranked = _ranked(rows, opinions, stopwatch)
+    rows = walk.filter_groups(rotation, everything=bool(pending_pod.classic_claims))
+    if not rows or _must_wait(walk.unfinished, opinions):
+        return Unschedulable(pending_pod, tuple(walk.list_rejections()), snapshot)
+    ranked = _rank_groups(rows, opinions, timer)
     best = [row for row in ranked if row.score == ranked[0].score]
-    chosen = _nth(best, turn)
-    given = [each for held in opinions if held.opinion.reserve for each in held.opinion.reserve(chosen)]
-    others = _names(ranked, chosen.name) if subject.classic else ()
-    return Placement(subject, chosen, tuple(given), others)
+    chosen = _choose_node(best, rotation)
+    given = [each for held in opinions if held.result.reserve for each in held.result.reserve(chosen)]
+    others = _list_other_names(ranked, chosen.name) if pending_pod.classic_claims else ()
+    return Placement(pending_pod, chosen, tuple(given), others)
 
 
-def _is_waited_for(unfinished: set[str], opinions: Sequence[_Held]) -> bool:
+def _must_wait(unfinished: set[str], results: Sequence[_WeightedResult]) -> bool:
     """Whether a plugin that has not judged every node scores them: the best may be among those."""
     return bool(unfinished) and any(
-        held.opinion.score is not None and held.plugin.name in unfinished for held in opinions
+        held.result.score is not None and held.plugin.name in unfinished for held in results
     )
 
 
-def refusals(snapshot: Snapshot, subject: Subject, profile: Profile) -> tuple[Refused, ...]:
+def find_rejections(
+    snapshot: ClusterSnapshot, pending_pod: PendingPod, profile: SchedulerProfile
+) -> tuple[RejectedNodes, ...]:
     """Who says no where, whether or not some node would do; for explanations."""
-    opinions = _opinions(snapshot, subject, profile, None)
-    if isinstance(opinions, Verdict):
-        return (Refused(opinions),)
-    walk = _Walk(snapshot, opinions, None)
-    walk.judged(0, everything=True)
-    return tuple(walk.told())
+    opinions = _run_pre_filters(snapshot, pending_pod, profile, None)
+    if isinstance(opinions, PluginRejection):
+        return (RejectedNodes(opinions),)
+    walk = _NodeFilter(snapshot, opinions, None)
+    walk.filter_groups(0, everything=True)
+    return tuple(walk.list_rejections())
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _WeightedResult:
     """An opinion with whose it is and what it weighs."""
 
-    plugin: Plugin
+    plugin: SchedulingPlugin
     weight: int
-    opinion: Opinion
+    result: PreFilterResult
 
 
-def _opinions(
-    snapshot: Snapshot, subject: Subject, profile: Profile, stopwatch: Stopwatch | None
-) -> list[_Held] | Verdict:
-    found: list[_Held] = []
+def _run_pre_filters(
+    snapshot: ClusterSnapshot, pending_pod: PendingPod, profile: SchedulerProfile, timer: PluginTimer | None
+) -> list[_WeightedResult] | PluginRejection:
+    found: list[_WeightedResult] = []
     for plugin, weight in profile.plugins:
-        began = stopwatch.now() if stopwatch is not None else 0.0
-        opinion = plugin.opinion(subject, snapshot)
-        if stopwatch is not None:
-            stopwatch.spent(plugin.name, Phase.PRE_FILTER, stopwatch.now() - began)
-        if isinstance(opinion, Verdict):
+        began = timer.now() if timer is not None else 0.0
+        opinion = plugin.pre_filter(pending_pod, snapshot)
+        if timer is not None:
+            timer.record(plugin.name, Phase.PRE_FILTER, timer.now() - began)
+        if isinstance(opinion, PluginRejection):
             return opinion
         if opinion is not None:
-            found.append(_Held(plugin, weight, opinion))
+            found.append(_WeightedResult(plugin, weight, opinion))
     return found
 
 
 @dataclass(slots=True)
-class _Row:
+class _ScoredGroup:
     """Seats that are alike to everybody, and their score."""
 
-    seats: Group
+    node_states: NodeGroup
     score: int = 0
 
     @property
-    def sample(self) -> Seat:
-        return next(iter(self.seats.values()))
+    def sample(self) -> NodeState:
+        return next(iter(self.node_states.values()))
 
 
-class _Walk:
+class _NodeFilter:
     """The nodes in question, judged group by group."""
 
-    def __init__(self, snapshot: Snapshot, opinions: Sequence[_Held], stopwatch: Stopwatch | None) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, results: Sequence[_WeightedResult], timer: PluginTimer | None
+    ) -> None:
         self._snapshot = snapshot
-        self._opinions = opinions
-        filters = [(held.opinion.by_node, asked) for held in opinions if (asked := _filter(held, stopwatch))]
-        self._alike = [asked for by_node, asked in filters if not by_node]
-        self._apart = [asked for by_node, asked in filters if by_node]
-        self._refused: list[tuple[Verdict, Iterable[str]]] = []
+        self._results = results
+        filters = [(held.result.by_node, asked) for held in results if (asked := _build_filter(held, timer))]
+        self._group_filters = [asked for by_node, asked in filters if not by_node]
+        self._node_filters = [asked for by_node, asked in filters if by_node]
+        self._rejected: list[tuple[PluginRejection, Iterable[str]]] = []
         self.unfinished: set[str] = set()
         """The plugins that have not judged every node yet."""
 
-    def judged(self, turn: int, *, everything: bool = False) -> list[_Row]:
+    def filter_groups(self, rotation: int, *, everything: bool = False) -> list[_ScoredGroup]:
         """The groups, or parts of them, that nobody refuses; enough of them, or `everything`."""
-        rows: list[_Row] = []
-        found, total = 0, len(self._snapshot.seats)
-        for count, group in enumerate(_from(self._in_question(), turn)):
-            if not everything and count >= MANY_GROUPS and found >= enough(total):
+        rows: list[_ScoredGroup] = []
+        found, total = 0, len(self._snapshot.node_states)
+        for count, group in enumerate(_rotate_groups(self._list_groups(), rotation)):
+            if not everything and count >= MIN_GROUPS and found >= compute_feasible_target(total):
                 break
-            verdict = _first_no(self._alike, next(iter(group.values())))
+            verdict = _find_rejection(self._group_filters, next(iter(group.values())))
             if verdict is not None:
-                self._refuse(verdict, group)
+                self._reject(verdict, group)
                 continue
-            seats = self._one_by_one(group) if self._apart else group
+            seats = self._filter_each(group) if self._node_filters else group
             if seats:
-                rows.append(_Row(seats))
+                rows.append(_ScoredGroup(seats))
                 found += len(seats)
         return rows
 
-    def told(self) -> Iterator[Refused]:
+    def list_rejections(self) -> Iterator[RejectedNodes]:
         """Who said no where; nodes that several refused are told with the first who did."""
-        names: dict[Verdict, list[str]] = {}
-        kept: Iterable[str] = self._snapshot.seats
-        for held in self._opinions:
-            if held.opinion.names is not None:
-                kept, outside = _split(kept, held.opinion.names)
-                if outside and held.opinion.elsewhere is not None:
-                    names.setdefault(held.opinion.elsewhere, []).extend(outside)
-        for verdict, nodes in self._refused:
+        names: dict[PluginRejection, list[str]] = {}
+        kept: Iterable[str] = self._snapshot.node_states
+        for held in self._results:
+            if held.result.node_names is not None:
+                kept, outside = _partition_names(kept, held.result.node_names)
+                if outside and held.result.other_nodes_rejection is not None:
+                    names.setdefault(held.result.other_nodes_rejection, []).extend(outside)
+        for verdict, nodes in self._rejected:
             names.setdefault(verdict, []).extend(nodes)
         for verdict, nodes_ in names.items():
-            yield Refused(verdict, tuple(sorted(nodes_)))
+            yield RejectedNodes(verdict, tuple(sorted(nodes_)))
 
-    def _in_question(self) -> Sequence[Group]:
+    def _list_groups(self) -> Sequence[NodeGroup]:
         """The groups, without the nodes that an opinion leaves out by name."""
-        narrowed = [held.opinion.names for held in self._opinions if held.opinion.names is not None]
+        narrowed = [held.result.node_names for held in self._results if held.result.node_names is not None]
         if not narrowed:
             return list(self._snapshot.groups.values())
         names = frozenset.intersection(*narrowed)
-        groups: dict[object, dict[str, Seat]] = {}
+        groups: dict[object, dict[str, NodeState]] = {}
         for name in sorted(names):
-            seat = self._snapshot.seats.get(name)
+            seat = self._snapshot.node_states.get(name)
             if seat is not None:
-                groups.setdefault(seat.likeness, {})[name] = seat
+                groups.setdefault(seat.group_key, {})[name] = seat
         return list(groups.values())
 
-    def _one_by_one(self, group: Group) -> Group:
+    def _filter_each(self, group: NodeGroup) -> NodeGroup:
         """The seats of a group that filters which look at names or labels do not refuse."""
-        kept: dict[str, Seat] = {}
+        kept: dict[str, NodeState] = {}
         for name, seat in group.items():
-            verdict = _first_no(self._apart, seat)
+            verdict = _find_rejection(self._node_filters, seat)
             if verdict is None:
                 kept[name] = seat
             else:
-                self._refuse(verdict, (name,))
+                self._reject(verdict, (name,))
         return kept
 
-    def _refuse(self, verdict: Verdict, nodes: Iterable[str]) -> None:
-        self._refused.append((verdict, nodes))
-        if verdict.unfinished:
-            self.unfinished.add(verdict.plugin)
+    def _reject(self, rejection: PluginRejection, nodes: Iterable[str]) -> None:
+        self._rejected.append((rejection, nodes))
+        if rejection.unfinished:
+            self.unfinished.add(rejection.plugin)
 
 
-_Filter = Callable[[Seat], Verdict | None]
+_Filter = Callable[[NodeState], PluginRejection | None]
 
 
-def _first_no(filters: Sequence[_Filter], seat: Seat) -> Verdict | None:
+def _find_rejection(filters: Sequence[_Filter], node_state: NodeState) -> PluginRejection | None:
     for asked in filters:
-        verdict = asked(seat)
+        verdict = asked(node_state)
         if verdict is not None:
             return verdict
     return None
 
 
-def _filter(held: _Held, stopwatch: Stopwatch | None) -> _Filter | None:
+def _build_filter(weighted: _WeightedResult, timer: PluginTimer | None) -> _Filter | None:
     """The filter of an opinion; timed when there is a stopwatch."""
-    ask = held.opinion.filter
-    if stopwatch is None or ask is None:
+    ask = weighted.result.filter
+    if timer is None or ask is None:
         return ask
 
-    def timed(seat: Seat) -> Verdict | None:
-        began = stopwatch.now()
+    def timed(seat: NodeState) -> PluginRejection | None:
+        began = timer.now()
         verdict = ask(seat)
-        stopwatch.spent(held.plugin.name, Phase.FILTER, stopwatch.now() - began)
+        timer.record(weighted.plugin.name, Phase.FILTER, timer.now() - began)
         return verdict
 
     return timed
 
 
-def enough(nodes: int) -> int:
+def compute_feasible_target(nodes: int) -> int:
     """How many nodes that would do are enough to choose from, as Kubernetes reckons it."""
     percent = max(50 - nodes // 125, 5)
-    return max(nodes * percent // 100, FEWEST)
+    return max(nodes * percent // 100, MIN_FEASIBLE_NODES)
 
 
-def _split(names: Iterable[str], kept: frozenset[str]) -> tuple[list[str], list[str]]:
+def _partition_names(names: Iterable[str], kept: frozenset[str]) -> tuple[list[str], list[str]]:
     inside: list[str] = []
     outside: list[str] = []
     for name in names:
@@ -282,54 +286,56 @@ def _split(names: Iterable[str], kept: frozenset[str]) -> tuple[list[str], list[
     return inside, outside
 
 
-def _from(groups: Sequence[Group], turn: int) -> Iterator[Group]:
+def _rotate_groups(groups: Sequence[NodeGroup], rotation: int) -> Iterator[NodeGroup]:
     """All groups, beginning elsewhere each time when there are more than are always judged."""
-    start = turn % len(groups) if len(groups) > MANY_GROUPS else 0
+    start = rotation % len(groups) if len(groups) > MIN_GROUPS else 0
     yield from groups[start:]
     yield from groups[:start]
 
 
-def _ranked(rows: list[_Row], opinions: Sequence[_Held], stopwatch: Stopwatch | None) -> list[_Row]:
+def _rank_groups(
+    rows: list[_ScoredGroup], results: Sequence[_WeightedResult], timer: PluginTimer | None
+) -> list[_ScoredGroup]:
     """The rows with their scores, best first."""
-    scoring = [held for held in opinions if held.opinion.score is not None]
-    rows = _parted(rows, [held.opinion for held in scoring if held.opinion.by_node])
+    scoring = [held for held in results if held.result.score is not None]
+    rows = _split_by_score(rows, [held.result for held in scoring if held.result.by_node])
     if len(rows) == 1:
         return rows
     samples = [row.sample for row in rows]
     for held in scoring:
-        assert held.opinion.score is not None
-        began = stopwatch.now() if stopwatch is not None else 0.0
-        scores = held.opinion.spread([held.opinion.score(sample) for sample in samples])
-        if stopwatch is not None:
-            stopwatch.spent(held.plugin.name, Phase.SCORE, stopwatch.now() - began)
+        assert held.result.score is not None
+        began = timer.now() if timer is not None else 0.0
+        scores = held.result.normalize_scores([held.result.score(sample) for sample in samples])
+        if timer is not None:
+            timer.record(held.plugin.name, Phase.SCORE, timer.now() - began)
         for row, score in zip(rows, scores, strict=True):
             row.score += held.weight * score
     return sorted(rows, key=lambda row: -row.score)
 
 
-def _parted(rows: list[_Row], opinions: Sequence[Opinion]) -> list[_Row]:
+def _split_by_score(rows: list[_ScoredGroup], results: Sequence[PreFilterResult]) -> list[_ScoredGroup]:
     """The rows, parted where opinions that look at names or labels tell seats apart."""
-    scores = [opinion.score for opinion in opinions if opinion.score is not None]
+    scores = [opinion.score for opinion in results if opinion.score is not None]
     if not scores:
         return rows
-    parts: list[_Row] = []
+    parts: list[_ScoredGroup] = []
     for row in rows:
-        alike: dict[tuple[int, ...], dict[str, Seat]] = {}
-        for name, seat in row.seats.items():
+        alike: dict[tuple[int, ...], dict[str, NodeState]] = {}
+        for name, seat in row.node_states.items():
             alike.setdefault(tuple([score(seat) for score in scores]), {})[name] = seat
-        parts += map(_Row, alike.values())
+        parts += map(_ScoredGroup, alike.values())
     return parts
 
 
-def _nth(rows: Sequence[_Row], turn: int) -> Seat:
+def _choose_node(rows: Sequence[_ScoredGroup], rotation: int) -> NodeState:
     """One seat of those rows, another one each time."""
-    left = turn % sum(len(row.seats) for row in rows)
+    left = rotation % sum(len(row.node_states) for row in rows)
     for row in rows:
-        if left < len(row.seats):
-            return next(islice(row.seats.values(), left, None))
-        left -= len(row.seats)
-    raise IndexError(turn)
+        if left < len(row.node_states):
+            return next(islice(row.node_states.values(), left, None))
+        left -= len(row.node_states)
+    raise IndexError(rotation)
 
 
-def _names(rows: Iterable[_Row], chosen: str) -> tuple[str, ...]:
-    return tuple(name for row in rows for name in row.seats if name != chosen)
+def _list_other_names(rows: Iterable[_ScoredGroup], chosen: str) -> tuple[str, ...]:
+    return tuple(name for row in rows for name in row.node_states if name != chosen)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from dray.allocator.inventory.device_inventory import Shape, Stock
+from dray.allocator.inventory.device_inventory import DeviceInventory, NodeShape
 from dray.api.core import Node, Taint
-from dray.placement.resource_requests import NOTHING, Needs
+from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Traits:
+class NodeTraits:
     """What plugins see of a node besides its name and labels; the same traits are the same object."""
 
     taints: tuple[Taint, ...]
@@ -30,87 +30,96 @@ class Traits:
     """Resource name to nanos."""
 
 
-class Likeness(NamedTuple):
+class NodeGroupKey(NamedTuple):
     """What seats of one group have in common."""
 
-    traits: Traits
-    needs: Needs
-    shape: Shape
+    traits: NodeTraits
+    requests: ResourceRequests
+    shape: NodeShape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seat:
+class NodeState:
     """A node as a place for pods: the node, and what the pods on it need together."""
 
     node: Node
-    likeness: Likeness
+    group_key: NodeGroupKey
 
     @property
     def name(self) -> str:
         return self.node.metadata.name
 
     @property
-    def traits(self) -> Traits:
-        return self.likeness.traits
+    def traits(self) -> NodeTraits:
+        return self.group_key.traits
 
     @property
-    def needs(self) -> Needs:
-        return self.likeness.needs
+    def requests(self) -> ResourceRequests:
+        return self.group_key.requests
 
     @property
-    def shape(self) -> Shape:
-        return self.likeness.shape
+    def shape(self) -> NodeShape:
+        return self.group_key.shape
 
 
-Group = Mapping[str, Seat]
+NodeGroup = Mapping[str, NodeState]
 """Seats that are alike, by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class ClusterSnapshot:
     """Every node as a seat, the seats in groups, and the devices."""
 
-    seats: Mapping[str, Seat]
-    groups: Mapping[Likeness, Group]
-    stock: Stock
+    node_states: Mapping[str, NodeState]
+    groups: Mapping[NodeGroupKey, NodeGroup]
+    inventory: DeviceInventory
     nodes: Mapping[str, Node]
     """The nodes by name: the very same mapping for as long as no node changes."""
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], stock: Stock, needs: Mapping[str, Needs] | None = None) -> Snapshot:
-        """A first photograph; `needs` are the sums over the pods of each node."""
-        empty = cls({}, {}, stock, {})
-        asked = needs or {}
-        return empty.changed(
-            stock, {n.metadata.name: (n, asked.get(n.metadata.name, NOTHING)) for n in nodes}
+    def build(
+        cls,
+        nodes: Iterable[Node],
+        inventory: DeviceInventory,
+        requests: Mapping[str, ResourceRequests] | None = None,
+    ) -> ClusterSnapshot:
+        """A first photograph; `requests` are the sums over the pods of each node."""
+        empty = cls({}, {}, inventory, {})
+        asked = requests or {}
+        return empty.apply_changes(
+            inventory, {n.metadata.name: (n, asked.get(n.metadata.name, NO_REQUESTS)) for n in nodes}
         )
 
-    def changed(self, stock: Stock, news: Mapping[str, tuple[Node, Needs] | None]) -> Snapshot:
+    def apply_changes(
+        self, inventory: DeviceInventory, changes: Mapping[str, tuple[Node, ResourceRequests] | None]
+    ) -> ClusterSnapshot:
         """The next photograph: these nodes are like this now, or gone; all others see what they saw."""
-        if stock is self.stock and not news:
+        if inventory is self.inventory and not changes:
             return self
-        seats, groups = dict(self.seats), dict(self.groups)
-        fresh: set[Likeness] = set()
+        seats, groups = dict(self.node_states), dict(self.groups)
+        fresh: set[NodeGroupKey] = set()
         """Groups that were copied already and may be written to."""
-        for name, said in news.items():
+        for name, said in changes.items():
             old = seats.pop(name, None)
-            new = None if said is None else Seat(said[0], _likeness(*said, stock))
+            new = None if said is None else NodeState(said[0], _build_group_key(*said, inventory))
             if old is not None:
-                _own(groups, old.likeness, fresh).pop(name)
-                if not groups[old.likeness]:
-                    del groups[old.likeness]
-                    fresh.discard(old.likeness)
+                _copy_group(groups, old.group_key, fresh).pop(name)
+                if not groups[old.group_key]:
+                    del groups[old.group_key]
+                    fresh.discard(old.group_key)
             if new is not None:
                 seats[name] = new
-                _own(groups, new.likeness, fresh)[name] = new
-        return Snapshot(seats, groups, stock, self._nodes(news))
+                _copy_group(groups, new.group_key, fresh)[name] = new
+        return ClusterSnapshot(seats, groups, inventory, self._update_nodes(changes))
 
-    def _nodes(self, news: Mapping[str, tuple[Node, Needs] | None]) -> Mapping[str, Node]:
+    def _update_nodes(
+        self, changes: Mapping[str, tuple[Node, ResourceRequests] | None]
+    ) -> Mapping[str, Node]:
         known = self.nodes
-        if all((None if said is None else said[0]) is known.get(name) for name, said in news.items()):
+        if all((None if said is None else said[0]) is known.get(name) for name, said in changes.items()):
             return known
         nodes = dict(known)
-        for name, said in news.items():
+        for name, said in changes.items():
             if said is None:
                 nodes.pop(name, None)
             else:
@@ -118,28 +127,32 @@ class Snapshot:
         return nodes
 
 
-def _own(groups: dict[Likeness, Group], likeness: Likeness, fresh: set[Likeness]) -> dict[str, Seat]:
+def _copy_group(
+    groups: dict[NodeGroupKey, NodeGroup], group_key: NodeGroupKey, copied: set[NodeGroupKey]
+) -> dict[str, NodeState]:
     """A group that may be written to: the next photograph must not change the last one."""
-    group = groups.get(likeness)
-    if likeness not in fresh or group is None:
-        group = groups[likeness] = dict(group or ())
-        fresh.add(likeness)
+    group = groups.get(group_key)
+    if group_key not in copied or group is None:
+        group = groups[group_key] = dict(group or ())
+        copied.add(group_key)
     assert isinstance(group, dict)
     return group
 
 
-def _likeness(node: Node, needs: Needs, stock: Stock) -> Likeness:
-    return Likeness(traits_of(node), needs, stock.seen_from(node).shape)
+def _build_group_key(node: Node, requests: ResourceRequests, inventory: DeviceInventory) -> NodeGroupKey:
+    return NodeGroupKey(read_traits(node), requests, inventory.get_node_view(node).shape)
 
 
-def traits_of(node: Node) -> Traits:
+def read_traits(node: Node) -> NodeTraits:
     """The traits of a node."""
     status = node.status
     allocatable = status.allocatable or status.capacity
     amounts = tuple(sorted((name, amount.nanos) for name, amount in allocatable.items()))
-    return _traits(node.spec.taints, node.spec.unschedulable, amounts)
+    return _intern_traits(node.spec.taints, node.spec.unschedulable, amounts)
 
 
 @lru_cache(maxsize=8192)
-def _traits(taints: tuple[Taint, ...], unschedulable: bool, amounts: tuple[tuple[str, int], ...]) -> Traits:
-    return Traits(taints, unschedulable, dict(amounts))
+def _intern_traits(
+    taints: tuple[Taint, ...], unschedulable: bool, amounts: tuple[tuple[str, int], ...]
+) -> NodeTraits:
+    return NodeTraits(taints, unschedulable, dict(amounts))

@@ -1,7 +1,7 @@
 """The cluster as the scheduler counts it: what was seen, with everything on its way laid over it.
 
 Theory of operation: claims are kept in the book of claims, pods by the node they count for, slices and
-classes as they are. Each change notes which nodes look different after it. `photograph` makes the next
+classes as they are. Each change notes which nodes look different after it. `update_snapshot` makes the next
 snapshot of exactly those changes, so that a cycle costs what changed and not what there is.
 
 Rules for this file: nothing here waits, so no cycle ever sees half of a change.
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import PoolId, Usage
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage, PoolId
 from dray.api.core import Node, Pod
-from dray.api.devices.taint_rules import Tainted
+from dray.api.devices.taint_rules import TaintedSlices
 from dray.api.resource import (
     AllocationResult,
     DeviceClass,
@@ -24,74 +24,74 @@ from dray.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from dray.claims.reservation import ENDED
-from dray.placement.resource_requests import NOTHING, Needs, needs_of
-from dray.placement.snapshot import Snapshot, traits_of
-from dray.scheduler.assume_cache import ClaimBook
+from dray.claims.reservation import FINISHED_PHASES
+from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, compute_requests
+from dray.placement.snapshot import ClusterSnapshot, read_traits
+from dray.scheduler.assume_cache import ClaimAssumeCache
 
 
 @dataclass(frozen=True, slots=True)
-class _Guest:
+class _AssignedPod:
     """A pod that counts for a node; `assumed` until the watch shows it there."""
 
     node: str
-    needs: Needs
+    needs: ResourceRequests
     assumed: bool
 
 
-class Overlay:
+class SchedulerCache:
     """What counts now."""
 
-    def __init__(self, door: Admission, freed: Callable[[], None] = lambda: None) -> None:
-        """`freed` hears of devices that are no longer taken or promised: not all of that is watched."""
-        self.claims = ClaimBook(self._claim_changed)
-        self._freed = freed
-        self._door = door
+    def __init__(self, admission: AllocatorGateFilter, on_freed: Callable[[], None] = lambda: None) -> None:
+        """`on_freed` hears of devices that are no longer taken or promised: not all of that is watched."""
+        self.claims = ClaimAssumeCache(self._on_claim_changed)
+        self._on_freed = on_freed
+        self._admission = admission
         self._nodes: dict[str, Node] = {}
-        self._needs: dict[str, Needs] = {}
-        self._guests: dict[str, _Guest] = {}
-        self._slices = Tainted()
+        self._needs: dict[str, ResourceRequests] = {}
+        self._assigned_pods: dict[str, _AssignedPod] = {}
+        self._slices = TaintedSlices()
         self._classes: dict[str, DeviceClass] = {}
-        self._usage = Usage()
-        self._stock = Stock((), (), self._usage, door.judge())
-        self._snapshot = Snapshot.of((), self._stock)
-        self._touched: set[str] = set()
-        self._pools: set[PoolId] = set()
+        self._usage = DeviceUsage()
+        self._inventory = DeviceInventory((), (), self._usage, admission.build_selector_evaluator())
+        self._snapshot = ClusterSnapshot.build((), self._inventory)
+        self._changed_nodes: set[str] = set()
+        self._changed_pools: set[PoolId] = set()
         self._slices_changed = self._classes_changed = False
 
     @property
-    def last(self) -> Snapshot:
+    def last_snapshot(self) -> ClusterSnapshot:
         """The photograph that was made last."""
         return self._snapshot
 
-    def photograph(self) -> Snapshot:
+    def update_snapshot(self) -> ClusterSnapshot:
         """The cluster as it counts now; the next one shares what stays the same."""
-        touched = self._touched | self._nodes_of(self._pools)
+        touched = self._changed_nodes | self._find_nodes_of_pools(self._changed_pools)
         if self._slices_changed:
-            self._stock = self._stock.with_slices(self._slices.slices)
-            touched |= self._nodes_of(self._pools)
+            self._inventory = self._inventory.replace_slices(self._slices.slices)
+            touched |= self._find_nodes_of_pools(self._changed_pools)
             self._slices_changed = False
         if self._classes_changed:
-            self._stock = self._stock.with_classes(self._classes.values())
+            self._inventory = self._inventory.replace_classes(self._classes.values())
             self._classes_changed = False
-        if self._stock.usage is not self._usage:
-            self._stock = self._stock.with_usage(self._usage)
-        news = {name: self._said(name) for name in touched}
+        if self._inventory.usage is not self._usage:
+            self._inventory = self._inventory.replace_usage(self._usage)
+        news = {name: self._get_node_state(name) for name in touched}
         for name, said in news.items():
             if said is None:
-                self._stock.forget(name)
-        self._snapshot = self._snapshot.changed(self._stock, news)
-        self._touched, self._pools = set(), set()
+                self._inventory.forget_node(name)
+        self._snapshot = self._snapshot.apply_changes(self._inventory, news)
+        self._changed_nodes, self._changed_pools = set(), set()
         return self._snapshot
 
-    def _said(self, name: str) -> tuple[Node, Needs] | None:
+    def _get_node_state(self, name: str) -> tuple[Node, ResourceRequests] | None:
         node = self._nodes.get(name)
-        return None if node is None else (node, self._needs.get(name, NOTHING))
+        return None if node is None else (node, self._needs.get(name, NO_REQUESTS))
 
-    def _nodes_of(self, pools: Iterable[PoolId]) -> set[str]:
+    def _find_nodes_of_pools(self, pools: Iterable[PoolId]) -> set[str]:
         found: set[str] = set()
         for pool in pools:
-            names = self._stock.nodes_of(pool)
+            names = self._inventory.find_nodes(pool)
             if names is None:
                 return set(self._nodes)
             found |= names
@@ -99,127 +99,129 @@ class Overlay:
 
     # --- nodes ---
 
-    def saw_node(self, node: Node) -> None:
+    def update_node(self, node: Node) -> None:
         """A node as the watch tells it."""
         known = self._nodes.get(node.metadata.name)
-        if known is None or not _looks_like(known, node):
+        if known is None or not _is_equivalent_node(known, node):
             self._nodes[node.metadata.name] = node
-            self._touched.add(node.metadata.name)
+            self._changed_nodes.add(node.metadata.name)
 
-    def lost_node(self, node: Node) -> None:
+    def remove_node(self, node: Node) -> None:
         self._nodes.pop(node.metadata.name, None)
-        self._touched.add(node.metadata.name)
+        self._changed_nodes.add(node.metadata.name)
 
     def has_node(self, name: str) -> bool:
         return name in self._nodes
 
     # --- pods ---
 
-    def saw_pod(self, pod: Pod) -> None:
+    def update_pod(self, pod: Pod) -> None:
         """A pod as the watch tells it; one with a node counts there until it has ended."""
         if not pod.spec.node_name:
             return
-        if pod.status.phase in ENDED:
-            self.lost_pod(pod)
+        if pod.status.phase in FINISHED_PHASES:
+            self.remove_pod(pod)
         else:
-            self._seat(pod, pod.spec.node_name, assumed=False)
+            self._assign_pod(pod, pod.spec.node_name, assumed=False)
 
-    def lost_pod(self, pod: Pod) -> None:
-        guest = self._guests.pop(pod.metadata.uid, None)
+    def remove_pod(self, pod: Pod) -> None:
+        guest = self._assigned_pods.pop(pod.metadata.uid, None)
         if guest is not None:
-            self._ask(guest.node, self._needs.get(guest.node, NOTHING).minus(guest.needs))
+            self._set_node_needs(guest.node, self._needs.get(guest.node, NO_REQUESTS).subtract(guest.needs))
 
-    def assume(self, pod: Pod, node: str, needs: Needs) -> None:
+    def assume_pod(self, pod: Pod, node: str, needs: ResourceRequests) -> None:
         """A pod will be on a node when its binding is written."""
-        self._seat(pod, node, assumed=True, needs=needs)
+        self._assign_pod(pod, node, assumed=True, needs=needs)
 
-    def forget(self, pod: Pod) -> bool:
+    def forget_pod(self, pod: Pod) -> bool:
         """The binding of a pod failed; whether that leaves room on its node."""
-        guest = self._guests.get(pod.metadata.uid)
+        guest = self._assigned_pods.get(pod.metadata.uid)
         if guest is None or not guest.assumed:
             return False
-        self.lost_pod(pod)
+        self.remove_pod(pod)
         return True
 
-    def _seat(self, pod: Pod, node: str, *, assumed: bool, needs: Needs | None = None) -> None:
-        known = self._guests.get(pod.metadata.uid)
-        needs = needs or needs_of(pod)
+    def _assign_pod(
+        self, pod: Pod, node: str, *, assumed: bool, needs: ResourceRequests | None = None
+    ) -> None:
+        known = self._assigned_pods.get(pod.metadata.uid)
+        needs = needs or compute_requests(pod)
         if known is not None and known.node == node and known.needs == needs:
             if known.assumed and not assumed:
-                self._guests[pod.metadata.uid] = _Guest(node, needs, False)
+                self._assigned_pods[pod.metadata.uid] = _AssignedPod(node, needs, False)
             return
         if known is not None:
-            self.lost_pod(pod)
-        self._guests[pod.metadata.uid] = _Guest(node, needs, assumed)
-        self._ask(node, self._needs.get(node, NOTHING).plus(needs))
+            self.remove_pod(pod)
+        self._assigned_pods[pod.metadata.uid] = _AssignedPod(node, needs, assumed)
+        self._set_node_needs(node, self._needs.get(node, NO_REQUESTS).add(needs))
 
-    def _ask(self, node: str, needs: Needs) -> None:
-        if needs == NOTHING:
+    def _set_node_needs(self, node: str, needs: ResourceRequests) -> None:
+        if needs == NO_REQUESTS:
             self._needs.pop(node, None)
         else:
             self._needs[node] = needs
-        self._touched.add(node)
+        self._changed_nodes.add(node)
 
     # --- devices ---
 
-    def saw_slice(self, published: ResourceSlice) -> None:
+    def update_slice(self, published: ResourceSlice) -> None:
         """A slice as the watch tells it, behind the door of the gates."""
-        self._note_pool(self._slices.get(published.metadata.name))
-        (admitted,) = self._door.slices([published])
-        self._note_pool(self._slices.saw_slice(admitted))
+        self._mark_pool_changed(self._slices.get(published.metadata.name))
+        (admitted,) = self._admission.admit_slices([published])
+        self._mark_pool_changed(self._slices.upsert_slice(admitted))
         self._slices_changed = True
 
-    def lost_slice(self, published: ResourceSlice) -> None:
-        self._note_pool(self._slices.lost_slice(published.metadata.name))
+    def remove_slice(self, published: ResourceSlice) -> None:
+        self._mark_pool_changed(self._slices.remove_slice(published.metadata.name))
         self._slices_changed = True
 
-    def saw_rule(self, rule: DeviceTaintRule) -> None:
+    def update_taint_rule(self, rule: DeviceTaintRule) -> None:
         """A taint rule as the watch tells it, behind the door of the gates."""
-        for admitted in self._door.rules([rule]):
-            self._retainted(self._slices.saw_rule(admitted))
+        for admitted in self._admission.admit_taint_rules([rule]):
+            self._mark_slices_changed(self._slices.upsert_rule(admitted))
 
-    def lost_rule(self, rule: DeviceTaintRule) -> None:
-        self._retainted(self._slices.lost_rule(rule.metadata.name))
+    def remove_taint_rule(self, rule: DeviceTaintRule) -> None:
+        self._mark_slices_changed(self._slices.remove_rule(rule.metadata.name))
 
-    def _retainted(self, changed: Iterable[ResourceSlice]) -> None:
+    def _mark_slices_changed(self, changed: Iterable[ResourceSlice]) -> None:
         for published in changed:
-            self._note_pool(published)
+            self._mark_pool_changed(published)
             self._slices_changed = True
 
-    def _note_pool(self, published: ResourceSlice | None) -> None:
+    def _mark_pool_changed(self, published: ResourceSlice | None) -> None:
         if published is not None:
-            self._pools.add((published.spec.driver, published.spec.pool.name))
+            self._changed_pools.add((published.spec.driver, published.spec.pool.name))
 
-    def saw_class(self, device_class: DeviceClass) -> None:
+    def update_class(self, device_class: DeviceClass) -> None:
         self._classes[device_class.metadata.name] = device_class
         self._classes_changed = True
 
-    def lost_class(self, device_class: DeviceClass) -> None:
+    def remove_class(self, device_class: DeviceClass) -> None:
         self._classes.pop(device_class.metadata.name, None)
         self._classes_changed = True
 
-    def _claim_changed(self, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
-        held, holds = _allocation(before), _allocation(now)
+    def _on_claim_changed(self, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
+        held, holds = _get_allocation(before), _get_allocation(now)
         if held is holds or (held is not None and holds is not None and held.devices == holds.devices):
             return
         if before is not None and held is not None:
-            self._usage = self._usage.releasing((before,))
-            self._pools |= _pools(held)
+            self._usage = self._usage.remove_claims((before,))
+            self._changed_pools |= _collect_pools(held)
         if now is not None and holds is not None:
-            self._usage = self._usage.taking((now,))
-            self._pools |= _pools(holds)
+            self._usage = self._usage.add_claims((now,))
+            self._changed_pools |= _collect_pools(holds)
         if held is not None:
-            self._freed()
+            self._on_freed()
 
 
-def _allocation(claim: ResourceClaim | None) -> AllocationResult | None:
+def _get_allocation(claim: ResourceClaim | None) -> AllocationResult | None:
     return None if claim is None else claim.status.allocation
 
 
-def _pools(allocation: AllocationResult) -> set[PoolId]:
+def _collect_pools(allocation: AllocationResult) -> set[PoolId]:
     return {(result.driver, result.pool) for result in allocation.devices.results}
 
 
-def _looks_like(known: Node, node: Node) -> bool:
+def _is_equivalent_node(known: Node, node: Node) -> bool:
     """Whether a node is to pods what it was; most updates are signs of life."""
-    return known.metadata.labels == node.metadata.labels and traits_of(known) is traits_of(node)
+    return known.metadata.labels == node.metadata.labels and read_traits(known) is read_traits(node)

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
-from dray.claims.reservation import classic_reserved
+from dray.claims.reservation import is_classic_reserved_for
 from dray.client.client import Client
-from dray.client.errors import Conflict, Invalid, NotFound
-from dray.placement.classic_negotiation import ClassicAction, ReserveClassic, UnreserveClassic, outcome
+from dray.client.errors import ConflictError, InvalidObjectError, NotFoundError
+from dray.placement.classic_negotiation import ClassicAction, ReserveClassic, UnreserveClassic, apply_action
 
-_OVERTAKEN = (Conflict, NotFound, Invalid)
+_STALE_ERRORS = (ConflictError, NotFoundError, InvalidObjectError)
 """Another version, none at all, or one that no longer allows it, such as a claim that is being deleted."""
 
 
-async def perform(client: Client, action: ClassicAction) -> bool:
+async def write_action(client: Client, action: ClassicAction) -> bool:
     """Write one action; False when it was overtaken."""
     try:
-        await client.amend(action.claim, outcome(action), subresource="status")
-    except _OVERTAKEN:
+        await client.patch_changes(action.claim, apply_action(action), subresource="status")
+    except _STALE_ERRORS:
         return False
     return True
 
@@ -32,7 +32,7 @@ async def perform(client: Client, action: ClassicAction) -> bool:
 async def reserve(client: Client, actions: Sequence[ReserveClassic]) -> bool:
     """Reserve all claims of a pod; False, and none of them, when one was overtaken."""
     for position, action in enumerate(actions):
-        if not await perform(client, action):
+        if not await write_action(client, action):
             await unreserve(client, actions[:position])
             return False
     return True
@@ -41,19 +41,19 @@ async def reserve(client: Client, actions: Sequence[ReserveClassic]) -> bool:
 async def unreserve(client: Client, actions: Sequence[ReserveClassic]) -> None:
     """Take a pod off the claims that were reserved for it, because it gets no node after all."""
     for action in actions:
-        await _take_off(client, action.claim, action.pod)
+        await _remove_consumer(client, action.claim, action.pod)
 
 
-async def _take_off(client: Client, claim: ClassicClaim, pod: Pod) -> None:
+async def _remove_consumer(client: Client, claim: ClassicResourceClaim, pod: Pod) -> None:
     """Remove a pod's entry from the claim as it is now, however often others write meanwhile."""
     while True:
         try:
-            now = await client.get(ClassicClaim, claim.metadata.name, claim.metadata.namespace)
-            if now.metadata.uid != claim.metadata.uid or not classic_reserved(now, pod):
+            now = await client.get(ClassicResourceClaim, claim.metadata.name, claim.metadata.namespace)
+            if now.metadata.uid != claim.metadata.uid or not is_classic_reserved_for(now, pod):
                 return
-            await client.amend(now, outcome(UnreserveClassic(now, pod)), subresource="status")
-        except NotFound:
+            await client.patch_changes(now, apply_action(UnreserveClassic(now, pod)), subresource="status")
+        except NotFoundError:
             return
-        except Conflict:
+        except ConflictError:
             continue
         return

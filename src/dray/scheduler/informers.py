@@ -11,44 +11,51 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Node, Pod
-from dray.api.devices.interning import DeviceSharing
+from dray.api.devices.interning import DeviceInterner
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.client.client import Client
-from dray.client.informers.informer import Informer, Ways, without_managed_fields
+from dray.client.informers.informer import Informer, InformerOptions, strip_managed_fields
 from dray.placement.profile import DEFAULT_SCHEDULER
 from dray.scheduler.binder import Binder
-from dray.scheduler.cache import Overlay
-from dray.scheduler.queue import Queue
-from dray.scheduler.queueing_hints import signals_of
+from dray.scheduler.cache import SchedulerCache
+from dray.scheduler.queue import SchedulingQueue
+from dray.scheduler.queueing_hints import compute_signals
 
 T = TypeVar("T")
 
 
-class Sights:
+class SchedulerInformers:
     """The informers of a scheduler."""
 
     def __init__(
-        self, client: Client, overlay: Overlay, queue: Queue, binder: Binder, names: frozenset[str]
+        self,
+        client: Client,
+        cache: SchedulerCache,
+        queue: SchedulingQueue,
+        binder: Binder,
+        scheduler_names: frozenset[str],
     ) -> None:
-        self._client, self._overlay, self._queue, self._binder = client, overlay, queue, binder
-        self._names = names
-        self.trouble: Callable[[Exception], None] | None = None
-        self.left: Callable[[str], None] = lambda _uid: None
+        self._client, self._cache, self._queue, self._binder = client, cache, queue, binder
+        self._scheduler_names = scheduler_names
+        self.on_failure: Callable[[Exception], None] | None = None
+        self.on_pod_dropped: Callable[[str], None] = lambda _uid: None
         """Told the uid of every pod that needs no node any more."""
-        ways = Ways(keep=without_managed_fields, trouble=self._told)
-        self.pods: Informer[Pod] = Informer(client, Pod, ways=ways)
-        self.claims: Informer[ResourceClaim] = Informer(client, ResourceClaim, ways=ways)
-        self.classic: Informer[ClassicClaim] = Informer(client, ClassicClaim, ways=ways)
-        self.nodes: Informer[Node] = Informer(client, Node, ways=ways)
-        sharing = DeviceSharing()
-        sparing = replace(ways, keep=lambda kept: sharing.share(without_managed_fields(kept)))
-        self.slices: Informer[ResourceSlice] = Informer(client, ResourceSlice, ways=sparing)
-        self.classes: Informer[DeviceClass] = Informer(client, DeviceClass, ways=ways)
-        self.rules: Informer[DeviceTaintRule] = Informer(client, DeviceTaintRule, ways=ways)
+        ways = InformerOptions(transform=strip_managed_fields, on_failure=self._report_failure)
+        self.pods: Informer[Pod] = Informer(client, Pod, options=ways)
+        self.claims: Informer[ResourceClaim] = Informer(client, ResourceClaim, options=ways)
+        self.classic_claims: Informer[ClassicResourceClaim] = Informer(
+            client, ClassicResourceClaim, options=ways
+        )
+        self.nodes: Informer[Node] = Informer(client, Node, options=ways)
+        sharing = DeviceInterner()
+        sparing = replace(ways, transform=lambda kept: sharing.intern_devices(strip_managed_fields(kept)))
+        self.slices: Informer[ResourceSlice] = Informer(client, ResourceSlice, options=sparing)
+        self.classes: Informer[DeviceClass] = Informer(client, DeviceClass, options=ways)
+        self.rules: Informer[DeviceTaintRule] = Informer(client, DeviceTaintRule, options=ways)
 
-    async def begin(self, tasks: asyncio.TaskGroup, *, claims: bool = True) -> None:
+    async def start(self, tasks: asyncio.TaskGroup, *, claims: bool = True) -> None:
         """Watch everything, and wait until it was seen once; without `claims` only nodes and pods.
 
         A server that has claims switched off is not waited for: pods without claims find their nodes all the
@@ -57,92 +64,94 @@ class Sights:
         informers: list[Informer[Any]] = [self.nodes]
         if claims:
             informers += [self.slices, self.classes, self.claims]
-        for extra in (self.classic, self.rules) if claims else ():
+        for extra in (self.classic_claims, self.rules) if claims else ():
             if await self._client.serves(extra.kind):
                 informers.append(extra)
-        self._listen()
+        self._register_listeners()
         for informer in informers:
             tasks.create_task(informer.run())
         for informer in informers:
             if await self._client.serves(informer.kind):
-                await informer.synced()
+                await informer.wait_for_sync()
         # Pods last: whoever is tried first should meet a cluster that is complete.
         tasks.create_task(self.pods.run())
-        await self.pods.synced()
+        await self.pods.wait_for_sync()
 
-    def latest(self, pod: Pod) -> Pod | None:
+    def get_pod(self, pod: Pod) -> Pod | None:
         """A pod as it was seen last."""
         return self.pods.get(pod.metadata.name, pod.metadata.namespace)
 
-    def classic_claim(self, namespace: str, name: str) -> ClassicClaim | None:
+    def get_classic_claim(self, namespace: str, name: str) -> ClassicResourceClaim | None:
         """A classic claim as it was seen last."""
-        return self.classic.get(name, namespace)
+        return self.classic_claims.get(name, namespace)
 
-    def _told(self, failed: Exception) -> None:
-        if self.trouble is not None:
-            self.trouble(failed)
+    def _report_failure(self, error: Exception) -> None:
+        if self.on_failure is not None:
+            self.on_failure(error)
 
-    def _listen(self) -> None:
-        overlay = self._overlay
-        self._feed(self.nodes, overlay.saw_node, overlay.lost_node)
-        self._feed(self.slices, overlay.saw_slice, overlay.lost_slice)
-        self._feed(self.classes, overlay.saw_class, overlay.lost_class)
-        self._feed(self.rules, overlay.saw_rule, overlay.lost_rule)
-        self._feed(self.claims, self._saw_claim, self._lost_claim, self._came_claim)
-        self._feed(self.classic, lambda _claim: None, lambda _claim: None)
-        self._feed(self.pods, self._saw_pod, self._lost_pod)
+    def _register_listeners(self) -> None:
+        overlay = self._cache
+        self._add_listeners(self.nodes, overlay.update_node, overlay.remove_node)
+        self._add_listeners(self.slices, overlay.update_slice, overlay.remove_slice)
+        self._add_listeners(self.classes, overlay.update_class, overlay.remove_class)
+        self._add_listeners(self.rules, overlay.update_taint_rule, overlay.remove_taint_rule)
+        self._add_listeners(self.claims, self._on_claim_updated, self._on_claim_deleted, self._on_claim_added)
+        self._add_listeners(self.classic_claims, lambda _claim: None, lambda _claim: None)
+        self._add_listeners(self.pods, self._on_pod_updated, self._on_pod_deleted)
 
-    def _feed(
+    def _add_listeners(
         self,
         informer: Informer[T],
-        saw: Callable[[T], Any],
-        lost: Callable[[T], Any],
-        came: Callable[[T], Any] | None = None,
+        update: Callable[[T], Any],
+        remove: Callable[[T], Any],
+        add: Callable[[T], Any] | None = None,
     ) -> None:
-        def added(new: T) -> None:
-            (came or saw)(new)
-            self._wake(None, new)
+        def on_added(new: T) -> None:
+            (add or update)(new)
+            self._notify_queue(None, new)
 
-        def updated(old: T, new: T) -> None:
-            saw(new)
-            self._wake(old, new)
+        def on_updated(old: T, new: T) -> None:
+            update(new)
+            self._notify_queue(old, new)
 
-        def deleted(old: T) -> None:
-            lost(old)
-            self._wake(old, None)
+        def on_deleted(old: T) -> None:
+            remove(old)
+            self._notify_queue(old, None)
 
-        informer.listen(added, updated, deleted)
+        informer.listen(on_added, on_updated, on_deleted)
 
-    def _wake(self, old: Any, new: Any) -> None:
-        for signal in signals_of(old, new):
-            self._queue.wake(signal)
+    def _notify_queue(self, old: Any, new: Any) -> None:
+        for signal in compute_signals(old, new):
+            self._queue.notify(signal)
 
-    def _came_claim(self, claim: ResourceClaim) -> None:
-        self._overlay.claims.came(claim)
-        self._binder.heard(claim)
+    def _on_claim_added(self, claim: ResourceClaim) -> None:
+        self._cache.claims.add(claim)
+        self._binder.notify_claim_changed(claim)
 
-    def _saw_claim(self, claim: ResourceClaim) -> None:
-        self._overlay.claims.saw(claim)
-        self._binder.heard(claim)
+    def _on_claim_updated(self, claim: ResourceClaim) -> None:
+        self._cache.claims.update(claim)
+        self._binder.notify_claim_changed(claim)
 
-    def _lost_claim(self, claim: ResourceClaim) -> None:
-        self._overlay.claims.lost(claim)
-        self._binder.heard(claim)
+    def _on_claim_deleted(self, claim: ResourceClaim) -> None:
+        self._cache.claims.remove(claim)
+        self._binder.notify_claim_changed(claim)
 
-    def _saw_pod(self, pod: Pod) -> None:
-        self._overlay.saw_pod(pod)
-        if self._is_ours(pod):
+    def _on_pod_updated(self, pod: Pod) -> None:
+        self._cache.update_pod(pod)
+        if self._is_responsible_for(pod):
             self._queue.add(pod)
         else:
-            self._leave(pod)
+            self._drop_pod(pod)
 
-    def _lost_pod(self, pod: Pod) -> None:
-        self._overlay.lost_pod(pod)
-        self._leave(pod)
+    def _on_pod_deleted(self, pod: Pod) -> None:
+        self._cache.remove_pod(pod)
+        self._drop_pod(pod)
 
-    def _leave(self, pod: Pod) -> None:
+    def _drop_pod(self, pod: Pod) -> None:
         self._queue.remove(pod.metadata.uid)
-        self.left(pod.metadata.uid)
+        self.on_pod_dropped(pod.metadata.uid)
 
-    def _is_ours(self, pod: Pod) -> bool:
-        return not pod.spec.node_name and (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._names
+    def _is_responsible_for(self, pod: Pod) -> bool:
+        return (
+            not pod.spec.node_name and (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._scheduler_names
+        )

@@ -6,37 +6,37 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.search.resumable import SEARCH_SECONDS
-from dray.claims.binding_conditions import LONGEST_WAIT
-from dray.client.leases import USUAL, Timing
+from dray.claims.binding_conditions import MAX_WAIT_SECONDS
+from dray.client.leases import DEFAULT_LEASE_TIMING, LeaseTiming
 from dray.placement import profile
-from dray.scheduler.queue import Terms
-from dray.telemetry.logs import Log, silent
+from dray.scheduler.queue import QueueTiming
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
 
-LEASE: Final = "dray-scheduler"
+LEASE_NAME: Final = "dray-scheduler"
 LEASE_NAMESPACE: Final = "kube-system"
 
 
 @dataclass(frozen=True)
-class Choices:
+class SchedulerOptions:
     """Who the scheduler is, whose pods it places, and how."""
 
-    door: Admission
+    admission: AllocatorGateFilter
     new_share_id: Callable[[], str]
     identity: str = "dray-scheduler"
-    placement: profile.Choices = field(default_factory=profile.Choices)
-    claims: bool = True
+    placement: profile.PlacementOptions = field(default_factory=profile.PlacementOptions)
+    handle_claims: bool = True
     """Whether claims count; without, pods are placed as if they asked for none."""
-    elect: bool = False
-    lease: str = LEASE
+    leader_elect: bool = False
+    lease_name: str = LEASE_NAME
     lease_namespace: str = LEASE_NAMESPACE
-    timing: Timing = USUAL
-    terms: Terms = field(default_factory=Terms)
-    binding_wait: float = LONGEST_WAIT
+    lease_timing: LeaseTiming = DEFAULT_LEASE_TIMING
+    queue_timing: QueueTiming = field(default_factory=QueueTiming)
+    max_binding_wait: float = MAX_WAIT_SECONDS
     """Seconds a pod waits for its devices to become ready."""
     search_seconds: float = SEARCH_SECONDS
     """Seconds of work for the search on one kind of node; a pod as a whole gets ten times as much."""
-    in_flight: int = 128
+    max_in_flight: int = 128
     """Placements that are written at the same time."""
-    log: Log = field(default_factory=silent)
+    log: StructuredLogger = field(default_factory=build_silent_logger)

@@ -12,23 +12,23 @@
                                    it was not placed; set `entry.verdict` and `entry.plugins` before
     queue.recall()                 a loop begins anew: whoever was being tried is put back
     queue.wake(signal)             something happened
-    queue.moment                   the number of the last signal, for `since`
+    queue.moment                   the number of the last signal, for `queued_at`
     queue.is_stale(entry, since, signals)
                                    whether something happened to a pod that is being tried for long
     queue.lengths(), queue.unschedulable(), queue.in_flight, queue.get(uid), len(queue)
 
-Theory of operation: every pod is one entry, and an entry is in one place (see `entry`). A new pod is judged
+Theory of operation: every pod is one entry, and an entry is in one place (see `queued`). A new pod is judged
 (PreEnqueue): what keeps it from being tried at all makes it gated, otherwise it is active. Active pods come
 by priority, then by age. Whoever takes one must say how it went. When something could help, it waits for the
-signals of its verdicts, and those wake it; when nothing has to change first (`again`), or one of the signals
+signals of its verdicts, and those wake it; when nothing has to change first (`retry`), or one of the signals
 came while it was tried, it is tried again soon. Soon means after a backoff that doubles with every attempt;
-who is woken later than that is active at once, and so is one that was parked as `prompt` because it only
-waited for an answer. Whoever sleeps for long is woken anyway: a signal that nobody foresaw costs time, and
-nothing else.
+who is woken later than that is active at once, and so is one that was parked as `skip_backoff` because it
+only waited for an answer. Whoever sleeps for long is woken anyway: a signal that nobody foresaw costs time,
+and nothing else.
 
 Heaps are cleaned lazily: an entry that moves gets a new ticket, which makes its older rows void.
 
-Rules for this file: nothing waits but `next`, and nothing here scans all pods when a signal comes. Nobody may
+Rules for this file: nothing waits but `pop`, and nothing here scans all pods when a signal comes. Nobody may
 try a pod that was not taken, nor the same pod twice at once.
 """
 
@@ -41,68 +41,75 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from dray.api.core import Pod
-from dray.client.timing import Tempo
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.scheduler.queued_pod import PENDING, Entry, Place, has_other_claims, is_another, is_over
-from dray.scheduler.signal_index import Heard, Sleepers
+from dray.client.timing import TimeSource
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.scheduler.queued_pod import (
+    PENDING_STATES,
+    QueuedPod,
+    QueuedPodState,
+    has_claim_status_changes,
+    has_scheduling_changes,
+    needs_no_scheduling,
+)
+from dray.scheduler.signal_index import SignalLog, WaitingPodIndex
 
-GATES = "SchedulingGates"
+SCHEDULING_GATES = "SchedulingGates"
 """Who is said to refuse a pod with gates of its own, as in Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class QueueTiming:
     """How long pods are left alone, in seconds; the defaults are those of Kubernetes."""
 
-    first_backoff: float = 1.0
-    longest_backoff: float = 10.0
-    longest_wait: float = 300.0
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+    max_wait: float = 300.0
 
     def __post_init__(self) -> None:
-        if min(self.first_backoff, self.longest_backoff, self.longest_wait) <= 0:
+        if min(self.initial_backoff, self.max_backoff, self.max_wait) <= 0:
             raise ValueError(f"pods must be left alone for some time: {self}")
 
-    def backoff(self, attempts: int) -> float:
+    def compute_backoff(self, attempts: int) -> float:
         """How long a pod is left alone after so many attempts."""
         if not attempts:
             return 0.0
         # Beyond 32 doublings any wait is the longest; a float would not hold much more.
-        return min(self.first_backoff * 2.0 ** min(attempts - 1, 32), self.longest_backoff)
+        return min(self.initial_backoff * 2.0 ** min(attempts - 1, 32), self.max_backoff)
 
 
-Judge = Callable[[Pod], Verdict | None]
+PreEnqueueCheck = Callable[[Pod], PluginRejection | None]
 """Why a pod may not be tried yet (PreEnqueue), and what could change that."""
 
 
-def _welcome(_pod: Pod) -> Verdict | None:
+def _allow_all(_pod: Pod) -> PluginRejection | None:
     return None
 
 
-def _unheard(_entry: Entry, _event: str) -> None:
+def _ignore_event(_entry: QueuedPod, _event: str) -> None:
     return None
 
 
-class Queue:
+class SchedulingQueue:
     """Pods that want a node."""
 
     def __init__(
         self,
-        tempo: Tempo,
+        time_source: TimeSource,
         *,
-        judge: Judge = _welcome,
-        terms: Terms | None = None,
-        told: Callable[[Entry, str], None] = _unheard,
+        pre_enqueue: PreEnqueueCheck = _allow_all,
+        timing: QueueTiming | None = None,
+        on_enqueued: Callable[[QueuedPod, str], None] = _ignore_event,
     ) -> None:
-        self._tempo, self._judge, self._told = tempo, judge, told
-        self._terms = terms or Terms()
-        self._entries: dict[str, Entry] = {}
-        self._counts: Counter[Place] = Counter()
-        self._active: list[tuple[int, float, int, Entry]] = []
-        self._backoff: list[tuple[float, int, Entry]] = []
-        self._asleep: OrderedDict[str, float] = OrderedDict()
+        self._time_source, self._pre_enqueue, self._on_enqueued = time_source, pre_enqueue, on_enqueued
+        self._timing = timing or QueueTiming()
+        self._entries: dict[str, QueuedPod] = {}
+        self._counts: Counter[QueuedPodState] = Counter()
+        self._active: list[tuple[int, float, int, QueuedPod]] = []
+        self._backoff: list[tuple[float, int, QueuedPod]] = []
+        self._wait_deadlines: OrderedDict[str, float] = OrderedDict()
         """Who waits or is gated, with the time when it is woken anyway; the first is the first to be."""
-        self._sleepers, self._heard = Sleepers(), Heard()
-        self._tickets = 0
+        self._waiting_pods, self._signal_log = WaitingPodIndex(), SignalLog()
+        self._heap_tokens = 0
         self._changed = asyncio.Event()
 
     # Pods come and go.
@@ -112,124 +119,133 @@ class Queue:
         known = self._entries.get(pod.metadata.uid)
         if known is not None:
             self.update(known.pod, pod)
-        elif not is_over(pod):
+        elif not needs_no_scheduling(pod):
             now = self._now()
-            entry = self._entries[pod.metadata.uid] = Entry(pod, since=now, ready=now)
-            self._rise(entry, "PodAdd")
+            entry = self._entries[pod.metadata.uid] = QueuedPod(pod, queued_at=now, eligible_since=now)
+            self._enqueue(entry, "PodAdd")
 
     def update(self, _old: Pod, new: Pod) -> None:
         """A pod changed; what it was before is compared with what we knew, which may be older still."""
         entry = self._entries.get(new.metadata.uid)
         if entry is None:
             self.add(new)
-        elif is_over(new):
+        elif needs_no_scheduling(new):
             self.remove(new.metadata.uid)
         else:
             old, entry.pod = entry.pod, new
-            self._reconsider(entry, old)
+            self._handle_pod_update(entry, old)
 
     def remove(self, uid: str) -> None:
         """A pod wants no node any more; whoever is trying it finds it `GONE`."""
         entry = self._entries.pop(uid, None)
         if entry is not None:
-            self._move(entry, Place.GONE)
+            self._move(entry, QueuedPodState.GONE)
 
     # Pods are tried.
 
-    async def next(self) -> Entry:
+    async def pop(self) -> QueuedPod:
         """The next pod to try. When one is ready this does not let others run: that is up to the loop."""
-        while (entry := self.take()) is None:
-            await self._pause()
+        while (entry := self.pop_ready()) is None:
+            await self._wait_for_change()
         return entry
 
-    def take(self) -> Entry | None:
+    def pop_ready(self) -> QueuedPod | None:
         """The next pod to try, if one is ready now."""
-        self._rouse()
+        self._promote_due()
         while self._active:
             *_, ticket, entry = heappop(self._active)
-            if ticket == entry.ticket:
-                self._move(entry, Place.TRYING)
+            if ticket == entry.heap_token:
+                self._move(entry, QueuedPodState.TRYING)
                 entry.attempts += 1
-                entry.begun = self._heard.moment
-                entry.plugins, entry.prompt, entry.stirred = frozenset(), False, False
+                entry.taken_sequence = self._signal_log.sequence
+                entry.refusing_plugins, entry.skip_backoff, entry.changed_in_flight = (
+                    frozenset(),
+                    False,
+                    False,
+                )
                 return entry
         return None
 
-    def done(self, uid: str) -> None:
+    def mark_bound(self, uid: str) -> None:
         """A pod that was tried has its node.
 
         It is remembered until its node is seen on it: what is told about it until then is older than that.
         """
         entry = self._entries.get(uid)
         if entry is not None:
-            self._move(entry, Place.DONE)
+            self._move(entry, QueuedPodState.DONE)
 
-    def park(
+    def requeue(
         self,
-        entry: Entry,
+        queued: QueuedPod,
         signals: frozenset[Signal],
         *,
-        again: bool = False,
-        prompt: bool = False,
+        retry: bool = False,
+        skip_backoff: bool = False,
         since: int | None = None,
-    ) -> Place:
+    ) -> QueuedPodState:
         """A pod that was tried got no node; where it is now.
 
-        `again`: nothing has to happen before the next attempt. `prompt`: when it is woken, it does not wait
-        out its backoff. `since`: the moment of what it was judged by, unless that is when it was taken.
+        `retry`: nothing has to happen before the next attempt. `skip_backoff`: when it is woken, it does not
+        wait out its backoff. `queued_at`: the moment of what it was judged by, unless that is when it was
+        taken.
         """
-        if entry.place is not Place.TRYING:
-            return entry.place
-        entry.since, entry.prompt = self._now(), prompt and not again
-        moment = entry.begun if since is None else since
-        if again or entry.stirred or self._heard.after(moment, signals):
-            self._rise(entry, "ScheduleAttemptFailure")
+        if queued.state is not QueuedPodState.TRYING:
+            return queued.state
+        queued.queued_at, queued.skip_backoff = self._now(), skip_backoff and not retry
+        moment = queued.taken_sequence if since is None else since
+        if retry or queued.changed_in_flight or self._signal_log.has_since(moment, signals):
+            self._enqueue(queued, "ScheduleAttemptFailure")
         else:
-            self._sleep(entry, Place.WAITING, signals)
-            self._told(entry, "ScheduleAttemptFailure")
-        return entry.place
+            self._wait_for_signals(queued, QueuedPodState.WAITING, signals)
+            self._on_enqueued(queued, "ScheduleAttemptFailure")
+        return queued.state
 
-    def recall(self) -> None:
+    def requeue_in_flight(self) -> None:
         """Nobody tries a pod now: put back whoever was taken by a loop that ended too early to tell."""
         for entry in list(self._entries.values()):
-            self.park(entry, frozenset(), again=True)
+            self.requeue(entry, frozenset(), retry=True)
 
-    def wake(self, signal: Signal) -> None:
+    def notify(self, signal: Signal) -> None:
         """Something happened: whoever waits for it is tried again."""
-        self._heard.note(signal)
-        for uid in self._sleepers.woken(signal):
-            self._rise(self._entries[uid], signal.topic)
+        self._signal_log.append(signal)
+        for uid in self._waiting_pods.pop_waiting(signal):
+            self._enqueue(self._entries[uid], signal.topic)
 
     # What others want to know.
 
     @property
-    def moment(self) -> int:
+    def sequence(self) -> int:
         """The number of the last signal."""
-        return self._heard.moment
+        return self._signal_log.sequence
 
     @property
     def in_flight(self) -> int:
         """How many pods are being tried."""
-        return self._counts[Place.TRYING]
+        return self._counts[QueuedPodState.TRYING]
 
-    def is_stale(self, entry: Entry, since: int, signals: frozenset[Signal]) -> bool:
+    def is_stale(self, queued: QueuedPod, since: int, signals: frozenset[Signal]) -> bool:
         """Whether trying a pod with what was known at a moment is in vain: it is gone, or another, or one of
         some signals came since."""
-        return entry.place is not Place.TRYING or entry.stirred or self._heard.after(since, signals)
+        return (
+            queued.state is not QueuedPodState.TRYING
+            or queued.changed_in_flight
+            or self._signal_log.has_since(since, signals)
+        )
 
-    def lengths(self) -> dict[str, int]:
+    def count_pending(self) -> dict[str, int]:
         """How many pods are pending, by place."""
-        return {place.value: self._counts[place] for place in PENDING}
+        return {place.value: self._counts[place] for place in PENDING_STATES}
 
-    def unschedulable(self) -> Counter[tuple[str, str]]:
+    def count_unschedulable(self) -> Counter[tuple[str, str]]:
         """How many pending pods were refused, by plugin and scheduler name. Looks at all pods."""
         return Counter(
             (plugin, entry.pod.spec.scheduler_name)
             for entry in self._entries.values()
-            for plugin in entry.plugins
+            for plugin in entry.refusing_plugins
         )
 
-    def get(self, uid: str) -> Entry | None:
+    def get(self, uid: str) -> QueuedPod | None:
         """A pod, if it is here."""
         return self._entries.get(uid)
 
@@ -238,102 +254,108 @@ class Queue:
 
     # How entries move.
 
-    def _reconsider(self, entry: Entry, old: Pod) -> None:
+    def _handle_pod_update(self, queued: QueuedPod, old: Pod) -> None:
         """A pod is other than it was."""
-        if has_other_claims(old, entry.pod):
-            self.wake(Signal(Topic.POD, entry.name))
-        another = is_another(old, entry.pod)
-        if entry.place is Place.TRYING:
-            entry.stirred = entry.stirred or another
-        elif entry.place is Place.GATED or (another and entry.place in (Place.WAITING, Place.ACTIVE)):
-            self._rise(entry, "PodUpdate")
+        if has_claim_status_changes(old, queued.pod):
+            self.notify(Signal(Topic.POD, queued.name))
+        another = has_scheduling_changes(old, queued.pod)
+        if queued.state is QueuedPodState.TRYING:
+            queued.changed_in_flight = queued.changed_in_flight or another
+        elif queued.state is QueuedPodState.GATED or (
+            another and queued.state in (QueuedPodState.WAITING, QueuedPodState.ACTIVE)
+        ):
+            self._enqueue(queued, "PodUpdate")
 
-    def _rise(self, entry: Entry, event: str) -> None:
+    def _enqueue(self, queued: QueuedPod, event: str) -> None:
         """A pod could be tried again: now, after its backoff, or once nothing forbids it."""
-        verdict = self._why_not(entry.pod)
+        verdict = self._check_pre_enqueue(queued.pod)
         if verdict is not None:
-            entry.verdict, entry.plugins = verdict.reason, frozenset({verdict.plugin})
-            self._sleep(entry, Place.GATED, verdict.wakes)
-            self._told(entry, event)
+            queued.message, queued.refusing_plugins = verdict.reason, frozenset({verdict.plugin})
+            self._wait_for_signals(queued, QueuedPodState.GATED, verdict.wake_signals)
+            self._on_enqueued(queued, event)
             return
         now = self._now()
-        if not entry.attempts:
-            entry.ready, entry.verdict, entry.plugins = now, "", frozenset()
-        due = entry.since + self._terms.backoff(entry.attempts)
-        if due > now and not entry.prompt:
-            self._move(entry, Place.BACKOFF)
-            heappush(self._backoff, (due, entry.ticket, entry))
+        if not queued.attempts:
+            queued.eligible_since, queued.message, queued.refusing_plugins = now, "", frozenset()
+        due = queued.queued_at + self._timing.compute_backoff(queued.attempts)
+        if due > now and not queued.skip_backoff:
+            self._move(queued, QueuedPodState.BACKOFF)
+            heappush(self._backoff, (due, queued.heap_token, queued))
             self._changed.set()
         else:
-            self._activate(entry)
-        self._told(entry, event)
+            self._activate(queued)
+        self._on_enqueued(queued, event)
 
-    def _why_not(self, pod: Pod) -> Verdict | None:
+    def _check_pre_enqueue(self, pod: Pod) -> PluginRejection | None:
         gates = pod.spec.scheduling_gates
         if gates:
             names = ", ".join(gate.name for gate in gates)
-            return Verdict(GATES, f"waiting for scheduling gates: {names}")
-        return self._judge(pod)
+            return PluginRejection(SCHEDULING_GATES, f"waiting for scheduling gates: {names}")
+        return self._pre_enqueue(pod)
 
-    def _activate(self, entry: Entry) -> None:
-        self._move(entry, Place.ACTIVE)
-        heappush(self._active, (-(entry.pod.spec.priority or 0), entry.since, entry.ticket, entry))
+    def _activate(self, queued: QueuedPod) -> None:
+        self._move(queued, QueuedPodState.ACTIVE)
+        heappush(
+            self._active, (-(queued.pod.spec.priority or 0), queued.queued_at, queued.heap_token, queued)
+        )
         self._changed.set()
 
-    def _sleep(self, entry: Entry, place: Place, signals: frozenset[Signal]) -> None:
-        self._move(entry, place)
-        entry.signals = signals
-        self._sleepers.put(entry.uid, signals)
-        self._asleep[entry.uid] = self._now() + self._terms.longest_wait
+    def _wait_for_signals(self, queued: QueuedPod, state: QueuedPodState, signals: frozenset[Signal]) -> None:
+        self._move(queued, state)
+        queued.signals = signals
+        self._waiting_pods.add(queued.uid, signals)
+        self._wait_deadlines[queued.uid] = self._now() + self._timing.max_wait
         self._changed.set()
 
-    def _move(self, entry: Entry, place: Place) -> None:
+    def _move(self, queued: QueuedPod, state: QueuedPodState) -> None:
         """Leave one place for another; whatever tied the entry to the old one is void."""
-        if entry.place in (Place.WAITING, Place.GATED):
-            self._sleepers.drop(entry.uid, entry.signals)
-            del self._asleep[entry.uid]
-            entry.signals = frozenset()
-        self._counts[entry.place] -= 1
-        self._counts[place] += 1
-        self._tickets += 1
-        entry.place, entry.ticket = place, self._tickets
+        if queued.state in (QueuedPodState.WAITING, QueuedPodState.GATED):
+            self._waiting_pods.remove(queued.uid, queued.signals)
+            del self._wait_deadlines[queued.uid]
+            queued.signals = frozenset()
+        self._counts[queued.state] -= 1
+        self._counts[state] += 1
+        self._heap_tokens += 1
+        queued.state, queued.heap_token = state, self._heap_tokens
 
     # Time passes.
 
-    def _rouse(self) -> None:
+    def _promote_due(self) -> None:
         """Move on everybody whose time is up."""
         now = self._now()
-        while (due := self._next_backoff()) is not None and due <= now:
+        while (due := self._peek_backoff_deadline()) is not None and due <= now:
             entry = heappop(self._backoff)[-1]
             self._activate(entry)
-            self._told(entry, "BackoffComplete")
-        while self._asleep:
-            uid, due = next(iter(self._asleep.items()))
+            self._on_enqueued(entry, "BackoffComplete")
+        while self._wait_deadlines:
+            uid, due = next(iter(self._wait_deadlines.items()))
             if due > now:
                 break
-            self._rise(self._entries[uid], "UnschedulableTimeout")
+            self._enqueue(self._entries[uid], "UnschedulableTimeout")
 
-    def _next_backoff(self) -> float | None:
+    def _peek_backoff_deadline(self) -> float | None:
         """When the first backoff ends."""
         while self._backoff:
             due, ticket, entry = self._backoff[0]
-            if ticket == entry.ticket:
+            if ticket == entry.heap_token:
                 return due
             heappop(self._backoff)
         return None
 
-    async def _pause(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait until somebody may have become ready."""
         self._changed.clear()
         dues = [
-            due for due in (self._next_backoff(), next(iter(self._asleep.values()), None)) if due is not None
+            due
+            for due in (self._peek_backoff_deadline(), next(iter(self._wait_deadlines.values()), None))
+            if due is not None
         ]
         if not dues:
             await self._changed.wait()
             return
         waits = {
             asyncio.ensure_future(self._changed.wait()),
-            asyncio.ensure_future(self._tempo.sleep(max(min(dues) - self._now(), 0.0))),
+            asyncio.ensure_future(self._time_source.sleep(max(min(dues) - self._now(), 0.0))),
         }
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -344,4 +366,4 @@ class Queue:
                 wait.cancel()
 
     def _now(self) -> float:
-        return self._tempo.clock.monotonic()
+        return self._time_source.clock.monotonic()

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dray.api.core import Pod
-from dray.claims.reservation import ENDED
+from dray.claims.reservation import FINISHED_PHASES
 from dray.placement.rejections import Signal
 
 
-class Place(StrEnum):
+class QueuedPodState(StrEnum):
     """Where a pod is. The first four have the names that Kubernetes gives them in metrics."""
 
     ACTIVE = "active"
@@ -29,37 +29,38 @@ class Place(StrEnum):
     """It is nobody's business here: deleted, finished, or bound by somebody."""
 
 
-PENDING = (Place.ACTIVE, Place.BACKOFF, Place.WAITING, Place.GATED)
+PENDING_STATES = (QueuedPodState.ACTIVE, QueuedPodState.BACKOFF, QueuedPodState.WAITING, QueuedPodState.GATED)
 """The places that are told as the lengths of queues."""
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """A pod with what was tried so far. Only the queue moves it; `verdict` and `plugins` are for the loop.
+class QueuedPod:
+    """A pod with what was tried so far. Only the queue moves it; `message` and `refusing_plugins` are for the
+    loop.
 
     Times are seconds of the monotonic clock.
     """
 
     pod: Pod
-    since: float
+    queued_at: float
     """When it came, or when it was parked last: who came earlier goes first."""
-    ready: float
+    eligible_since: float
     """When it was first allowed to be tried; from then on its wait is ours."""
     attempts: int = 0
-    verdict: str = ""
+    message: str = ""
     """Why it was not placed, in words, when it was tried last."""
-    plugins: frozenset[str] = frozenset()
+    refusing_plugins: frozenset[str] = frozenset()
     """Who refused it when it was tried last."""
-    place: Place = Place.GONE
-    begun: int = 0
+    state: QueuedPodState = QueuedPodState.GONE
+    taken_sequence: int = 0
     """The moment (see `Heard`) when it was taken to be tried."""
-    stirred: bool = False
+    changed_in_flight: bool = False
     """Whether the pod itself became another while it was tried."""
-    prompt: bool = False
+    skip_backoff: bool = False
     """Whether it need not wait out its backoff when it is woken."""
     signals: frozenset[Signal] = field(default=frozenset())
     """What it sleeps under."""
-    ticket: int = 0
+    heap_token: int = 0
     """Tells its row in a heap from older ones, which are void."""
 
     @property
@@ -73,14 +74,16 @@ class Entry:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
 
-def is_over(pod: Pod) -> bool:
+def needs_no_scheduling(pod: Pod) -> bool:
     """Whether there is nothing left to schedule: the pod has a node, has run, or is going away."""
     return (
-        bool(pod.spec.node_name) or pod.status.phase in ENDED or pod.metadata.deletion_timestamp is not None
+        bool(pod.spec.node_name)
+        or pod.status.phase in FINISHED_PHASES
+        or pod.metadata.deletion_timestamp is not None
     )
 
 
-def is_another(old: Pod, new: Pod) -> bool:
+def has_scheduling_changes(old: Pod, new: Pod) -> bool:
     """Whether somebody wants something else of the pod, so that old verdicts may no longer hold.
 
     What services report in the status is no such change: we write there ourselves after every attempt.
@@ -92,6 +95,6 @@ def is_another(old: Pod, new: Pod) -> bool:
     )
 
 
-def has_other_claims(old: Pod, new: Pod) -> bool:
+def has_claim_status_changes(old: Pod, new: Pod) -> bool:
     """Whether claims were recorded for entries of the pod, or other ones than before."""
     return old.status.resource_claim_statuses != new.status.resource_claim_statuses

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from dray.api.classic import (
-    ClassicClaim,
     ClassicClaimStatus,
+    ClassicResourceClaim,
     ResourceClass,
     SchedulerSchedulingStatus,
     SchedulingStatus,
@@ -29,70 +29,70 @@ from dray.api.classic import (
 from dray.api.core import Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dray.claims.reservation import ENDED
+from dray.claims.reservation import FINISHED_PHASES
 from dray.placement.rejections import Signal, Topic
-from dray.scheduler.queued_pod import has_other_claims, is_another
+from dray.scheduler.queued_pod import has_claim_status_changes, has_scheduling_changes
 from dray.values.quantity import ZERO, Quantity
 
 T = TypeVar("T")
-Signals = frozenset[Signal]
-Rule = Callable[[Any, Any], Iterable[Signal]]
+SignalSet = frozenset[Signal]
+QueueingHint = Callable[[Any, Any], Iterable[Signal]]
 
-NODES = Signal(Topic.NODES)
-ROOM = Signal(Topic.ROOM)
-DEVICES = Signal(Topic.DEVICES)
+NODES_CHANGED = Signal(Topic.NODES)
+CAPACITY_FREED = Signal(Topic.ROOM)
+DEVICES_CHANGED = Signal(Topic.DEVICES)
 
-_NO_OFFER, _SILENCE = SchedulerSchedulingStatus(), SchedulingStatus()
+_NO_PROPOSAL, _NO_SCHEDULING = SchedulerSchedulingStatus(), SchedulingStatus()
 
 
-def signals_of(old: T | None, new: T | None) -> Signals:
+def compute_signals(old: T | None, new: T | None) -> SignalSet:
     """What a change of one object could mean; `old` is None when it came, `new` when it went."""
     seen = new if new is not None else old
-    rule = RULES.get(type(seen))
+    rule = QUEUEING_HINTS.get(type(seen))
     if rule is None:
         raise TypeError(f"nobody waits for a change of a {type(seen).__name__}")
     return frozenset(rule(old, new))
 
 
-def _of_node(old: Node | None, new: Node | None) -> Iterable[Signal]:
+def _hint_node(old: Node | None, new: Node | None) -> Iterable[Signal]:
     if new is None:
         return
-    if old is None or old.metadata.labels != new.metadata.labels or _lets_more_in(old, new):
-        yield NODES
+    if old is None or old.metadata.labels != new.metadata.labels or _admits_more_pods(old, new):
+        yield NODES_CHANGED
 
 
-def _lets_more_in(old: Node, new: Node) -> bool:
+def _admits_more_pods(old: Node, new: Node) -> bool:
     """Whether pods that could not go to a node now may."""
     return (
         (old.spec.unschedulable and not new.spec.unschedulable)
         or any(taint not in new.spec.taints for taint in old.spec.taints)
-        or _grew(_gives(old), _gives(new))
+        or _has_grown(_get_allocatable(old), _get_allocatable(new))
     )
 
 
-def _gives(node: Node) -> Mapping[str, Quantity]:
+def _get_allocatable(node: Node) -> Mapping[str, Quantity]:
     return node.status.allocatable or node.status.capacity
 
 
-def _grew(old: Mapping[str, Quantity], new: Mapping[str, Quantity]) -> bool:
+def _has_grown(old: Mapping[str, Quantity], new: Mapping[str, Quantity]) -> bool:
     return old != new and any(amount > old.get(name, ZERO) for name, amount in new.items())
 
 
-def _of_pod(old: Pod | None, new: Pod | None) -> Iterable[Signal]:
+def _hint_pod(old: Pod | None, new: Pod | None) -> Iterable[Signal]:
     if old is None:
         return
     if old.spec.node_name:
-        if old.status.phase not in ENDED and (new is None or _takes_less(old, new)):
-            yield ROOM
+        if old.status.phase not in FINISHED_PHASES and (new is None or _may_free_resources(old, new)):
+            yield CAPACITY_FREED
     elif new is None or new.spec.node_name:
         return  # it went, or takes room: both help nobody
-    elif is_another(old, new) or has_other_claims(old, new):
-        yield Signal(Topic.POD, _full(new.metadata))
+    elif has_scheduling_changes(old, new) or has_claim_status_changes(old, new):
+        yield Signal(Topic.POD, _format_name(new.metadata))
 
 
-def _takes_less(old: Pod, new: Pod) -> bool:
+def _may_free_resources(old: Pod, new: Pod) -> bool:
     """Whether a pod on a node may leave room that it did not leave before."""
-    if new.status.phase in ENDED:
+    if new.status.phase in FINISHED_PHASES:
         return True
     return old.spec != new.spec and (
         old.spec.containers != new.spec.containers
@@ -101,14 +101,14 @@ def _takes_less(old: Pod, new: Pod) -> bool:
     )
 
 
-def _of_claim(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable[Signal]:
-    if _gives_back(old, new):
-        yield DEVICES
-    if old is None or new is None or _serves_others(old, new):
-        yield _claim(old, new)
+def _hint_claim(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable[Signal]:
+    if _has_freed_devices(old, new):
+        yield DEVICES_CHANGED
+    if old is None or new is None or _is_more_usable(old, new):
+        yield _build_claim_signal(old, new)
 
 
-def _gives_back(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+def _has_freed_devices(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
     """Whether devices that the claim had are no longer in it."""
     had = None if old is None else old.status.allocation
     if had is None:
@@ -119,7 +119,7 @@ def _gives_back(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
     return has is not had and any(result not in has.devices.results for result in had.devices.results)
 
 
-def _serves_others(old: ResourceClaim, new: ResourceClaim) -> bool:
+def _is_more_usable(old: ResourceClaim, new: ResourceClaim) -> bool:
     """Whether a pod that could not use the claim now may."""
     return (
         old.status.allocation != new.status.allocation
@@ -128,77 +128,85 @@ def _serves_others(old: ResourceClaim, new: ResourceClaim) -> bool:
     )
 
 
-def _of_slice(old: ResourceSlice | None, new: ResourceSlice | None) -> Iterable[Signal]:
+def _hint_slice(old: ResourceSlice | None, new: ResourceSlice | None) -> Iterable[Signal]:
     # One that goes may help too: what is left of its pool can be whole then.
     if old is None or new is None or old.spec != new.spec:
-        yield DEVICES
+        yield DEVICES_CHANGED
 
 
-def _of_rule(old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> Iterable[Signal]:
+def _hint_taint_rule(old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> Iterable[Signal]:
     # One that comes only adds a taint.
     if old is not None and (new is None or old.spec != new.spec):
-        yield DEVICES
+        yield DEVICES_CHANGED
 
 
-def _of_class(
+def _hint_class(
     old: DeviceClass | ResourceClass | None, new: DeviceClass | ResourceClass | None
 ) -> Iterable[Signal]:
-    if new is not None and (old is None or _means(old) != _means(new)):
+    if new is not None and (old is None or _get_class_content(old) != _get_class_content(new)):
         yield Signal(Topic.CLASS, new.metadata.name)
 
 
-def _means(asked: DeviceClass | ResourceClass) -> object:
+def _get_class_content(device_class: DeviceClass | ResourceClass) -> object:
     """What a class says, without its metadata."""
-    return asked.spec if isinstance(asked, DeviceClass) else (asked.driver_name, asked.parameters)
+    return (
+        device_class.spec
+        if isinstance(device_class, DeviceClass)
+        else (device_class.driver_name, device_class.parameters)
+    )
 
 
-def _of_classic_claim(old: ClassicClaim | None, new: ClassicClaim | None) -> Iterable[Signal]:
-    if old is None or new is None or _answered(old, new):
-        yield _claim(old, new)
+def _hint_classic_claim(
+    old: ClassicResourceClaim | None, new: ClassicResourceClaim | None
+) -> Iterable[Signal]:
+    if old is None or new is None or _has_driver_answered(old, new):
+        yield _build_claim_signal(old, new)
 
 
-def _answered(old: ClassicClaim, new: ClassicClaim) -> bool:
+def _has_driver_answered(old: ClassicResourceClaim, new: ClassicResourceClaim) -> bool:
     """Whether somebody said something that is new to schedulers."""
     return (
-        _without_ours(old.status) != _without_ours(new.status)
-        or (bool(_selected(old)) and not _selected(new))
+        _strip_scheduler_fields(old.status) != _strip_scheduler_fields(new.status)
+        or (bool(_get_selected_node(old)) and not _get_selected_node(new))
         or any(user not in new.status.reserved_for for user in old.status.reserved_for)
         or old.metadata.owner_references != new.metadata.owner_references
     )
 
 
-def _selected(claim: ClassicClaim) -> str:
+def _get_selected_node(claim: ClassicResourceClaim) -> str:
     """The node a claim is to be allocated for; a driver that failed there unsets it."""
     return "" if claim.status.scheduling is None else claim.status.scheduling.scheduler.selected_node
 
 
-def _without_ours(status: ClassicClaimStatus) -> ClassicClaimStatus:
+def _strip_scheduler_fields(status: ClassicClaimStatus) -> ClassicClaimStatus:
     """The status without what schedulers propose and whom they let in."""
-    scheduling = status.scheduling and replace(status.scheduling, scheduler=_NO_OFFER)
+    scheduling = status.scheduling and replace(status.scheduling, scheduler=_NO_PROPOSAL)
     # An empty negotiation and none are the same to everybody.
-    return replace(status, scheduling=None if scheduling == _SILENCE else scheduling, reserved_for=())
+    return replace(status, scheduling=None if scheduling == _NO_SCHEDULING else scheduling, reserved_for=())
 
 
-def _claim(old: ResourceClaim | ClassicClaim | None, new: ResourceClaim | ClassicClaim | None) -> Signal:
+def _build_claim_signal(
+    old: ResourceClaim | ClassicResourceClaim | None, new: ResourceClaim | ClassicResourceClaim | None
+) -> Signal:
     seen = old if new is None else new
     assert seen is not None
-    return Signal(Topic.CLAIM, _full(seen.metadata))
+    return Signal(Topic.CLAIM, _format_name(seen.metadata))
 
 
-def _full(metadata: ObjectMeta) -> str:
+def _format_name(metadata: ObjectMeta) -> str:
     return f"{metadata.namespace}/{metadata.name}"
 
 
-RULES: Mapping[type, Rule] = MappingProxyType(
+QUEUEING_HINTS: Mapping[type, QueueingHint] = MappingProxyType(
     {
-        Node: _of_node,
-        Pod: _of_pod,
-        ResourceClaim: _of_claim,
-        ResourceSlice: _of_slice,
-        DeviceTaintRule: _of_rule,
-        DeviceClass: _of_class,
-        ClassicClaim: _of_classic_claim,
-        ResourceClass: _of_class,
+        Node: _hint_node,
+        Pod: _hint_pod,
+        ResourceClaim: _hint_claim,
+        ResourceSlice: _hint_slice,
+        DeviceTaintRule: _hint_taint_rule,
+        DeviceClass: _hint_class,
+        ClassicResourceClaim: _hint_classic_claim,
+        ResourceClass: _hint_class,
     }
 )
 """What a change of each kind could mean."""

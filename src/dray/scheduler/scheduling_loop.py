@@ -20,364 +20,398 @@ from dray.api.resource import ResourceClaim
 from dray.client.client import Client
 from dray.client.errors import ApiError
 from dray.client.events import EventRecorder
-from dray.client.leases import Election, LeadershipLost
-from dray.client.rest_client import TROUBLE
-from dray.placement.classic_negotiation import ReserveClassic, Wait
-from dray.placement.device_searches import Searches
+from dray.client.leases import LeaderElector, LeadershipLostError
+from dray.client.rest_client import CALL_ERRORS
+from dray.placement.classic_negotiation import ReserveClassic, WaitForDrivers
+from dray.placement.device_searches import DeviceSearches
 from dray.placement.framework import Phase
-from dray.placement.pending_pod import PLUGIN, ClaimsSeen, Subject, subject_of
-from dray.placement.plugins.classic_resources import ClassicResources, next_step, post_filter
-from dray.placement.plugins.dynamic_resources import Devices, out_of_reach
-from dray.placement.profile import profile_of
-from dray.placement.rejections import Verdict
-from dray.placement.resource_requests import needs_of
-from dray.placement.scheduling_cycle import Placement, Stopwatch, Unplaceable, place
+from dray.placement.pending_pod import PLUGIN_NAME, PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.placement.plugins.classic_resources import ClassicResources, decide_next_step, post_filter
+from dray.placement.plugins.dynamic_resources import DynamicResources, find_unreachable_claim
+from dray.placement.profile import build_profile
+from dray.placement.rejections import PluginRejection
+from dray.placement.resource_requests import compute_requests
+from dray.placement.scheduling_cycle import Placement, PluginTimer, Unschedulable, place_pod
 from dray.scheduler import classic_claims
 from dray.scheduler import metrics as measures
-from dray.scheduler.binder import Binder, NotReady, OutOfHand, Overtaken
-from dray.scheduler.cache import Overlay
-from dray.scheduler.informers import Sights
-from dray.scheduler.metrics import Result
-from dray.scheduler.options import Choices
-from dray.scheduler.queue import GATES, Queue
-from dray.scheduler.queued_pod import Entry, Place
-from dray.scheduler.queueing_hints import DEVICES, ROOM
-from dray.scheduler.search_worker import DECISION_SECONDS, MANY_WAITING, SearchWorker
-from dray.scheduler.status_reporter import Refusal, Teller
+from dray.scheduler.binder import Binder, DevicesNotReadyError, PodGoneOrBoundError, StalePlacementError
+from dray.scheduler.cache import SchedulerCache
+from dray.scheduler.informers import SchedulerInformers
+from dray.scheduler.metrics import AttemptResult
+from dray.scheduler.options import SchedulerOptions
+from dray.scheduler.queue import SCHEDULING_GATES, SchedulingQueue
+from dray.scheduler.queued_pod import QueuedPod, QueuedPodState
+from dray.scheduler.queueing_hints import CAPACITY_FREED, DEVICES_CHANGED
+from dray.scheduler.search_worker import DECISION_SECONDS, MAX_WAITING_PODS, SearchWorker
+from dray.scheduler.status_reporter import Refusal, SchedulingStatusReporter
 
-TIMED = 10
+PLUGIN_TIMING_INTERVAL = 10
 """One cycle in so many is timed plugin by plugin."""
-UNCERTAIN = 500
+FIRST_UNCERTAIN_CODE = 500
 """An answer from here on tells that something went wrong, and not that nothing was written."""
-TALKATIVE = 20
+MAX_PROMPT_ATTEMPTS = 20
 """Attempts after which a pod waits out its backoff even for the answers of drivers: they do not agree."""
 
 
 class Scheduler:
     """Gives pods their nodes."""
 
-    def __init__(self, client: Client, choices: Choices) -> None:
-        self._candidacy: Election | None = None
-        self._way = client
-        if choices.elect:
-            client = client.fenced(self._is_in_office)
-        self._client, self._choices = client, choices
-        self._clock = client.habits.tempo.clock
-        self._overlay = Overlay(choices.door, freed=lambda: self._queue.wake(DEVICES))
-        self._binder = Binder(client, self._overlay.claims, choices.binding_wait)
-        self.metrics = measures.Metrics(choices.placement.scheduler_name)
-        self._queue = Queue(
-            client.habits.tempo, judge=self._why_not_yet, terms=choices.terms, told=self._moved
+    def __init__(self, client: Client, options: SchedulerOptions) -> None:
+        self._elector: LeaderElector | None = None
+        self._unguarded_client = client
+        if options.leader_elect:
+            client = client.guard_writes(self._is_leader)
+        self._client, self._options = client, options
+        self._clock = client.options.time_source.clock
+        self._cache = SchedulerCache(options.admission, on_freed=lambda: self._queue.notify(DEVICES_CHANGED))
+        self._binder = Binder(client, self._cache.claims, options.max_binding_wait)
+        self.metrics = measures.SchedulerMetrics(options.placement.scheduler_name)
+        self._queue = SchedulingQueue(
+            client.options.time_source,
+            pre_enqueue=self._check_pre_enqueue,
+            timing=options.queue_timing,
+            on_enqueued=self._on_enqueued,
         )
-        limit = TimeLimit(self._clock.monotonic, choices.search_seconds)
-        searches = Searches(limit, DECISION_SECONDS)
-        self._devices = Devices(choices.door, choices.new_share_id, searches, choices.placement.device_spread)
-        self._searching = SearchWorker(
-            searches, self._clock.monotonic, lambda: self._queue.lengths()[Place.ACTIVE] > 0
+        limit = TimeLimit(self._clock.monotonic, options.search_seconds)
+        searches = DeviceSearches(limit, DECISION_SECONDS)
+        self._devices = DynamicResources(
+            options.admission, options.new_share_id, searches, options.placement.device_normalizer
         )
-        self._profile = profile_of(choices.placement, [self._devices, ClassicResources()])
-        names = frozenset({choices.placement.scheduler_name})
-        self._sights = Sights(client, self._overlay, self._queue, self._binder, names)
-        self._recorder = EventRecorder(client, choices.placement.scheduler_name, choices.identity)
-        self._teller = Teller(client, self._recorder, choices.door, self._sights.latest)
-        self._teller.effort = lambda refused: self._devices.effort(refused.subject, refused.snapshot)
-        self._seen = ClaimsSeen(self._overlay.claims.get, self._sights.classic_claim)
-        self._room = asyncio.Semaphore(choices.in_flight)
-        self._aside: set[str] = set()
+        self._search_worker = SearchWorker(
+            searches, self._clock.monotonic, lambda: self._queue.count_pending()[QueuedPodState.ACTIVE] > 0
+        )
+        self._profile = build_profile(options.placement, [self._devices, ClassicResources()])
+        names = frozenset({options.placement.scheduler_name})
+        self._informers = SchedulerInformers(client, self._cache, self._queue, self._binder, names)
+        self._recorder = EventRecorder(client, options.placement.scheduler_name, options.identity)
+        self._reporter = SchedulingStatusReporter(
+            client, self._recorder, options.admission, self._informers.get_pod
+        )
+        self._reporter.compute_effort = lambda refused: self._devices.build_work_budget(
+            refused.pending_pod, refused.snapshot
+        )
+        self._claim_lookup = PodClaimLookup(self._cache.claims.get, self._informers.get_classic_claim)
+        self._slots = asyncio.Semaphore(options.max_in_flight)
+        self._slot_released: set[str] = set()
         """Pods that wait for their devices to become ready, and keep nobody from being written meanwhile."""
-        self._turn = 0
+        self._cycle = 0
         self.ready = asyncio.Event()
         """Set when everything was seen once; leadership may still be another's."""
-        self._sights.left = self._teller.drop
-        self._teller.broken = self._unexplained
-        self._measure()
-        self._sights.trouble = lambda failed: choices.log.warning("waiting for the server", why=str(failed))
+        self._informers.on_pod_dropped = self._reporter.forget
+        self._reporter.on_failure = self._log_report_failure
+        self._register_metrics()
+        self._informers.on_failure = lambda failed: options.log.warning(
+            "waiting for the server", why=str(failed)
+        )
 
     async def run(self) -> None:
         """Schedule, until cancelled; with election, whenever it is this one's turn."""
-        choices = self._choices
+        choices = self._options
         async with asyncio.TaskGroup() as tasks:
-            await self._sights.begin(tasks, claims=choices.claims)
+            await self._informers.start(tasks, claims=choices.handle_claims)
             tasks.create_task(self._recorder.run())
-            tasks.create_task(self._teller.run())
+            tasks.create_task(self._reporter.run())
             self.ready.set()
-            if not choices.elect:
+            if not choices.leader_elect:
                 await self._lead()
             while True:
-                election = self._candidacy = Election(
-                    self._way, choices.lease, choices.lease_namespace, choices.identity, choices.timing
+                election = self._elector = LeaderElector(
+                    self._unguarded_client,
+                    choices.lease_name,
+                    choices.lease_namespace,
+                    choices.identity,
+                    choices.lease_timing,
                 )
                 try:
                     await election.run(self._lead)
-                except LeadershipLost as lost:
+                except LeadershipLostError as lost:
                     choices.log.warning("another scheduler leads now", why=str(lost))
 
-    def _is_in_office(self) -> bool:
-        return self._candidacy is not None and self._candidacy.is_leader
+    def _is_leader(self) -> bool:
+        return self._elector is not None and self._elector.is_leader
 
-    def _measure(self) -> None:
+    def _register_metrics(self) -> None:
         numbers = self.metrics
-        numbers.watch(self._queue)
+        numbers.track_queue(self._queue)
         searches = self._devices.searches
-        numbers.ask(
-            measures.SEARCHES, lambda: [((ending,), count) for ending, count in searches.ended.items()]
+        numbers.add_callback(
+            measures.SEARCHES,
+            lambda: [((ending,), count) for ending, count in searches.ending_counts.items()],
         )
-        numbers.ask(measures.SEARCH_SECONDS, lambda: [((), searches.seconds)])
-        numbers.ask(measures.UNFINISHED, lambda: [((), searches.unfinished)])
-        numbers.ask(measures.AWAITING, lambda: [((), self._searching.waiting)])
-        numbers.ask(measures.SHAPES, lambda: [((), len(self._overlay.last.groups))])
-        numbers.ask(measures.REMEMBERED, self._remembered)
-        numbers.ask(measures.CONFLICTS, lambda: [((), self._binder.conflicts)])
+        numbers.add_callback(measures.SEARCH_SECONDS, lambda: [((), searches.total_seconds)])
+        numbers.add_callback(measures.UNFINISHED_SEARCHES, lambda: [((), searches.unfinished)])
+        numbers.add_callback(measures.PODS_AWAITING_SEARCH, lambda: [((), self._search_worker.waiting)])
+        numbers.add_callback(measures.NODE_GROUPS, lambda: [((), len(self._cache.last_snapshot.groups))])
+        numbers.add_callback(measures.CACHE_ENTRIES, self._collect_cache_sizes)
+        numbers.add_callback(measures.CONFLICTS, lambda: [((), self._binder.conflicts)])
 
-    def _remembered(self) -> list[tuple[tuple[str, ...], float]]:
-        sizes = {**self._overlay.last.stock.sizes(), "claims": self._devices.remembered}
+    def _collect_cache_sizes(self) -> list[tuple[tuple[str, ...], float]]:
+        sizes = {**self._cache.last_snapshot.inventory.count_cached(), "claims": self._devices.cached_queries}
         return [((name,), count) for name, count in sizes.items()]
 
     async def _lead(self) -> None:
-        self._choices.log.info("scheduling", pods=len(self._queue), nodes=len(self._sights.nodes))
+        self._options.log.info("scheduling", pods=len(self._queue), nodes=len(self._informers.nodes))
         # A task that was cancelled before it began has put nothing back: neither its pod nor its room.
-        self._queue.recall()
-        self._room, self._aside = asyncio.Semaphore(self._choices.in_flight), set()
+        self._queue.requeue_in_flight()
+        self._slots, self._slot_released = asyncio.Semaphore(self._options.max_in_flight), set()
         async with asyncio.TaskGroup() as writing:
-            writing.create_task(self._searching.run())
+            writing.create_task(self._search_worker.run())
             while True:
-                async with self._room:  # leadership may end while nobody is there to be tried
-                    entry = await self._queue.next()
-                await self._room.acquire()  # there is room: nobody else takes it in between
-                writing.create_task(self._finished(entry))
+                async with self._slots:  # leadership may end while nobody is there to be tried
+                    entry = await self._queue.pop()
+                await self._slots.acquire()  # there is room: nobody else takes it in between
+                writing.create_task(self._schedule_one(entry))
                 # Whoever brings news gets a turn between two pods.
                 await asyncio.sleep(0)
 
-    def _unexplained(self, entry: Entry, broken: Exception) -> None:
-        self._choices.log.error("a pod could not be told why it waits", pod=entry.name, why=broken)
+    def _log_report_failure(self, queued: QueuedPod, error: Exception) -> None:
+        self._options.log.error("a pod could not be told why it waits", pod=queued.name, why=error)
 
-    async def _finished(self, entry: Entry) -> None:
+    async def _schedule_one(self, queued: QueuedPod) -> None:
         """One pod, from decision to writing; its mistakes are its own, and nobody else's."""
-        began, result = self._clock.monotonic(), Result.ERROR
+        began, result = self._clock.monotonic(), AttemptResult.ERROR
         try:
-            if entry.place is not Place.TRYING:
+            if queued.state is not QueuedPodState.TRYING:
                 return  # it was deleted, or bound by somebody, since it was taken
-            result = await self._try(entry)
+            result = await self._attempt(queued)
         except Exception as broken:
-            self._choices.log.error("a pod could not be tried", pod=entry.name, why=broken)
+            self._options.log.error("a pod could not be tried", pod=queued.name, why=broken)
         finally:
-            self._step_aside(entry)
-            self._aside.discard(entry.uid)
-            self.metrics.attempted(result, self._clock.monotonic() - began)
-            if entry.place is Place.TRYING:
-                self._queue.park(entry, frozenset(), again=True)
+            self._release_slot(queued)
+            self._slot_released.discard(queued.uid)
+            self.metrics.record_attempt(result, self._clock.monotonic() - began)
+            if queued.state is QueuedPodState.TRYING:
+                self._queue.requeue(queued, frozenset(), retry=True)
 
-    def _step_aside(self, entry: Entry) -> None:
+    def _release_slot(self, queued: QueuedPod) -> None:
         """Make room for another pod, once."""
-        if entry.uid not in self._aside:
-            self._aside.add(entry.uid)
-            self._room.release()
+        if queued.uid not in self._slot_released:
+            self._slot_released.add(queued.uid)
+            self._slots.release()
 
-    def _why_not_yet(self, pod: Pod) -> Verdict | None:
+    def _check_pre_enqueue(self, pod: Pod) -> PluginRejection | None:
         """What keeps a pod from being tried at all (PreEnqueue)."""
-        found = self._subject(pod) if pod.spec.resource_claims else None
-        return found if isinstance(found, Verdict) else None
+        found = self._build_subject(pod) if pod.spec.resource_claims else None
+        return found if isinstance(found, PluginRejection) else None
 
-    def _subject(self, pod: Pod, attempts: int = 0) -> Subject | Verdict:
+    def _build_subject(self, pod: Pod, attempts: int = 0) -> PendingPod | PluginRejection:
         """A pod with its claims, or what it waits for."""
-        if not self._choices.claims:
-            return Subject(pod, needs_of(pod), attempts=attempts)
-        return subject_of(pod, self._seen, attempts=attempts)
+        if not self._options.handle_claims:
+            return PendingPod(pod, compute_requests(pod), attempts=attempts)
+        return resolve_pending_pod(pod, self._claim_lookup, attempts=attempts)
 
-    def _moved(self, entry: Entry, event: str) -> None:
+    def _on_enqueued(self, queued: QueuedPod, event: str) -> None:
         """A pod came into a queue; one that may not be tried is told why."""
-        self.metrics.moved(entry, event)
-        if entry.place is Place.GATED and entry.plugins != {GATES}:
-            self._teller.note(entry, Verdict(PLUGIN, entry.verdict))
+        self.metrics.count_incoming(queued, event)
+        if queued.state is QueuedPodState.GATED and queued.refusing_plugins != {SCHEDULING_GATES}:
+            self._reporter.enqueue(queued, PluginRejection(PLUGIN_NAME, queued.message))
 
-    async def _try(self, entry: Entry) -> Result:
+    async def _attempt(self, queued: QueuedPod) -> AttemptResult:
         """Decide one pod, and do what was decided. Nothing is awaited before the promise is made."""
-        found, moment = await self._decide(entry)
-        if isinstance(found, Verdict):
-            return self._park(entry, found, moment)
-        subject = found.subject
-        if isinstance(found, Unplaceable):
+        found, moment = await self._decide(queued)
+        if isinstance(found, PluginRejection):
+            return self._requeue_unschedulable(queued, found, moment)
+        subject = found.pending_pod
+        if isinstance(found, Unschedulable):
             if found.unfinished:
-                return self._park(entry, found, moment)
-            return await self._refused(entry, found, moment)
+                return self._requeue_unschedulable(queued, found, moment)
+            return await self._handle_unschedulable(queued, found, moment)
         reserves: Sequence[ReserveClassic] = ()
-        if subject.classic:
-            chosen = found.seat.name
-            step = next_step(subject, (chosen, *found.others), chosen)
-            if isinstance(step, Wait):
-                return await self._proposed(entry, step, moment)
+        if subject.classic_claims:
+            chosen = found.node_state.name
+            step = decide_next_step(subject, (chosen, *found.other_nodes), chosen)
+            if isinstance(step, WaitForDrivers):
+                return await self._propose_to_drivers(queued, step, moment)
             reserves = step.actions
-        return await self._bound(entry, found, reserves)
+        return await self._bind(queued, found, reserves)
 
-    async def _decide(self, entry: Entry) -> tuple[Placement | Unplaceable | Verdict, int]:
+    async def _decide(self, queued: QueuedPod) -> tuple[Placement | Unschedulable | PluginRejection, int]:
         """What becomes of a pod, and the moment of what it was judged by; awaits searches that take long."""
         worked = 0.0
         while True:
-            moment = self._queue.moment
-            subject = self._subject(entry.pod, entry.attempts - 1)
-            if isinstance(subject, Verdict):
+            moment = self._queue.sequence
+            subject = self._build_subject(queued.pod, queued.attempts - 1)
+            if isinstance(subject, PluginRejection):
                 return subject, moment
-            before = self._devices.searches.seconds
-            found = self._placed(replace(subject, worked=worked) if worked else subject)
-            worked += self._devices.searches.seconds - before
-            undecided = isinstance(found, Unplaceable) and found.unfinished
-            if not undecided or self._searching.waiting >= MANY_WAITING:
-                self._searching.forget_others()
+            before = self._devices.searches.total_seconds
+            found = self._run_placement(replace(subject, search_seconds=worked) if worked else subject)
+            worked += self._devices.searches.total_seconds - before
+            undecided = isinstance(found, Unschedulable) and found.unfinished
+            if not undecided or self._search_worker.waiting >= MAX_WAITING_PODS:
+                self._search_worker.drop_unwanted_searches()
                 return found, moment
-            assert isinstance(found, Unplaceable)
-            worked += await self._search(entry, found, moment)
-            if entry.place is not Place.TRYING:
+            assert isinstance(found, Unschedulable)
+            worked += await self._await_search(queued, found, moment)
+            if queued.state is not QueuedPodState.TRYING:
                 return found, moment  # it was deleted, or bound by somebody, meanwhile
 
-    async def _search(self, entry: Entry, undecided: Unplaceable, moment: int) -> float:
+    async def _await_search(self, queued: QueuedPod, undecided: Unschedulable, sequence: int) -> float:
         """Wait for the searches of a pod, which keeps nobody from being placed; the seconds they worked."""
-        question = self._devices.question(undecided.subject, undecided.snapshot)
-        before = question.worked
-        self._step_aside(entry)
-        unfinished = next(each.verdict for each in undecided.refused if each.verdict.unfinished)
-        self._teller.note(entry, unfinished, held=True)
-        wakes = undecided.wakes
-        await self._searching.wait(question, lambda: self._queue.is_stale(entry, moment, wakes))
-        return question.worked - before
+        question = self._devices.get_query(undecided.pending_pod, undecided.snapshot)
+        before = question.seconds_spent
+        self._release_slot(queued)
+        unfinished = next(each.rejection for each in undecided.rejected if each.rejection.unfinished)
+        self._reporter.enqueue(queued, unfinished, in_flight=True)
+        wakes = undecided.wake_signals
+        await self._search_worker.wait(question, lambda: self._queue.is_stale(queued, sequence, wakes))
+        return question.seconds_spent - before
 
-    def _placed(self, subject: Subject) -> Placement | Unplaceable:
-        self._turn += 1
+    def _run_placement(self, subject: PendingPod) -> Placement | Unschedulable:
+        self._cycle += 1
         began = self._clock.monotonic()
-        stopwatch = Stopwatch(self._clock.monotonic, self.metrics.spent) if self._turn % TIMED == 0 else None
-        snapshot = self._overlay.photograph()
-        found = place(snapshot, subject, self._profile, turn=self._turn, stopwatch=stopwatch)
+        stopwatch = (
+            PluginTimer(self._clock.monotonic, self.metrics.record_plugin_time)
+            if self._cycle % PLUGIN_TIMING_INTERVAL == 0
+            else None
+        )
+        snapshot = self._cache.update_snapshot()
+        found = place_pod(snapshot, subject, self._profile, rotation=self._cycle, timer=stopwatch)
         self.metrics.observe(measures.ALGORITHM_SECONDS, self._clock.monotonic() - began)
         return found
 
     # --- yes ---
 
-    async def _bound(self, entry: Entry, placement: Placement, reserves: Sequence[ReserveClassic]) -> Result:
+    async def _bind(
+        self, queued: QueuedPod, placement: Placement, reserves: Sequence[ReserveClassic]
+    ) -> AttemptResult:
         """Make a placement true; take it back when that fails."""
-        pod, claims = entry.pod, self._overlay.claims
-        for claim, allocation in placement.given:
-            claims.promise(claim, allocation, entry.uid)
-        for claim in placement.subject.claims:
-            claims.build_on(claim, entry.uid)
-        self._overlay.assume(pod, placement.seat.name, placement.subject.needs)
+        pod, claims = queued.pod, self._cache.claims
+        for claim, allocation in placement.allocations:
+            claims.add_pending_allocation(claim, allocation, queued.uid)
+        for claim in placement.pending_pod.claims:
+            claims.add_pending_user(claim, queued.uid)
+        self._cache.assume_pod(pod, placement.node_state.name, placement.pending_pod.requests)
         bound = False
         try:
-            await self._write(entry, placement, reserves)
+            await self._write_placement(queued, placement, reserves)
             bound = True
-            return self._told_bound(entry, placement)
-        except TROUBLE as failed:
-            if not isinstance(failed, ApiError) or failed.code >= UNCERTAIN:
-                await self._binder.read_again(placement)
-            return self._failed(entry, failed)
-        except Overtaken as failed:
-            return self._failed(entry, failed)
+            return self._report_bound(queued, placement)
+        except CALL_ERRORS as failed:
+            if not isinstance(failed, ApiError) or failed.code >= FIRST_UNCERTAIN_CODE:
+                await self._binder.reread_claims(placement)
+            return self._handle_binding_failure(queued, failed)
+        except StalePlacementError as failed:
+            return self._handle_binding_failure(queued, failed)
         finally:
-            self._binder.settle(placement)
-            for claim in placement.subject.claims:
-                claims.let_go(claim, entry.uid)
-            if not bound and self._overlay.forget(pod):
-                self._queue.wake(ROOM)
+            self._binder.forget_placement(placement)
+            for claim in placement.pending_pod.claims:
+                claims.remove_pending_user(claim, queued.uid)
+            if not bound and self._cache.forget_pod(pod):
+                self._queue.notify(CAPACITY_FREED)
 
-    async def _write(self, entry: Entry, placement: Placement, reserves: Sequence[ReserveClassic]) -> None:
+    async def _write_placement(
+        self, queued: QueuedPod, placement: Placement, reserves: Sequence[ReserveClassic]
+    ) -> None:
         if reserves and not await classic_claims.reserve(self._client, reserves):
-            raise Overtaken("a claim changed before it could be reserved")
+            raise StalePlacementError("a claim changed before it could be reserved")
         try:
-            await self._secured(entry, placement)
-            await self._binder.bind(placement)
-        except (ApiError, Overtaken) as failed:
-            if not isinstance(failed, OutOfHand):
+            await self._run_pre_bind(queued, placement)
+            await self._binder.bind_pod(placement)
+        except (ApiError, StalePlacementError) as failed:
+            if not isinstance(failed, PodGoneOrBoundError):
                 await classic_claims.unreserve(self._client, reserves)
             raise
 
-    async def _secured(self, entry: Entry, placement: Placement) -> None:
+    async def _run_pre_bind(self, queued: QueuedPod, placement: Placement) -> None:
         """The claims have their devices, which are ready, and the node is still there."""
-        if not placement.subject.claims:
+        if not placement.pending_pod.claims:
             return
         began = self._clock.monotonic()
-        await self._binder.secure(placement, waiting=lambda why: self._held_up(entry, why))
-        self.metrics.spent(PLUGIN, Phase.PRE_BIND, self._clock.monotonic() - began)
-        if not self._overlay.has_node(placement.seat.name):
-            await self._binder.undo(placement)
-            raise Overtaken(f"node {placement.seat.name} is gone")
+        await self._binder.bind_claims(placement, on_waiting=lambda why: self._report_waiting(queued, why))
+        self.metrics.record_plugin_time(PLUGIN_NAME, Phase.PRE_BIND, self._clock.monotonic() - began)
+        if not self._cache.has_node(placement.node_state.name):
+            await self._binder.unreserve_claims(placement)
+            raise StalePlacementError(f"node {placement.node_state.name} is gone")
 
-    def _held_up(self, entry: Entry, why: str) -> None:
+    def _report_waiting(self, queued: QueuedPod, why: str) -> None:
         """The devices of a pod are not ready: it waits, says so, and keeps nobody from being written."""
-        self._step_aside(entry)
-        self._teller.note(entry, Verdict(PLUGIN, why), held=True)
+        self._release_slot(queued)
+        self._reporter.enqueue(queued, PluginRejection(PLUGIN_NAME, why), in_flight=True)
 
-    def _told_bound(self, entry: Entry, placement: Placement) -> Result:
-        self.metrics.bound(entry, self._clock.monotonic())
-        self._queue.done(entry.uid)
-        self._teller.drop(entry.uid)
-        node = placement.seat.name
-        text = f"Successfully assigned {entry.name} to {node}"
-        self._recorder.record(entry.pod, "Scheduled", text, action="Binding")
-        self._choices.log.debug("bound", pod=entry.name, node=node)
-        return Result.SCHEDULED
+    def _report_bound(self, queued: QueuedPod, placement: Placement) -> AttemptResult:
+        self.metrics.record_bound(queued, self._clock.monotonic())
+        self._queue.mark_bound(queued.uid)
+        self._reporter.forget(queued.uid)
+        node = placement.node_state.name
+        text = f"Successfully assigned {queued.name} to {node}"
+        self._recorder.record(queued.pod, "Scheduled", text, action="Binding")
+        self._options.log.debug("bound", pod=queued.name, node=node)
+        return AttemptResult.SCHEDULED
 
-    def _failed(self, entry: Entry, failed: Exception) -> Result:
+    def _handle_binding_failure(self, queued: QueuedPod, error: Exception) -> AttemptResult:
         """A placement could not be written: the pod is tried again, and told why when that does not help."""
-        self._choices.log.info("binding failed", pod=entry.name, why=str(failed))
-        entry.verdict = str(failed)
-        self._queue.park(entry, frozenset(), again=True)
-        if entry.attempts > 1 or isinstance(failed, NotReady):
-            self._teller.note(entry, Verdict(PLUGIN, str(failed)))
-        return Result.ERROR
+        self._options.log.info("binding failed", pod=queued.name, why=str(error))
+        queued.message = str(error)
+        self._queue.requeue(queued, frozenset(), retry=True)
+        if queued.attempts > 1 or isinstance(error, DevicesNotReadyError):
+            self._reporter.enqueue(queued, PluginRejection(PLUGIN_NAME, str(error)))
+        return AttemptResult.ERROR
 
     # --- no ---
 
-    def _park(self, entry: Entry, refusal: Refusal, since: int) -> Result:
-        again = refusal.again
-        if isinstance(refusal, Verdict):
-            entry.plugins = frozenset({refusal.plugin})
+    def _requeue_unschedulable(self, queued: QueuedPod, refusal: Refusal, since: int) -> AttemptResult:
+        again = refusal.retry
+        if isinstance(refusal, PluginRejection):
+            queued.refusing_plugins = frozenset({refusal.plugin})
         else:
-            entry.plugins = frozenset(refused.verdict.plugin for refused in refusal.refused)
-        self._queue.park(entry, refusal.wakes, again=again, since=since)
-        self._teller.note(entry, refusal)
-        return Result.UNSCHEDULABLE
+            queued.refusing_plugins = frozenset(refused.rejection.plugin for refused in refusal.rejected)
+        self._queue.requeue(queued, refusal.wake_signals, retry=again, since=since)
+        self._reporter.enqueue(queued, refusal)
+        return AttemptResult.UNSCHEDULABLE
 
-    async def _refused(self, entry: Entry, unplaceable: Unplaceable, since: int) -> Result:
+    async def _handle_unschedulable(
+        self, queued: QueuedPod, unplaceable: Unschedulable, since: int
+    ) -> AttemptResult:
         """No node: the pod waits; a claim that keeps it from nodes, and is used by nobody else, goes back."""
-        freed = self._in_the_way(unplaceable)
+        freed = self._find_obstructing_claim(unplaceable)
         give_back = post_filter(
-            unplaceable.subject, [refused.verdict for refused in unplaceable.refused], self._turn
+            unplaceable.pending_pod, [refused.rejection for refused in unplaceable.rejected], self._cycle
         )
         if freed is None and not give_back:
-            return self._park(entry, unplaceable, since)
-        if await self._binder.is_out_of_hand(entry.pod):
-            return self._failed(entry, OutOfHand("it is gone, or has a node; we have not seen it yet"))
+            return self._requeue_unschedulable(queued, unplaceable, since)
+        if await self._binder.is_gone_or_bound(queued.pod):
+            return self._handle_binding_failure(
+                queued, PodGoneOrBoundError("it is gone, or has a node; we have not seen it yet")
+            )
         try:
             for action in give_back:
-                await classic_claims.perform(self._client, action)
+                await classic_claims.write_action(self._client, action)
             if freed is not None and not give_back:
-                await self._binder.release(freed, entry.pod)
-        except (*TROUBLE, Overtaken) as failed:
-            return self._failed(entry, failed)
-        self._teller.note(entry, unplaceable)
-        again = freed is not None or unplaceable.again
-        prompt = bool(give_back) and entry.attempts < TALKATIVE
-        self._queue.park(entry, unplaceable.wakes, again=again, prompt=prompt, since=since)
-        return Result.UNSCHEDULABLE
+                await self._binder.release_claim(freed, queued.pod)
+        except (*CALL_ERRORS, StalePlacementError) as failed:
+            return self._handle_binding_failure(queued, failed)
+        self._reporter.enqueue(queued, unplaceable)
+        again = freed is not None or unplaceable.retry
+        prompt = bool(give_back) and queued.attempts < MAX_PROMPT_ATTEMPTS
+        self._queue.requeue(queued, unplaceable.wake_signals, retry=again, skip_backoff=prompt, since=since)
+        return AttemptResult.UNSCHEDULABLE
 
-    def _in_the_way(self, unplaceable: Unplaceable) -> ResourceClaim | None:
+    def _find_obstructing_claim(self, unplaceable: Unschedulable) -> ResourceClaim | None:
         """A claim with devices elsewhere that only this pod would use: it may get others."""
-        subject = unplaceable.subject
+        subject = unplaceable.pending_pod
         nodes = unplaceable.snapshot.nodes.values()
         for claim in subject.claims:
             alone = all(user.uid == subject.pod.metadata.uid for user in claim.status.reserved_for)
-            if claim.status.allocation is None or not alone or self._overlay.claims.is_promised(claim):
+            if (
+                claim.status.allocation is None
+                or not alone
+                or self._cache.claims.has_pending_allocation(claim)
+            ):
                 continue
-            if any(out_of_reach((claim,), node) is not None for node in nodes) or not nodes:
+            if any(find_unreachable_claim((claim,), node) is not None for node in nodes) or not nodes:
                 return claim
         return None
 
-    async def _proposed(self, entry: Entry, step: Wait, since: int) -> Result:
+    async def _propose_to_drivers(self, queued: QueuedPod, step: WaitForDrivers, since: int) -> AttemptResult:
         """Tell the drivers of classic claims what is wanted; the pod waits for them."""
         try:
-            done = [await classic_claims.perform(self._client, action) for action in step.actions]
-        except TROUBLE as failed:
-            return self._failed(entry, failed)
-        entry.plugins = frozenset({step.verdict.plugin})
-        prompt = entry.attempts < TALKATIVE
-        self._queue.park(entry, step.verdict.wakes, again=not all(done), prompt=prompt, since=since)
-        self._teller.note(entry, step.verdict)
-        return Result.UNSCHEDULABLE
+            done = [await classic_claims.write_action(self._client, action) for action in step.actions]
+        except CALL_ERRORS as failed:
+            return self._handle_binding_failure(queued, failed)
+        queued.refusing_plugins = frozenset({step.rejection.plugin})
+        prompt = queued.attempts < MAX_PROMPT_ATTEMPTS
+        self._queue.requeue(
+            queued, step.rejection.wake_signals, retry=not all(done), skip_backoff=prompt, since=since
+        )
+        self._reporter.enqueue(queued, step.rejection)
+        return AttemptResult.UNSCHEDULABLE

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.allocator.search.trace import Solved
-from dray.placement.device_searches import Question, Searches
-from dray.placement.plugins.dynamic_resources import minds_rank
+from dray.placement.device_searches import DeviceQuery, DeviceSearches
+from dray.placement.plugins.dynamic_resources import needs_ranking
 
-SLICE_SECONDS: Final = 0.01
+TIME_SLICE_SECONDS: Final = 0.01
 """Work between two turns of everybody else."""
 DECISION_SECONDS: Final = 0.03
 """Work on searches in one decision; what takes longer goes on here."""
 RECHECK_SECONDS: Final = 0.25
 """Work after which a pod is decided anew if something happened meanwhile."""
-MANY_WAITING: Final = 256
+MAX_WAITING_PODS: Final = 256
 """Pods that may wait for searches at the same time; others come back later."""
 
 
@@ -35,75 +35,77 @@ MANY_WAITING: Final = 256
 class _Waiter:
     """A pod that waits for its searches."""
 
-    news: asyncio.Future[None]
+    notified: asyncio.Future[None]
     is_stale: Callable[[], bool]
-    checked: float
+    last_checked: float
     """The work on its question when it was last asked whether it is stale."""
 
 
 class SearchWorker:
     """Runs the searches that pods wait for."""
 
-    def __init__(self, searches: Searches, clock: Callable[[], float], is_busy: Callable[[], bool]) -> None:
+    def __init__(
+        self, searches: DeviceSearches, monotonic: Callable[[], float], is_busy: Callable[[], bool]
+    ) -> None:
         self._searches = searches
-        self._clock = clock
+        self._monotonic = monotonic
         self._is_busy = is_busy
-        self._waiting: dict[Question, set[_Waiter]] = {}
-        self._wanted = asyncio.Event()
+        self._waiting: dict[DeviceQuery, set[_Waiter]] = {}
+        self._has_work = asyncio.Event()
 
     @property
     def waiting(self) -> int:
         """How many pods wait for searches."""
         return sum(map(len, self._waiting.values()))
 
-    async def wait(self, question: Question, is_stale: Callable[[], bool]) -> None:
+    async def wait(self, question: DeviceQuery, is_stale: Callable[[], bool]) -> None:
         """Wait until deciding anew may tell more about a question; `is_stale` says that it does anyway."""
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), is_stale, question.worked)
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), is_stale, question.seconds_spent)
         self._waiting.setdefault(question, set()).add(waiter)
-        self._wanted.set()
+        self._has_work.set()
         try:
-            await waiter.news
+            await waiter.notified
         finally:
             others = self._waiting[question]
             others.discard(waiter)
             if not others:
                 del self._waiting[question]
-                self._searches.forget(question)
+                self._searches.forget_query(question)
 
-    def forget_others(self) -> None:
+    def drop_unwanted_searches(self) -> None:
         """Drop searches that nobody waits for: their pod was placed without them, or refused."""
-        for question in self._searches.open_questions():
+        for question in self._searches.list_open_queries():
             if question not in self._waiting:
-                self._searches.forget(question)
+                self._searches.forget_query(question)
 
     async def run(self) -> None:
         """Work, until cancelled."""
         while True:
-            began = self._clock()
-            worked = self._searches.work(SLICE_SECONDS)
+            began = self._monotonic()
+            worked = self._searches.run_next(TIME_SLICE_SECONDS)
             if worked is None:
-                self._wanted.clear()
-                await self._wanted.wait()
+                self._has_work.clear()
+                await self._has_work.wait()
                 continue
             question, ending = worked
-            found = isinstance(ending, Solved) and not minds_rank(question)
-            self._wake(question, everybody=found or not question.wanted)
-            await self._rest(self._clock() - began)
+            found = isinstance(ending, Solved) and not needs_ranking(question)
+            self._notify_waiters(question, everybody=found or not question.pending)
+            await self._yield_time(self._monotonic() - began)
 
-    def _wake(self, question: Question, *, everybody: bool) -> None:
+    def _notify_waiters(self, question: DeviceQuery, *, everybody: bool) -> None:
         for waiter in self._waiting.get(question, ()):
-            if not waiter.news.done() and (everybody or self._is_stale(waiter, question)):
-                waiter.news.set_result(None)
+            if not waiter.notified.done() and (everybody or self._is_stale(waiter, question)):
+                waiter.notified.set_result(None)
 
-    def _is_stale(self, waiter: _Waiter, question: Question) -> bool:
-        if question.worked - waiter.checked < RECHECK_SECONDS:
+    def _is_stale(self, waiter: _Waiter, question: DeviceQuery) -> bool:
+        if question.seconds_spent - waiter.last_checked < RECHECK_SECONDS:
             return False
-        waiter.checked = question.worked
+        waiter.last_checked = question.seconds_spent
         return waiter.is_stale()
 
-    async def _rest(self, seconds: float) -> None:
+    async def _yield_time(self, seconds: float) -> None:
         """Let everybody else have a turn, and pods that could be placed as much time as the search had."""
-        until = self._clock() + seconds
+        until = self._monotonic() + seconds
         await asyncio.sleep(0)
-        while self._is_busy() and self._clock() < until:
+        while self._is_busy() and self._monotonic() < until:
             await asyncio.sleep(0)

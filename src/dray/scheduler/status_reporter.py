@@ -16,181 +16,193 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.core import Pod
-from dray.client.client import POD, Client
-from dray.client.errors import ApiError, Conflict, NotFound
+from dray.client.client import POD_KIND, Client
+from dray.client.errors import ApiError, ConflictError, NotFoundError
 from dray.client.events import EventRecorder
-from dray.client.patches import StrategicPatch
-from dray.client.rest_client import TROUBLE
-from dray.clock import timestamp
-from dray.explain import Effort
-from dray.placement.pending_pod import PLUGIN
-from dray.placement.rejections import Verdict
-from dray.placement.scheduling_cycle import Unplaceable
-from dray.placement.unschedulable_message import briefly, finding_words
-from dray.scheduler.queued_pod import PENDING, Entry, Place
+from dray.client.patches import StrategicMergePatch
+from dray.client.rest_client import CALL_ERRORS
+from dray.clock import format_timestamp
+from dray.explain import WorkBudget
+from dray.placement.pending_pod import PLUGIN_NAME
+from dray.placement.rejections import PluginRejection
+from dray.placement.scheduling_cycle import Unschedulable
+from dray.placement.unschedulable_message import build_explanation, summarize_unschedulable
+from dray.scheduler.queued_pod import PENDING_STATES, QueuedPod, QueuedPodState
 
-PATIENCE: Final = 0.5
+REPORT_DELAY_SECONDS: Final = 0.5
 """Seconds a pod has waited before it is explained."""
-LATE: Final = 5.0
+MAX_REPORT_LAG_SECONDS: Final = 5.0
 """Seconds beyond which a pod is told briefly: few words now are better than all of them some day."""
-RESTS: Final = 4
+REST_FACTOR: Final = 4
 """How many times as long as an explanation took nobody explains anything."""
-MANY_UNTOLD: Final = 256
+MAX_FULL_REPORTS: Final = 256
 """Beyond so many the others are told briefly: a whole refusal keeps a photograph of the cluster alive."""
-BROKEN: Final = 500
+FIRST_RETRYABLE_CODE: Final = 500
 """An answer from here on may be another one in a while."""
-UNSCHEDULABLE: Final = "Unschedulable"
-CONDITION: Final = "PodScheduled"
+UNSCHEDULABLE_REASON: Final = "Unschedulable"
+CONDITION_TYPE: Final = "PodScheduled"
 
-Refusal = Unplaceable | Verdict
+Refusal = Unschedulable | PluginRejection
 
 
 @dataclass(slots=True)
-class _Untold:
+class _PendingReport:
     """A pod to explain, from when on, and what is known."""
 
-    entry: Entry
+    queued: QueuedPod
     due: float
     refusal: Refusal
-    held: bool = False
+    in_flight: bool = False
     """Whether it has its place, and waits there for devices: nobody is about to refuse or bind it."""
 
 
-class Teller:
+class SchedulingStatusReporter:
     """Explains the pods that wait."""
 
     def __init__(
         self,
         client: Client,
         recorder: EventRecorder,
-        door: Admission,
-        latest: Callable[[Pod], Pod | None],
+        admission: AllocatorGateFilter,
+        get_latest_pod: Callable[[Pod], Pod | None],
     ) -> None:
-        self._client, self._recorder, self._door = client, recorder, door
-        self._latest = latest
-        self._tempo = client.habits.tempo
-        self._untold: dict[str, _Untold] = {}
-        self._news = asyncio.Event()
-        self.effort: Callable[[Unplaceable], Effort] = lambda _unplaceable: Effort()
+        self._client, self._recorder, self._admission = client, recorder, admission
+        self._get_latest_pod = get_latest_pod
+        self._time_source = client.options.time_source
+        self._pending: dict[str, _PendingReport] = {}
+        self._changed = asyncio.Event()
+        self.compute_effort: Callable[[Unschedulable], WorkBudget] = lambda _unplaceable: WorkBudget()
         """Says how much work an explanation may be."""
-        self.broken: Callable[[Entry, Exception], None] = lambda _entry, _why: None
+        self.on_failure: Callable[[QueuedPod, Exception], None] = lambda _entry, _why: None
         """Told of explanations that failed: people wait for words, and pods must not wait for people."""
 
-    def note(self, entry: Entry, refusal: Refusal, *, held: bool = False) -> None:
+    def enqueue(self, queued: QueuedPod, refusal: Refusal, *, in_flight: bool = False) -> None:
         """A pod was refused, or is held up: it is explained soon, unless it gets its node before."""
-        known = self._untold.get(entry.uid)
-        if len(self._untold) >= MANY_UNTOLD and isinstance(refusal, Unplaceable):
-            refusal = Verdict(PLUGIN, briefly(refusal))
-        due = self._tempo.clock.monotonic() + PATIENCE if known is None else known.due
-        self._untold[entry.uid] = _Untold(entry, due, refusal, held)
-        self._news.set()
+        known = self._pending.get(queued.uid)
+        if len(self._pending) >= MAX_FULL_REPORTS and isinstance(refusal, Unschedulable):
+            refusal = PluginRejection(PLUGIN_NAME, summarize_unschedulable(refusal))
+        due = self._time_source.clock.monotonic() + REPORT_DELAY_SECONDS if known is None else known.due
+        self._pending[queued.uid] = _PendingReport(queued, due, refusal, in_flight)
+        self._changed.set()
 
-    def drop(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """A pod needs no explanation any more."""
-        self._untold.pop(uid, None)
+        self._pending.pop(uid, None)
 
     async def run(self) -> None:
         """Explain, until cancelled."""
         while True:
-            self._news.clear()
-            first = next(iter(self._untold.values()), None)
+            self._changed.clear()
+            first = next(iter(self._pending.values()), None)
             if first is None:
-                await self._news.wait()
+                await self._changed.wait()
                 continue
-            now = self._tempo.clock.monotonic()
+            now = self._time_source.clock.monotonic()
             if first.due > now:
-                await self._tempo.sleep(first.due - now)
+                await self._time_source.sleep(first.due - now)
                 continue
-            self._untold.pop(first.entry.uid, None)
-            if first.entry.place in PENDING or (first.held and first.entry.place is Place.TRYING):
+            self._pending.pop(first.queued.uid, None)
+            if first.queued.state in PENDING_STATES or (
+                first.in_flight and first.queued.state is QueuedPodState.TRYING
+            ):
                 try:
-                    await self._tell(first, late=now - first.due > LATE)
+                    await self._report(first, late=now - first.due > MAX_REPORT_LAG_SECONDS)
                 except Exception as broken:
-                    self.broken(first.entry, broken)
-                    await self._rest(now)
+                    self.on_failure(first.queued, broken)
+                    await self._throttle(now)
 
-    async def _rest(self, began: float) -> None:
+    async def _throttle(self, began: float) -> None:
         """Let others work, as long as it is polite."""
-        spent = self._tempo.clock.monotonic() - began
-        await self._tempo.sleep(min(RESTS * spent, 1.0))
+        spent = self._time_source.clock.monotonic() - began
+        await self._time_source.sleep(min(REST_FACTOR * spent, 1.0))
 
-    async def _tell(self, untold: _Untold, *, late: bool) -> None:
-        text = await self._words(untold.refusal, late=late)
-        untold.entry.verdict = text
-        began = self._tempo.clock.monotonic()
-        await self._say(untold, text)
-        await self._rest(began)
+    async def _report(self, pending: _PendingReport, *, late: bool) -> None:
+        text = await self._render_refusal(pending.refusal, late=late)
+        pending.queued.message = text
+        began = self._time_source.clock.monotonic()
+        await self._publish(pending, text)
+        await self._throttle(began)
 
-    async def _say(self, untold: _Untold, text: str) -> None:
+    async def _publish(self, pending: _PendingReport, text: str) -> None:
         try:
-            if await self._written(untold.entry.pod, text):
+            if await self._update_condition(pending.queued.pod, text):
                 self._recorder.record(
-                    untold.entry.pod, "FailedScheduling", text, warning=True, action="Scheduling"
+                    pending.queued.pod, "FailedScheduling", text, warning=True, action="Scheduling"
                 )
-        except TROUBLE as failed:
+        except CALL_ERRORS as failed:
             # Who may not write conditions may not in a while either.
-            if not isinstance(failed, ApiError) or isinstance(failed, Conflict) or failed.code >= BROKEN:
-                self._try_later(untold, text)
+            if (
+                not isinstance(failed, ApiError)
+                or isinstance(failed, ConflictError)
+                or failed.code >= FIRST_RETRYABLE_CODE
+            ):
+                self._retry_later(pending, text)
 
-    def _try_later(self, untold: _Untold, text: str) -> None:
+    def _retry_later(self, pending: _PendingReport, text: str) -> None:
         """Nobody heard it: say it again in a while, unless the pod was refused anew by then."""
-        untold.due = self._tempo.clock.monotonic() + PATIENCE
-        untold.refusal = Verdict(PLUGIN, text)
-        self._untold.setdefault(untold.entry.uid, untold)
+        pending.due = self._time_source.clock.monotonic() + REPORT_DELAY_SECONDS
+        pending.refusal = PluginRejection(PLUGIN_NAME, text)
+        self._pending.setdefault(pending.queued.uid, pending)
 
-    async def _words(self, refusal: Refusal, *, late: bool) -> str:
+    async def _render_refusal(self, refusal: Refusal, *, late: bool) -> str:
         """A refusal as people read it."""
-        if isinstance(refusal, Verdict):
+        if isinstance(refusal, PluginRejection):
             return refusal.reason
         if late:
-            return briefly(refusal)
-        steps = finding_words(refusal, self._door, effort=self.effort(refusal))
+            return summarize_unschedulable(refusal)
+        steps = build_explanation(refusal, self._admission, work_budget=self.compute_effort(refusal))
         while True:
-            began = self._tempo.clock.monotonic()
+            began = self._time_source.clock.monotonic()
             try:
                 next(steps)
             except StopIteration as found:
                 return str(found.value)
-            await self._rest(began)
+            await self._throttle(began)
 
-    async def _written(self, pod: Pod, text: str) -> bool:
+    async def _update_condition(self, pod: Pod, text: str) -> bool:
         """The condition of the pod; False when it says so already, or the pod has a node or is gone."""
         for left in reversed(range(3)):
-            now = self._latest(pod)
+            now = self._get_latest_pod(pod)
             if now is None or now.metadata.uid != pod.metadata.uid or now.spec.node_name:
                 return False
-            old = next((each for each in now.status.conditions if each.type == CONDITION), None)
-            if old is not None and (old.status, old.reason, old.message) == ("False", UNSCHEDULABLE, text):
+            old = next((each for each in now.status.conditions if each.type == CONDITION_TYPE), None)
+            if old is not None and (old.status, old.reason, old.message) == (
+                "False",
+                UNSCHEDULABLE_REASON,
+                text,
+            ):
                 return False
             since = old.last_transition_time if old is not None and old.status == "False" else None
-            change = _condition(now, text, since or timestamp(self._tempo.clock.now()))
+            change = _build_condition_patch(
+                now, text, since or format_timestamp(self._time_source.clock.now())
+            )
             try:
                 await self._client.patch(
-                    POD, pod.metadata.name, change, pod.metadata.namespace, subresource="status"
+                    POD_KIND, pod.metadata.name, change, pod.metadata.namespace, subresource="status"
                 )
                 return True
-            except Conflict:
+            except ConflictError:
                 if not left:
                     raise
-                await self._tempo.sleep(0.05)  # the watch brings the newer version
-            except NotFound:
+                await self._time_source.sleep(0.05)  # the watch brings the newer version
+            except NotFoundError:
                 return False
         return False
 
 
-def _condition(pod: Pod, text: str, since: str) -> StrategicPatch:
+def _build_condition_patch(pod: Pod, text: str, since: str) -> StrategicMergePatch:
     """The change of one condition, on the very version that was seen without a node."""
     metadata: dict[str, Any] = {
         "uid": pod.metadata.uid,
         "resourceVersion": pod.metadata.resource_version,
     }
     condition = {
-        "type": CONDITION,
+        "type": CONDITION_TYPE,
         "status": "False",
-        "reason": UNSCHEDULABLE,
+        "reason": UNSCHEDULABLE_REASON,
         "message": text,
         "lastTransitionTime": since,
     }
-    return StrategicPatch({"metadata": metadata, "status": {"conditions": [condition]}})
+    return StrategicMergePatch({"metadata": metadata, "status": {"conditions": [condition]}})

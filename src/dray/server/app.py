@@ -17,254 +17,267 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from dray.api.kinds import KINDS, Kind
-from dray.api.strategies.gated_fields import Gatekeeper
+from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.clock import Clock, SystemClock
-from dray.server.admission.change import Rule
-from dray.server.admission.namespace_lifecycle import ClaimNames, Namespaces
-from dray.server.admission.object_count_limit import Crowding
-from dray.server.admission.resource_quota import Quotas
-from dray.server.admission.taint_rule_warnings import TaintReach
-from dray.server.admission.webhooks.service_addresses import Addresses, Reachable
-from dray.server.admission.webhooks.webhook_admission import Admission
-from dray.server.admission.webhooks.webhook_client import Caller
+from dray.server.admission.change import AdmissionRule
+from dray.server.admission.namespace_lifecycle import NamespaceLifecycle, UniqueClaimNames
+from dray.server.admission.object_count_limit import ObjectCountLimit
+from dray.server.admission.resource_quota import ResourceQuotaAdmission
+from dray.server.admission.taint_rule_warnings import TaintRuleWarnings
+from dray.server.admission.webhooks.service_addresses import ServiceAddresses, WebhookReachabilityRule
+from dray.server.admission.webhooks.webhook_admission import WebhookAdmission
+from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.audit.log import AuditLog
 from dray.server.auth.authn.authentication import Authenticator
-from dray.server.auth.authn.service_account_tokens import AccountTokens
+from dray.server.auth.authn.service_account_tokens import ServiceAccountTokens
 from dray.server.auth.authn.token_file import StaticTokens
-from dray.server.auth.authn.token_requests import TokenRequests
-from dray.server.auth.authz.authorizer import Access
-from dray.server.auth.authz.bootstrap_roles import bootstrap_documents
-from dray.server.auth.authz.impersonation import impersonated
-from dray.server.auth.authz.policy_rules import asked_of
-from dray.server.auth.authz.rbac import refusal
-from dray.server.auth.authz.reviews import Reviews
-from dray.server.auth.restriction.write_rules import confinement
-from dray.server.background.bootstrap import begin_with, first_documents, forget_the_past
-from dray.server.background.event_expiry import Expiry
-from dray.server.background.garbage_collector import Collector
-from dray.server.discovery.documents import Discovery
-from dray.server.http.application import App, Peer, Permit
-from dray.server.http.endpoints import Page, Paths
-from dray.server.http.flow_control import Gate
-from dray.server.http.limits import Limits
-from dray.server.http.requests import Answer, Call, Request, User, json_answer
-from dray.server.http.responses import Showing
-from dray.server.http.routing import Routes
-from dray.server.ledger.admission import Guard
-from dray.server.ledger.backup_endpoint import Backups
-from dray.server.ledger.endpoints import LedgerPages
-from dray.server.ledger.reconciliation import audit as audit_ledger
-from dray.server.ledger.restore_quarantine import Aftermath
-from dray.server.objects.identifiers import uids
+from dray.server.auth.authn.token_requests import TokenRequestIssuer
+from dray.server.auth.authz.authorizer import UnionAuthorizer
+from dray.server.auth.authz.bootstrap_roles import build_bootstrap_documents
+from dray.server.auth.authz.impersonation import impersonate
+from dray.server.auth.authz.policy_rules import build_attributes
+from dray.server.auth.authz.rbac import build_forbidden
+from dray.server.auth.authz.reviews import AccessReviews
+from dray.server.auth.restriction.write_rules import build_write_rules
+from dray.server.background.bootstrap import build_initial_objects, compact_history, create_initial_objects
+from dray.server.background.event_expiry import EventExpiry
+from dray.server.background.garbage_collector import GarbageCollector
+from dray.server.discovery.documents import DiscoveryEndpoints
+from dray.server.http.application import ApiApplication, GrantedAccess, Peer
+from dray.server.http.endpoints import Endpoint, NonResourceEndpoints
+from dray.server.http.flow_control import FlowController
+from dray.server.http.limits import ServerLimits
+from dray.server.http.requests import ApiCall, ApiRequest, ApiResponse, RequestUser, build_json_response
+from dray.server.http.responses import ResponseWriter
+from dray.server.http.routing import Router
+from dray.server.ledger.admission import LedgerAdmission
+from dray.server.ledger.backup_endpoint import BackupEndpoint
+from dray.server.ledger.endpoints import LedgerEndpoints
+from dray.server.ledger.reconciliation import audit_cached_ledger as audit_cached_ledger
+from dray.server.ledger.restore_quarantine import RestoreQuarantine
+from dray.server.objects.identifiers import generate_uids
 from dray.server.observability import metrics as names
-from dray.server.observability.metrics import Metrics
-from dray.server.observability.request_recorder import Observing, watched
-from dray.server.observability.webhook_recorder import Telling
-from dray.server.openapi import OpenApi
-from dray.server.registry.deleter import Removing
-from dray.server.registry.dispatcher import Service
-from dray.server.registry.object_registry import Registry
-from dray.server.registry.patcher import Patching
+from dray.server.observability.metrics import ApiServerMetrics
+from dray.server.observability.request_recorder import RequestRecorder, register_gauges
+from dray.server.observability.webhook_recorder import WebhookReporter
+from dray.server.openapi import OpenApiDocuments
+from dray.server.registry.deleter import ObjectDeleter
+from dray.server.registry.dispatcher import RequestDispatcher
+from dray.server.registry.object_registry import ObjectRegistry
+from dray.server.registry.patcher import ObjectPatcher
 from dray.server.registry.pod_logs import PodLogs
-from dray.server.registry.pod_subresources import Errands
-from dray.server.registry.reader import Reading
-from dray.server.registry.review_endpoints import Reviewing
-from dray.server.registry.watch_server import Watching
-from dray.server.registry.writer import Surroundings, Writing
-from dray.server.watch.cache import Cache
-from dray.server.watch.cache_verifier import Comparison, Watchdog
+from dray.server.registry.pod_subresources import PodSubresources
+from dray.server.registry.reader import StoredObjectReader
+from dray.server.registry.review_endpoints import ReviewEndpoints
+from dray.server.registry.watch_server import WatchServer
+from dray.server.registry.writer import ObjectWriter, WriteEnvironment
+from dray.server.watch.cache import WatchCache
+from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
 from dray.store import Store
-from dray.store.errors import Closed
-from dray.telemetry.logs import Log
+from dray.store.errors import StoreClosedError
+from dray.telemetry.logs import StructuredLogger
 
 
 @dataclass(frozen=True)
-class Choices:
+class ApiServerOptions:
     """What an administrator decides."""
 
-    gates: Gatekeeper
+    gates: FeatureGateFilter
     keys: Path
     """The directory of keys and certificates."""
     audit: Path
     """The file of the audit log."""
-    log: Log
+    log: StructuredLogger
     address: str = ""
     ca_pem: str = ""
     tokens: Path | None = None
     anonymous: bool = False
     ledger: bool = True
     """Only tests switch the ledger off, to show what it is good for."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
     clock: Clock = field(default_factory=SystemClock)
-    webhook_services: Addresses = field(default_factory=dict)
+    webhook_services: ServiceAddresses = field(default_factory=dict)
     """Where services are behind which admission webhooks answer."""
 
 
-class Door:
+class ServerAccessControl:
     """Identity and rights of a request, in one place for the application to ask."""
 
-    def __init__(self, authenticator: Authenticator, access: Access) -> None:
+    def __init__(self, authenticator: Authenticator, access: UnionAuthorizer) -> None:
         self._authenticator = authenticator
         self._access = access
 
-    def identify(self, headers: Mapping[str, str], peer: Peer | None, path: str) -> User:
-        return self._authenticator.identify(headers, peer, path)
+    def authenticate(self, headers: Mapping[str, str], peer: Peer | None, path: str) -> RequestUser:
+        return self._authenticator.authenticate(headers, peer, path)
 
-    def permit(self, call: Call, user: User, headers: Mapping[str, str]) -> Permit:
-        acting, asked = impersonated(user, headers, self._access), asked_of(call)
-        decision = self._access.decide(acting, asked)
+    def authorize(self, call: ApiCall, user: RequestUser, headers: Mapping[str, str]) -> GrantedAccess:
+        acting, asked = impersonate(user, headers, self._access), build_attributes(call)
+        decision = self._access.authorize(acting, asked)
         if not decision.allowed:
-            raise refusal(asked, decision)
-        return Permit(acting, decision.reason)
+            raise build_forbidden(asked, decision)
+        return GrantedAccess(acting, decision.reason)
 
 
 class ApiServer:
-    """An API server over a store: `running` gives the application and everything behind it."""
+    """An API server over a store: `run` gives the application and everything behind it."""
 
-    def __init__(self, store: Store, choices: Choices) -> None:
+    def __init__(self, store: Store, options: ApiServerOptions) -> None:
         self._store = store
-        self._choices = choices
-        self.cache = Cache(store)
-        self.metrics = Metrics()
-        self._audit = AuditLog(choices.audit, choices.clock)
-        self._webhooks = Caller(choices.webhook_services)
-        self._watchdog = Watchdog(self.cache, store, self._compared)
-        self._quotas = Quotas(self.cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED))
-        self._aftermath = Aftermath(self.cache, choices.clock, choices.limits.restored_seconds)
+        self._options = options
+        self.cache = WatchCache(store)
+        self.metrics = ApiServerMetrics()
+        self._audit = AuditLog(options.audit, options.clock)
+        self._webhook_client = WebhookClient(options.webhook_services)
+        self._cache_verifier = CacheVerifier(self.cache, store, self._record_comparison)
+        self._quotas = ResourceQuotaAdmission(
+            self.cache, on_denied=partial(self.metrics.count, names.QUOTA_DENIED)
+        )
+        self._restore_quarantine = RestoreQuarantine(
+            self.cache, options.clock, options.limits.restored_seconds
+        )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[App]:
+    async def run(self) -> AsyncIterator[ApiApplication]:
         """The application, while everything behind it runs."""
-        await self.cache.fill()
+        await self.cache.resync()
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self.cache.follow())]
             self._audit.open()
             try:
-                app, chores = self._assembled()
+                app, chores = self._assemble()
                 running += map(tasks.create_task, chores)
-                documents = [*first_documents(self._choices.ca_pem), *bootstrap_documents()]
-                await begin_with(app.resources, documents)
-                running.append(tasks.create_task(self._quotas.keep(self._store)))
+                documents = [*build_initial_objects(self._options.ca_pem), *build_bootstrap_documents()]
+                await create_initial_objects(app.resource_endpoint, documents)
+                running.append(tasks.create_task(self._quotas.run_recounts(self._store)))
                 yield app
             finally:
                 self.end_watches()
                 for task in running:
                     task.cancel()
-                await self._webhooks.close()
+                await self._webhook_client.close()
                 await self._audit.close()
 
-    def _assembled(self) -> tuple[App, list[Coroutine[Any, Any, None]]]:
+    def _assemble(self) -> tuple[ApiApplication, list[Coroutine[Any, Any, None]]]:
         """The application, and what is to be done beside it for as long as it runs."""
-        choices, cache = self._choices, self.cache
-        access = Access(cache)
-        static = StaticTokens.read(choices.tokens) if choices.tokens else None
-        accounts = AccountTokens.open(choices.keys, cache, clock=choices.clock)
+        choices, cache = self._options, self.cache
+        access = UnionAuthorizer(cache)
+        static = StaticTokens.from_file(choices.tokens) if choices.tokens else None
+        accounts = ServiceAccountTokens.open(choices.keys, cache, clock=choices.clock)
         authenticator = Authenticator(static, accounts, anonymous=choices.anonymous, clock=choices.clock)
-        reviews = Reviews(access, authenticator, accounts)
-        reviewing = Reviewing(cache, reviews, TokenRequests(cache, accounts))
-        registry = Registry(
+        reviews = AccessReviews(access, authenticator, accounts)
+        reviewing = ReviewEndpoints(cache, reviews, TokenRequestIssuer(cache, accounts))
+        registry = ObjectRegistry(
             self._store,
             cache,
-            self._rules(access),
-            self._noted,
+            self._build_admission_rules(access),
+            self._record_commit,
             choices.limits.max_object_bytes,
-            self._audit.inside,
+            self._audit.record_internal,
         )
-        registry.admission = self._admission()
-        service = self._service(registry, reviewing)
-        served = [kind for kind in KINDS if choices.gates.serves(kind)]
-        app = App(
-            Routes(served),
-            Door(authenticator, access),
-            self._gate(),
-            Observing(self.metrics, choices.log, self._audit),
+        registry.admission = self._build_webhook_admission()
+        service = self._build_dispatcher(registry, reviewing)
+        served = [kind for kind in KINDS if choices.gates.is_served(kind)]
+        app = ApiApplication(
+            Router(served),
+            ServerAccessControl(authenticator, access),
+            self._build_flow_control(),
+            RequestRecorder(self.metrics, choices.log, self._audit),
             service.answer,
-            self._paths(served, accounts).answer,
+            self._build_endpoints(served, accounts).answer,
             choices.clock,
             choices.limits.max_body_bytes,
         )
         chores = [
-            Collector(cache, registry, service.removing, self._uncollected).run(),
-            Expiry(cache, registry, choices.clock).run(),
-            forget_the_past(self._store, choices.clock.monotonic),
-            self._watchdog.run(),
-            self._look_into_the_ledger(),
-            self._aftermath.settle(self._store, log=choices.log),
+            GarbageCollector(cache, registry, service.deleter, self._log_collection_failure).run(),
+            EventExpiry(cache, registry, choices.clock).run(),
+            compact_history(self._store, choices.clock.monotonic),
+            self._cache_verifier.run(),
+            self._check_ledger(),
+            self._restore_quarantine.run_until_settled(self._store, log=choices.log),
         ]
         return app, chores
 
-    async def _look_into_the_ledger(self) -> None:
+    async def _check_ledger(self) -> None:
         """Say at the start whether ledger and claims agree; another hand may have been in the store."""
-        report = await audit_ledger(self.cache)
-        if not report.agrees:
-            self._choices.log.warning(
+        report = await audit_cached_ledger(self.cache)
+        if not report.is_consistent:
+            self._options.log.warning(
                 "ledger and claims do not agree; `dray doctor ledger` tells how and can repair it",
                 differences=len(report.findings),
                 first=report.findings[0],
             )
 
-    def _uncollected(self, why: str) -> None:
-        self._choices.log.warning("garbage cannot be collected", why=why)
+    def _log_collection_failure(self, why: str) -> None:
+        self._options.log.warning("garbage cannot be collected", why=why)
 
-    def _gate(self) -> Gate:
-        gate = Gate(self._choices.limits, self._choices.clock, self.refused)
-        watched(self.metrics, self.cache, gate, self._audit)
+    def _build_flow_control(self) -> FlowController:
+        gate = FlowController(self._options.limits, self._options.clock, self.count_refusal)
+        register_gauges(self.metrics, self.cache, gate, self._audit)
         return gate
 
-    def refused(self, limit: str) -> None:
+    def count_refusal(self, limit: str) -> None:
         """Count a request or connection beyond a limit."""
         self.metrics.count(names.REFUSED, limit)
 
-    def _admission(self) -> Admission:
-        choices = self._choices
-        told = Telling(self.metrics, choices.log, self._audit).told
-        return Admission(self.cache, self._webhooks, told, choices.clock, uids().__next__)
+    def _build_webhook_admission(self) -> WebhookAdmission:
+        choices = self._options
+        told = WebhookReporter(self.metrics, choices.log, self._audit).observer
+        return WebhookAdmission(
+            self.cache, self._webhook_client, told, choices.clock, generate_uids().__next__
+        )
 
-    def _noted(self, committed: bool, seconds: float) -> None:
+    def _record_commit(self, committed: bool, seconds: float) -> None:
         self.metrics.count(names.COMMITS if committed else names.CONFLICTS)
         if committed:
             self.metrics.observe(names.COMMIT_SECONDS, seconds)
 
-    def _rules(self, access: Access) -> list[Rule]:
+    def _build_admission_rules(self, access: UnionAuthorizer) -> list[AdmissionRule]:
         cache, denied = self.cache, partial(self.metrics.count, names.LEDGER_CONFLICTS)
         return [
-            Namespaces(cache),
-            ClaimNames(cache),
-            TaintReach(cache),
-            Crowding(cache, self._choices.limits.max_objects_per_namespace, self.refused),
-            *confinement(cache, access),
-            Guard(cache, aftermath=self._aftermath, enforced=self._choices.ledger, on_denied=denied),
+            NamespaceLifecycle(cache),
+            UniqueClaimNames(cache),
+            TaintRuleWarnings(cache),
+            ObjectCountLimit(cache, self._options.limits.max_objects_per_namespace, self.count_refusal),
+            *build_write_rules(cache, access),
+            LedgerAdmission(
+                cache,
+                restore_quarantine=self._restore_quarantine,
+                enforced=self._options.ledger,
+                on_denied=denied,
+            ),
             self._quotas,
-            Reachable(self._choices.webhook_services),
+            WebhookReachabilityRule(self._options.webhook_services),
         ]
 
-    def _service(self, registry: Registry, reviewing: Reviewing) -> Service:
-        choices, cache = self._choices, self.cache
-        world = Surroundings(choices.clock, uids().__next__, random.randrange, choices.gates)
-        writing = Writing(registry, world)
-        removing = Removing(writing)
-        reading = Reading(self._store, cache, choices.limits.max_page)
-        showing = Showing(cache, choices.clock.now)
-        return Service(
+    def _build_dispatcher(self, registry: ObjectRegistry, reviews: ReviewEndpoints) -> RequestDispatcher:
+        choices, cache = self._options, self.cache
+        world = WriteEnvironment(choices.clock, generate_uids().__next__, random.randrange, choices.gates)
+        writing = ObjectWriter(registry, world)
+        removing = ObjectDeleter(writing)
+        reading = StoredObjectReader(self._store, cache, choices.limits.max_page)
+        showing = ResponseWriter(cache, choices.clock.now)
+        return RequestDispatcher(
             reading,
             writing,
-            Patching(writing),
+            ObjectPatcher(writing),
             removing,
-            Errands(writing, removing),
-            Watching(cache, reading, showing, random.randrange),
+            PodSubresources(writing, removing),
+            WatchServer(cache, reading, showing, random.randrange),
             showing,
-            reviewing.answer,
+            reviews.answer,
             PodLogs(cache, choices.keys, choices.clock).answer,
         )
 
-    def _paths(self, served: Sequence[Kind], accounts: AccountTokens) -> Paths:
-        discovery, openapi = Discovery(served, self._choices.address), OpenApi(served)
-        return Paths(
+    def _build_endpoints(
+        self, served: Sequence[Kind], accounts: ServiceAccountTokens
+    ) -> NonResourceEndpoints:
+        discovery, openapi = DiscoveryEndpoints(served, self._options.address), OpenApiDocuments(served)
+        return NonResourceEndpoints(
             {
                 "ping": lambda: None,
-                "store": lambda: self.cache.trouble,
-                "cache": self._watchdog.check,
-                "audit": lambda: self._audit.trouble or None,
+                "store": lambda: self.cache.sync_error,
+                "cache": self._cache_verifier.check,
+                "audit": lambda: self._audit.write_error or None,
             },
             (
                 lambda request: discovery.answer(request.call.path, request.accept, request.headers),
@@ -273,32 +286,34 @@ class ApiServer:
                 ),
             ),
             {
-                ("get", "/metrics"): self._measured,
-                ("get", "/openid/v1/jwks"): _told(accounts.jwks),
-                ("get", "/.well-known/openid-configuration"): _told(accounts.openid_configuration),
-                **LedgerPages(self._store, self.cache).pages(),
-                **Backups(self._store, self._choices.keys).pages(),
-                **self._aftermath.pages(self._store),
+                ("get", "/metrics"): self._serve_metrics,
+                ("get", "/openid/v1/jwks"): _build_document_endpoint(accounts.build_jwks),
+                ("get", "/.well-known/openid-configuration"): _build_document_endpoint(
+                    accounts.build_openid_configuration
+                ),
+                **LedgerEndpoints(self._store, self.cache).build_endpoints(),
+                **BackupEndpoint(self._store, self._options.keys).build_endpoints(),
+                **self._restore_quarantine.build_endpoints(self._store),
             },
         )
 
-    async def _measured(self, request: Request) -> Answer:
-        return Answer(200, self.metrics.render(), CONTENT_TYPE_LATEST)
+    async def _serve_metrics(self, request: ApiRequest) -> ApiResponse:
+        return ApiResponse(200, self.metrics.render(), CONTENT_TYPE_LATEST)
 
-    def _compared(self, found: Comparison) -> None:
-        self.metrics.count(names.DIGESTS, "equal" if found.equal else "different")
-        if not found.equal:
-            self._choices.log.error("the cache differs from the store", difference=found.differences[0])
+    def _record_comparison(self, comparison: CacheComparison) -> None:
+        self.metrics.count(names.CACHE_COMPARISONS, "equal" if comparison.equal else "different")
+        if not comparison.equal:
+            self._options.log.error("the cache differs from the store", difference=comparison.differences[0])
 
     def end_watches(self) -> None:
         """Let every watch end in good order; clients come back and find another server, or this one again."""
-        self.cache.hub.close(Closed("the server is stopping"))
+        self.cache.hub.close(StoreClosedError("the server is stopping"))
 
 
-def _told(make: Callable[[], Mapping[str, Any]]) -> Page:
+def _build_document_endpoint(build_document: Callable[[], Mapping[str, Any]]) -> Endpoint:
     """A page that tells a document."""
 
-    async def page(request: Request) -> Answer:
-        return json_answer(make())
+    async def page(request: ApiRequest) -> ApiResponse:
+        return build_json_response(build_document())
 
     return page

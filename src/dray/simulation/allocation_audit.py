@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.requests import named
-from dray.allocator.verify import Finding, Given, verify
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.requests import format_claim_name
+from dray.allocator.verify import AllocationFinding, VerificationInput, verify
 from dray.api.core import Node
-from dray.api.devices.taint_rules import all_under
+from dray.api.devices.taint_rules import apply_taint_rules_to_all
 from dray.api.resource import AllocationResult, ResourceClaim
-from dray.errors import AllocationFault
+from dray.errors import UnanswerableClaimError
 from dray.simulation.bundle import Bundle
 
 INVALID = "Invalid"
@@ -24,48 +24,56 @@ INVALID = "Invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditedClaim:
     """A claim with devices, the node it was judged from, and everything wrong with it."""
 
     claim: ResourceClaim
     node: Node | None
-    complaints: tuple[str, ...]
+    problems: tuple[str, ...]
     rules: tuple[str, ...] = ()
 
 
-def audit(bundle: Bundle, door: Admission) -> Iterator[Audited]:
+def audit_bundle(bundle: Bundle, gate_filter: AllocatorGateFilter) -> Iterator[AuditedClaim]:
     """Judge every claim of a bundle that has devices."""
-    slices = tuple(all_under(door.slices(bundle.slices), door.rules(bundle.rules)))
-    judge = door.judge()
+    slices = tuple(
+        apply_taint_rules_to_all(
+            gate_filter.admit_slices(bundle.slices), gate_filter.admit_taint_rules(bundle.rules)
+        )
+    )
+    judge = gate_filter.build_selector_evaluator()
     held = [claim for claim in bundle.claims if claim.status.allocation is not None]
     invalid = {id(each.object): each for each in bundle.invalid}
     for claim in held:
         if id(claim) in invalid:
             problems = tuple(str(problem) for problem in invalid[id(claim)].problems)
-            yield Audited(claim, None, problems, (INVALID,) * len(problems))
+            yield AuditedClaim(claim, None, problems, (INVALID,) * len(problems))
             continue
         allocation = claim.status.allocation
         assert allocation is not None
-        node = _node_of(bundle, claim, allocation)
+        node = _find_node(bundle, claim, allocation)
         if node is None:
-            yield Audited(claim, None, ("none of the nodes satisfies its node selector",), ("NodeSelector",))
+            yield AuditedClaim(
+                claim, None, ("none of the nodes satisfies its node selector",), ("NodeSelector",)
+            )
             continue
         others = tuple(other for other in held if other is not claim)
         try:
-            (admitted,) = door.claims([claim])
-        except AllocationFault as fault:
-            why = str(fault).removeprefix(f"claim {named(claim)}: ")
-            yield Audited(claim, node, (why,), ("FeatureGate",))
+            (admitted,) = gate_filter.admit_claims([claim])
+        except UnanswerableClaimError as fault:
+            why = str(fault).removeprefix(f"claim {format_claim_name(claim)}: ")
+            yield AuditedClaim(claim, node, (why,), ("FeatureGate",))
             continue
-        found = verify(Given(slices, bundle.classes, others, node, judge), [admitted], [allocation])
-        yield Audited(claim, node, tuple(f.text for f in found), tuple(_rule(f) for f in found))
+        found = verify(
+            VerificationInput(slices, bundle.classes, others, node, judge), [admitted], [allocation]
+        )
+        yield AuditedClaim(claim, node, tuple(f.text for f in found), tuple(_get_rule_name(f) for f in found))
 
 
-def _rule(finding: Finding) -> str:
+def _get_rule_name(finding: AllocationFinding) -> str:
     return finding.rule.value
 
 
-def _node_of(bundle: Bundle, claim: ResourceClaim, allocation: AllocationResult) -> Node | None:
+def _find_node(bundle: Bundle, claim: ResourceClaim, allocation: AllocationResult) -> Node | None:
     where = allocation.node_selector
     allowed = [
         node

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Namespace, Node, Pod
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
@@ -26,13 +26,13 @@ from dray.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from dray.api.strategies.gated_fields import Gatekeeper
+from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.errors import InputError
-from dray.manifests import Document
-from dray.simulation.invalid_objects import InvalidObject, held_whole, usable_slices
-from dray.simulation.object_reader import Key, ObjectReader, Spot, listed, shown
+from dray.manifests import ManifestDocument
+from dray.simulation.invalid_objects import InvalidObject, filter_usable_slices, hold_whole_devices
+from dray.simulation.object_reader import Key, Location, ObjectReader, format_location, format_names
 
-LONE_NODE = "node"
+ASSUMED_NODE_NAME = "node"
 """The name of the node that is assumed when nothing names any."""
 
 
@@ -59,11 +59,11 @@ class Bundle:
     templates: tuple[ResourceClaimTemplate, ...] = ()
     pods: tuple[Pod, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
-    classic_claims: tuple[ClassicClaim, ...] = ()
+    classic_claims: tuple[ClassicResourceClaim, ...] = ()
     rules: tuple[DeviceTaintRule, ...] = ()
     remarks: tuple[str, ...] = ()
     node_remarks: tuple[str, ...] = ()
-    places: Mapping[Key, Spot] = field(default_factory=dict)
+    locations: Mapping[Key, Location] = field(default_factory=dict)
     invalid: tuple[InvalidObject, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -71,69 +71,75 @@ class Bundle:
     def holders(self) -> tuple[ResourceClaim, ...]:
         """The claims as what they hold counts."""
         doubted = {id(each.object) for each in self.invalid if each.holds_whole}
-        return tuple(held_whole(claim) if id(claim) in doubted else claim for claim in self.claims)
+        return tuple(hold_whole_devices(claim) if id(claim) in doubted else claim for claim in self.claims)
 
-    def place(self, obj: Any) -> str:
+    def find_location(self, obj: Any) -> str:
         """Where an object stands, as `file:line`; empty for one that was made here."""
-        spot = self.places.get((obj.kind, obj.metadata.namespace, obj.metadata.name))
-        return "" if spot is None else shown(spot)
+        spot = self.locations.get((obj.kind, obj.metadata.namespace, obj.metadata.name))
+        return "" if spot is None else format_location(spot)
 
 
-def gather(documents: Iterable[Document], *, now: str, gates: Gatekeeper | None = None) -> Bundle:
+def build_bundle(
+    documents: Iterable[ManifestDocument], *, now: str, gates: FeatureGateFilter | None = None
+) -> Bundle:
     """All objects of some documents as one cluster; raises `BundleError` with everything that is broken.
 
     With the gates of a server objects are judged as it would; without, they get their defaults and no more.
     """
     reader = ObjectReader(now, gates)
     for document in documents:
-        reader.take(document)
-    reader.make_pods()
-    reader.settle_priorities()
+        reader.read_document(document)
+    reader.expand_workloads()
+    reader.resolve_priorities()
     reader.check_admin_access()
     if reader.problems:
         raise BundleError(reader.problems)
-    claims = reader.of(ResourceClaim)
-    slices, lost = usable_slices(reader.of(ResourceSlice), reader.invalid, claims)
-    nodes, said = _nodes(reader.of(Node), slices, any(each.kind == "Node" for each in reader.invalid))
+    claims = reader.get_objects(ResourceClaim)
+    slices, lost = filter_usable_slices(reader.get_objects(ResourceSlice), reader.invalid, claims)
+    nodes, said = _resolve_nodes(
+        reader.get_objects(Node), slices, any(each.kind == "Node" for each in reader.invalid)
+    )
     return Bundle(
         nodes=nodes,
         slices=slices,
-        classes=reader.of(DeviceClass),
+        classes=reader.get_objects(DeviceClass),
         claims=claims,
-        templates=reader.of(ResourceClaimTemplate),
-        pods=reader.of(Pod),
-        namespaces=reader.of(Namespace),
-        classic_claims=reader.of(ClassicClaim),
-        rules=reader.of(DeviceTaintRule),
-        remarks=(*reader.remarks, *lost, *reader.set_aside()),
+        templates=reader.get_objects(ResourceClaimTemplate),
+        pods=reader.get_objects(Pod),
+        namespaces=reader.get_objects(Namespace),
+        classic_claims=reader.get_objects(ClassicResourceClaim),
+        rules=reader.get_objects(DeviceTaintRule),
+        remarks=(*reader.remarks, *lost, *reader.describe_ignored()),
         node_remarks=tuple(said),
-        places=reader.places,
+        locations=reader.locations,
         invalid=tuple(reader.invalid),
         warnings=tuple(reader.warnings),
     )
 
 
-def _nodes(
+def _resolve_nodes(
     given: tuple[Node, ...], slices: tuple[ResourceSlice, ...], invalid: bool
 ) -> tuple[tuple[Node, ...], list[str]]:
     """The nodes by name; when none is given, those that slices name, and what to say about that."""
     if invalid and not given:
         return (), ["no node is left: all that are given are invalid"]
-    named = sorted({name for published in slices for name in _names(published)})
+    named = sorted({name for published in slices for name in _list_node_names(published)})
     if given:
         known = {node.metadata.name for node in given}
         absent = [name for name in named if name not in known]
-        said = [f"slices name nodes that are not given and not used: {listed(absent)}"] if absent else []
+        said = (
+            [f"slices name nodes that are not given and not used: {format_names(absent)}"] if absent else []
+        )
         return tuple(sorted(given, key=lambda node: node.metadata.name)), said
     if named:
-        said = [f"no nodes given: took {len(named)} from the slices, without labels: {listed(named)}"]
-        return tuple(_node(name) for name in named), said
-    return (_node(LONE_NODE),), [
-        f"no nodes given and no slice names one: assumed a single node `{LONE_NODE}`"
+        said = [f"no nodes given: took {len(named)} from the slices, without labels: {format_names(named)}"]
+        return tuple(_build_node(name) for name in named), said
+    return (_build_node(ASSUMED_NODE_NAME),), [
+        f"no nodes given and no slice names one: assumed a single node `{ASSUMED_NODE_NAME}`"
     ]
 
 
-def _names(published: ResourceSlice) -> Iterator[str]:
+def _list_node_names(published: ResourceSlice) -> Iterator[str]:
     if published.spec.node_name:
         yield published.spec.node_name
     for device in published.spec.devices if published.spec.per_device_node_selection else ():
@@ -141,5 +147,5 @@ def _names(published: ResourceSlice) -> Iterator[str]:
             yield device.node_name
 
 
-def _node(name: str) -> Node:
+def _build_node(name: str) -> Node:
     return Node(metadata=ObjectMeta(name=name, labels={"kubernetes.io/hostname": name}))

@@ -16,35 +16,35 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from dray.allocator.allocate import survey
-from dray.allocator.allocation_results import assemble
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock, View
-from dray.allocator.inventory.device_profiles import Judge
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.requests import ask_of, named
+from dray.allocator.allocate import search_nodes
+from dray.allocator.allocation_results import build_allocations
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
+from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.requests import format_claim_name, normalize_claims
 from dray.allocator.search.resumable import TimeLimit
-from dray.allocator.search.trace import Ending, GaveUp, Solved
+from dray.allocator.search.trace import GaveUp, SearchEnding, Solved
 from dray.api.core import Node, Pod
-from dray.api.devices.taint_rules import all_under
+from dray.api.devices.taint_rules import apply_taint_rules_to_all
 from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
-from dray.claims.claim_names import Name
-from dray.errors import AllocationFault
-from dray.explain import Abort, find_abort
-from dray.placement.plugins.dynamic_resources import out_of_reach, rank
+from dray.claims.claim_names import NamespacedName
+from dray.errors import UnanswerableClaimError
+from dray.explain import KubernetesAbort, find_abort
+from dray.placement.plugins.dynamic_resources import find_unreachable_claim, rank_solution
 from dray.simulation.bundle import Bundle
-from dray.simulation.object_reader import listed
-from dray.simulation.placement_units import Claims, Subject, refused_subjects, waiting_pods
+from dray.simulation.object_reader import format_names
+from dray.simulation.placement_units import BundleClaims, PlacementUnit, list_invalid_units, list_pending_pods
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PlacementScope:
     """What a run is limited to: a node, some pods, some claims; everything when nothing is named."""
 
     node: str | None = None
-    pods: frozenset[Name] = frozenset()
-    claims: frozenset[Name] = frozenset()
-    search: TimeLimit | None = None
+    pods: frozenset[NamespacedName] = frozenset()
+    claims: frozenset[NamespacedName] = frozenset()
+    time_limit: TimeLimit | None = None
     """How long searches may take; without, they are limited in steps."""
 
     @property
@@ -54,120 +54,133 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class PlacementContext:
     """What a subject met when its turn came: the stock as it was, and the nodes that came into question.
 
-    `barred` are the nodes that a claim with devices elsewhere ruled out. With these values `explain` can tell
-    the whole story.
+    `excluded` are the nodes that a claim with devices elsewhere ruled out. With these values `explain` can
+    tell the whole story.
     """
 
-    stock: Stock
+    inventory: DeviceInventory
     nodes: tuple[Node, ...] = ()
-    barred: tuple[tuple[Node, ResourceClaim], ...] = ()
+    excluded: tuple[tuple[Node, ResourceClaim], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedUnit:
     """A subject with a node; its claims as they are now, and which of them got their devices just now.
 
     `abort` says why Kubernetes would not have placed it: it ends the whole attempt where we refuse one node.
     """
 
-    subject: Subject
-    outlook: Outlook
+    unit: PlacementUnit
+    context: PlacementContext
     node: Node
     claims: tuple[ResourceClaim, ...]
-    fresh: tuple[ResourceClaim, ...]
-    abort: Abort | None = None
+    newly_allocated: tuple[ResourceClaim, ...]
+    abort: KubernetesAbort | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class NotPlaced:
+class UnplacedUnit:
     """A subject without a node; `why` is set when no search was needed to know."""
 
-    subject: Subject
-    outlook: Outlook
+    unit: PlacementUnit
+    context: PlacementContext
     why: str = ""
     gave_up: bool = False
 
 
-Outcome = Placed | NotPlaced
+PlacementOutcome = PlacedUnit | UnplacedUnit
 
 
-def stock_of(bundle: Bundle, door: Admission, judge: Judge | None = None) -> Stock:
+def build_inventory(
+    bundle: Bundle, gate_filter: AllocatorGateFilter, evaluator: DeviceSelectorEvaluator | None = None
+) -> DeviceInventory:
     """What a bundle's nodes see, with what its claims hold already taken; selectors are CEL by default."""
-    slices = all_under(door.slices(bundle.slices), door.rules(bundle.rules))
-    return Stock(slices, bundle.classes, Usage.of(bundle.holders), judge or door.judge())
+    slices = apply_taint_rules_to_all(
+        gate_filter.admit_slices(bundle.slices), gate_filter.admit_taint_rules(bundle.rules)
+    )
+    return DeviceInventory(
+        slices,
+        bundle.classes,
+        DeviceUsage.from_claims(bundle.holders),
+        evaluator or gate_filter.build_selector_evaluator(),
+    )
 
 
-def place(
+def place_all(
     bundle: Bundle,
-    stock: Stock,
-    door: Admission,
+    inventory: DeviceInventory,
+    gate_filter: AllocatorGateFilter,
     *,
     new_share_id: Callable[[], str],
-    limits: Limits | None = None,
-) -> Iterator[Outcome]:
+    scope: PlacementScope | None = None,
+) -> Iterator[PlacementOutcome]:
     """Place everything that waits, pods first; each answer as soon as it is known."""
-    run = _Run(bundle, stock, door, new_share_id)
-    return run.outcomes(limits or Limits())
+    run = _PlacementRun(bundle, inventory, gate_filter, new_share_id)
+    return run.place_pending(scope or PlacementScope())
 
 
-class _Run:
+class _PlacementRun:
     """One run over a bundle."""
 
     def __init__(
-        self, bundle: Bundle, stock: Stock, door: Admission, new_share_id: Callable[[], str]
+        self,
+        bundle: Bundle,
+        inventory: DeviceInventory,
+        gate_filter: AllocatorGateFilter,
+        new_share_id: Callable[[], str],
     ) -> None:
         self._bundle = bundle
-        self._stock = stock
-        self._door = door
+        self._inventory = inventory
+        self._gate_filter = gate_filter
         self._new_share_id = new_share_id
-        self._claims = Claims(bundle)
+        self._claims = BundleClaims(bundle)
 
-    def outcomes(self, limits: Limits) -> Iterator[Outcome]:
-        used: set[Name] = set()
-        for pod in waiting_pods(self._bundle):
-            used |= self._claims.used_by(pod)
-            if limits.everything or (pod.metadata.namespace, pod.metadata.name) in limits.pods:
-                subject = self._claims.of(pod)
+    def place_pending(self, scope: PlacementScope) -> Iterator[PlacementOutcome]:
+        used: set[NamespacedName] = set()
+        for pod in list_pending_pods(self._bundle):
+            used |= self._claims.list_used_names(pod)
+            if scope.everything or (pod.metadata.namespace, pod.metadata.name) in scope.pods:
+                subject = self._claims.build_pod_unit(pod)
                 if not pod.spec.node_name or subject.pending or subject.obstacle:
-                    yield self._place(subject, limits)
-        for name in sorted(limits.claims):
+                    yield self._place_unit(subject, scope)
+        for name in sorted(scope.claims):
             claim = self._claims.get(name)
             if claim is not None and claim.status.allocation is None:
-                yield self._place(self._claims.single(claim), limits)
-        if limits.everything:
-            for claim in self._claims.alone(used):
-                yield self._place(self._claims.single(claim), limits)
-            for subject in refused_subjects(self._bundle):
-                yield NotPlaced(subject, Outlook(self._stock), subject.obstacle)
+                yield self._place_unit(self._claims.build_claim_unit(claim), scope)
+        if scope.everything:
+            for claim in self._claims.list_unused_claims(used):
+                yield self._place_unit(self._claims.build_claim_unit(claim), scope)
+            for subject in list_invalid_units(self._bundle):
+                yield UnplacedUnit(subject, PlacementContext(self._inventory), subject.obstacle)
 
-    def _place(self, subject: Subject, limits: Limits) -> Outcome:
-        outlook = Outlook(self._stock)
-        if subject.obstacle:
-            return NotPlaced(subject, outlook, subject.obstacle)
-        nodes = self._in_question(subject.pod, limits.node)
+    def _place_unit(self, unit: PlacementUnit, scope: PlacementScope) -> PlacementOutcome:
+        outlook = PlacementContext(self._inventory)
+        if unit.obstacle:
+            return UnplacedUnit(unit, outlook, unit.obstacle)
+        nodes = self._select_nodes(unit.pod, scope.node)
         if isinstance(nodes, str):
-            return NotPlaced(subject, outlook, nodes)
-        outlook = _reaching(outlook, subject.claims, nodes)
+            return UnplacedUnit(unit, outlook, nodes)
+        outlook = _filter_reachable(outlook, unit.claims, nodes)
         if not outlook.nodes:
-            return NotPlaced(subject, outlook, _elsewhere(outlook))
+            return UnplacedUnit(unit, outlook, _explain_unreachable(outlook))
         try:
-            ask = ask_of(self._door.claims(subject.pending), self._stock.classes.get)
-        except AllocationFault as fault:
-            return NotPlaced(subject, outlook, str(fault))
-        looked_at = list(survey(self._stock, ask, outlook.nodes, limit=limits.search))
-        best = _best(looked_at)
+            ask = normalize_claims(self._gate_filter.admit_claims(unit.pending), self._inventory.classes.get)
+        except UnanswerableClaimError as fault:
+            return UnplacedUnit(unit, outlook, str(fault))
+        looked_at = list(search_nodes(self._inventory, ask, outlook.nodes, limit=scope.time_limit))
+        best = _choose_best(looked_at)
         if best is None:
             gave_up = any(isinstance(ending, GaveUp) for _, ending in looked_at)
-            return NotPlaced(subject, outlook, gave_up=gave_up)
+            return UnplacedUnit(unit, outlook, gave_up=gave_up)
         view, solved = best
-        results = assemble(ask, view, solved.picks, new_share_id=self._new_share_id)
-        placed = self._settled(subject, outlook, view.node, results)
+        results = build_allocations(ask, view, solved.picks, new_share_id=self._new_share_id)
+        placed = self._commit_placement(unit, outlook, view.node, results)
         return replace(placed, abort=find_abort(ask, looked_at))
 
-    def _in_question(self, pod: Pod | None, only: str | None) -> tuple[Node, ...] | str:
+    def _select_nodes(self, pod: Pod | None, only: str | None) -> tuple[Node, ...] | str:
         """The nodes to try, or why there is none."""
         bound = pod.spec.node_name if pod is not None else ""
         if bound and only and bound != only:
@@ -178,41 +191,43 @@ class _Run:
             free = tuple(node for node in nodes if not node.spec.unschedulable)
             if not nodes:
                 return "no valid node is among the manifests"
-            return free or f"no node takes pods: {listed(n.metadata.name for n in nodes)} unschedulable"
+            return free or f"no node takes pods: {format_names(n.metadata.name for n in nodes)} unschedulable"
         found = tuple(node for node in nodes if node.metadata.name == chosen)
         return found or f"node `{chosen}` is not among the manifests"
 
-    def _settled(
-        self, subject: Subject, outlook: Outlook, node: Node, results: Sequence[AllocationResult]
-    ) -> Placed:
+    def _commit_placement(
+        self, unit: PlacementUnit, context: PlacementContext, node: Node, results: Sequence[AllocationResult]
+    ) -> PlacedUnit:
         """Write down what a subject got."""
-        given = dict(zip([named(claim) for claim in subject.pending], results, strict=True))
+        given = dict(zip([format_claim_name(claim) for claim in unit.pending], results, strict=True))
         claims: list[ResourceClaim] = []
         fresh: list[ResourceClaim] = []
-        for claim in subject.claims:
-            allocation = given.get(named(claim))
-            changed = _with_status(claim, allocation, subject.pod)
-            self._claims.keep(changed)
+        for claim in unit.claims:
+            allocation = given.get(format_claim_name(claim))
+            changed = _update_status(claim, allocation, unit.pod)
+            self._claims.update(changed)
             claims.append(changed)
             if allocation is not None:
                 fresh.append(changed)
-        self._stock = self._stock.with_usage(self._stock.usage.taking(fresh))
-        return Placed(subject, outlook, node, tuple(claims), tuple(fresh))
+        self._inventory = self._inventory.replace_usage(self._inventory.usage.add_claims(fresh))
+        return PlacedUnit(unit, context, node, tuple(claims), tuple(fresh))
 
 
-def _best(looked_at: Sequence[tuple[View, Ending]]) -> tuple[View, Solved] | None:
+def _choose_best(searched: Sequence[tuple[NodeView, SearchEnding]]) -> tuple[NodeView, Solved] | None:
     """The best node with its solution, if any node has one."""
-    best: tuple[View, Solved] | None = None
+    best: tuple[NodeView, Solved] | None = None
     most = -1
-    for view, ending in looked_at:
+    for view, ending in searched:
         if isinstance(ending, Solved):
-            worth = rank(ending.picks)
+            worth = rank_solution(ending.picks)
             if worth > most:
                 best, most = (view, ending), worth
     return best
 
 
-def _with_status(claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod | None) -> ResourceClaim:
+def _update_status(
+    claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod | None
+) -> ResourceClaim:
     status = claim.status
     if allocation is not None:
         status = msgspec.structs.replace(status, allocation=allocation)
@@ -222,19 +237,21 @@ def _with_status(claim: ResourceClaim, allocation: AllocationResult | None, pod:
     return msgspec.structs.replace(claim, status=status)
 
 
-def _reaching(outlook: Outlook, claims: Sequence[ResourceClaim], nodes: Sequence[Node]) -> Outlook:
+def _filter_reachable(
+    context: PlacementContext, claims: Sequence[ResourceClaim], nodes: Sequence[Node]
+) -> PlacementContext:
     """Keep the nodes where the devices that claims already have can be used."""
     kept: list[Node] = []
     barred: list[tuple[Node, ResourceClaim]] = []
     for node in nodes:
-        claim = out_of_reach(claims, node)
+        claim = find_unreachable_claim(claims, node)
         if claim is None:
             kept.append(node)
         else:
             barred.append((node, claim))
-    return Outlook(outlook.stock, tuple(kept), tuple(barred))
+    return PlacementContext(context.inventory, tuple(kept), tuple(barred))
 
 
-def _elsewhere(outlook: Outlook) -> str:
-    names = dict.fromkeys(named(claim) for _, claim in outlook.barred)
-    return f"no node reaches the devices that these claims already have: {listed(names)}"
+def _explain_unreachable(context: PlacementContext) -> str:
+    names = dict.fromkeys(format_claim_name(claim) for _, claim in context.excluded)
+    return f"no node reaches the devices that these claims already have: {format_names(names)}"

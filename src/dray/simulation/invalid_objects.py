@@ -15,28 +15,28 @@ from typing import Any
 import msgspec
 
 from dray.api.core import Pod
-from dray.api.fields import Fault, FieldError
+from dray.api.fields import FieldError, FieldErrorType
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.api.strategies.gated_fields import DroppedField
-from dray.claims.reservation import is_over
+from dray.claims.reservation import is_pod_finished
 
-MOST_PROBLEMS = 5
+MAX_PROBLEMS_SHOWN = 5
 """Problems of one object that people are told; machines get all of them."""
-MOST_OBJECTS = 20
+MAX_OBJECTS_SHOWN = 20
 """Objects that people are told about, one by one."""
 
-_UID = re.compile(r"(metadata\.ownerReferences|status\.reservedFor)\[\d+\](\.uid)?")
-_AMOUNTS = "status.allocation"
+_UID_FIELD = re.compile(r"(metadata\.ownerReferences|status\.reservedFor)\[\d+\](\.uid)?")
+_ALLOCATION_FIELD = "status.allocation"
 
-DeviceId = tuple[str, str, str]
+DevicePath = tuple[str, str, str]
 """Driver, pool, device."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ObjectProblem:
     """A field as it was written, where it stands, and what was expected there."""
 
-    place: str
+    location: str
     field: str
     text: str
 
@@ -51,8 +51,8 @@ class InvalidObject:
 
     kind: str
     object: Any
-    place: str
-    problems: tuple[Problem, ...]
+    location: str
+    problems: tuple[ObjectProblem, ...]
     dropped: tuple[str, ...] = ()
 
     @property
@@ -70,30 +70,36 @@ class InvalidObject:
         return f"{self.namespace}/{self.name}".lstrip("/")
 
     @property
-    def holds(self) -> bool:
+    def holds_devices(self) -> bool:
         """Whether it is a claim with devices, which stay in use."""
         return isinstance(self.object, ResourceClaim) and self.object.status.allocation is not None
 
     @property
-    def waits(self) -> bool:
+    def needs_devices(self) -> bool:
         """Whether it is a pod or claim that would get devices if it were valid."""
         if isinstance(self.object, Pod):
-            return bool(self.object.spec.resource_claims) and not is_over(self.object)
-        return isinstance(self.object, ResourceClaim) and not self.holds
+            return bool(self.object.spec.resource_claims) and not is_pod_finished(self.object)
+        return isinstance(self.object, ResourceClaim) and not self.holds_devices
 
     @property
     def holds_whole(self) -> bool:
         """Whether the amounts it holds cannot be believed."""
-        return self.holds and any(problem.field.startswith(_AMOUNTS) for problem in self.problems)
+        return self.holds_devices and any(
+            problem.field.startswith(_ALLOCATION_FIELD) for problem in self.problems
+        )
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """A line per problem, as far as people want to read."""
-        fate = "is invalid, but the devices it holds stay in use" if self.holds else "is invalid and left out"
+        fate = (
+            "is invalid, but the devices it holds stay in use"
+            if self.holds_devices
+            else "is invalid and left out"
+        )
         name = f"{self.kind} {self.full_name}".rstrip()
-        for problem in self.problems[:MOST_PROBLEMS]:
-            yield f"{problem.place}: {name} {fate}: {problem}"
-        if len(self.problems) > MOST_PROBLEMS:
-            yield f"{self.place}: {name} has {len(self.problems) - MOST_PROBLEMS} more problems"
+        for problem in self.problems[:MAX_PROBLEMS_SHOWN]:
+            yield f"{problem.location}: {name} {fate}: {problem}"
+        if len(self.problems) > MAX_PROBLEMS_SHOWN:
+            yield f"{self.location}: {name} has {len(self.problems) - MAX_PROBLEMS_SHOWN} more problems"
 
     def __str__(self) -> str:
         """What is wrong first, in a line."""
@@ -102,12 +108,12 @@ class InvalidObject:
         return f"invalid: {self.problems[0]}{more}{lost}"
 
 
-def lines_of(invalid: Sequence[InvalidObject]) -> Iterator[str]:
+def format_all_lines(invalid: Sequence[InvalidObject]) -> Iterator[str]:
     """What to tell people about everything that is invalid."""
-    for each in invalid[:MOST_OBJECTS]:
-        yield from each.lines()
-    if len(invalid) > MOST_OBJECTS:
-        yield f"{len(invalid) - MOST_OBJECTS} more objects are invalid; `-o json` lists them all"
+    for each in invalid[:MAX_OBJECTS_SHOWN]:
+        yield from each.format_lines()
+    if len(invalid) > MAX_OBJECTS_SHOWN:
+        yield f"{len(invalid) - MAX_OBJECTS_SHOWN} more objects are invalid; `-o json` lists them all"
 
 
 def to_documents(invalid: Iterable[InvalidObject]) -> list[dict[str, Any]]:
@@ -117,10 +123,10 @@ def to_documents(invalid: Iterable[InvalidObject]) -> list[dict[str, Any]]:
             "kind": each.kind,
             "namespace": each.namespace,
             "name": each.name,
-            "place": each.place,
-            "devicesStayInUse": each.holds,
+            "place": each.location,
+            "devicesStayInUse": each.holds_devices,
             "problems": [
-                {"place": problem.place, "field": problem.field, "text": problem.text}
+                {"place": problem.location, "field": problem.field, "text": problem.text}
                 for problem in each.problems
             ],
         }
@@ -128,28 +134,31 @@ def to_documents(invalid: Iterable[InvalidObject]) -> list[dict[str, Any]]:
     ]
 
 
-def counts(error: FieldError, obj: Any) -> bool:
+def is_relevant(error: FieldError, obj: Any) -> bool:
     """Whether an error counts in files: claims may belong to pods that have no identity, as in manifests.
 
     `dray allocate --write` writes such claims; it is a server that gives identities.
     """
     if not isinstance(obj, ResourceClaim):
         return True
-    missing = error.fault in (Fault.REQUIRED, Fault.INVALID, Fault.DUPLICATE) and error.value == ""
-    return not (missing and _UID.fullmatch(error.path))
+    missing = (
+        error.type in (FieldErrorType.REQUIRED, FieldErrorType.INVALID, FieldErrorType.DUPLICATE)
+        and error.value == ""
+    )
+    return not (missing and _UID_FIELD.fullmatch(error.path))
 
 
-def drop_lines(dropped: Sequence[DroppedField], fate: str = "dropped") -> Iterator[str]:
+def format_dropped_fields(dropped: Sequence[DroppedField], consequence: str = "dropped") -> Iterator[str]:
     """The warnings of a server about fields behind closed gates: one line per gate and object."""
     by_gate: dict[str, list[str]] = {}
     for each in dropped:
         by_gate.setdefault(each.gate, []).append(each.path)
     for gate, fields in by_gate.items():
         more = f" and {len(fields) - 1} more" if len(fields) > 1 else ""
-        yield f"{fields[0]}{more}: {fate}, because feature gate `{gate}` is off"
+        yield f"{fields[0]}{more}: {consequence}, because feature gate `{gate}` is off"
 
 
-def held_whole(claim: ResourceClaim) -> ResourceClaim:
+def hold_whole_devices(claim: ResourceClaim) -> ResourceClaim:
     """A claim whose devices are held as a whole, whatever its results say about shares and admin access."""
     allocation = claim.status.allocation
     assert allocation is not None
@@ -168,7 +177,7 @@ def held_whole(claim: ResourceClaim) -> ResourceClaim:
     return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, allocation=allocation))
 
 
-def usable_slices(
+def filter_usable_slices(
     slices: Sequence[ResourceSlice], invalid: Iterable[InvalidObject], claims: Iterable[ResourceClaim]
 ) -> tuple[tuple[ResourceSlice, ...], tuple[str, ...]]:
     """Slices without the pools whose accounts are lost with an invalid slice, and what to say about those.
@@ -178,7 +187,7 @@ def usable_slices(
     lost: dict[tuple[str, str], str] = {}
     broken = [each.object for each in invalid if isinstance(each.object, ResourceSlice)]
     if broken:
-        held = set(_held(claims))
+        held = set(_iter_held_devices(claims))
         for published in broken:
             pool = (published.spec.driver, published.spec.pool.name)
             if any((*pool, device.name) in held for device in published.spec.devices):
@@ -192,7 +201,7 @@ def usable_slices(
     return tuple(s for s in slices if (s.spec.driver, s.spec.pool.name) not in lost), said
 
 
-def _held(claims: Iterable[ResourceClaim]) -> Iterator[DeviceId]:
+def _iter_held_devices(claims: Iterable[ResourceClaim]) -> Iterator[DevicePath]:
     for claim in claims:
         allocation = claim.status.allocation
         for result in allocation.devices.results if allocation is not None else ():

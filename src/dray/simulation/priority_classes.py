@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dray.api.core import Pod
-from dray.api.core.priority_classes import SYSTEM_CLASSES
+from dray.api.core.priority_classes import SYSTEM_PRIORITY_CLASSES
 
 GROUP, KIND = "scheduling.k8s.io", "PriorityClass"
 
@@ -23,7 +23,7 @@ def is_priority_class(document: Mapping[str, Any]) -> bool:
     return (group, document.get("kind")) == (GROUP, KIND)
 
 
-def class_name_of(document: Mapping[str, Any]) -> str:
+def read_class_name(document: Mapping[str, Any]) -> str:
     """The class that the document of a pod names; empty when it names none."""
     spec = document.get("spec")
     name = spec.get("priorityClassName") if isinstance(spec, Mapping) else None
@@ -34,8 +34,8 @@ class PriorityClasses:
     """The priority classes of a cluster: those every cluster has, and those in the files."""
 
     def __init__(self) -> None:
-        self._values = dict(SYSTEM_CLASSES)
-        self._usual: list[int] = []
+        self._values = dict(SYSTEM_PRIORITY_CLASSES)
+        self._defaults: list[int] = []
         self.missing: dict[str, None] = {}
 
     def add(self, document: Mapping[str, Any]) -> None:
@@ -45,9 +45,9 @@ class PriorityClasses:
         if isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str):
             self._values[metadata["name"]] = number
         if document.get("globalDefault") is True:
-            self._usual.append(number)
+            self._defaults.append(number)
 
-    def settle(self, pod: Pod, class_name: str) -> Pod:
+    def resolve_priority(self, pod: Pod, class_name: str) -> Pod:
         """A pod with its priority; of several classes for pods that name none the least one counts."""
         if pod.spec.priority is not None:
             return pod
@@ -56,7 +56,7 @@ class PriorityClasses:
             if value is None:
                 self.missing[class_name] = None
         else:
-            value = min(self._usual, default=None)
+            value = min(self._defaults, default=None)
         if value is None:
             return pod
         return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=value))

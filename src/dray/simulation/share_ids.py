@@ -9,26 +9,26 @@ from __future__ import annotations
 
 import os
 
-_AT_ONCE = 16
-_ready: list[str] = []
+_BATCH_SIZE = 16
+_generated: list[str] = []
 _VARIANTS = {digit: "89ab"[number & 3] for number, digit in enumerate("0123456789abcdef")}
 """The two bits of a digit that are left to chance, and the digit they become."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_ready.clear)
+    os.register_at_fork(after_in_child=_generated.clear)
 
 
-def new_share_id() -> str:
+def generate_share_id() -> str:
     """A random UUID (version 4) in lower case."""
     try:
-        return _ready.pop()
+        return _generated.pop()
     except IndexError:
-        fresh, *rest = _made(_AT_ONCE)
-        _ready.extend(rest)
+        fresh, *rest = _generate_ids(_BATCH_SIZE)
+        _generated.extend(rest)
         return fresh
 
 
-def _made(count: int) -> list[str]:
+def _generate_ids(count: int) -> list[str]:
     digits = os.urandom(16 * count).hex()
     return [
         f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{_VARIANTS[d[16]]}{d[17:20]}-{d[20:]}"

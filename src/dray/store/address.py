@@ -14,33 +14,33 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from dray.store.base import Store
-from dray.store.errors import OpenError
+from dray.store.errors import StoreOpenError
 from dray.store.memory import MemoryStore
 from dray.store.sqlite.store import SqliteStore
 
 DEFAULT_PREFIX = "dray"
-TLS_FILES = ("ca", "cert", "key")
+TLS_PARAMETERS = ("ca", "cert", "key")
 
 
 async def open_store(address: str) -> Store:
-    """Open the store at the address; raises `OpenError` with what to do."""
+    """Open the store at the address; raises `StoreOpenError` with what to do."""
     if address == "memory:":
         return MemoryStore()
-    path = sqlite_path(address)
+    path = parse_sqlite_path(address)
     if path is not None:
         return await SqliteStore.open(path)
     scheme, _, rest = address.partition(":")
     return await _open_etcd(scheme, rest, address)
 
 
-def sqlite_path(address: str) -> Path | None:
+def parse_sqlite_path(address: str) -> Path | None:
     """The file that the address names; None when it names something else than a file."""
     scheme, colon, rest = address.partition(":")
     if address == "memory:" or (colon and scheme in ("etcd", "etcds")):
         return None
     text = rest if colon and scheme == "sqlite" else address
     if not text or "://" in text:
-        raise OpenError(
+        raise StoreOpenError(
             f"`{address}` is no store; give `memory:`, the path of a file, or `etcd://host:port/prefix`"
         )
     return Path(text)
@@ -51,33 +51,33 @@ async def _open_etcd(scheme: str, rest: str, address: str) -> Store:
     hosts, _, prefix = place.partition("/")
     endpoints = tuple(host for host in hosts.split(",") if host)
     if not rest.startswith("//") or not endpoints or not all(":" in host for host in endpoints):
-        raise OpenError(
+        raise StoreOpenError(
             f"`{address}` names no etcd; write `{scheme}://host:port/prefix`, several hosts with commas"
         )
-    files = _files(query, address)
+    files = _parse_tls_files(query, address)
     if files and scheme == "etcd":
-        raise OpenError(f"`{address}` names files for TLS but asks for none; write `etcds://`")
+        raise StoreOpenError(f"`{address}` names files for TLS but asks for none; write `etcds://`")
     # Imported here: only this back end needs grpc, which takes a tenth of a second to load.
-    from dray.store.etcd.client import Tls
+    from dray.store.etcd.client import EtcdTlsFiles
     from dray.store.etcd.store import EtcdStore
 
     key_prefix = f"/{prefix.strip('/') or DEFAULT_PREFIX}/".encode()
-    tls = Tls(files.get("ca"), files.get("cert"), files.get("key")) if scheme == "etcds" else None
+    tls = EtcdTlsFiles(files.get("ca"), files.get("cert"), files.get("key")) if scheme == "etcds" else None
     return await EtcdStore.open(endpoints, prefix=key_prefix, tls=tls)
 
 
-def _files(query: str, address: str) -> dict[str, Path]:
+def _parse_tls_files(query: str, address: str) -> dict[str, Path]:
     """The files that the address names for TLS; each must be there."""
     files: dict[str, Path] = {}
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")
-        if name not in TLS_FILES or not value:
-            raise OpenError(
+        if name not in TLS_PARAMETERS or not value:
+            raise StoreOpenError(
                 f"`{part}` in `{address}` means nothing; etcds:// knows `ca=`, `cert=` and `key=`"
             )
         files[name] = Path(unquote(value))
         if not files[name].is_file():
-            raise OpenError(f"there is no file `{files[name]}`, which `{address}` names as `{name}`")
+            raise StoreOpenError(f"there is no file `{files[name]}`, which `{address}` names as `{name}`")
     if ("cert" in files) != ("key" in files):
-        raise OpenError(f"`{address}` names one of `cert` and `key`; both are needed to show who we are")
+        raise StoreOpenError(f"`{address}` names one of `cert` and `key`; both are needed to show who we are")
     return files

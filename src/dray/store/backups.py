@@ -17,127 +17,148 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from dray.store.address import open_store, sqlite_path
-from dray.store.base import Delete, Entry, Put, Store, Write
-from dray.store.errors import OpenError, StoreError
+from dray.store.address import open_store, parse_sqlite_path
+from dray.store.base import Delete, Put, Store, StoreEntry, Write
+from dray.store.errors import StoreError, StoreOpenError
 from dray.store.sqlite import backup as copies
-from dray.store.sqlite.database_file import connect, verify
-from dray.store.sqlite.rows import COLUMNS, SUM_MASK, Head, Row, checked, checksum_of, entry_of, row_id
+from dray.store.sqlite.database_file import connect, verify_file
+from dray.store.sqlite.rows import (
+    COLUMNS,
+    SUM_MASK,
+    Row,
+    StoreHead,
+    compute_row_checksum,
+    decode_entry,
+    encode_row_id,
+    verify_row,
+)
 from dray.store.sqlite.store import SqliteStore
 
-PAGE = 500
+PAGE_SIZE = 500
 """How many entries are read at once."""
-MOST_WRITES, MOST_BYTES = 100, 1 << 20
+MAX_TXN_WRITES, MAX_TXN_BYTES = 100, 1 << 20
 """What one transaction of a restore may hold; below the limits of an etcd that was told nothing."""
 
 
-async def backup(store: Store, target: Path) -> int:
+async def back_up_store(store: Store, target: Path) -> int:
     """Write the present state into the file `target` while others go on; returns its revision."""
     if isinstance(store, SqliteStore):
         return await store.backup(target)
-    revision, entries = await _everything(store)
-    return await asyncio.to_thread(_write, entries, revision, target)
+    revision, entries = await _read_all(store)
+    return await asyncio.to_thread(_write_backup, entries, revision, target)
 
 
-async def restore(
-    source: Path, address: str, *, force: bool = False, also: Mapping[bytes, bytes] = copies.NOTHING_ELSE
+async def restore_store(
+    source: Path,
+    address: str,
+    *,
+    force: bool = False,
+    extra_values: Mapping[bytes, bytes] = copies.NO_EXTRA_VALUES,
 ) -> int:
-    """Bring a backup back, and with it what `also` has; returns the revision at which the store goes on.
+    """Bring a backup back, and with it what `extra_values` has; returns the revision at which the store goes
+    on.
 
     Nothing is overwritten without `force`, and nothing at all by a backup that is damaged.
     """
-    path = sqlite_path(address)
+    path = parse_sqlite_path(address)
     if path is not None:
-        return await asyncio.to_thread(copies.restore, source, path, force=force, also=also)
+        return await asyncio.to_thread(
+            copies.restore_backup, source, path, force=force, extra_values=extra_values
+        )
     if address == "memory:":
-        raise OpenError("`memory:` keeps nothing, so nothing can be restored to it; give a path or an etcd")
-    entries = await asyncio.to_thread(_read, source)
+        raise StoreOpenError(
+            "`memory:` keeps nothing, so nothing can be restored to it; give a path or an etcd"
+        )
+    entries = await asyncio.to_thread(_read_backup, source)
     async with await open_store(address) as store:
-        await _clear(store, address, force=force)
+        await _clear_prefix(store, address, force=force)
         # Before everything else: a restore that breaks off is known for one.
-        values = {**also, **{entry.key: entry.value for entry in entries if entry.key not in also}}
+        values = {
+            **extra_values,
+            **{entry.key: entry.value for entry in entries if entry.key not in extra_values},
+        }
         return await _put_all(store, values, address)
 
 
 async def _put_all(store: Store, values: Mapping[bytes, bytes], address: str) -> int:
-    revision, done = await store.revision(), 0
+    revision, done = await store.get_revision(), 0
     try:
-        for writes in _helpings(Put(key, value) for key, value in values.items()):
+        for writes in _split_writes(Put(key, value) for key, value in values.items()):
             revision = (await store.txn([], writes)).revision
             done += len(writes)
     except StoreError as error:
         # Many transactions are not one: whoever looks now sees a part, and must be told.
-        raise OpenError(
+        raise StoreOpenError(
             f"{done} of {len(values)} keys are under `{address}`: {error}; restore again with `--force`"
         ) from error
     return revision
 
 
-async def _everything(store: Store) -> tuple[int, list[Entry]]:
-    page = await store.range(b"", limit=PAGE)
+async def _read_all(store: Store) -> tuple[int, list[StoreEntry]]:
+    page = await store.range(b"", limit=PAGE_SIZE)
     revision, entries = page.revision, list(page.entries)
     while page.more:
-        page = await store.range(b"", start_after=entries[-1].key, limit=PAGE, revision=revision)
+        page = await store.range(b"", start_after=entries[-1].key, limit=PAGE_SIZE, revision=revision)
         entries += page.entries
     return revision, entries
 
 
-def _write(entries: list[Entry], revision: int, target: Path) -> int:
-    rows = list(_rows(entries))
+def _write_backup(entries: list[StoreEntry], revision: int, target: Path) -> int:
+    rows = list(_iter_rows(entries))
     total = sum(row[6] for row in rows) & SUM_MASK
-    head = Head(revision=revision, compacted=revision, rows=len(rows), total=total)
-    return copies.build(rows, head, target)
+    head = StoreHead(revision=revision, compacted=revision, rows=len(rows), total=total)
+    return copies.build_backup(rows, head, target)
 
 
-def _rows(entries: Iterable[Entry]) -> Iterator[Row]:
+def _iter_rows(entries: Iterable[StoreEntry]) -> Iterator[Row]:
     """One row for each entry, numbered by the revision of its last change."""
     last, place = 0, 0
     for entry in sorted(entries, key=lambda entry: (entry.mod_revision, entry.key)):
         last, place = entry.mod_revision, place + 1 if entry.mod_revision == last else 0
-        fields = (row_id(last, place), entry.key, entry.create_revision, entry.version, 0)
-        yield (*fields, entry.value, checksum_of(fields, entry.value))
+        fields = (encode_row_id(last, place), entry.key, entry.create_revision, entry.version, 0)
+        yield (*fields, entry.value, compute_row_checksum(fields, entry.value))
 
 
-def _read(source: Path) -> list[Entry]:
+def _read_backup(source: Path) -> list[StoreEntry]:
     """Every living entry of a backup that is whole."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = copies.checked_copy(source, Path(folder) / "copy")
-        verify(copy, writer=False)
+        copy = copies.copy_checked(source, Path(folder) / "copy")
+        verify_file(copy, writer=False)
         with contextlib.closing(connect(copy, writer=False)) as connection:
-            return list(_living(connection))
+            return list(_iter_live_entries(connection))
 
 
-def _living(connection: sqlite3.Connection) -> Iterator[Entry]:
+def _iter_live_entries(connection: sqlite3.Connection) -> Iterator[StoreEntry]:
     rows = connection.execute(f"SELECT {COLUMNS} FROM current c JOIN history h ON h.id = c.id ORDER BY c.key")
     for row in rows:
-        entry = entry_of(checked(row))
+        entry = decode_entry(verify_row(row))
         if entry is not None:
             yield entry
 
 
-async def _clear(store: Store, address: str, *, force: bool) -> None:
-    async for entries in _pages(store):
+async def _clear_prefix(store: Store, address: str, *, force: bool) -> None:
+    async for entries in _iter_pages(store):
         if not force:
-            raise OpenError(
+            raise StoreOpenError(
                 f"there are keys under `{address}`; choose another prefix, or overwrite them with `--force`"
             )
-        for writes in _helpings(Delete(entry.key) for entry in entries):
+        for writes in _split_writes(Delete(entry.key) for entry in entries):
             await store.txn([], writes)
 
 
-async def _pages(store: Store) -> AsyncIterator[tuple[Entry, ...]]:
+async def _iter_pages(store: Store) -> AsyncIterator[tuple[StoreEntry, ...]]:
     """What is there, one helping after the other, as long as there is something."""
-    while (page := await store.range(b"", limit=PAGE)).entries:
+    while (page := await store.range(b"", limit=PAGE_SIZE)).entries:
         yield page.entries
 
 
-def _helpings(writes: Iterable[Write]) -> Iterator[list[Write]]:
+def _split_writes(writes: Iterable[Write]) -> Iterator[list[Write]]:
     """Writes in parts that a transaction can hold."""
     part: list[Write] = []
     size = 0
     for write in writes:
         weight = len(write.key) + (len(write.value) if isinstance(write, Put) else 0)
-        if part and (len(part) >= MOST_WRITES or size + weight > MOST_BYTES):
+        if part and (len(part) >= MAX_TXN_WRITES or size + weight > MAX_TXN_BYTES):
             yield part
             part, size = [], 0
         part.append(write)

@@ -22,14 +22,14 @@ import msgspec
 FIRST_REVISION = 1
 """The revision of a store in which nothing has happened."""
 
-BUFFERED_EVENTS = 10_000
+MAX_BUFFERED_EVENTS = 10_000
 """How many events a watcher may be behind before it is cut off."""
 
-BUFFERED_BYTES = 16 * 1024 * 1024
+MAX_BUFFERED_BYTES = 16 * 1024 * 1024
 """How many bytes of values may wait for one watcher before it is cut off."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class StoreEntry(msgspec.Struct, frozen=True, gc=False):
     """A key with its value and where in the history it stands."""
 
     key: bytes
@@ -40,54 +40,54 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """1 when created, one more with every put."""
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """One key changed at `revision`: `entry` is what it became (None: deleted), `previous` what it was."""
+class StoreEvent(msgspec.Struct, frozen=True, gc=False):
+    """One key changed at `revision`: `entry` is its new value (None: deleted), `previous` the old one."""
 
     key: bytes
     revision: int
-    entry: Entry | None
-    previous: Entry | None
+    entry: StoreEntry | None
+    previous: StoreEntry | None
 
 
-class Batch(msgspec.Struct, frozen=True, gc=False):
-    """Everything watched that changed at `revision`, in the order written; empty for a bookmark.
+class EventBatch(msgspec.Struct, frozen=True, gc=False):
+    """Everything watched that changed at `get_revision`, in the order written; empty for a bookmark.
 
-    A bookmark says: everything up to `revision` has been handed out.
+    A bookmark says: everything up to `get_revision` has been handed out.
     """
 
     revision: int
-    events: tuple[Event, ...] = ()
+    events: tuple[StoreEvent, ...] = ()
 
 
-class Page(msgspec.Struct, frozen=True, gc=False):
-    """Entries in the order of their keys, as they were at `revision`; `more` when a limit cut them short."""
+class EntryPage(msgspec.Struct, frozen=True, gc=False):
+    """Entries in the order of their keys, as of `revision`; `more` when a limit cut them short."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[StoreEntry, ...]
     revision: int
     more: bool = False
 
 
-class Unchanged(msgspec.Struct, frozen=True, gc=False, tag=True):
+class KeyUnchanged(msgspec.Struct, frozen=True, gc=False, tag=True):
     """The key was last written at `mod_revision`; 0 means that it is absent."""
 
     key: bytes
     mod_revision: int
 
 
-class Absent(msgspec.Struct, frozen=True, gc=False, tag=True):
+class KeyAbsent(msgspec.Struct, frozen=True, gc=False, tag=True):
     """There is no such key."""
 
     key: bytes
 
 
-class ValueIs(msgspec.Struct, frozen=True, gc=False, tag=True):
+class KeyHasValue(msgspec.Struct, frozen=True, gc=False, tag=True):
     """The key is there and has this value."""
 
     key: bytes
     value: bytes
 
 
-Compare = Unchanged | Absent | ValueIs
+Compare = KeyUnchanged | KeyAbsent | KeyHasValue
 
 
 class Put(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -107,34 +107,34 @@ Write = Put | Delete
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
-    """All writes happened, at `revision`; if they changed nothing, the store stands there."""
+    """All writes happened, at `get_revision`; if they changed nothing, the store stands there."""
 
     revision: int
 
 
-class Mismatch(msgspec.Struct, frozen=True, gc=False):
+class FailedCompare(msgspec.Struct, frozen=True, gc=False):
     """A compare that failed, and what stands there instead."""
 
     compare: Compare
-    current: Entry | None
+    current: StoreEntry | None
 
 
-class Conflict(msgspec.Struct, frozen=True, gc=False):
-    """No write happened, because these compares failed at `revision`."""
+class TxnConflict(msgspec.Struct, frozen=True, gc=False):
+    """No write happened, because these compares failed at `get_revision`."""
 
     revision: int
-    failed: tuple[Mismatch, ...]
+    failed: tuple[FailedCompare, ...]
 
 
 class Store(Protocol):
     """Bytes under keys, with a history. Every method may raise `StoreError`."""
 
-    async def revision(self) -> int:
+    async def get_revision(self) -> int:
         """The revision of the newest change."""
         ...
 
-    async def get(self, key: bytes, revision: int | None = None) -> Entry | None:
-        """The entry now, or as it was at `revision`."""
+    async def get(self, key: bytes, revision: int | None = None) -> StoreEntry | None:
+        """The entry now, or as it was at `get_revision`."""
         ...
 
     async def range(
@@ -144,20 +144,20 @@ class Store(Protocol):
         start_after: bytes | None = None,
         limit: int | None = None,
         revision: int | None = None,
-    ) -> Page:
+    ) -> EntryPage:
         """The entries whose keys start with `prefix` and come after `start_after`.
 
         To page through a state that others keep changing, pass the revision of the first page to the next.
         """
         ...
 
-    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | Conflict:
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | TxnConflict:
         """Do all writes in one revision if all compares hold, else nothing."""
         ...
 
     def watch(
         self, prefix: bytes, after_revision: int, *, bookmarks: float | None = None
-    ) -> AsyncGenerator[Batch, None]:
+    ) -> AsyncGenerator[EventBatch, None]:
         """Every change under `prefix` later than `after_revision`, without end.
 
         With `bookmarks`, a quiet watch tells about every so many seconds how far it has come. Close the
@@ -166,7 +166,7 @@ class Store(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget what only the past before `revision` needs; no matter if that has been done already."""
+        """Forget what only the past before `get_revision` needs; no matter if that has been done already."""
         ...
 
     async def close(self) -> None:
@@ -180,7 +180,7 @@ class Store(Protocol):
     ) -> None: ...
 
 
-class Closing:
+class AsyncCloseMixin:
     """Gives a store its `async with`."""
 
     async def close(self) -> None:
@@ -195,23 +195,23 @@ class Closing:
         await self.close()
 
 
-def holds(compare: Compare, current: Entry | None) -> bool:
+def evaluate_compare(compare: Compare, current: StoreEntry | None) -> bool:
     """Whether the compare is true of what stands under its key."""
     # Asked for every compare of every write, and looking at the type is several times faster than `match`.
-    if type(compare) is Unchanged:
+    if type(compare) is KeyUnchanged:
         return compare.mod_revision == (0 if current is None else current.mod_revision)
-    if type(compare) is ValueIs:
+    if type(compare) is KeyHasValue:
         return current is not None and current.value == compare.value
     return current is None
 
 
-def prefix_end(prefix: bytes) -> bytes | None:
+def get_prefix_end(prefix: bytes) -> bytes | None:
     """The first key after all keys that start with `prefix`; None when there is no such key."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
 
 
-def range_start(prefix: bytes, start_after: bytes | None) -> bytes:
+def get_range_start(prefix: bytes, start_after: bytes | None) -> bytes:
     """The smallest key a range may return."""
     return prefix if start_after is None else max(prefix, start_after + b"\0")
 

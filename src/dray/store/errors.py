@@ -27,7 +27,7 @@ class StoreError(DrayError):
     """Base of everything a store raises on purpose."""
 
 
-class Compacted(StoreError):  # noqa: N818 - the word of the protocol
+class CompactedError(StoreError):
     """The revision asked for is no longer kept."""
 
     def __init__(self, revision: int, oldest: int | None = None) -> None:
@@ -39,7 +39,7 @@ class Compacted(StoreError):  # noqa: N818 - the word of the protocol
         )
 
 
-class FutureRevision(StoreError):  # noqa: N818 - the word of the protocol
+class FutureRevisionError(StoreError):
     """The revision asked for has not happened yet."""
 
     def __init__(self, revision: int, current: int | None = None) -> None:
@@ -49,7 +49,7 @@ class FutureRevision(StoreError):  # noqa: N818 - the word of the protocol
         super().__init__(f"revision `{revision}` has not happened yet{now}")
 
 
-class SlowWatcher(StoreError):  # noqa: N818 - names the one who was cut off
+class SlowWatcherError(StoreError):
     """A reader fell too far behind; everything up to `revision` was handed to it."""
 
     def __init__(self, revision: int, limit: int, unit: str = "events") -> None:
@@ -60,41 +60,41 @@ class SlowWatcher(StoreError):  # noqa: N818 - names the one who was cut off
         )
 
 
-class TooLarge(StoreError):  # noqa: N818 - the word the server answers with
+class TxnTooLargeError(StoreError):
     """More in one transaction than the back end takes."""
 
 
-class Closed(StoreError):  # noqa: N818 - a state, not a mistake
+class StoreClosedError(StoreError):
     """The store was closed, or stopped because its disk cannot be trusted any more."""
 
 
-class WriteFailed(StoreError):  # noqa: N818 - what is the case
+class StoreWriteError(StoreError):
     """The disk is full or refused; nothing was written, reads go on, and the next write may work."""
 
 
-class OutcomeUnknown(StoreError):  # noqa: N818 - what is the case
+class OutcomeUnknownError(StoreError):
     """A write was sent and nobody knows whether it happened; read before trying again."""
 
 
-class OpenError(StoreError):
+class StoreOpenError(StoreError):
     """The store cannot be opened; the message says what to do."""
 
 
-class InUse(OpenError):  # noqa: N818 - a state, not a mistake
+class StoreInUseError(StoreOpenError):
     """Another process has the file open."""
 
 
-class ForeignFile(OpenError):  # noqa: N818 - says what was found
+class ForeignFileError(StoreOpenError):
     """The file belongs to another program; it was not touched."""
 
 
-class FormatError(OpenError):
+class StoreFormatError(StoreOpenError):
     """The file was written by a newer dray."""
 
 
-class Damaged(OpenError):  # noqa: N818 - says what was found
+class CorruptStoreError(StoreOpenError):
     """The file is not what was written to it; nothing of it is served."""
 
 
-class Unreachable(OpenError):  # noqa: N818 - a state, not a mistake
+class StoreUnreachableError(StoreOpenError):
     """Nobody answers at the address."""

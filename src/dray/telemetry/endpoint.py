@@ -14,15 +14,15 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from dray.errors import InputError
-from dray.telemetry.health import PATHS, Check, health_at
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.health import HEALTH_PATHS, HealthCheck, run_health_checks
+from dray.telemetry.metrics import MetricsRegistry
 
 SHUTDOWN_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def telling(
-    metrics: Metrics, checks: Mapping[str, Check], *, address: str | None = None
+async def serve_telemetry(
+    metrics: MetricsRegistry, checks: Mapping[str, HealthCheck], *, address: str | None = None
 ) -> AsyncIterator[str | None]:
     """Answer `/metrics` and the paths of health at `address` (HOST:PORT) for as long as the context is open.
 
@@ -31,9 +31,9 @@ async def telling(
     if not address:
         yield None
         return
-    host, port = _parted(address)
+    host, port = _parse_address(address)
     runner = web.AppRunner(
-        _application(metrics, checks),
+        _build_application(metrics, checks),
         access_log=None,
         shutdown_timeout=SHUTDOWN_SECONDS,
         handle_signals=False,
@@ -43,44 +43,44 @@ async def telling(
         try:
             await web.TCPSite(runner, host, port).start()
         except OSError as broken:
-            raise InputError(f"cannot listen on `{address}`: {unbound(broken)}") from broken
-        yield _written(runner.addresses[0])
+            raise InputError(f"cannot listen on `{address}`: {explain_bind_error(broken)}") from broken
+        yield _format_address(runner.addresses[0])
     finally:
         await runner.cleanup()
 
 
-def _application(metrics: Metrics, checks: Mapping[str, Check]) -> web.Application:
+def _build_application(metrics: MetricsRegistry, checks: Mapping[str, HealthCheck]) -> web.Application:
     application = web.Application()
-    application.router.add_get("/metrics", partial(_numbers, metrics))
-    for path in PATHS:
-        application.router.add_get(path, partial(_health, checks))
-        application.router.add_get(path + "/{check}", partial(_health, checks))
+    application.router.add_get("/metrics", partial(_serve_metrics, metrics))
+    for path in HEALTH_PATHS:
+        application.router.add_get(path, partial(_serve_health, checks))
+        application.router.add_get(path + "/{check}", partial(_serve_health, checks))
     return application
 
 
-async def _numbers(metrics: Metrics, _request: web.Request) -> web.Response:
+async def _serve_metrics(metrics: MetricsRegistry, _request: web.Request) -> web.Response:
     return web.Response(body=metrics.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-async def _health(checks: Mapping[str, Check], request: web.Request) -> web.Response:
-    health = health_at(request.path, checks, verbose="verbose" in request.query)
+async def _serve_health(checks: Mapping[str, HealthCheck], request: web.Request) -> web.Response:
+    health = run_health_checks(request.path, checks, verbose="verbose" in request.query)
     if health is None:
         raise web.HTTPNotFound
-    return web.Response(status=200 if health.good else 500, text=health.text)
+    return web.Response(status=200 if health.passed else 500, text=health.text)
 
 
-def _parted(address: str) -> tuple[str, int]:
+def _parse_address(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InputError(f"`{address}` is no address: expected HOST:PORT, such as `127.0.0.1:10259`")
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
-def unbound(refused: OSError) -> str:
+def explain_bind_error(error: OSError) -> str:
     """Why nobody can listen at an address, without the address: asyncio tells it too."""
-    return (refused.strerror or str(refused)).rpartition(": ")[2].lower()
+    return (error.strerror or str(error)).rpartition(": ")[2].lower()
 
 
-def _written(address: tuple[str, int]) -> str:
+def _format_address(address: tuple[str, int]) -> str:
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -27,7 +27,7 @@ from prometheus_client.core import (
 )
 
 
-class Sort(Enum):
+class MetricType(Enum):
     """How a metric moves."""
 
     COUNTER = "counter"
@@ -36,41 +36,41 @@ class Sort(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class MetricDefinition:
     """A metric: its name, what it counts, and by which labels."""
 
     name: str
-    sort: Sort
+    type: MetricType
     about: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
 
 
-Measures = Mapping[str, Measure]
+MetricTable = Mapping[str, MetricDefinition]
 
 
-def table(*rows: Measure) -> Measures:
+def build_metric_table(*rows: MetricDefinition) -> MetricTable:
     """Measures by their names."""
     return MappingProxyType({row.name: row for row in rows})
 
 
-Labels = tuple[str, ...]
-Ask = Callable[[], Iterable[tuple[Labels, float]]]
+LabelValues = tuple[str, ...]
+CollectValues = Callable[[], Iterable[tuple[LabelValues, float]]]
 """Gives the values of a gauge or counter, with their labels, when somebody reads."""
 
-OTHER = "other"
+OTHER_LABEL = "other"
 """What a label says that has no word of its own."""
-MOST_SERIES = 10_000
+MAX_SERIES = 10_000
 """Labels beyond this many of one metric are counted together; a bug, and no reason to fall over."""
 
 
-class Metrics:
+class MetricsRegistry:
     """The numbers of one service, by its table of measures; those of the process come with them."""
 
-    def __init__(self, measures: Measures) -> None:
-        self._measures = measures
-        self._series: dict[str, dict[Labels, list[float]]] = {name: {} for name in measures}
-        self._asked: dict[str, list[Ask]] = {}
+    def __init__(self, definitions: MetricTable) -> None:
+        self._definitions = definitions
+        self._series: dict[str, dict[LabelValues, list[float]]] = {name: {} for name in definitions}
+        self._callbacks: dict[str, list[CollectValues]] = {}
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -78,22 +78,22 @@ class Metrics:
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
         """Add to a counter, or to a gauge that goes up and down."""
-        self.series(name, labels)[0] += by
+        self.get_series(name, labels)[0] += by
 
     def set(self, name: str, value: float, *labels: str) -> None:
         """Give a gauge its value."""
-        self.series(name, labels)[0] = value
+        self.get_series(name, labels)[0] = value
 
     def observe(self, name: str, seconds: float, *labels: str) -> None:
         """Add a duration to a histogram."""
-        add(self.series(name, labels), self._measures[name].buckets, seconds)
+        add_observation(self.get_series(name, labels), self._definitions[name].buckets, seconds)
 
-    def ask(self, name: str, values: Ask) -> None:
+    def add_callback(self, name: str, collect_values: CollectValues) -> None:
         """Ask for the values of a gauge or counter whenever somebody reads the metrics."""
-        assert name in self._measures, name
-        self._asked.setdefault(name, []).append(values)
+        assert name in self._definitions, name
+        self._callbacks.setdefault(name, []).append(collect_values)
 
-    def join(self, other: Metrics) -> None:
+    def join(self, other: MetricsRegistry) -> None:
         """Tell the numbers of another service of this process too, and those of the process once."""
         self.registry.register(other)
 
@@ -103,55 +103,55 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """What the Prometheus client asks a registered collector for."""
-        for row in self._measures.values():
+        for row in self._definitions.values():
             series = {labels: list(values) for labels, values in self._series[row.name].items()}
-            for ask in self._asked.get(row.name, ()):
+            for ask in self._callbacks.get(row.name, ()):
                 for labels, value in ask():
                     series.setdefault(labels, [0.0])[0] += value
-            yield _family(row, series)
+            yield _build_family(row, series)
 
-    def series(self, name: str, labels: Labels) -> list[float]:
+    def get_series(self, name: str, labels: LabelValues) -> list[float]:
         """The numbers of one series, to be kept by whoever adds to it often."""
         series = self._series[name]
         values = series.get(labels)
         if values is None:
-            row = self._measures[name]
+            row = self._definitions[name]
             if len(labels) != len(row.labels):
                 raise ValueError(f"`{name}` has the labels {row.labels}, not {labels}")
-            if len(series) >= MOST_SERIES:
-                labels = (OTHER,) * len(row.labels)
-            size = len(row.buckets) + 2 if row.sort is Sort.HISTOGRAM else 1
+            if len(series) >= MAX_SERIES:
+                labels = (OTHER_LABEL,) * len(row.labels)
+            size = len(row.buckets) + 2 if row.type is MetricType.HISTOGRAM else 1
             values = series.setdefault(labels, [0.0] * size)
         return values
 
 
-def add(values: list[float], buckets: tuple[float, ...], seconds: float) -> None:
+def add_observation(values: list[float], buckets: tuple[float, ...], seconds: float) -> None:
     """Add to the series of a histogram: the counts of its buckets, of everything beyond, and last the sum."""
     values[bisect_left(buckets, seconds)] += 1
     values[-1] += seconds
 
 
-def _family(row: Measure, series: Mapping[Labels, list[float]]) -> Metric:
-    if row.sort is Sort.HISTOGRAM:
+def _build_family(row: MetricDefinition, series: Mapping[LabelValues, list[float]]) -> Metric:
+    if row.type is MetricType.HISTOGRAM:
         histogram = HistogramMetricFamily(row.name, row.about, labels=row.labels)
         for labels, values in series.items():
-            histogram.add_metric(labels, _cumulated(row.buckets, values), values[-1])
+            histogram.add_metric(labels, _accumulate_buckets(row.buckets, values), values[-1])
         return histogram
-    shape = CounterMetricFamily if row.sort is Sort.COUNTER else GaugeMetricFamily
+    shape = CounterMetricFamily if row.type is MetricType.COUNTER else GaugeMetricFamily
     family = shape(row.name, row.about, labels=row.labels)
     for labels, values in series.items() if series or row.labels else [((), [0.0])]:
         family.add_metric(labels, values[0])
     return family
 
 
-def _cumulated(buckets: tuple[float, ...], values: list[float]) -> list[tuple[str, float]]:
+def _accumulate_buckets(buckets: tuple[float, ...], values: list[float]) -> list[tuple[str, float]]:
     total, rows = 0.0, []
-    for bound, count in zip(_bounds(buckets), values, strict=False):
+    for bound, count in zip(_format_bounds(buckets), values, strict=False):
         total += count
         rows.append((bound, total))
     return rows
 
 
 @lru_cache(maxsize=64)
-def _bounds(buckets: tuple[float, ...]) -> tuple[str, ...]:
+def _format_bounds(buckets: tuple[float, ...]) -> tuple[str, ...]:
     return (*(str(float(bound)) for bound in buckets), "+Inf")

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-LONGEST = 1024
+MAX_TEXT_LENGTH = 1024
 """More characters of one text help nobody."""
 
-HIDDEN = "<hidden>"
+HIDDEN_TEXT = "<hidden>"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CREDENTIAL = re.compile(
@@ -23,21 +23,21 @@ _CREDENTIAL = re.compile(
     r"|(?i:\b(?:token|access_token|password|secret|client_secret|apikey|api_key)[=:])\s*[^\s&,;\"'`]+"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*"
 )
-_SUSPECTS = ("eyj", "bearer", "basic", "token", "passw", "secret", "apikey", "api_key", "-----")
+_CREDENTIAL_MARKERS = ("eyj", "bearer", "basic", "token", "passw", "secret", "apikey", "api_key", "-----")
 """Nothing of the above is in a text without one of these, in lower case; looking for them is far cheaper."""
 
 
 @lru_cache(maxsize=4096)
-def plain(text: str) -> str:
+def redact(text: str) -> str:
     """Text that is safe to write down, on one line."""
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}… ({len(text)} characters)"
+    if len(text) > MAX_TEXT_LENGTH:
+        text = f"{text[:MAX_TEXT_LENGTH]}… ({len(text)} characters)"
     if text.isascii() and text.isprintable():
         lower = text.lower()
-        if not any(map(lower.__contains__, _SUSPECTS)):
+        if not any(map(lower.__contains__, _CREDENTIAL_MARKERS)):
             return text
-    return _CREDENTIAL.sub(HIDDEN, _CONTROL.sub(_escaped, text))
+    return _CREDENTIAL.sub(HIDDEN_TEXT, _CONTROL.sub(_escape_character, text))
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     return match.group().encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -6,7 +6,7 @@ without duplicates, and so are the requirements, so equal selectors are equal va
 A selector without requirements selects everything. (An absent selector selects nothing in Kubernetes; that
 is `None`, and for the caller to judge.)
 
-The grammar of the text is that of Kubernetes: `key`, `!key`, `key=value`, `key==value`, `key!=value`,
+The grammar of the text is that of Kubernetes: `parse_key`, `!key`, `key=value`, `key==value`, `key!=value`,
 `key in (…)`, `key notin (…)`, `key>number`, `key<number`, joined by commas; an empty value is allowed.
 """
 
@@ -19,8 +19,8 @@ from enum import StrEnum
 
 import msgspec
 
-from dray.values.names import label_value, qualified_name
-from dray.values.quoting import quoted
+from dray.values.names import check_label_value, check_qualified_name
+from dray.values.quoting import quote_text
 
 
 class LabelSelectorError(ValueError):
@@ -33,7 +33,7 @@ class LabelSelectorError(ValueError):
         self.position = position
 
 
-class Operator(StrEnum):
+class SelectorOperator(StrEnum):
     """How a label relates to the values of a requirement; `Gt` and `Lt` are for nodes and query texts."""
 
     IN = "In"
@@ -47,97 +47,102 @@ class Operator(StrEnum):
 _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 
 
-def int64(text: str) -> int | None:
+def parse_int64(text: str) -> int | None:
     """The whole number a text stands for, if it is one and fits 64 bits."""
     match = _INTEGER.fullmatch(text)
     number = int(match[1] + match[2]) if match else None
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
-def _greater(value: str | None, values: Sequence[str]) -> bool:
-    left, right = _pair(value, values)
+def _is_greater(value: str | None, values: Sequence[str]) -> bool:
+    left, right = _parse_pair(value, values)
     return left is not None and right is not None and left > right
 
 
-def _less(value: str | None, values: Sequence[str]) -> bool:
-    left, right = _pair(value, values)
+def _is_less(value: str | None, values: Sequence[str]) -> bool:
+    left, right = _parse_pair(value, values)
     return left is not None and right is not None and left < right
 
 
-def _pair(value: str | None, values: Sequence[str]) -> tuple[int | None, int | None]:
+def _parse_pair(value: str | None, values: Sequence[str]) -> tuple[int | None, int | None]:
     if value is None or len(values) != 1:
         return None, None
-    return int64(value), int64(values[0])
+    return parse_int64(value), parse_int64(values[0])
 
 
-_TESTS: dict[str, Callable[[str | None, Sequence[str]], bool]] = {
-    Operator.IN: lambda value, values: value in values,
-    Operator.NOT_IN: lambda value, values: value not in values,
-    Operator.EXISTS: lambda value, values: value is not None,
-    Operator.DOES_NOT_EXIST: lambda value, values: value is None,
-    Operator.GT: _greater,
-    Operator.LT: _less,
+_OPERATOR_TESTS: dict[str, Callable[[str | None, Sequence[str]], bool]] = {
+    SelectorOperator.IN: lambda value, values: value in values,
+    SelectorOperator.NOT_IN: lambda value, values: value not in values,
+    SelectorOperator.EXISTS: lambda value, values: value is not None,
+    SelectorOperator.DOES_NOT_EXIST: lambda value, values: value is None,
+    SelectorOperator.GT: _is_greater,
+    SelectorOperator.LT: _is_less,
 }
 
 
-def holds(operator: str, value: str | None, values: Sequence[str]) -> bool:
+def matches_operator(operator: str, value: str | None, values: Sequence[str]) -> bool:
     """Whether a label's value (`None` when it is absent) satisfies an operator; an unknown one never is."""
-    test = _TESTS.get(operator)
+    test = _OPERATOR_TESTS.get(operator)
     return test is not None and test(value, values)
 
 
-_TEXTS: dict[Operator, Callable[[str, tuple[str, ...]], str]] = {
-    Operator.IN: lambda key, values: f"{key}={values[0]}" if len(values) == 1 else f"{key} in {_set(values)}",
-    Operator.NOT_IN: lambda key, values: (
-        f"{key}!={values[0]}" if len(values) == 1 else f"{key} notin {_set(values)}"
+_OPERATOR_TEXTS: dict[SelectorOperator, Callable[[str, tuple[str, ...]], str]] = {
+    SelectorOperator.IN: lambda key, values: (
+        f"{key}={values[0]}" if len(values) == 1 else f"{key} in {_render_set(values)}"
     ),
-    Operator.EXISTS: lambda key, values: key,
-    Operator.DOES_NOT_EXIST: lambda key, values: f"!{key}",
-    Operator.GT: lambda key, values: f"{key}>{values[0]}",
-    Operator.LT: lambda key, values: f"{key}<{values[0]}",
+    SelectorOperator.NOT_IN: lambda key, values: (
+        f"{key}!={values[0]}" if len(values) == 1 else f"{key} notin {_render_set(values)}"
+    ),
+    SelectorOperator.EXISTS: lambda key, values: key,
+    SelectorOperator.DOES_NOT_EXIST: lambda key, values: f"!{key}",
+    SelectorOperator.GT: lambda key, values: f"{key}>{values[0]}",
+    SelectorOperator.LT: lambda key, values: f"{key}<{values[0]}",
 }
 
 
-def _set(values: Sequence[str]) -> str:
+def _render_set(values: Sequence[str]) -> str:
     return f"({','.join(values)})"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Requirement:
+class LabelRequirement:
     """One condition on one label."""
 
     key: str
-    operator: Operator
+    operator: SelectorOperator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy this condition."""
-        return holds(self.operator, labels.get(self.key), self.values)
+        return matches_operator(self.operator, labels.get(self.key), self.values)
 
     def __str__(self) -> str:
-        return _TEXTS[self.operator](self.key, self.values)
+        return _OPERATOR_TEXTS[self.operator](self.key, self.values)
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSelector:
+class ParsedLabelSelector:
     """Conditions that must all hold; without any, everything is selected."""
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelRequirement, ...] = ()
 
     @staticmethod
-    def parse(text: str) -> LabelSelector:
+    def parse(text: str) -> ParsedLabelSelector:
         """Read the text form, as in `labelSelector=` queries; raises `LabelSelectorError`."""
-        return _selector(_Reader(text).requirements())
+        return _build_selector(_SelectorParser(text).parse_requirements())
 
     @staticmethod
-    def read(document: object) -> LabelSelector:
+    def from_document(document: object) -> ParsedLabelSelector:
         """Read `{matchLabels: …, matchExpressions: …}`; raises `LabelSelectorError`."""
         try:
             found = msgspec.convert(document, _Document)
         except msgspec.ValidationError as error:
             raise LabelSelectorError(str(error)) from None
-        exact = [_checked(key, Operator.IN, (value,)) for key, value in found.match_labels.items()]
-        return _selector(exact + [_from_expression(item) for item in found.match_expressions])
+        exact = [
+            _build_requirement(key, SelectorOperator.IN, (value,))
+            for key, value in found.match_labels.items()
+        ]
+        return _build_selector(exact + [_from_expression(item) for item in found.match_expressions])
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels are selected."""
@@ -147,11 +152,11 @@ class LabelSelector:
         return ",".join(map(str, self.requirements))
 
 
-EVERYTHING = LabelSelector()
+EVERYTHING = ParsedLabelSelector()
 
 
-def _selector(requirements: Sequence[Requirement]) -> LabelSelector:
-    return LabelSelector(tuple(sorted(set(requirements))))
+def _build_selector(requirements: Sequence[LabelRequirement]) -> ParsedLabelSelector:
+    return ParsedLabelSelector(tuple(sorted(set(requirements))))
 
 
 # --- documents ---
@@ -168,29 +173,34 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     match_expressions: tuple[_Expression, ...] = ()
 
 
-_DOCUMENT_OPERATORS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+_DOCUMENT_OPERATORS = (
+    SelectorOperator.IN,
+    SelectorOperator.NOT_IN,
+    SelectorOperator.EXISTS,
+    SelectorOperator.DOES_NOT_EXIST,
+)
 
 
-def _from_expression(found: _Expression) -> Requirement:
+def _from_expression(found: _Expression) -> LabelRequirement:
     if found.operator not in _DOCUMENT_OPERATORS:
         raise LabelSelectorError(
-            f"operator {quoted(found.operator)} of key {quoted(found.key)} is unknown; "
+            f"operator {quote_text(found.operator)} of key {quote_text(found.key)} is unknown; "
             "expected In, NotIn, Exists or DoesNotExist"
         )
-    operator, values = Operator(found.operator), found.values or ()
-    if (operator in (Operator.IN, Operator.NOT_IN)) != bool(values):
+    operator, values = SelectorOperator(found.operator), found.values or ()
+    if (operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) != bool(values):
         wish = "takes no values" if values else "needs at least one value"
-        raise LabelSelectorError(f"operator `{operator}` of key {quoted(found.key)} {wish}")
-    return _checked(found.key, operator, values)
+        raise LabelSelectorError(f"operator `{operator}` of key {quote_text(found.key)} {wish}")
+    return _build_requirement(found.key, operator, values)
 
 
-def _checked(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
-    for fault in qualified_name(key):
-        raise LabelSelectorError(f"key {quoted(key)}: {fault}")
+def _build_requirement(key: str, operator: SelectorOperator, values: Sequence[str]) -> LabelRequirement:
+    for fault in check_qualified_name(key):
+        raise LabelSelectorError(f"key {quote_text(key)}: {fault}")
     for value in values:
-        for fault in label_value(value):
-            raise LabelSelectorError(f"value {quoted(value)} of key {quoted(key)}: {fault}")
-    return Requirement(key, operator, tuple(sorted(set(values))))
+        for fault in check_label_value(value):
+            raise LabelSelectorError(f"value {quote_text(value)} of key {quote_text(key)}: {fault}")
+    return LabelRequirement(key, operator, tuple(sorted(set(values))))
 
 
 # --- texts ---
@@ -198,13 +208,19 @@ def _checked(key: str, operator: Operator, values: Sequence[str]) -> Requirement
 _BLANK = " \t\r\n"
 _TOKEN = re.compile(r"==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+")
 _SYMBOLS = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">"})
-_EXACT = {"=": Operator.IN, "==": Operator.IN, "!=": Operator.NOT_IN, ">": Operator.GT, "<": Operator.LT}
-_SETS = {"in": Operator.IN, "notin": Operator.NOT_IN}
+_EXACT = {
+    "=": SelectorOperator.IN,
+    "==": SelectorOperator.IN,
+    "!=": SelectorOperator.NOT_IN,
+    ">": SelectorOperator.GT,
+    "<": SelectorOperator.LT,
+}
+_SETS = {"in": SelectorOperator.IN, "notin": SelectorOperator.NOT_IN}
 _END = ""
 
 
-class _Reader:
-    """One walk over the tokens of a text; `token` is the current one, `at` where it begins."""
+class _SelectorParser:
+    """One walk over the tokens of a text; `token` is the current one, `start` where it begins."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -216,76 +232,76 @@ class _Reader:
         while start < len(self.text) and self.text[start] in _BLANK:
             start += 1
         match = _TOKEN.match(self.text, start)
-        self.at = start
+        self.start = start
         self.token = match[0] if match else _END
         self.end = start + len(self.token)
 
-    def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+    def parse_requirements(self) -> list[LabelRequirement]:
+        found: list[LabelRequirement] = []
         if self.token == _END:
             return found
         while True:
-            found.append(self.requirement())
+            found.append(self.parse_requirement())
             if self.token == _END:
                 return found
             if self.token != ",":
-                raise self.surprise("`,` or the end")
+                raise self.build_error("`,` or the end")
             self.advance()
 
-    def requirement(self) -> Requirement:
+    def parse_requirement(self) -> LabelRequirement:
         absent = self.token == "!"
         if absent:
             self.advance()
-        key = self.key()
+        key = self.parse_key()
         if absent:
-            return Requirement(key, Operator.DOES_NOT_EXIST)
+            return LabelRequirement(key, SelectorOperator.DOES_NOT_EXIST)
         if self.token in {_END, ","}:
-            return Requirement(key, Operator.EXISTS)
+            return LabelRequirement(key, SelectorOperator.EXISTS)
         if self.token in _EXACT:
             operator = _EXACT[self.token]
             self.advance()
-            return Requirement(key, operator, (self.value(operator),))
+            return LabelRequirement(key, operator, (self.parse_value(operator),))
         if self.token in _SETS:
             operator = _SETS[self.token]
             self.advance()
-            return Requirement(key, operator, self.values(operator))
-        raise self.surprise("`=`, `!=`, `in`, `notin`, `>`, `<`, `,` or the end")
+            return LabelRequirement(key, operator, self.parse_values(operator))
+        raise self.build_error("`=`, `!=`, `in`, `notin`, `>`, `<`, `,` or the end")
 
-    def key(self) -> str:
+    def parse_key(self) -> str:
         if self.token == _END or self.token in _SYMBOLS:
-            raise self.surprise("a label key")
-        for fault in qualified_name(self.token):
-            raise LabelSelectorError(f"key {quoted(self.token)}: {fault}", self.at)
+            raise self.build_error("a label key")
+        for fault in check_qualified_name(self.token):
+            raise LabelSelectorError(f"key {quote_text(self.token)}: {fault}", self.start)
         key = self.token
         self.advance()
         return key
 
-    def value(self, operator: Operator) -> str:
+    def parse_value(self, operator: SelectorOperator) -> str:
         """A value, which may be empty: nothing is taken before `,`, `)` and the end."""
-        if operator in (Operator.GT, Operator.LT) and int64(self.token) is None:
-            raise self.surprise(f"a whole number, which `{operator}` compares with")
+        if operator in (SelectorOperator.GT, SelectorOperator.LT) and parse_int64(self.token) is None:
+            raise self.build_error(f"a whole number, which `{operator}` compares with")
         if self.token in {_END, ",", ")"}:
             return ""
         if self.token in _SYMBOLS:
-            raise self.surprise("a value")
-        for fault in label_value(self.token):
-            raise LabelSelectorError(f"value {quoted(self.token)}: {fault}", self.at)
+            raise self.build_error("a value")
+        for fault in check_label_value(self.token):
+            raise LabelSelectorError(f"value {quote_text(self.token)}: {fault}", self.start)
         value = self.token
         self.advance()
         return value
 
-    def values(self, operator: Operator) -> tuple[str, ...]:
+    def parse_values(self, operator: SelectorOperator) -> tuple[str, ...]:
         if self.token != "(":
-            raise self.surprise("`(`")
+            raise self.build_error("`(`")
         found: set[str] = set()
         while self.token != ")":
             self.advance()
-            found.add(self.value(operator))
+            found.add(self.parse_value(operator))
             if self.token not in {",", ")"}:
-                raise self.surprise("`,` or `)`")
+                raise self.build_error("`,` or `)`")
         self.advance()
         return tuple(sorted(found))
 
-    def surprise(self, expected: str) -> LabelSelectorError:
-        found = "the end" if self.token == _END else quoted(self.token)
-        return LabelSelectorError(f"found {found}, expected {expected}", self.at)
+    def build_error(self, expected: str) -> LabelSelectorError:
+        found = "the end" if self.token == _END else quote_text(self.token)
+        return LabelSelectorError(f"found {found}, expected {expected}", self.start)

@@ -44,24 +44,24 @@ class NameFault:
         return self.text
 
 
-Faults: TypeAlias = tuple[NameFault, ...]
-Rule: TypeAlias = Callable[[str], Faults]
+NameFaults: TypeAlias = tuple[NameFault, ...]
+NameRule: TypeAlias = Callable[[str], NameFaults]
 
-_REMEMBERED_LENGTH = 320
-_NONE: Faults = ()
+_MAX_CACHED_LENGTH = 320
+_NONE: NameFaults = ()
 
 
-def _remembered(rule: Rule) -> Rule:
+def _cache_rule(rule: NameRule) -> NameRule:
     cached = lru_cache(maxsize=8192)(rule)
 
     @wraps(rule)
-    def answer(name: str) -> Faults:
-        return cached(name) if len(name) <= _REMEMBERED_LENGTH else rule(name)
+    def answer(name: str) -> NameFaults:
+        return cached(name) if len(name) <= _MAX_CACHED_LENGTH else rule(name)
 
     return answer
 
 
-class _Shape:
+class _NamePattern:
     """A pattern with the sentence that explains it, in the wording of Kubernetes."""
 
     def __init__(self, sentence: str, pattern: str, *examples: str) -> None:
@@ -77,20 +77,20 @@ _KEY_SENTENCE = (
     "and must start and end with an alphanumeric character"
 )
 
-_LABEL = _Shape(
+_LABEL = _NamePattern(
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character",
     _LABEL_PATTERN,
     "my-name",
     "123-abc",
 )
-_SUBDOMAIN = _Shape(
+_SUBDOMAIN = _NamePattern(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character",
     rf"{_LABEL_PATTERN}(\.{_LABEL_PATTERN})*",
     "example.com",
 )
-_C_IDENTIFIER = _Shape(
+_C_IDENTIFIER = _NamePattern(
     "a valid C identifier must start with alphabetic character or '_', "
     "followed by a string of alphanumeric characters or '_'",
     "[A-Za-z_][A-Za-z0-9_]*",
@@ -98,8 +98,8 @@ _C_IDENTIFIER = _Shape(
     "MY_NAME",
     "MyName",
 )
-_KEY_NAME = _Shape(_KEY_SENTENCE, _KEY_PATTERN, "MyName", "my.name", "123-abc")
-_LABEL_VALUE = _Shape(
+_KEY_NAME = _NamePattern(_KEY_SENTENCE, _KEY_PATTERN, "MyName", "my.name", "123-abc")
+_LABEL_VALUE = _NamePattern(
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character",
     f"({_KEY_PATTERN})?",
@@ -109,10 +109,10 @@ _LABEL_VALUE = _Shape(
 )
 
 
-@_remembered
-def dns_label(name: str) -> Faults:
+@_cache_rule
+def check_dns_label(name: str) -> NameFaults:
     """One piece of a domain name: device and request names, namespaces."""
-    faults = _over(name, MAX_LABEL)
+    faults = _check_length(name, MAX_LABEL)
     if not _LABEL.fits(name):
         text = "must not contain dots" if _SUBDOMAIN.fits(name) else _LABEL.text
         faults += (NameFault(text, name),)
@@ -132,27 +132,27 @@ def are_dns_labels(names: Sequence[str]) -> bool:
     )
 
 
-@_remembered
-def dns_subdomain(name: str) -> Faults:
+@_cache_rule
+def check_dns_subdomain(name: str) -> NameFaults:
     """Labels joined by dots: names of most objects, nodes, device classes."""
-    return _over(name, MAX_SUBDOMAIN) + _unfit(name, _SUBDOMAIN)
+    return _check_length(name, MAX_SUBDOMAIN) + _check_pattern(name, _SUBDOMAIN)
 
 
-def path_segment(name: str) -> Faults:
+def check_path_segment(name: str) -> NameFaults:
     """A name that can stand between two slashes of a URL; roles are named so freely."""
     if name in (".", ".."):
         return (NameFault(f"may not be '{name}'", name),)
     return tuple(NameFault(f"may not contain '{sign}'", name) for sign in "/%" if sign in name)
 
 
-@_remembered
-def c_identifier(name: str) -> Faults:
+@_cache_rule
+def check_c_identifier(name: str) -> NameFaults:
     """Letters, digits and `_`, not starting with a digit; any length."""
-    return _unfit(name, _C_IDENTIFIER)
+    return _check_pattern(name, _C_IDENTIFIER)
 
 
-@_remembered
-def qualified_name(name: str) -> Faults:
+@_cache_rule
+def check_qualified_name(name: str) -> NameFaults:
     """A label key: a name, or a DNS subdomain and a name joined by `/`; also taint keys and conditions."""
     prefix, slash, rest = name.partition("/")
     if "/" in rest:
@@ -160,117 +160,125 @@ def qualified_name(name: str) -> Faults:
         return (NameFault(f"a valid label key {_KEY_NAME.text} {hint}", name),)
     faults = _NONE
     if slash:
-        faults = _in_part("prefix", name, dns_subdomain(prefix) if prefix else _empty(prefix))
+        faults = _report_in_part(
+            "prefix", name, check_dns_subdomain(prefix) if prefix else _report_empty(prefix)
+        )
     local = rest if slash else name
-    length = _over(local, MAX_LABEL_NAME) if local else _empty(local)
-    return faults + _in_part("name", name, length + _unfit(local, _KEY_NAME))
+    length = _check_length(local, MAX_LABEL_NAME) if local else _report_empty(local)
+    return faults + _report_in_part("name", name, length + _check_pattern(local, _KEY_NAME))
 
 
-@_remembered
-def label_value(value: str) -> Faults:
+@_cache_rule
+def check_label_value(value: str) -> NameFaults:
     """The value of a label; may be empty."""
-    return _over(value, MAX_LABEL_VALUE) + _unfit(value, _LABEL_VALUE)
+    return _check_length(value, MAX_LABEL_VALUE) + _check_pattern(value, _LABEL_VALUE)
 
 
-@_remembered
-def driver_name(name: str) -> Faults:
+@_cache_rule
+def check_driver_name(name: str) -> NameFaults:
     """The name of a driver: a DNS subdomain of at most 63 bytes, in which upper case is let through."""
-    faults = dns_subdomain(name.lower()) if name.isascii() else _unfit(name, _SUBDOMAIN)
-    return _too_long(name, MAX_DRIVER) + tuple(NameFault(fault.text, name) for fault in faults)
+    faults = check_dns_subdomain(name.lower()) if name.isascii() else _check_pattern(name, _SUBDOMAIN)
+    return _check_too_long(name, MAX_DRIVER) + tuple(NameFault(fault.text, name) for fault in faults)
 
 
-@_remembered
-def pool_name(name: str) -> Faults:
+@_cache_rule
+def check_pool_name(name: str) -> NameFaults:
     """The name of a pool: DNS subdomains joined by `/`, at most 253 bytes in all."""
-    faults = list(_too_long(name, MAX_POOL))
+    faults = list(_check_too_long(name, MAX_POOL))
     # No name within the limit has more parts; a megabyte of slashes must not make a million faults.
     for part in name.split("/", _MAX_POOL_PARTS)[:_MAX_POOL_PARTS]:
-        faults += dns_subdomain(part)
+        faults += check_dns_subdomain(part)
     return tuple(faults)
 
 
-@_remembered
-def attribute_name(name: str) -> Faults:
+@_cache_rule
+def check_attribute_name(name: str) -> NameFaults:
     """The name of an attribute or a capacity: an id, or a domain and an id joined by `/`.
 
     The domain is mostly that of a driver, and has the rules of one.
     """
     domain, slash, identifier = name.partition("/")
     if not slash:
-        return _id_faults(name)
+        return _check_identifier(name)
     if "/" in identifier:
         return (NameFault("must be a name, or a domain and a name separated by a single slash", name),)
-    faults = driver_name(domain) if domain else (NameFault("the domain must not be empty", ""),)
-    return faults + (_id_faults(identifier) if identifier else (NameFault("the name must not be empty", ""),))
+    faults = check_driver_name(domain) if domain else (NameFault("the domain must not be empty", ""),)
+    return faults + (
+        _check_identifier(identifier) if identifier else (NameFault("the name must not be empty", ""),)
+    )
 
 
-@_remembered
-def fully_qualified_name(name: str) -> Faults:
+@_cache_rule
+def check_fully_qualified_name(name: str) -> NameFaults:
     """The name of an attribute with its domain, as constraints need it."""
-    faults = attribute_name(name)
+    faults = check_attribute_name(name)
     if "/" not in name:
         text = "a fully qualified name must be a domain and a name separated by a slash"
         faults += (NameFault(text, name),)
     return faults
 
 
-def _id_faults(identifier: str) -> Faults:
-    return _too_long(identifier, MAX_ID) + c_identifier(identifier)
+def _check_identifier(identifier: str) -> NameFaults:
+    return _check_too_long(identifier, MAX_ID) + check_c_identifier(identifier)
 
 
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 # What a UUID may be dressed in when it is read; the normal form has none of it.
-_DRESSED_UUIDS = {
+_UUID_SPELLINGS = {
     32: re.compile(r"[0-9A-Fa-f]{32}"),
     36: _UUID,
     38: re.compile(rf"\{{{_UUID.pattern}\}}"),
     45: re.compile(rf"(?i:urn:uuid:){_UUID.pattern}"),
 }
-_NORMAL_UUID = (
+_NORMAL_UUID_MESSAGE = (
     "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` "
     "with lowercase hexadecimal characters"
 )
 
 
-@_remembered
-def uid(value: str) -> Faults:
+@_cache_rule
+def check_uid(value: str) -> NameFaults:
     """A UUID in lower case with its four dashes: share ids, object uids."""
-    dressed = _DRESSED_UUIDS.get(_size(value))
+    dressed = _UUID_SPELLINGS.get(_count_bytes(value))
     if dressed is None:
-        return (NameFault(f"error validating uid: invalid UUID length: {_size(value)}", value),)
+        return (NameFault(f"error validating uid: invalid UUID length: {_count_bytes(value)}", value),)
     if not dressed.fullmatch(value):
         return (NameFault("error validating uid: invalid UUID format", value),)
     if dressed is not _UUID or value != value.lower():
-        return (NameFault(_NORMAL_UUID, value),)
+        return (NameFault(_NORMAL_UUID_MESSAGE, value),)
     return _NONE
 
 
 # --- pieces of rules ---
 
 
-def _size(name: str) -> int:
+def _count_bytes(name: str) -> int:
     """The length in bytes, which is what the limits count."""
     return len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
 
 
-def _over(name: str, limit: int) -> Faults:
+def _check_length(name: str, limit: int) -> NameFaults:
     """A length that Kubernetes reports among the invalid."""
-    return (NameFault(f"must be no more than {limit} bytes", name),) if _size(name) > limit else _NONE
+    return (NameFault(f"must be no more than {limit} bytes", name),) if _count_bytes(name) > limit else _NONE
 
 
-def _too_long(name: str, limit: int) -> Faults:
+def _check_too_long(name: str, limit: int) -> NameFaults:
     """A length that Kubernetes reports as too long."""
-    return (NameFault(f"may not be more than {limit} bytes", name, limit),) if _size(name) > limit else _NONE
+    return (
+        (NameFault(f"may not be more than {limit} bytes", name, limit),)
+        if _count_bytes(name) > limit
+        else _NONE
+    )
 
 
-def _unfit(name: str, shape: _Shape) -> Faults:
-    return _NONE if shape.fits(name) else (NameFault(shape.text, name),)
+def _check_pattern(name: str, pattern: _NamePattern) -> NameFaults:
+    return _NONE if pattern.fits(name) else (NameFault(pattern.text, name),)
 
 
-def _empty(name: str) -> Faults:
+def _report_empty(name: str) -> NameFaults:
     return (NameFault("must be non-empty", name),)
 
 
-def _in_part(part: str, whole: str, faults: Faults) -> Faults:
+def _report_in_part(part: str, whole: str, faults: NameFaults) -> NameFaults:
     """The same faults, told of a part of a name; the error quotes the whole."""
     return tuple(NameFault(f"{part} part {fault.text}", whole) for fault in faults)

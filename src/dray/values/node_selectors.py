@@ -3,7 +3,7 @@
 The structs are the ones objects hold and the wire shows; what they mean is what Kubernetes means: a selector
 matches when one of its terms does, a term when all its requirements do. A term without requirements matches
 no node, and a selector without terms matches none either. A requirement that makes no sense (unknown
-operator, `Gt` with something that is no number) never holds; `faults` tells why.
+operator, `Gt` with something that is no number) never holds; `check_node_selector` tells why.
 
 Merging is conjunction. Two selectors of one term become one selector of one term with the requirements of
 both, first come first, each kept once; the order of values within a requirement does not make it another one.
@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
-from dray.values.label_selectors import Operator, holds, int64
-from dray.values.names import dns_subdomain, label_value, qualified_name
+from dray.values.label_selectors import SelectorOperator, matches_operator, parse_int64
+from dray.values.names import check_dns_subdomain, check_label_value, check_qualified_name
 
-NODE_NAME = "metadata.name"
+NODE_NAME_FIELD = "metadata.name"
 """The one field of a node that `matchFields` knows."""
 
 
@@ -31,7 +31,7 @@ class NodeSelectorError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class SelectorFault:
+class NodeSelectorFault:
     """One broken rule: its kind as in a Kubernetes `Status`, the place below the selector, the value, why."""
 
     kind: str
@@ -44,7 +44,7 @@ class SelectorFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Unmergeable:
+class UnmergeableSelectors:
     """Two selectors that have no common form of one term, and why."""
 
     reason: str
@@ -75,9 +75,12 @@ class NodeSelectorTerm(_Struct, frozen=True):
         """Whether there is no condition at all; such a term matches no node."""
         return not self.match_expressions and not self.match_fields
 
-    def without_repeats(self) -> NodeSelectorTerm:
+    def deduplicate(self) -> NodeSelectorTerm:
         """The same term with every requirement kept once; itself when nothing is repeated."""
-        expressions, fields = _union(self.match_expressions, ()), _union(self.match_fields, ())
+        expressions, fields = (
+            _merge_requirements(self.match_expressions, ()),
+            _merge_requirements(self.match_fields, ()),
+        )
         if len(expressions) == len(self.match_expressions) and len(fields) == len(self.match_fields):
             return self
         return NodeSelectorTerm(match_expressions=expressions, match_fields=fields)
@@ -86,12 +89,12 @@ class NodeSelectorTerm(_Struct, frozen=True):
         """Whether a node satisfies every condition."""
         # Plain loops: this is asked for every slice on every node.
         for item in self.match_expressions:
-            if not holds(item.operator, node_labels.get(item.key), item.values):
+            if not matches_operator(item.operator, node_labels.get(item.key), item.values):
                 return False
         for item in self.match_fields:
-            if item.key != NODE_NAME or item.operator not in _FIELD_OPERATORS:
+            if item.key != NODE_NAME_FIELD or item.operator not in _FIELD_OPERATORS:
                 return False
-            if not holds(item.operator, node_name, item.values):
+            if not matches_operator(item.operator, node_name, item.values):
                 return False
         return not self.is_empty
 
@@ -102,14 +105,14 @@ class NodeSelector(_Struct, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
     @staticmethod
-    def read(document: object) -> NodeSelector:
+    def from_document(document: object) -> NodeSelector:
         """From a plain document with the field names of Kubernetes; raises `NodeSelectorError`."""
         try:
             return msgspec.convert(document, NodeSelector)
         except msgspec.ValidationError as error:
             raise NodeSelectorError(f"node selector: {error}") from None
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """As a plain document with the field names of Kubernetes."""
         # By way of JSON: `to_builtins` keeps tuples, and a plain document has lists.
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, Any])
@@ -124,47 +127,51 @@ class NodeSelector(_Struct, frozen=True):
         if len(self.node_selector_terms) != 1:
             return ""
         for item in self.node_selector_terms[0].match_fields:
-            if item.key == NODE_NAME and item.operator == Operator.IN and len(item.values) == 1:
+            if item.key == NODE_NAME_FIELD and item.operator == SelectorOperator.IN and len(item.values) == 1:
                 return item.values[0]
         return ""
 
-    def without_repeats(self) -> NodeSelector:
+    def deduplicate(self) -> NodeSelector:
         """The same selector with every requirement of a term kept once; itself when nothing is repeated."""
-        terms = tuple([term.without_repeats() for term in self.node_selector_terms])
+        terms = tuple([term.deduplicate() for term in self.node_selector_terms])
         if all(new is old for new, old in zip(terms, self.node_selector_terms, strict=True)):
             return self
         return NodeSelector(node_selector_terms=terms)
 
-    def merged(self, other: NodeSelector) -> NodeSelector | Unmergeable:
+    def merge(self, other: NodeSelector) -> NodeSelector | UnmergeableSelectors:
         """One selector that matches exactly the nodes that both match."""
         most = max(len(self.node_selector_terms), len(other.node_selector_terms))
         if most > 1:
-            return Unmergeable(f"a node selector with {most} terms cannot be merged; expected one term")
+            return UnmergeableSelectors(
+                f"a node selector with {most} terms cannot be merged; expected one term"
+            )
         terms = self.node_selector_terms + other.node_selector_terms
         if len(terms) < 2 or any(term.is_empty for term in terms):
-            return NOWHERE
+            return NO_NODES
         first, second = terms
         return NodeSelector(
             node_selector_terms=(
                 NodeSelectorTerm(
-                    match_expressions=_union(first.match_expressions, second.match_expressions),
-                    match_fields=_union(first.match_fields, second.match_fields),
+                    match_expressions=_merge_requirements(first.match_expressions, second.match_expressions),
+                    match_fields=_merge_requirements(first.match_fields, second.match_fields),
                 ),
             )
         )
 
 
-NOWHERE = NodeSelector()
+NO_NODES = NodeSelector()
 """Matches no node."""
 
 
-def for_node(name: str) -> NodeSelector:
+def build_node_name_selector(name: str) -> NodeSelector:
     """The selector that matches the node of this name alone."""
-    requirement = NodeSelectorRequirement(key=NODE_NAME, operator=Operator.IN.value, values=(name,))
+    requirement = NodeSelectorRequirement(
+        key=NODE_NAME_FIELD, operator=SelectorOperator.IN.value, values=(name,)
+    )
     return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
 
 
-def _union(
+def _merge_requirements(
     first: tuple[NodeSelectorRequirement, ...], second: tuple[NodeSelectorRequirement, ...]
 ) -> tuple[NodeSelectorRequirement, ...]:
     kept: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
@@ -175,7 +182,7 @@ def _union(
 
 # --- rules ---
 
-_FIELD_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN})
+_FIELD_OPERATORS = frozenset({SelectorOperator.IN, SelectorOperator.NOT_IN})
 _REQUIRED, _INVALID, _FORBIDDEN = "FieldValueRequired", "FieldValueInvalid", "FieldValueForbidden"
 
 
@@ -194,68 +201,72 @@ _NONE = _ValueCount(
 )
 _ONE = _ValueCount(range(1, 2), _REQUIRED, "must be specified single value when `operator` is 'Lt' or 'Gt'")
 _VALUE_COUNTS: dict[str, _ValueCount] = {
-    Operator.IN: _SOME,
-    Operator.NOT_IN: _SOME,
-    Operator.EXISTS: _NONE,
-    Operator.DOES_NOT_EXIST: _NONE,
-    Operator.GT: _ONE,
-    Operator.LT: _ONE,
+    SelectorOperator.IN: _SOME,
+    SelectorOperator.NOT_IN: _SOME,
+    SelectorOperator.EXISTS: _NONE,
+    SelectorOperator.DOES_NOT_EXIST: _NONE,
+    SelectorOperator.GT: _ONE,
+    SelectorOperator.LT: _ONE,
 }
 
 
-def faults(selector: NodeSelector) -> tuple[SelectorFault, ...]:
+def check_node_selector(selector: NodeSelector) -> tuple[NodeSelectorFault, ...]:
     """Everything wrong with a selector, in the order and words of Kubernetes.
 
     One rule is ours: `Gt` and `Lt` need a whole number. Kubernetes stores anything and fails at each match.
     """
-    return tuple(_selector_faults(selector))
+    return tuple(_check_terms(selector))
 
 
-def _selector_faults(selector: NodeSelector) -> Iterator[SelectorFault]:
+def _check_terms(selector: NodeSelector) -> Iterator[NodeSelectorFault]:
     terms = selector.node_selector_terms
     if not terms:
-        yield SelectorFault(_REQUIRED, "nodeSelectorTerms", "", "must have at least one node selector term")
+        yield NodeSelectorFault(
+            _REQUIRED, "nodeSelectorTerms", "", "must have at least one node selector term"
+        )
     for index, term in enumerate(terms):
         place = f"nodeSelectorTerms[{index}]"
         for position, item in enumerate(term.match_expressions):
-            yield from _expression_faults(item, f"{place}.matchExpressions[{position}]")
+            yield from _check_expression(item, f"{place}.matchExpressions[{position}]")
         for position, item in enumerate(term.match_fields):
-            yield from _field_faults(item, f"{place}.matchFields[{position}]")
+            yield from _check_field(item, f"{place}.matchFields[{position}]")
 
 
-def _expression_faults(item: NodeSelectorRequirement, place: str) -> Iterator[SelectorFault]:
-    yield from _count_faults(item, place)
-    for fault in qualified_name(item.key):
-        yield SelectorFault(_INVALID, f"{place}.key", item.key, fault.text)
+def _check_expression(item: NodeSelectorRequirement, place: str) -> Iterator[NodeSelectorFault]:
+    yield from _check_value_count(item, place)
+    for fault in check_qualified_name(item.key):
+        yield NodeSelectorFault(_INVALID, f"{place}.key", item.key, fault.text)
     for index, value in enumerate(item.values):
         where = f"{place}.values[{index}]"
-        for fault in label_value(value):
-            yield SelectorFault(_INVALID, where, value, fault.text)
-        if item.operator in {Operator.GT, Operator.LT} and int64(value) is None:
-            yield SelectorFault(_INVALID, where, value, "must be an integer when `operator` is 'Lt' or 'Gt'")
+        for fault in check_label_value(value):
+            yield NodeSelectorFault(_INVALID, where, value, fault.text)
+        if item.operator in {SelectorOperator.GT, SelectorOperator.LT} and parse_int64(value) is None:
+            yield NodeSelectorFault(
+                _INVALID, where, value, "must be an integer when `operator` is 'Lt' or 'Gt'"
+            )
 
 
-def _count_faults(item: NodeSelectorRequirement, place: str) -> Iterator[SelectorFault]:
+def _check_value_count(item: NodeSelectorRequirement, place: str) -> Iterator[NodeSelectorFault]:
     rule = _VALUE_COUNTS.get(item.operator)
     if rule is None:
-        yield _unknown_operator(item, place)
+        yield _build_operator_fault(item, place)
     elif len(item.values) not in rule.counts:
-        yield SelectorFault(rule.kind, f"{place}.values", "", rule.text)
+        yield NodeSelectorFault(rule.kind, f"{place}.values", "", rule.text)
 
 
-def _field_faults(item: NodeSelectorRequirement, place: str) -> Iterator[SelectorFault]:
+def _check_field(item: NodeSelectorRequirement, place: str) -> Iterator[NodeSelectorFault]:
     if item.operator not in _FIELD_OPERATORS:
-        yield _unknown_operator(item, place)
+        yield _build_operator_fault(item, place)
     elif len(item.values) != 1:
         text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        yield SelectorFault(_REQUIRED, f"{place}.values", "", text)
-    if item.key != NODE_NAME:
-        yield SelectorFault(_INVALID, f"{place}.key", item.key, "not a valid field selector key")
+        yield NodeSelectorFault(_REQUIRED, f"{place}.values", "", text)
+    if item.key != NODE_NAME_FIELD:
+        yield NodeSelectorFault(_INVALID, f"{place}.key", item.key, "not a valid field selector key")
         return
     for index, value in enumerate(item.values):
-        for fault in dns_subdomain(value):
-            yield SelectorFault(_INVALID, f"{place}.values[{index}]", value, fault.text)
+        for fault in check_dns_subdomain(value):
+            yield NodeSelectorFault(_INVALID, f"{place}.values[{index}]", value, fault.text)
 
 
-def _unknown_operator(item: NodeSelectorRequirement, place: str) -> SelectorFault:
-    return SelectorFault(_INVALID, f"{place}.operator", item.operator, "not a valid selector operator")
+def _build_operator_fault(item: NodeSelectorRequirement, place: str) -> NodeSelectorFault:
+    return NodeSelectorFault(_INVALID, f"{place}.operator", item.operator, "not a valid selector operator")

@@ -31,15 +31,15 @@ from typing import NoReturn
 from dray.values.quantity_text import (
     MAX_INT64,
     MAX_MAGNITUDE,
-    NANOS,
+    NANOS_PER_UNIT,
     TOO_LARGE,
-    Form,
     QuantityError,
-    amount,
-    canonical,
+    QuantityForm,
+    format_quantity,
+    parse_quantity,
 )
 
-__all__ = ["MAX_INT64", "NANOS", "ZERO", "Form", "Quantity", "QuantityError"]
+__all__ = ["MAX_INT64", "NANOS_PER_UNIT", "ZERO", "Quantity", "QuantityError", "QuantityForm"]
 
 _EXPECTED = 'expected a quantity, such as `2`, `"500m"` or `"4Gi"`'
 _MIN_INT64 = -(2**63)
@@ -54,10 +54,10 @@ class Quantity:
     __slots__ = ("_text", "form", "nanos")
 
     nanos: int
-    form: Form
+    form: QuantityForm
     _text: str
 
-    def __init__(self, nanos: int, form: Form = Form.DECIMAL) -> None:
+    def __init__(self, nanos: int, form: QuantityForm = QuantityForm.DECIMAL) -> None:
         _set(self, "nanos", nanos)
         _set(self, "form", form)
 
@@ -69,10 +69,10 @@ class Quantity:
         Objects repeat the same few texts thousands of times, so answers are remembered. Refusals are not,
         and an accepted text is short, so that hostile input cannot fill the memory.
         """
-        return Quantity(*amount(text)) if isinstance(text, str) else _from_int(text)
+        return Quantity(*parse_quantity(text)) if isinstance(text, str) else _from_int(text)
 
     @staticmethod
-    def read(value: object) -> Quantity:
+    def from_json_value(value: object) -> Quantity:
         """Read what a JSON or YAML decoder found: a text, a whole number or a number with a fraction.
 
         Such decoders turn `0.1` into a float. Its shortest decimal text is what was written as long as that
@@ -88,40 +88,40 @@ class Quantity:
         if isinstance(other, Quantity):
             return self.nanos == other.nanos
         if isinstance(other, int):
-            return self.nanos == other * NANOS
+            return self.nanos == other * NANOS_PER_UNIT
         return NotImplemented
 
     def __lt__(self, other: Quantity | int) -> bool:
         if isinstance(other, Quantity):
             return self.nanos < other.nanos
         if isinstance(other, int):
-            return self.nanos < other * NANOS
+            return self.nanos < other * NANOS_PER_UNIT
         return NotImplemented
 
     def __le__(self, other: Quantity | int) -> bool:
         if isinstance(other, Quantity):
             return self.nanos <= other.nanos
         if isinstance(other, int):
-            return self.nanos <= other * NANOS
+            return self.nanos <= other * NANOS_PER_UNIT
         return NotImplemented
 
     def __gt__(self, other: Quantity | int) -> bool:
         if isinstance(other, Quantity):
             return self.nanos > other.nanos
         if isinstance(other, int):
-            return self.nanos > other * NANOS
+            return self.nanos > other * NANOS_PER_UNIT
         return NotImplemented
 
     def __ge__(self, other: Quantity | int) -> bool:
         if isinstance(other, Quantity):
             return self.nanos >= other.nanos
         if isinstance(other, int):
-            return self.nanos >= other * NANOS
+            return self.nanos >= other * NANOS_PER_UNIT
         return NotImplemented
 
     def __hash__(self) -> int:
         # A whole quantity equals the int of its value, so it must hash like it.
-        whole, rest = divmod(self.nanos, NANOS)
+        whole, rest = divmod(self.nanos, NANOS_PER_UNIT)
         return hash((whole, rest)) if rest else hash(whole)
 
     # --- arithmetic ---
@@ -140,19 +140,19 @@ class Quantity:
     def __neg__(self) -> Quantity:
         return Quantity(-self.nanos, self.form)
 
-    def times(self, count: int) -> Quantity:
+    def multiply(self, count: int) -> Quantity:
         """This amount, `count` times."""
         return Quantity(self.nanos * count, self.form)
 
-    def with_form(self, form: Form) -> Quantity:
+    def to_form(self, form: QuantityForm) -> Quantity:
         """The same value, printed in another form."""
         return self if form is self.form else Quantity(self.nanos, form)
 
     # --- grids ---
 
-    def ceil_to(self, step: Quantity, start: Quantity) -> Quantity:
+    def round_up_to(self, step: Quantity, start: Quantity) -> Quantity:
         """The smallest `start + n*step` with `n >= 0` that is not below this amount, exactly."""
-        pace = _pace(step)
+        pace = _require_step_nanos(step)
         over = self.nanos - start.nanos
         if over <= 0:
             return start
@@ -162,7 +162,7 @@ class Quantity:
     def is_on_grid(self, step: Quantity, start: Quantity) -> bool:
         """Whether this amount is `start + n*step` for some `n >= 0`."""
         over = self.nanos - start.nanos
-        return over % _pace(step) == 0 and over >= 0
+        return over % _require_step_nanos(step) == 0 and over >= 0
 
     # --- views ---
 
@@ -179,23 +179,23 @@ class Quantity:
     @property
     def is_integer(self) -> bool:
         """Whether the value is a whole number."""
-        return self.nanos % NANOS == 0
+        return self.nanos % NANOS_PER_UNIT == 0
 
-    def as_int(self) -> int | None:
+    def to_int(self) -> int | None:
         """The value as an int; nothing when it has a fraction."""
-        whole, rest = divmod(self.nanos, NANOS)
+        whole, rest = divmod(self.nanos, NANOS_PER_UNIT)
         return None if rest else whole
 
-    def milli(self) -> int | None:
+    def to_milli(self) -> int | None:
         """The value in thousandths; nothing when that is not exact or leaves the range of an int64."""
-        count, rest = divmod(self.nanos, NANOS // 1000)
+        count, rest = divmod(self.nanos, NANOS_PER_UNIT // 1000)
         return None if rest or not _MIN_INT64 <= count <= MAX_INT64 else count
 
     def __str__(self) -> str:
         try:
             return self._text
         except AttributeError:
-            _set(self, "_text", canonical(self.nanos, self.form))
+            _set(self, "_text", format_quantity(self.nanos, self.form))
             return self._text
 
     def __repr__(self) -> str:
@@ -207,14 +207,14 @@ class Quantity:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a quantity cannot be changed: {name}")
 
-    def __reduce__(self) -> tuple[Callable[[int, Form], Quantity], tuple[int, Form]]:
+    def __reduce__(self) -> tuple[Callable[[int, QuantityForm], Quantity], tuple[int, QuantityForm]]:
         return Quantity, (self.nanos, self.form)
 
 
 ZERO = Quantity(0)
 
 
-def _pace(step: Quantity) -> int:
+def _require_step_nanos(step: Quantity) -> int:
     if step.nanos <= 0:
         raise QuantityError(f"step `{step}`", "a grid needs a step greater than zero")
     return step.nanos
@@ -225,7 +225,7 @@ def _from_int(value: object) -> Quantity:
         raise QuantityError(f"`{type(value).__name__}`", _EXPECTED)
     if abs(value) >= MAX_MAGNITUDE:
         raise QuantityError(f"a number of {value.bit_length()} bits", TOO_LARGE)
-    return Quantity(value * NANOS)
+    return Quantity(value * NANOS_PER_UNIT)
 
 
 def _from_float(value: float) -> Quantity:

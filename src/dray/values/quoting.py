@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-LONGEST = 64
+MAX_QUOTED_LENGTH = 64
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """The text in backticks; long texts are cut, characters that do not print are escaped."""
-    short = text if len(text) <= LONGEST else text[:20] + "…"
+    short = text if len(text) <= MAX_QUOTED_LENGTH else text[:20] + "…"
     return f"`{''.join(c if c.isprintable() else ascii(c)[1:-1] for c in short)}`"

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NoReturn, TypeAlias
 
-from dray.values.quoting import quoted
+from dray.values.quoting import quote_text
 
 MAX_TEXT = 255
 MAX_NUMBER = 2**64 - 1
@@ -26,7 +26,7 @@ _Identifier: TypeAlias = tuple[int, int | str]
 _Precedence: TypeAlias = tuple[int, int, int, bool, tuple[_Identifier, ...]]
 
 _NUMBER = re.compile(r"[0-9]+")
-_WORD = re.compile(r"[0-9A-Za-z-]+")
+_IDENTIFIER = re.compile(r"[0-9A-Za-z-]+")
 _PARTS = ("major", "minor", "patch")
 _set = object.__setattr__
 
@@ -35,7 +35,7 @@ class VersionError(ValueError):
     """A text that is no semantic version; `reason` says why."""
 
     def __init__(self, text: str, reason: str) -> None:
-        super().__init__(f"{quoted(text)}: {reason}")
+        super().__init__(f"{quote_text(text)}: {reason}")
         self.reason = reason
 
 
@@ -53,15 +53,15 @@ class Version:
     precedence: _Precedence
 
     def __init__(self, text: str) -> None:
-        core, prerelease, build = _pieces(text)
-        numbers = _core(text, core)
-        words = () if prerelease is None else _identifiers(text, "prerelease", prerelease)
-        rank = tuple(_rank(text, word) for word in words)
+        core, prerelease, build = _split_version(text)
+        numbers = _parse_core(text, core)
+        words = () if prerelease is None else _parse_identifiers(text, "prerelease", prerelease)
+        rank = tuple(_rank_identifier(text, word) for word in words)
         _set(self, "text", text)
         for name, number in zip(_PARTS, numbers, strict=True):
             _set(self, name, number)
         _set(self, "prerelease", words)
-        _set(self, "build", () if build is None else _identifiers(text, "build metadata", build))
+        _set(self, "build", () if build is None else _parse_identifiers(text, "build metadata", build))
         _set(self, "precedence", (*numbers, not words, rank))
 
     @staticmethod
@@ -125,7 +125,7 @@ def are_plain_versions(texts: Sequence[str]) -> bool:
     return lines.count("\n") == len(texts) and _PLAIN.fullmatch(lines) is not None
 
 
-def _pieces(text: str) -> tuple[str, str | None, str | None]:
+def _split_version(text: str) -> tuple[str, str | None, str | None]:
     """Core, prerelease and build metadata; the latter two are `None` when their sign is absent."""
     if len(text) > MAX_TEXT:
         raise VersionError(text, f"{len(text)} characters; a version has at most {MAX_TEXT}")
@@ -136,40 +136,40 @@ def _pieces(text: str) -> tuple[str, str | None, str | None]:
     return core, prerelease if minus else None, build if plus else None
 
 
-def _core(text: str, core: str) -> tuple[int, int, int]:
+def _parse_core(text: str, core: str) -> tuple[int, int, int]:
     if core[:1] in {"v", "V"}:
         raise VersionError(text, f"starts with `{core[0]}`; a version is written without it")
     parts = core.split(".")
     if len(parts) != 3:
         raise VersionError(text, "expected three numbers, `MAJOR.MINOR.PATCH`, such as `1.2.3`")
-    major, minor, patch = (_number(text, *part) for part in zip(_PARTS, parts, strict=True))
+    major, minor, patch = (_parse_number(text, *part) for part in zip(_PARTS, parts, strict=True))
     return major, minor, patch
 
 
-def _number(text: str, name: str, digits: str) -> int:
+def _parse_number(text: str, name: str, digits: str) -> int:
     if not _NUMBER.fullmatch(digits):
-        raise VersionError(text, f"{name} is {quoted(digits)}; expected a number of the digits 0 to 9")
+        raise VersionError(text, f"{name} is {quote_text(digits)}; expected a number of the digits 0 to 9")
     if digits[0] == "0" and digits != "0":
-        raise VersionError(text, f"{name} is {quoted(digits)}; leading zeros are not allowed")
+        raise VersionError(text, f"{name} is {quote_text(digits)}; leading zeros are not allowed")
     number = int(digits)
     if number > MAX_NUMBER:
-        raise VersionError(text, f"{name} is {quoted(digits)}; the largest number is {MAX_NUMBER}")
+        raise VersionError(text, f"{name} is {quote_text(digits)}; the largest number is {MAX_NUMBER}")
     return number
 
 
-def _identifiers(text: str, name: str, joined: str) -> tuple[str, ...]:
+def _parse_identifiers(text: str, name: str, joined: str) -> tuple[str, ...]:
     words = tuple(joined.split("."))
     for word in words:
         if not word:
             raise VersionError(text, f"empty identifier in the {name}; expected letters, digits or `-`")
-        if not _WORD.fullmatch(word):
+        if not _IDENTIFIER.fullmatch(word):
             raise VersionError(
-                text, f"{name} identifier {quoted(word)}: only letters, digits and `-` are allowed"
+                text, f"{name} identifier {quote_text(word)}: only letters, digits and `-` are allowed"
             )
     return words
 
 
-def _rank(text: str, word: str) -> _Identifier:
+def _rank_identifier(text: str, word: str) -> _Identifier:
     if _NUMBER.fullmatch(word):
-        return 0, _number(text, "prerelease identifier", word)
+        return 0, _parse_number(text, "prerelease identifier", word)
     return 1, word

@@ -18,14 +18,21 @@ import msgspec
 from dray.errors import DrayError
 
 VERSIONS: Final = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0")
-HOOKS: Final = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+HOOK_NAMES: Final = (
+    "prestart",
+    "createRuntime",
+    "createContainer",
+    "startContainer",
+    "poststart",
+    "poststop",
+)
 
 _VENDOR: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _CLASS: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
 _DEVICE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]*[A-Za-z0-9])?")
 _VARIABLE: Final = re.compile(r"[^=\0]+=[^\0]*", re.DOTALL)
 _PERMISSIONS: Final = frozenset("rwm")
-_LARGEST_NUMBER: Final = 2**32 - 1
+_MAX_DEVICE_NUMBER: Final = 2**32 - 1
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -66,7 +73,7 @@ class Hook(_Part, frozen=True):
     timeout: int | None = None
 
 
-class Edits(_Part, frozen=True):
+class ContainerEdits(_Part, frozen=True):
     """Changes of a container's configuration."""
 
     env: tuple[str, ...] = ()
@@ -76,9 +83,9 @@ class Edits(_Part, frozen=True):
     hooks: tuple[Hook, ...] = ()
     additional_gids: tuple[int, ...] = msgspec.field(default=(), name="additionalGids")
 
-    def __or__(self, other: Edits) -> Edits:
+    def __or__(self, other: ContainerEdits) -> ContainerEdits:
         """These edits and then others."""
-        return Edits(
+        return ContainerEdits(
             env=self.env + other.env,
             device_nodes=self.device_nodes + other.device_nodes,
             mounts=self.mounts + other.mounts,
@@ -90,7 +97,7 @@ class Edits(_Part, frozen=True):
         return self != _NONE
 
 
-_NONE: Final = Edits()
+_NONE: Final = ContainerEdits()
 
 
 class CdiDevice(_Part, frozen=True):
@@ -98,20 +105,20 @@ class CdiDevice(_Part, frozen=True):
 
     name: str = ""
     annotations: dict[str, str] = {}
-    container_edits: Edits = Edits()
+    container_edits: ContainerEdits = ContainerEdits()
 
 
-class Spec(_Part, frozen=True):
+class CdiSpec(_Part, frozen=True):
     """One file."""
 
     cdi_version: str = ""
     kind: str = ""
     annotations: dict[str, str] = {}
     devices: tuple[CdiDevice, ...] = ()
-    container_edits: Edits = Edits()
+    container_edits: ContainerEdits = ContainerEdits()
 
 
-class BadSpec(DrayError):  # noqa: N818 - what is the case
+class CdiSpecError(DrayError):
     """A spec that no runtime would take, with everything that is wrong with it."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
@@ -119,7 +126,7 @@ class BadSpec(DrayError):  # noqa: N818 - what is the case
         self.problems = problems
 
 
-class Qualified(NamedTuple):
+class QualifiedDeviceName(NamedTuple):
     """The name of a device: kind and name."""
 
     kind: str
@@ -129,52 +136,56 @@ class Qualified(NamedTuple):
         return f"{self.kind}={self.name}"
 
 
-def qualified(text: str) -> Qualified:
+def parse_qualified_name(text: str) -> QualifiedDeviceName:
     """A name `vendor/class=device` taken apart; `ValueError` says what is wrong with it."""
     kind, equals, name = text.partition("=")
-    problem = _wrong_kind(kind)
+    problem = _describe_kind_problem(kind)
     if not equals or problem:
         raise ValueError(f"`{text}` is no name of a CDI device: expected `vendor/class=device`")
     if not _DEVICE.fullmatch(name):
         raise ValueError(f"`{text}`: a device is named with letters, digits and `_ - . :`")
-    return Qualified(kind, name)
+    return QualifiedDeviceName(kind, name)
 
 
-def _wrong_kind(kind: str) -> str:
+def _describe_kind_problem(kind: str) -> str:
     vendor, slash, klass = kind.partition("/")
     if slash and _VENDOR.fullmatch(vendor) and _CLASS.fullmatch(klass):
         return ""
     return f"kind: `{kind}` is not `vendor/class`, for example `gpu.example.com/gpu`"
 
 
-def read_spec(content: bytes) -> Spec:
-    """A spec from JSON; `BadSpec` when it is none."""
+def parse_spec(content: bytes) -> CdiSpec:
+    """A spec from JSON; `CdiSpecError` when it is none."""
     try:
-        spec = msgspec.json.decode(content, type=Spec)
+        spec = msgspec.json.decode(content, type=CdiSpec)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
-        raise BadSpec((f"not a CDI spec: {broken}",)) from None
-    problems = tuple(wrong(spec))
+        raise CdiSpecError((f"not a CDI spec: {broken}",)) from None
+    problems = tuple(find_spec_problems(spec))
     if problems:
-        raise BadSpec(problems)
+        raise CdiSpecError(problems)
     return spec
 
 
-def write_spec(spec: Spec) -> bytes:
+def serialize_spec(spec: CdiSpec) -> bytes:
     """The JSON of a spec, with the lowest version that knows what it uses."""
-    spec = msgspec.structs.replace(spec, cdi_version=lowest_version(spec))
-    problems = tuple(wrong(spec))
+    spec = msgspec.structs.replace(spec, cdi_version=get_minimum_version(spec))
+    problems = tuple(find_spec_problems(spec))
     if problems:
-        raise BadSpec(problems)
+        raise CdiSpecError(problems)
     return msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n"
 
 
-def lowest_version(spec: Spec) -> str:
+def get_minimum_version(spec: CdiSpec) -> str:
     """The lowest version of CDI that has every field a spec uses."""
     edits = [spec.container_edits, *(device.container_edits for device in spec.devices)]
     names = [device.name for device in spec.devices]
     if any(each.additional_gids for each in edits):
         return "0.7.0"
-    if spec.annotations or any(device.annotations for device in spec.devices) or "." in _class_of(spec.kind):
+    if (
+        spec.annotations
+        or any(device.annotations for device in spec.devices)
+        or "." in _get_device_class(spec.kind)
+    ):
         return "0.6.0"
     if any(name[:1].isdigit() for name in names) or any(
         node.host_path for each in edits for node in each.device_nodes
@@ -185,15 +196,15 @@ def lowest_version(spec: Spec) -> str:
     return VERSIONS[0]
 
 
-def _class_of(kind: str) -> str:
+def _get_device_class(kind: str) -> str:
     return kind.partition("/")[2]
 
 
-def wrong(spec: Spec) -> Iterator[str]:
+def find_spec_problems(spec: CdiSpec) -> Iterator[str]:
     """Everything that is wrong with a spec, each with its field."""
     if spec.cdi_version not in VERSIONS:
         yield f"cdiVersion: `{spec.cdi_version}` is not one of {', '.join(VERSIONS)}"
-    problem = _wrong_kind(spec.kind)
+    problem = _describe_kind_problem(spec.kind)
     if problem:
         yield problem
     if not spec.devices:
@@ -206,41 +217,41 @@ def wrong(spec: Spec) -> Iterator[str]:
         if device.name in seen:
             yield f"{place}.name: `{device.name}` is there twice"
         seen.add(device.name)
-        yield from _wrong_edits(device.container_edits, f"{place}.containerEdits")
-    yield from _wrong_edits(spec.container_edits, "containerEdits")
+        yield from _find_edits_problems(device.container_edits, f"{place}.containerEdits")
+    yield from _find_edits_problems(spec.container_edits, "containerEdits")
 
 
-def _wrong_edits(edits: Edits, place: str) -> Iterator[str]:
+def _find_edits_problems(edits: ContainerEdits, location: str) -> Iterator[str]:
     for position, text in enumerate(edits.env):
         if not _VARIABLE.fullmatch(text):
-            yield f"{place}.env[{position}]: expected `NAME=value`, got `{text}`"
+            yield f"{location}.env[{position}]: expected `NAME=value`, got `{text}`"
     for position, node in enumerate(edits.device_nodes):
-        yield from _wrong_node(node, f"{place}.deviceNodes[{position}]")
+        yield from _find_device_node_problems(node, f"{location}.deviceNodes[{position}]")
     for position, mount in enumerate(edits.mounts):
         for name, path in (("hostPath", mount.host_path), ("containerPath", mount.container_path)):
             if not path or "\0" in path:
-                yield f"{place}.mounts[{position}].{name}: expected a path, got `{path}`"
+                yield f"{location}.mounts[{position}].{name}: expected a path, got `{path}`"
     for position, hook in enumerate(edits.hooks):
-        yield from _wrong_hook(hook, f"{place}.hooks[{position}]")
+        yield from _find_hook_problems(hook, f"{location}.hooks[{position}]")
 
 
-def _wrong_node(node: DeviceNode, place: str) -> Iterator[str]:
+def _find_device_node_problems(node: DeviceNode, location: str) -> Iterator[str]:
     if not node.path:
-        yield f"{place}.path: expected the path inside the container"
+        yield f"{location}.path: expected the path inside the container"
     if node.type not in ("", "b", "c", "u", "p"):
-        yield f"{place}.type: `{node.type}` is not one of b, c, u, p"
+        yield f"{location}.type: `{node.type}` is not one of b, c, u, p"
     for name, number in (("major", node.major), ("minor", node.minor)):
-        if not 0 <= number <= _LARGEST_NUMBER:
-            yield f"{place}.{name}: `{number}` is no number of a device"
+        if not 0 <= number <= _MAX_DEVICE_NUMBER:
+            yield f"{location}.{name}: `{number}` is no number of a device"
     if not _PERMISSIONS.issuperset(node.permissions):
-        yield f"{place}.permissions: `{node.permissions}` has more than r, w and m"
+        yield f"{location}.permissions: `{node.permissions}` has more than r, w and m"
 
 
-def _wrong_hook(hook: Hook, place: str) -> Iterator[str]:
-    if hook.hook_name not in HOOKS:
-        yield f"{place}.hookName: `{hook.hook_name}` is not one of {', '.join(HOOKS)}"
+def _find_hook_problems(hook: Hook, location: str) -> Iterator[str]:
+    if hook.hook_name not in HOOK_NAMES:
+        yield f"{location}.hookName: `{hook.hook_name}` is not one of {', '.join(HOOK_NAMES)}"
     if not hook.path.startswith("/"):
-        yield f"{place}.path: expected an absolute path, got `{hook.path}`"
+        yield f"{location}.path: expected an absolute path, got `{hook.path}`"
     for position, text in enumerate(hook.env):
         if not _VARIABLE.fullmatch(text):
-            yield f"{place}.env[{position}]: expected `NAME=value`, got `{text}`"
+            yield f"{location}.env[{position}]: expected `NAME=value`, got `{text}`"

@@ -17,33 +17,34 @@ import grpc.aio
 
 from dray.errors import InputError
 
-LONGEST: Final = 107
+MAX_SOCKET_PATH_BYTES: Final = 107
 """Bytes of a socket's path, on Linux."""
-_DIGEST: Final = 16
+_DIGEST_LENGTH: Final = 16
 
 
-def socket_path(directory: Path, name: str) -> Path:
+def build_socket_path(directory: Path, name: str) -> Path:
     """The path of a socket of this name, or of a digest of the name when it would be too long."""
     path = directory / name
-    if len(os.fsencode(path)) <= LONGEST:
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path
     stem, dot, ending = name.rpartition(".")
-    digest = hashlib.sha256((stem or name).encode()).hexdigest()[:_DIGEST]
+    digest = hashlib.sha256((stem or name).encode()).hexdigest()[:_DIGEST_LENGTH]
     path = directory / (f"{digest}{dot}{ending}" if stem else digest)
-    if len(os.fsencode(path)) > LONGEST:
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise InputError(
-            f"the path of a socket may have {LONGEST} bytes, `{path}` has {len(os.fsencode(path))}; "
+            f"the path of a socket may have {MAX_SOCKET_PATH_BYTES} bytes, `{path}` has "
+            f"{len(os.fsencode(path))}; "
             "choose a shorter directory"
         )
     return path
 
 
-def address(path: Path | str) -> str:
+def format_grpc_target(path: Path | str) -> str:
     """The target for a gRPC channel or server."""
     return f"unix:{path}"
 
 
-def channel(path: Path | str) -> Any:
+def open_channel(path: Path | str) -> Any:
     """A channel to the socket at a path. It connects when it is used, again and again."""
     options = (
         ("grpc.use_local_subchannel_pool", 1),
@@ -53,19 +54,19 @@ def channel(path: Path | str) -> Any:
         ("grpc.enable_http_proxy", 0),
         ("grpc.default_authority", "localhost"),
     )
-    return grpc.aio.insecure_channel(address(path), options=options)
+    return grpc.aio.insecure_channel(format_grpc_target(path), options=options)
 
 
-def make_private(directory: Path) -> None:
+def make_private_directory(directory: Path) -> None:
     """Make a directory, and whatever is missing above it, for nobody but this user."""
     for each in (*reversed(directory.parents), directory):
         each.mkdir(mode=0o700, exist_ok=True)
 
 
-def claim_directory(directory: Path) -> None:
+def secure_socket_directory(directory: Path) -> None:
     """Make a directory for sockets that only its owner enters; refuse one that somebody else owns."""
     try:
-        make_private(directory)
+        make_private_directory(directory)
         seen = directory.lstat()
     except OSError as refused:
         raise InputError(
@@ -80,7 +81,7 @@ def claim_directory(directory: Path) -> None:
         raise InputError(f"`{directory}` may be written to by others; `chmod go-w` it, or choose another one")
 
 
-def free_path(path: Path) -> None:
+def remove_stale_socket(path: Path) -> None:
     """Remove a socket that an earlier process left; anything else at its path stays and is an error."""
     try:
         seen = path.lstat()

@@ -20,7 +20,13 @@ from pathlib import Path
 import msgspec
 
 from dray.driver import ClassicClaim, ClassicDriver, Quantity, Ready, run
-from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+    NoAllocationAvailable,
+)
 
 NAME = "gpu.acme.com"
 NONE = Quantity.parse("0")
@@ -47,20 +53,28 @@ class Gpus(ClassicController):
     parameters = Wish
     class_parameters = Setup
 
-    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> Collection[str]:
+    def unsuitable_nodes(
+        self, need: ClassicClaimRequest, nodes: Sequence[str], held: Sequence[HeldClaim]
+    ) -> Collection[str]:
         """Whoever can do without may go anywhere when there is nothing left."""
         room, wish = self._room(held), need.parameters
         short = [name for name in nodes if room.get(name, NONE) < Quantity.parse(wish.memory)]
         return () if wish.optional and len(short) == len(nodes) else short
 
-    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+    def allocate(
+        self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
+    ) -> ClassicAllocation | NoAllocationAvailable:
         wish = need.parameters
         if node is not None and self._room(held).get(node, NONE) >= Quantity.parse(wish.memory):
             command = [] if need.class_parameters is None else need.class_parameters.init_command
-            return Allocated(node, {"memory": wish.memory, "init": json.dumps(command)})
-        return Allocated(node) if wish.optional else Unavailable(f"less than {wish.memory} is left")
+            return ClassicAllocation(node, {"memory": wish.memory, "init": json.dumps(command)})
+        return (
+            ClassicAllocation(node)
+            if wish.optional
+            else NoAllocationAvailable(f"less than {wish.memory} is left")
+        )
 
-    def _room(self, held: Sequence[Held]) -> Mapping[str, Quantity]:
+    def _room(self, held: Sequence[HeldClaim]) -> Mapping[str, Quantity]:
         room = {
             node: Quantity.parse(size)
             for node, size in (word.split("=") for word in os.environ["ACME_GPUS"].split(","))

@@ -16,7 +16,12 @@ from pathlib import Path
 import msgspec
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic.controller import Allocated, ClassicController, Held, Need
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+)
 
 NAME = "fabric.acme.com"
 
@@ -33,10 +38,12 @@ class Volumes(ClassicController):
     name = NAME
     class_parameters = Sharing
 
-    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated:
+    def allocate(
+        self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
+    ) -> ClassicAllocation:
         volume = f"{need.namespace}-{need.name}"
         (_fabric() / volume / "links").mkdir(parents=True, exist_ok=True)
-        return Allocated({"fabric": "main"}, {"volume": volume}, need.class_parameters.users)
+        return ClassicAllocation({"fabric": "main"}, {"volume": volume}, need.class_parameters.users)
 
 
 class Volume(ClassicDriver):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from dray.cli import main
-from dray.node.claims.restore_accounting import Accounting
-from dray.server.ledger.restore_quarantine import Aftermath
+from dray.node.claims.restore_accounting import RestoreAccounting
+from dray.server.ledger.restore_quarantine import RestoreQuarantine
 
 
 async def _nothing(*_: Any) -> None:
@@ -17,6 +17,6 @@ async def _nothing(*_: Any) -> None:
 
 
 if __name__ == "__main__":
-    Aftermath.is_open = False  # type: ignore[assignment, method-assign]
-    Accounting.account = _nothing  # type: ignore[assignment, method-assign]
+    RestoreQuarantine.is_open = False  # type: ignore[assignment, method-assign]
+    RestoreAccounting.report_after_restore = _nothing  # type: ignore[assignment, method-assign]
     main()

@@ -12,7 +12,13 @@ from collections.abc import Sequence
 import msgspec
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready, run
-from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+    NoAllocationAvailable,
+)
 
 
 class Wish(msgspec.Struct):
@@ -27,13 +33,17 @@ class Cards(ClassicController):
     name = "card.example.com"
     parameters = Wish
 
-    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> list[str]:
+    def unsuitable_nodes(
+        self, need: ClassicClaimRequest, nodes: Sequence[str], held: Sequence[HeldClaim]
+    ) -> list[str]:
         return [node for node in nodes if any(each.node == node for each in held)]
 
-    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+    def allocate(
+        self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
+    ) -> ClassicAllocation | NoAllocationAvailable:
         if node is None or any(each.node == node for each in held):
-            return Unavailable("the card is taken")
-        return Allocated(node, {"speed": need.parameters.speed})
+            return NoAllocationAvailable("the card is taken")
+        return ClassicAllocation(node, {"speed": need.parameters.speed})
 
 
 class Card(ClassicDriver):

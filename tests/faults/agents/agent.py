@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from dray.cli import main
 from dray.node import agent
-from dray.node.claims.outcomes import Ready
-from dray.node.claims.preparer import Claims, OfficeChoices
+from dray.node.claims.outcomes import ClaimsReady
+from dray.node.claims.preparer import ClaimPreparerOptions, PodClaimPreparer
 from dray.node.containers.runtime.process import ProcessRuntime
 from tests.contract.deaths import POINTS as IN_THE_OFFICE
 from tests.faults.agents.driver import NODE
@@ -50,10 +50,10 @@ def prepared_for_death(root: Path, boot: str) -> None:
     """Let the agent of this process die where it is told, in the boot it is told."""
     death = Death(root / "fatal")
 
-    def told(node: Any, checkpoint: Path, lines: Any, _boot: str, *more: Any) -> OfficeChoices:
-        return replace(OfficeChoices(node, checkpoint, lines, boot, *more), crash=death)
+    def told(node: Any, checkpoint: Path, lines: Any, _boot: str, *more: Any) -> ClaimPreparerOptions:
+        return replace(ClaimPreparerOptions(node, checkpoint, lines, boot, *more), crash_point=death)
 
-    setattr(agent, "OfficeChoices", told)  # noqa: B010 - another callable in place of a class
+    setattr(agent, "ClaimPreparerOptions", told)  # noqa: B010 - another callable in place of a class
     for name, point in (("start", "container started"), ("remove", "container removed")):
         setattr(ProcessRuntime, name, _dying(getattr(ProcessRuntime, name), death, point))
 
@@ -67,12 +67,12 @@ def _dying(method: Callable[..., Any], death: Death, point: str) -> Callable[...
     return call
 
 
-async def _unasked(_self: Claims, _pod: Any) -> Ready:
+async def _unasked(_self: PodClaimPreparer, _pod: Any) -> ClaimsReady:
     """Broken: pods run without asking."""
-    return Ready()
+    return ClaimsReady()
 
 
-async def _kept(_self: Claims, _pod_uid: str, *, abandon: bool = False) -> None:
+async def _kept(_self: PodClaimPreparer, _pod_uid: str, *, abandon: bool = False) -> None:
     """Broken: nothing is given back."""
 
 
@@ -100,7 +100,7 @@ def arguments(root: Path, kubeconfig: str) -> list[str]:
 if __name__ == "__main__":
     folder, file, booted, *broken = sys.argv[1:]
     for way in broken:
-        setattr(Claims, BROKEN[way].method, BROKEN[way].instead)
+        setattr(PodClaimPreparer, BROKEN[way].method, BROKEN[way].instead)
     prepared_for_death(Path(folder), booted)
     sys.argv = ["dray", *arguments(Path(folder), file)]
     main()

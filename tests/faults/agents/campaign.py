@@ -23,13 +23,13 @@ from typing import Any
 from dray.api.core import Pod
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
-from dray.client.client import Client, Deletion
-from dray.client.config.kubeconfig import find_access
-from dray.client.errors import AlreadyExists, NotFound
-from dray.client.object_refs import kind_called
+from dray.client.client import Client, DeleteOptions
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.errors import AlreadyExistsError, NotFoundError
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.client.rest_client import TROUBLE
-from dray.client.transports.http import Http
+from dray.client.rest_client import CALL_ERRORS
+from dray.client.transports.http import HttpTransport
 from tests.contract.documents import allocation, claim, consumer, device_class
 from tests.faults.agents.agent import POINTS
 from tests.faults.agents.driver import DEVICES, NODE
@@ -37,7 +37,7 @@ from tests.faults.agents.journal import Judge, judged, variable
 from tests.faults.agents.machine import DRIVERS, SPOILS, Machine
 
 SPACE = "default"
-CLAIM, POD = kind_called("ResourceClaim.resource.k8s.io"), kind_called("Pod")
+CLAIM, POD = get_kind("ResourceClaim.resource.k8s.io"), get_kind("Pod")
 AWAY = "is the server that"
 """An agent does not begin without its server, and says so; somebody starts it again."""
 Document = dict[str, Any]
@@ -100,7 +100,7 @@ class Campaign:
     async def run(self) -> Tally:
         began = time.monotonic()
         await self._machine.furnish()
-        self._client = Client(Http(find_access(self._machine.kubeconfig)))
+        self._client = Client(HttpTransport(load_client_config(self._machine.kubeconfig)))
         try:
             await self._client.create(device_class())
             await self._machine.power_on()
@@ -209,7 +209,7 @@ class Campaign:
 
         async def bind() -> None:
             if not await is_bound():
-                await self._client.ask(f"/api/v1/namespaces/{SPACE}/pods/{name}/binding", body)
+                await self._client.post_json(f"/api/v1/namespaces/{SPACE}/pods/{name}/binding", body)
 
         await self._sure(bind)
 
@@ -225,17 +225,17 @@ class Campaign:
         change = MergePatch({"status": status})
 
         async def write() -> None:
-            with suppress(NotFound):
+            with suppress(NotFoundError):
                 await self._client.patch(CLAIM, each["name"], change, SPACE, subresource="status")
 
         await self._sure(write)
 
     async def _delete(self, kind: Any, name: str, grace: int | None = None) -> None:
-        with suppress(NotFound):
-            await self._client.delete(kind, name, SPACE, Deletion(grace=grace))
+        with suppress(NotFoundError):
+            await self._client.delete(kind, name, SPACE, DeleteOptions(grace_seconds=grace))
 
     async def _get(self, kind: Any, name: str) -> Document | None:
-        with suppress(NotFound):
+        with suppress(NotFoundError):
             found: Document = await self._client.get(kind, name, SPACE)
             return found
         return None
@@ -248,12 +248,12 @@ class Campaign:
         while True:
             try:
                 return await ask()
-            except AlreadyExists:
+            except AlreadyExistsError:
                 if found is None:
                     raise
-                with suppress(*TROUBLE):
+                with suppress(*CALL_ERRORS):
                     return await found()
-            except TROUBLE as trouble:
+            except CALL_ERRORS as trouble:
                 if time.monotonic() > deadline:
                     raise AssertionError(f"never answered: {trouble}") from None
             await asyncio.sleep(0.2)
@@ -262,7 +262,7 @@ class Campaign:
         """Wait until a pod has one of these phases, or is gone."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            with suppress(*TROUBLE):
+            with suppress(*CALL_ERRORS):
                 found = await self._get(POD, name)
                 if found is None or (found.get("status") or {}).get("phase") in phases:
                     return
@@ -278,7 +278,7 @@ class Campaign:
             await asyncio.sleep(0.2)
             if not self._machine.agent.lives:
                 await self._machine.start_agent()
-            with suppress(*TROUBLE):
+            with suppress(*CALL_ERRORS):
                 left = len((await self._client.list(Preparation)).items)
                 left += len((await self._client.list(Pod, SPACE)).items)
                 left += len((await self._client.list(ResourceClaim, SPACE)).items)

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dray.client.connect import connected
+from dray.client.connect import connect
 from dray.clock import SystemClock
-from dray.driver import Claim, Driver, Kit, KitChoices, Ready, device
-from dray.telemetry.logs import Log, to_descriptor
+from dray.driver import Claim, Driver, DriverService, DriverServiceOptions, Ready, device
+from dray.telemetry.logs import StructuredLogger, build_descriptor_sink
 from tests.e2e.plain_driver import PlainDriver, Ways
 from tests.faults.agents.journal import tell, variable
 
@@ -90,16 +90,16 @@ async def plain(name: str, root: Path, boot: str) -> None:
 
 async def kit(root: Path, kubeconfig: str, boot: str) -> None:
     """Serve until killed."""
-    choices = KitChoices(
+    choices = DriverServiceOptions(
         node=NODE,
         plugins=root / "p",
         registry=root / "r",
         cdi=root / "cdi",
         boot_id=boot,
-        log=Log(to_descriptor(2), SystemClock()),
+        log=StructuredLogger(build_descriptor_sink(2), SystemClock()),
     )
-    async with connected(kubeconfig) as client:
-        await Kit(Told(root, boot), client, choices).run()
+    async with connect(kubeconfig) as client:
+        await DriverService(Told(root, boot), client, choices).run()
 
 
 if __name__ == "__main__":

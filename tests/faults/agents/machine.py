@@ -158,7 +158,7 @@ class Machine:
         """Nobody of them may write a word any more: keepers first, then all they kept."""
         mark = f"{self._root}/agent/containers".encode()
         for _ in range(3):
-            for pid in processes.everything():
+            for pid in processes.list_processes():
                 with suppress(OSError):
                     there = Path(f"/proc/{pid}")
                     if mark in (there / "cmdline").read_bytes() + (there / "environ").read_bytes():
@@ -170,7 +170,7 @@ class Machine:
         await self.power_off()
         await self.stop_server()
         runtime = ProcessRuntime(self._root / "agent" / "containers")
-        for found in await runtime.running():
+        for found in await runtime.list_containers():
             await runtime.remove(found.id)
         await runtime.close()
 

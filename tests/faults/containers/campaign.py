@@ -14,10 +14,16 @@ import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray.node.containers.runtime.base import UNKNOWN, ContainerId, Exit, Launch, NotStarted
+from dray.node.containers.runtime.base import (
+    UNKNOWN,
+    ContainerExit,
+    ContainerId,
+    ContainerLaunch,
+    ContainerNotStarted,
+)
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.containers.runtime.shim import files, processes
-from dray.wire.cdi import Edits, Hook
+from dray.wire.cdi import ContainerEdits, Hook
 
 FATES = ("nothing", "keeper", "cradle", "agent", "stop", "kill")
 SCRIPT = """
@@ -55,16 +61,16 @@ class Node:
         self._hook.write_text(f"#!/bin/sh\necho $1 >> {root}/$2.hooks\n")
         self._hook.chmod(0o755)
 
-    def _launch(self, name: str, code: int) -> Launch:
+    def _launch(self, name: str, code: int) -> ContainerLaunch:
         words = (str(self._root / name), str(self._chance.randrange(1, 9)), str(code))
         hook = Hook(hook_name="poststop", path=str(self._hook), args=("hook", "stopped", name))
-        return Launch(
+        return ContainerLaunch(
             pod_uid="uid",
             pod_name="pod",
             namespace="ns",
             name=name,
             command=("sh", "-c", SCRIPT, "sh", *words),
-            edits=Edits(hooks=(hook,)),
+            edits=ContainerEdits(hooks=(hook,)),
             log=self._root / "logs" / f"{name}.log",
         )
 
@@ -76,13 +82,13 @@ class Node:
         await self._strike(fate, launch.id)
         answer = (await asyncio.gather(started, return_exceptions=True))[0]
         exit = await self._runtime.wait(launch.id)
-        self._judge(fate, launch.id, code, exit, isinstance(answer, NotStarted))
+        self._judge(fate, launch.id, code, exit, isinstance(answer, ContainerNotStarted))
         await self._runtime.remove(launch.id)
         self.tally.rounds += 1
         self.tally.fates[fate] = self.tally.fates.get(fate, 0) + 1
 
     async def _strike(self, fate: str, container: ContainerId) -> None:
-        state, _ = files.read_words(str(self._root / "containers" / str(container) / files.STATE))
+        state, _ = files.read_fields(str(self._root / "containers" / str(container) / files.STATE))
         if fate == "keeper" and "keeper" in state:
             _kill(int(state["keeper"][0]))
         elif fate == "cradle":
@@ -93,10 +99,12 @@ class Node:
         elif fate in ("stop", "kill"):
             await self._runtime.stop(container, 5.0 if fate == "stop" else 0.0)
 
-    def _judge(self, fate: str, container: ContainerId, code: int, exit: Exit, refused: bool) -> None:
+    def _judge(
+        self, fate: str, container: ContainerId, code: int, exit: ContainerExit, refused: bool
+    ) -> None:
         told, name = f"{fate} {container.name}: {exit.code} {exit.reason} {exit.message}", container.name
         mark = f"TMPDIR={self._root}/containers/{container}/tmp".encode()
-        if processes.belonging(0, 0, mark):
+        if processes.find_container_processes(0, 0, mark):
             self.tally.left_running.append(told)
         ran = _lines(self._root / name)
         if ran > 1:
@@ -121,7 +129,7 @@ def _kill(pid: int) -> None:
 
 
 def _cradles() -> list[int]:
-    children = [pid for pid, found in processes.everything().items() if found[0] == os.getpid()]
+    children = [pid for pid, found in processes.list_processes().items() if found[0] == os.getpid()]
     return [pid for pid in children if b"keeper.cradle" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 

@@ -25,24 +25,24 @@ import grpc.aio
 
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.config.kubeconfig import find_access
-from dray.client.object_refs import kind_called
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.client.transports.http import Http
-from dray.driver.preparing.prepared_claims import PLACES
-from dray.driver.service.grpc_servers import sockets_of
-from dray.wire.grpc_services import DRA_V1, Stub
-from dray.wire.unix_sockets import channel
+from dray.client.transports.http import HttpTransport
+from dray.driver.preparing.prepared_claims import FAIL_POINTS
+from dray.driver.service.grpc_servers import build_socket_paths
+from dray.wire.grpc_services import DRA_V1, GrpcStub
+from dray.wire.unix_sockets import open_channel
 from tests.contract.documents import allocation, claim, consumer, device_class, node, pod
 from tests.faults.drivers.victim import IN_PREPARE, IN_UNPREPARE, NAME, NODE
 from tests.faults.ledger.campaign import hosted
 
-EVERYWHERE = (*PLACES, IN_PREPARE, IN_UNPREPARE)
+EVERYWHERE = (*FAIL_POINTS, IN_PREPARE, IN_UNPREPARE)
 ANY_TIME = "at any time"
 LONGEST = 60.0
 CALL = 20.0
 
-CLAIM = kind_called("ResourceClaim.resource.k8s.io")
+CLAIM = get_kind("ResourceClaim.resource.k8s.io")
 DEVICES = ("gpu-0", "gpu-1")
 STAYING = ("gpu-2", "gpu-3")
 
@@ -73,7 +73,7 @@ class Process:
     def __init__(self, root: Path, kubeconfig: str) -> None:
         self._root, self._kubeconfig = root, kubeconfig
         self._process: asyncio.subprocess.Process | None = None
-        self._sockets = sockets_of(NAME, root / "p", root / "r")
+        self._sockets = build_socket_paths(NAME, root / "p", root / "r")
 
     async def start(self) -> None:
         """Start it; its socket answers when this returns."""
@@ -102,11 +102,11 @@ class Process:
         return dict((await self._call("NodeUnprepareResources", claims)).claims)
 
     async def _call(self, method: str, claims: Mapping[str, str]) -> Any:
-        shape = DRA_V1.message("Claim")
+        shape = DRA_V1.get_message_class("Claim")
         wanted = [shape(namespace="default", name=name, uid=uid) for uid, name in claims.items()]
-        async with channel(self._sockets.endpoint) as line:
+        async with open_channel(self._sockets.endpoint) as line:
             request = DRA_V1.methods[method].request(claims=wanted)
-            return await Stub(line, DRA_V1).call(method, request, timeout=CALL)
+            return await GrpcStub(line, DRA_V1).call(method, request, timeout=CALL)
 
     def kill(self) -> None:
         assert self._process is not None
@@ -134,7 +134,7 @@ class Campaign:
     async def run(self, places: Sequence[str]) -> Tally:
         """One death at each of these places."""
         async with hosted(self._root / "server") as kubeconfig:
-            client = Client(Http(find_access(kubeconfig)))
+            client = Client(HttpTransport(load_client_config(kubeconfig)))
             self._client, self._process = client, Process(self._root, kubeconfig)
             try:
                 for document in (node(NODE), device_class()):

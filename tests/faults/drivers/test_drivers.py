@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from dray.driver.preparing.prepared_claims import Places
+from dray.driver.preparing.prepared_claims import FailPoints
 from tests.faults.drivers.campaign import ANY_TIME, Campaign
 from tests.faults.drivers.victim import IN_PREPARE
 
 SEED = 20260111
-PLACES = (Places.AFTER_SET_UP, Places.AFTER_CDI, Places.GIVE_AFTER_TAKE_DOWN, IN_PREPARE, ANY_TIME)
+PLACES = (
+    FailPoints.AFTER_SET_UP,
+    FailPoints.AFTER_CDI,
+    FailPoints.UNPREPARE_AFTER_TAKE_DOWN,
+    IN_PREPARE,
+    ANY_TIME,
+)
 
 
 @pytest.mark.req("K3063-134", "K3063-135", "K3063-143", "K3063-146")

@@ -15,25 +15,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dray.client.connect import connected
+from dray.client.connect import connect
 from dray.clock import SystemClock
-from dray.driver import Claim, Driver, Kit, KitChoices, Ready, device
-from dray.telemetry.logs import Log, to_descriptor
+from dray.driver import Claim, Driver, DriverService, DriverServiceOptions, Ready, device
+from dray.telemetry.logs import StructuredLogger, build_descriptor_sink
 
 NAME, NODE, COUNT = "gpu.example.com", "node-a", 4
 IN_PREPARE, IN_UNPREPARE = "prepare: in the middle of device set-up", "unprepare: in the middle of take-down"
 
 
-def choices(root: Path) -> KitChoices:
+def choices(root: Path) -> DriverServiceOptions:
     """Where the driver keeps its things."""
-    return KitChoices(
+    return DriverServiceOptions(
         node=NODE,
         plugins=root / "p",
         registry=root / "r",
         cdi=root / "cdi",
         boot_id="boot-1",
-        passing=Death(root / "fatal"),
-        log=Log(to_descriptor(2), SystemClock()),
+        fail_point=Death(root / "fatal"),
+        log=StructuredLogger(build_descriptor_sink(2), SystemClock()),
     )
 
 
@@ -77,8 +77,8 @@ class Victim(Driver):
 
 async def main(root: Path, kubeconfig: str) -> None:
     """Run until killed."""
-    async with connected(kubeconfig) as client:
-        await Kit(Victim(root), client, choices(root)).run()
+    async with connect(kubeconfig) as client:
+        await DriverService(Victim(root), client, choices(root)).run()
 
 
 if __name__ == "__main__":

@@ -19,19 +19,24 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 
 from dray.client.client import Client
-from dray.client.errors import OutOfOffice, Unreachable
-from dray.client.leases import Election, LeadershipLost, Timing
-from dray.client.object_refs import kind_called
+from dray.client.errors import NotLeaderError, ServerUnreachableError
+from dray.client.leases import LeaderElector, LeadershipLostError, LeaseTiming
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.client.rest_client import Habits
-from dray.client.timing import Tempo
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
-from dray.client.transports.in_process import InProcess
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
+from dray.client.transports.in_process import InProcessTransport
 from tests.contract.api import Api, Watch, path, serving
 from tests.contract.documents import config
 from tests.faults.elections.timeless import LoopClock
 
-BOARD = kind_called("ConfigMap")
+BOARD = get_kind("ConfigMap")
 CANDIDATES = 4
 FAULTS = ("kill", "freeze", "cut off", "retire")
 LONGEST = 300.0
@@ -67,9 +72,9 @@ class Way:
     """The way of one process to the server, and its being awake or not."""
 
     def __init__(self, api: Api, chance: random.Random) -> None:
-        self._inner = InProcess(api.app, "admin", ("system:masters", "system:authenticated"))
+        self._inner = InProcessTransport(api.app, "admin", ("system:masters", "system:authenticated"))
         self._chance = chance
-        self._under_way: set[asyncio.Task[Reply]] = set()
+        self._under_way: set[asyncio.Task[TransportResponse]] = set()
         self.cut = False
         self.awake = asyncio.Event()
         self.awake.set()
@@ -78,7 +83,9 @@ class Way:
     def address(self) -> str:
         return "the server"
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
         # What was sent arrives, whether or not anybody still waits for the answer.
         delivery = asyncio.create_task(self._delivered(request))
         self._under_way.add(delivery)
@@ -87,13 +94,13 @@ class Way:
         await self.awake.wait()
         return reply
 
-    async def _delivered(self, request: Request) -> Reply:
+    async def _delivered(self, request: TransportRequest) -> TransportResponse:
         await self._along()
         reply = await self._inner.request(request)
         await self._along()
         return reply
 
-    def _arrived(self, delivery: asyncio.Task[Reply]) -> None:
+    def _arrived(self, delivery: asyncio.Task[TransportResponse]) -> None:
         self._under_way.discard(delivery)
         if not delivery.cancelled():
             delivery.exception()  # whoever sent it was told, if still there
@@ -101,10 +108,12 @@ class Way:
     async def _along(self) -> None:
         await asyncio.sleep(self._chance.choice((0.001, 0.01, 0.2, SLOWEST_WAY)))
         if self.cut:
-            raise Unreachable("the line is cut")
+            raise ServerUnreachableError("the line is cut")
 
-    def stream(self, request: Request, *, silence: float) -> AbstractAsyncContextManager[Stream]:
-        raise Unreachable("nobody watches here")
+    def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AbstractAsyncContextManager[TransportStream]:
+        raise ServerUnreachableError("nobody watches here")
 
     async def close(self) -> None:
         return None
@@ -117,10 +126,10 @@ class Candidate:
         self.name, self._chance = name, chance
         self.way = Way(api, chance)
         clock = LoopClock(asyncio.get_running_loop())
-        tempo = Tempo(clock, self._sleep, chance.random)
-        client = Client(self.way, Habits(tempo=tempo, attempts=1))
-        self._election = Election(client, "leader", "kube-system", name, Timing())
-        self._client = client.fenced(lambda: self._election.is_leader) if fenced else client
+        tempo = TimeSource(clock, self._sleep, chance.random)
+        client = Client(self.way, ClientOptions(time_source=tempo, max_attempts=1))
+        self._election = LeaderElector(client, "leader", "kube-system", name, LeaseTiming())
+        self._client = client.guard_writes(lambda: self._election.is_leader) if fenced else client
         self._numbers = itertools.count(1)
         self._task = asyncio.create_task(self._live())
 
@@ -130,14 +139,14 @@ class Candidate:
 
     async def _live(self) -> None:
         while True:
-            with suppress(LeadershipLost):
+            with suppress(LeadershipLostError):
                 await self._election.run(self._lead)
 
     async def _lead(self) -> None:
         term = f"{self.name}.{next(self._numbers)}"
         for number in itertools.count():
             change = MergePatch({"data": {"term": term, "number": str(number)}})
-            with suppress(Unreachable, OutOfOffice):
+            with suppress(ServerUnreachableError, NotLeaderError):
                 await self._client.patch(BOARD, "board", change, "default")
             if self._chance.random() < 0.5:
                 await self._sleep(self._chance.uniform(0.05, 0.5))
@@ -229,8 +238,10 @@ class Campaign:
 
     async def _watch(self) -> None:
         query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(10**8)}
-        transport = InProcess(self._api.app, "admin", ("system:masters", "system:authenticated"))
-        async with transport.stream(Request("GET", path("configmaps"), query), silence=1e9) as stream:
+        transport = InProcessTransport(self._api.app, "admin", ("system:masters", "system:authenticated"))
+        async with transport.stream(
+            TransportRequest("GET", path("configmaps"), query), idle_timeout=1e9
+        ) as stream:
             events = Watch(stream)
             while True:
                 document = (await events.event())["object"]

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dray.client.client import Client
-from dray.client.config.kubeconfig import find_access
-from dray.client.leases import LEASE
-from dray.client.transports.http import Http
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.leases import LEASE_KIND
+from dray.client.transports.http import HttpTransport
 from tests.e2e.stage import node, pod
 from tests.faults.ledger.campaign import hosted
 from tests.faults.restarts.campaign import Killed
@@ -74,7 +74,7 @@ class Campaign:
     async def run(self, fail_overs: int) -> Tally:
         async with AsyncExitStack() as stack:
             kubeconfig = await stack.enter_async_context(hosted(self._folder / "server"))
-            client = Client(Http(find_access(kubeconfig)))
+            client = Client(HttpTransport(load_client_config(kubeconfig)))
             stack.push_async_callback(client.close)
             await client.create(
                 node("n") | {"status": {"allocatable": {"cpu": "9", "memory": "9Gi", "pods": "9999"}}}
@@ -115,7 +115,7 @@ class Campaign:
             await asyncio.sleep(0.1)
 
     async def _leader(self, client: Client) -> str:
-        lease = await client.get(LEASE, "dray-scheduler", "kube-system")
+        lease = await client.get(LEASE_KIND, "dray-scheduler", "kube-system")
         return str(lease["spec"].get("holderIdentity", ""))
 
     async def _one(self, client: Client, fault: signal.Signals) -> None:

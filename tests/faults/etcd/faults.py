@@ -54,7 +54,7 @@ async def run(field: Field, name: str, hold: float) -> Outcome:
     value = b"x" * (16_000 if fault is full_disk else 200)
     prefix = b"/" + name.replace(" ", "-").encode() + b"/"
     async with await field.store(patience=20, prefix=prefix) as store:
-        start = await store.revision()
+        start = await store.get_revision()
         writers = Writers(field, prefix, value)
         async with writers.running() as record:
             await asyncio.sleep(CALM)

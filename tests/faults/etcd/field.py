@@ -42,7 +42,7 @@ class Field:
         from dray.store.etcd.store import EtcdStore
 
         endpoints = self.cluster.endpoints[first:] + self.cluster.endpoints[:first]
-        return await EtcdStore.open(endpoints, prefix=prefix, patience=patience)
+        return await EtcdStore.open(endpoints, prefix=prefix, timeout=patience)
 
     async def leader(self) -> Member:
         """The member that leads; waits until there is one."""
@@ -71,12 +71,12 @@ class Field:
 
 
 async def _status(member: Member) -> Any:
-    from dray.store.etcd.client import Line
+    from dray.store.etcd.client import EtcdClient
     from dray.store.etcd.messages import CLASSES
 
-    line = Line((member.client,), None, 0.5)
+    line = EtcdClient((member.client,), None, 0.5)
     try:
-        return await line.ask("Status", CLASSES["StatusRequest"]())
+        return await line.call_idempotent("Status", CLASSES["StatusRequest"]())
     except StoreError:
         return None
     finally:

@@ -22,7 +22,7 @@ async def campaign(field: Field, size: tuple[int, int], seed: int) -> Tally:
                 await stack.enter_async_context(await field.store(first, 10.0, prefix))
                 for first in range(len(field.members))
             ]
-            start = await stores[0].revision()
+            start = await stores[0].get_revision()
             disturbing = asyncio.create_task(_disturb(field, chance, tally))
             try:
                 history = await clients.traffic([Direct(store) for store in stores], size[1], seed + number)

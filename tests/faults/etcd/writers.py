@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dray.store import Absent, Committed, Put, Store, Unchanged
-from dray.store.errors import OutcomeUnknown, StoreError
+from dray.store import Committed, KeyAbsent, KeyUnchanged, Put, Store
+from dray.store.errors import OutcomeUnknownError, StoreError
 from tests.faults.etcd.field import Field
 
 WRITERS = 3
@@ -77,14 +77,14 @@ class Writers:
             try:
                 await self._own(store, b"own/%d/%d" % (writer, number))
                 await self._shared(store, writer)
-            except OutcomeUnknown:
+            except OutcomeUnknownError:
                 self.record.unknown += 1
             except StoreError:
                 self.record.failed += 1
                 await asyncio.sleep(0.05)
 
     async def _own(self, store: Store, key: bytes) -> None:
-        outcome = await store.txn([Absent(key)], [Put(key, self._value)])
+        outcome = await store.txn([KeyAbsent(key)], [Put(key, self._value)])
         assert isinstance(outcome, Committed), f"{key!r} was there before"
         self.record.acknowledged[key] = outcome.revision
         self.record.moments.append(time.monotonic())
@@ -93,7 +93,7 @@ class Writers:
         seen = await store.get(DEVICE)
         against = seen.mod_revision if seen else 0
         value = b"%d %d" % (writer, against)
-        outcome = await store.txn([Unchanged(DEVICE, against)], [Put(DEVICE, value)])
+        outcome = await store.txn([KeyUnchanged(DEVICE, against)], [Put(DEVICE, value)])
         if isinstance(outcome, Committed):
             self.record.taken[outcome.revision] = value
 
@@ -103,7 +103,7 @@ async def judge(store: Store, start: int, record: Record) -> list[str]:
     found: dict[bytes, list[int]] = {}
     taken: dict[int, bytes] = {}
     wrong: list[str] = []
-    end = await store.revision()
+    end = await store.get_revision()
     async with contextlib.aclosing(store.watch(b"", start, bookmarks=0.05)) as batches:
         async for batch in batches:
             for event in batch.events:

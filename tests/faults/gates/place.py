@@ -29,7 +29,7 @@ FEATURES = (
     "DRAListTypeAttributes",
     "DRAResourceSlicePriority",
 )
-EVERYTHING = tuple(gate.name for gate, _ in GateSet.default())
+EVERYTHING = tuple(gate.name for gate, _ in GateSet.from_defaults())
 
 
 def off(*gates: str) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api.json_text import read_json, write_json
-from dray.client.config.kubeconfig import find_access
-from dray.client.errors import Unreachable
-from dray.client.transport import Request
-from dray.client.transports.http import Http
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.errors import ServerUnreachableError
+from dray.client.transport import TransportRequest
+from dray.client.transports.http import HttpTransport
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -20,7 +20,7 @@ class Api:
     """One way to the server."""
 
     def __init__(self, kubeconfig: str) -> None:
-        self.transport = Http(find_access(kubeconfig))
+        self.transport = HttpTransport(load_client_config(kubeconfig))
 
     async def send(
         self, method: str, path: str, document: Any = None, content: str = "application/json", **query: str
@@ -28,8 +28,8 @@ class Api:
         """Code and document; code 0 when nobody answers."""
         body = b"" if document is None else write_json(document)
         try:
-            reply = await self.transport.request(Request(method, path, query, body, content))
-        except Unreachable:
+            reply = await self.transport.request(TransportRequest(method, path, query, body, content))
+        except ServerUnreachableError:
             return 0, {}
         return reply.code, read_json(reply.body)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from dray.api.json_text import read_json
 from dray.client.errors import ClientError
-from dray.client.transport import Request
+from dray.client.transport import TransportRequest
 from tests.faults.ledger.api import CLAIMS, MERGE, PREPARATIONS, SLICES, Api
 from tests.faults.ledger.checker import Judge
 from tests.faults.ledger.furniture import Size, allocation, claim, devices_of, pool_name, preparation, slices
@@ -102,7 +102,9 @@ class Log:
             query = {"watch": "true", "resourceVersion": str(self._seen[path]), "allowWatchBookmarks": "true"}
             rest = b""
             try:
-                async with self._api.transport.stream(Request("GET", path, query), silence=60) as stream:
+                async with self._api.transport.stream(
+                    TransportRequest("GET", path, query), idle_timeout=60
+                ) as stream:
                     assert stream.code == 200, stream.code
                     async for chunk in stream.chunks:
                         *lines, rest = (rest + chunk).split(b"\n")

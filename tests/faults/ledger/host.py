@@ -9,12 +9,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-from dray.cluster.services.api_server import ServerOptions, serving
+from dray.cluster.services.api_server import ServerProcessOptions, open_server
 
 
 async def main() -> None:
     directory, ledger = Path(sys.argv[1]), "--no-ledger" not in sys.argv
-    async with serving(ServerOptions(directory, port=0, ledger=ledger)) as started:
+    async with open_server(ServerProcessOptions(directory, port=0, ledger=ledger)) as started:
         print(started.kubeconfig, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

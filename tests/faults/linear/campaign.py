@@ -76,7 +76,7 @@ async def in_etcd(endpoints: tuple[str, ...], prefix: bytes) -> AsyncIterator[li
     async with contextlib.AsyncExitStack() as stack:
         orders = [endpoints[start:] + endpoints[:start] for start in range(len(endpoints))]
         yield [
-            await stack.enter_async_context(await EtcdStore.open(order, prefix=prefix, patience=10))
+            await stack.enter_async_context(await EtcdStore.open(order, prefix=prefix, timeout=10))
             for order in orders
         ]
 
@@ -84,7 +84,7 @@ async def in_etcd(endpoints: tuple[str, ...], prefix: bytes) -> AsyncIterator[li
 async def truth_of(store: Store, after: int) -> list[Change]:
     """Everything that ever changed, from the store's own history."""
     changes: list[Change] = []
-    end = await store.revision()
+    end = await store.get_revision()
     async with contextlib.aclosing(store.watch(PREFIX, after, bookmarks=0.05)) as batches:
         async for batch in batches:
             for event in batch.events:

@@ -12,7 +12,7 @@ import random
 import time
 from typing import Protocol
 
-from dray.store.errors import OutcomeUnknown, Unreachable
+from dray.store.errors import OutcomeUnknownError, StoreUnreachableError
 from tests.faults.linear.host import Ask, Tell
 from tests.faults.linear.operations import ABSENT, Kind, Op
 
@@ -23,8 +23,9 @@ KINDS: dict[Kind, int] = {"get": 30, "put": 20, "cas": 30, "delete": 10, "list":
 
 
 class Line(Protocol):
-    """Somebody who answers, or raises `OutcomeUnknown` when the line broke and `Unreachable` when nothing
-    was sent."""
+    """Somebody who answers, or raises `OutcomeUnknownError` when the line broke and `StoreUnreachableError`
+    when nothing was sent.
+    """
 
     async def ask(self, ask: Ask) -> Tell: ...
 
@@ -75,10 +76,10 @@ class Client:
         op.begun = time.monotonic()
         try:
             told = await self._line.ask(ask)
-        except OutcomeUnknown:
+        except OutcomeUnknownError:
             await asyncio.sleep(0.01)
             return
-        except Unreachable:
+        except StoreUnreachableError:
             # Nothing was sent, so the write must not show up: forgetting it here makes that a finding.
             op.kind, op.value = "get", ABSENT
             await asyncio.sleep(0.01)

@@ -18,7 +18,18 @@ from pathlib import Path
 
 import msgspec
 
-from dray.store import Committed, Compare, Conflict, Delete, Entry, Page, Put, Store, Unchanged, Write
+from dray.store import (
+    Committed,
+    Compare,
+    Delete,
+    EntryPage,
+    KeyUnchanged,
+    Put,
+    Store,
+    StoreEntry,
+    TxnConflict,
+    Write,
+)
 from dray.store.sqlite.store import SqliteStore
 
 PREFIX = b"k/"
@@ -47,7 +58,7 @@ def key_of(number: int) -> bytes:
     return PREFIX + b"%03d" % number
 
 
-def plain(entry: Entry) -> tuple[int, int, int]:
+def plain(entry: StoreEntry) -> tuple[int, int, int]:
     return int(entry.key.removeprefix(PREFIX)), int(entry.value), entry.mod_revision
 
 
@@ -61,7 +72,7 @@ async def answer(store: Store, ask: Ask) -> Tell:
         case "list":
             page = await store.range(PREFIX)
             return Tell(ask.number, revision=page.revision, entries=[plain(entry) for entry in page.entries])
-    compares = [Unchanged(key, ask.mod_revision)] if ask.kind == "cas" else []
+    compares = [KeyUnchanged(key, ask.mod_revision)] if ask.kind == "cas" else []
     write: Write = Delete(key) if ask.kind == "delete" else Put(key, b"%d" % ask.value)
     outcome = await store.txn(compares, [write])
     if isinstance(outcome, Committed):
@@ -76,16 +87,16 @@ class Lying(SqliteStore):
     fault = ""
     chance = random.Random(7)
 
-    async def get(self, key: bytes, revision: int | None = None) -> Entry | None:
+    async def get(self, key: bytes, revision: int | None = None) -> StoreEntry | None:
         if self.fault == "stale" and self.chance.random() < 0.3:
-            revision = max(await self.revision() - 8, 1)
+            revision = max(await self.get_revision() - 8, 1)
         return await super().get(key, revision)
 
-    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | Conflict:
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | TxnConflict:
         if self.fault == "lost-cas":
             compares = ()
         if self.fault == "lost-write" and self.chance.random() < 0.05:
-            return Committed(await self.revision() + 1)
+            return Committed(await self.get_revision() + 1)
         return await super().txn(compares, writes)
 
     async def range(
@@ -95,7 +106,7 @@ class Lying(SqliteStore):
         start_after: bytes | None = None,
         limit: int | None = None,
         revision: int | None = None,
-    ) -> Page:
+    ) -> EntryPage:
         page = await super().range(prefix, start_after=start_after, limit=limit, revision=revision)
         if self.fault != "torn-list" or not page.entries:
             return page
@@ -103,7 +114,7 @@ class Lying(SqliteStore):
         later = await super().range(prefix)
         half = page.entries[len(page.entries) // 2].key
         entries = [entry for entry in page.entries if entry.key < half]
-        return Page((*entries, *(entry for entry in later.entries if entry.key >= half)), later.revision)
+        return EntryPage((*entries, *(entry for entry in later.entries if entry.key >= half)), later.revision)
 
 
 async def serve(path: Path, fault: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from dray.store.errors import OutcomeUnknown, Unreachable
+from dray.store.errors import OutcomeUnknownError, StoreUnreachableError
 from tests.faults.linear.host import Ask, Tell
 from tests.outside import ROOT
 
@@ -49,7 +49,7 @@ class Hosted:
 
     async def ask(self, ask: Ask) -> Tell:
         if self._process is None or self._process.stdin is None:
-            raise Unreachable("the store is being restarted")
+            raise StoreUnreachableError("the store is being restarted")
         answer: asyncio.Future[Tell] = asyncio.get_running_loop().create_future()
         self._open[ask.number] = answer
         self._process.stdin.write(msgspec.json.encode(ask) + b"\n")
@@ -65,7 +65,7 @@ class Hosted:
         await self._reading
         unanswered, self._open = self._open, {}
         for answer in unanswered.values():
-            answer.set_exception(OutcomeUnknown("the process was killed"))
+            answer.set_exception(OutcomeUnknownError("the process was killed"))
         if process.stdin is not None:
             process.stdin.close()
             with contextlib.suppress(ConnectionError):

@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray.driver.preparing.cdi_files import CdiFiles
-from dray.driver.preparing.prepared_claims import Book
-from dray.driver.preparing.prepared_records import Entry, KeptDevice, Stage
-from dray.durable import Damaged, Lasts, Newer
-from dray.node.claims.checkpoint import FILE, Checkpoint, Lost
-from dray.node.claims.record import DeviceKey, DriverPart, Held, Record, User
-from dray.node.claims.record import Stage as NodeStage
+from dray.driver.preparing.cdi_files import ClaimCdiFiles
+from dray.driver.preparing.prepared_claims import PreparedClaimStore
+from dray.driver.preparing.prepared_records import ClaimDeviceRecord, PreparedClaimRecord, PreparedRecordStage
+from dray.durable import CorruptFileError, Durability, UnsupportedVersionError
+from dray.node.claims.checkpoint import FILE, Checkpoint, LostCheckpoint
+from dray.node.claims.record import ClaimsRecord, ClaimUser, DriverPart, RecordedClaim, RecordedDevice
+from dray.node.claims.record import NodeClaimStage as NodeStage
 from dray.node.plugins.driver_interface import PreparedDevice
 from tests.faults.mutations.bytes import spoiled
 
@@ -43,19 +43,19 @@ class Mutations:
         return f"{self.count} changed files: {outcomes}; breaches: {'; '.join(self.breaches[:3]) or 'none'}"
 
 
-def record() -> Record:
+def record() -> ClaimsRecord:
     """A record with something of everything."""
     device = PreparedDevice(
         request_names=("gpu",), pool="pool", device="gpu-0", cdi=("gpu.example.com/claim=x-0",)
     )
-    key = DeviceKey(pool="pool", device="gpu-0", request="gpu")
+    key = RecordedDevice(pool="pool", device="gpu-0", request="gpu")
     part = DriverPart(driver="gpu.example.com", state=NodeStage.PREPARED, wanted=(key,), devices=(device,))
-    users = (User(uid="pod-1", namespace="ns", name="p", entries=("e",)),)
+    users = (ClaimUser(uid="pod-1", namespace="ns", name="p", entries=("e",)),)
     held = [
-        Held(uid=uid, namespace="ns", name=f"c-{uid}", users=users, parts=(part,), announced=True)
+        RecordedClaim(uid=uid, namespace="ns", name=f"c-{uid}", users=users, parts=(part,), announced=True)
         for uid in UIDS
     ]
-    return Record(boot_id="boot-1", claims=tuple(held))
+    return ClaimsRecord(boot_id="boot-1", claims=tuple(held))
 
 
 def agents(count: int, seed: int, folder: Path) -> Mutations:
@@ -69,13 +69,13 @@ def agents(count: int, seed: int, folder: Path) -> Mutations:
         path.write_bytes(content)
         try:
             loaded = Checkpoint(path).load()
-        except Newer:
+        except UnsupportedVersionError:
             seen.outcomes["refused as newer"] += 1
             seen.breaches += [f"newer: {content!r}"] if b'"version":1,' in content else []
         except Exception as broken:  # whatever it is, it should not have come out
             seen.breaches.append(f"{broken!r} for {content!r}")
         else:
-            if isinstance(loaded, Lost):
+            if isinstance(loaded, LostCheckpoint):
                 seen.outcomes["refused"] += 1
             elif loaded == record():
                 seen.outcomes["the same"] += 1
@@ -86,15 +86,20 @@ def agents(count: int, seed: int, folder: Path) -> Mutations:
     return seen
 
 
-def _book(folder: Path) -> Book:
-    return Book(folder / "state", CdiFiles(folder / "cdi", "gpu.example.com"), "boot-1")
+def _book(folder: Path) -> PreparedClaimStore:
+    return PreparedClaimStore(folder / "state", ClaimCdiFiles(folder / "cdi", "gpu.example.com"), "boot-1")
 
 
-def _entry(uid: str) -> Entry:
+def _entry(uid: str) -> PreparedClaimRecord:
     number = UIDS.index(uid)
-    device = KeptDevice(request="gpu", pool="pool", device=f"gpu-{number}", consumed={"memory": "1Gi"})
-    return Entry(
-        uid=uid, namespace="ns", name=f"c{number}", stage=Stage.PREPARED, boot_id="boot-1", devices=(device,)
+    device = ClaimDeviceRecord(request="gpu", pool="pool", device=f"gpu-{number}", consumed={"memory": "1Gi"})
+    return PreparedClaimRecord(
+        uid=uid,
+        namespace="ns",
+        name=f"c{number}",
+        stage=PreparedRecordStage.PREPARED,
+        boot_id="boot-1",
+        devices=(device,),
     )
 
 
@@ -103,8 +108,8 @@ def drivers(count: int, seed: int, folder: Path) -> Mutations:
     seen, chance = Mutations(), random.Random(seed)
     book = _book(folder)
     for uid in UIDS:
-        book._write(_entry(uid), Lasts.EITHER)
-    path = book._entry_path(UIDS[0])
+        book._write_record(_entry(uid), Durability.ATOMIC)
+    path = book._get_record_path(UIDS[0])
     good = path.read_bytes()
     while seen.count < count:
         seen.count += 1
@@ -115,7 +120,7 @@ def drivers(count: int, seed: int, folder: Path) -> Mutations:
                 _judge(seen, folder, content)
             else:
                 _judge_read(seen, book, content)
-        except (Damaged, Newer) as broken:
+        except (CorruptFileError, UnsupportedVersionError) as broken:
             seen.breaches.append(f"not set in order, {broken} for {content!r}")
         except Exception as broken:  # whatever it is, it should not have come out
             seen.breaches.append(f"{broken!r} for {content!r}")
@@ -124,11 +129,11 @@ def drivers(count: int, seed: int, folder: Path) -> Mutations:
     return seen
 
 
-def _judge_read(seen: Mutations, book: Book, content: bytes) -> None:
+def _judge_read(seen: Mutations, book: PreparedClaimStore, content: bytes) -> None:
     """The file alone: it is told from a good one."""
     try:
-        found = book._decoded(book._entry_path(UIDS[0]))
-    except (Damaged, Newer):
+        found = book._decode_record(book._get_record_path(UIDS[0]))
+    except (CorruptFileError, UnsupportedVersionError):
         seen.outcomes["refused"] += 1
         return
     if found == _entry(UIDS[0]):
@@ -139,14 +144,14 @@ def _judge_read(seen: Mutations, book: Book, content: bytes) -> None:
 
 def _judge(seen: Mutations, folder: Path, content: bytes) -> None:
     book = _book(folder)
-    trouble = book.awaken(0.0)
-    entries = book.entries()
+    trouble = book.recover(0.0)
+    entries = book.list_records()
     if {uid: entries.get(uid) for uid in UIDS[1:]} != {uid: _entry(uid) for uid in UIDS[1:]}:
         seen.breaches.append(f"other claims: {entries} for {content!r}")
     found = entries.get(UIDS[0])
     if found == _entry(UIDS[0]):
         seen.outcomes["the same"] += 1
-    elif found == Entry(uid=UIDS[0], stage=Stage.PREPARING) and trouble:
+    elif found == PreparedClaimRecord(uid=UIDS[0], stage=PreparedRecordStage.PREPARING) and trouble:
         seen.outcomes["refused"] += 1
     else:
         seen.breaches.append(f"accepted as {found} for {content!r}")

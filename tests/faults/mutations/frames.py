@@ -20,9 +20,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from dray.driver.service.grpc_servers import sockets_of
-from dray.wire.grpc_services import DRA_V1, DRA_V1BETA1, REGISTRATION, Service
-from dray.wire.unix_sockets import channel
+from dray.driver.service.grpc_servers import build_socket_paths
+from dray.wire.grpc_services import DRA_V1, DRA_V1BETA1, REGISTRATION, GrpcService
+from dray.wire.unix_sockets import open_channel
 from tests.faults.mutations.bytes import spoiled
 from tests.unit.driver.onnode import DRIVER, Line, Node, on_node
 
@@ -58,7 +58,7 @@ def _good(uid: str) -> Iterator[tuple[str, bytes]]:
             ("NodeUnprepareResources", ("x",)),
         ):
             claims = [
-                service.message("Claim")(
+                service.get_message_class("Claim")(
                     namespace="default", name=name, uid=uid if name == "kept" else "uid-x"
                 )
                 for name in names
@@ -70,11 +70,11 @@ def _good(uid: str) -> Iterator[tuple[str, bytes]]:
     yield _path(REGISTRATION, method), _encoded(REGISTRATION, method, **told)
 
 
-def _path(service: Service, method: str) -> str:
+def _path(service: GrpcService, method: str) -> str:
     return service.methods[method].path
 
 
-def _encoded(service: Service, method: str, **fields: Any) -> bytes:
+def _encoded(service: GrpcService, method: str, **fields: Any) -> bytes:
     made: bytes = service.methods[method].request(**fields).SerializeToString()
     return made
 
@@ -85,12 +85,12 @@ class Caller:
     def __init__(self, node: Node, uid: str, chance: random.Random) -> None:
         self._chance = chance
         self._good = list(_good(uid))
-        found = sockets_of(DRIVER, node.choices.plugins, node.choices.registry)
+        found = build_socket_paths(DRIVER, node.choices.plugins, node.choices.registry)
         self._sockets = (found.endpoint, found.registration)
         self.seen = Frames()
 
     async def run(self, count: int) -> None:
-        async with channel(self._sockets[0]) as endpoint, channel(self._sockets[1]) as registry:
+        async with open_channel(self._sockets[0]) as endpoint, open_channel(self._sockets[1]) as registry:
 
             async def some() -> None:
                 while self.seen.count < count:

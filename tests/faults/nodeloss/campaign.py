@@ -23,13 +23,13 @@ from pathlib import Path
 from dray.api.core import Node, Pod
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
-from dray.claims.reservation import ENDED
+from dray.claims.reservation import FINISHED_PHASES
 from dray.cli.app import run as typed
-from dray.client.client import Client, Deletion
-from dray.client.config.kubeconfig import find_access
-from dray.client.errors import NotFound
-from dray.client.transports.http import Http
-from dray.controllers.runner import Choices, Controllers
+from dray.client.client import Client, DeleteOptions
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.errors import NotFoundError
+from dray.client.transports.http import HttpTransport
+from dray.controllers.runner import ControllerOptions, ControllerRunner
 from dray.placement.node_health import UNREACHABLE
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.documents import device_class
@@ -130,7 +130,7 @@ class Campaign:
         return self.tally
 
     def _way(self, stack: AsyncExitStack) -> Client:
-        client = Client(Http(find_access(self._kubeconfig)))
+        client = Client(HttpTransport(load_client_config(self._kubeconfig)))
         stack.push_async_callback(client.close)
         return client
 
@@ -141,8 +141,8 @@ class Campaign:
 
     async def _with_everybody(self, stack: AsyncExitStack) -> None:
         scheduler = Scheduler(self._way(stack), choices())
-        keeping = Choices(upkeep=True, node_grace=1.0, node_silence=SILENCE)
-        controllers = Controllers(self._way(stack), keeping)
+        keeping = ControllerOptions(upkeep=True, missing_node_grace=1.0, node_silence=SILENCE)
+        controllers = ControllerRunner(self._way(stack), keeping)
         self._machines = [
             Machine(f"machine-{number}", self._way(stack), self.tally.hall, self._chance)
             for number in range(self._size.machines)
@@ -195,8 +195,8 @@ class Campaign:
             await asyncio.sleep(0.2)
 
     async def _forced(self, each: Pod) -> None:
-        with suppress(NotFound):
-            await self._client.delete(POD, each.metadata.name, SPACE, Deletion(grace=0))
+        with suppress(NotFoundError):
+            await self._client.delete(POD, each.metadata.name, SPACE, DeleteOptions(grace_seconds=0))
 
     async def _pods_on(self, machine: Machine) -> list[Pod]:
         pods = (await self._client.list(Pod, SPACE)).items
@@ -291,7 +291,9 @@ class Campaign:
         if fenced:
             await asyncio.sleep(A_WHILE)
             # Pods that ended before are left to be read; whoever begins and ends is seen by the hall.
-            there = [each for each in await self._pods_on(machine) if each.status.phase not in ENDED]
+            there = [
+                each for each in await self._pods_on(machine) if each.status.phase not in FINISHED_PHASES
+            ]
             strays = [f"{each.metadata.name} {each.status}" for each in there]
             tally.trespass += [*await begun(), *strays]
             await self._typed("unfence", machine.name)

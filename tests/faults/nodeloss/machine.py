@@ -20,16 +20,16 @@ from dray.api.core import Pod
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
 from dray.api.resource import ResourceClaim
-from dray.claims.reservation import ENDED, is_reserved
-from dray.client.client import Client, Deletion
-from dray.client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from dray.client.leases import Heartbeat, Pulse
-from dray.client.object_refs import Selection, kind_called
+from dray.claims.reservation import FINISHED_PHASES, is_reserved_for
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from dray.client.leases import Heartbeat, HeartbeatOptions
+from dray.client.object_refs import ObjectSelector, get_kind
 from dray.client.patches import MergePatch
 from tests.e2e.stage import node
 
-NODE = kind_called("Node")
-POD = kind_called("Pod")
+NODE = get_kind("Node")
+POD = get_kind("Pod")
 LEASES = "kube-node-lease"
 BEAT = 0.4
 SPACE = "default"
@@ -106,7 +106,7 @@ class Machine:
     def __init__(self, name: str, client: Client, hall: Hall, chance: random.Random) -> None:
         self.name, self.way = name, Way.UP
         self._client, self._hall, self._chance = client, hall, chance
-        self._heart = Heartbeat(client, name, LEASES, Pulse(name, every=BEAT))
+        self._heart = Heartbeat(client, name, LEASES, HeartbeatOptions(name, interval_seconds=BEAT))
         self._running: dict[str, _Running] = {}
         self._booted = False
         self._boots = 0
@@ -145,8 +145,8 @@ class Machine:
     async def _live(self) -> None:
         if not self._booted:
             await self._boot()
-        await self._sent(self._heart.beat())
-        mine = Selection(fields=f"spec.nodeName={self.name}")
+        await self._sent(self._heart.renew())
+        mine = ObjectSelector(fields=f"spec.nodeName={self.name}")
         pods = {
             pod.metadata.uid: pod for pod in (await self._sent(self._client.list(Pod, SPACE, mine))).items
         }
@@ -158,7 +158,7 @@ class Machine:
 
     async def _boot(self) -> None:
         """Nothing runs after a start: whatever this node had is given back."""
-        with suppress(AlreadyExists):
+        with suppress(AlreadyExistsError):
             await self._sent(self._client.create(node(self.name)))
         for standing in (await self._sent(self._client.list(Preparation))).items:
             if standing.spec.node_name == self.name:
@@ -175,15 +175,15 @@ class Machine:
         for device in running.devices:
             self._hall.end(device, running.claim.metadata.uid)
         del self._running[uid]
-        with suppress(NotFound):
+        with suppress(NotFoundError):
             await self._sent(self._client.delete(Preparation, self._preparation(running.claim).metadata.name))
         if pod is not None:
             await self._finish(pod)
 
     async def _finish(self, pod: Pod) -> None:
-        with suppress(NotFound, Conflict):
+        with suppress(NotFoundError, ConflictError):
             if pod.metadata.deletion_timestamp is not None:
-                how = Deletion(uid=pod.metadata.uid, grace=0)
+                how = DeleteOptions(uid=pod.metadata.uid, grace_seconds=0)
                 await self._sent(self._client.delete(POD, pod.metadata.name, SPACE, how))
             else:
                 done = MergePatch({"status": {"phase": "Succeeded"}})
@@ -192,7 +192,7 @@ class Machine:
                 )
 
     async def _admit(self, pod: Pod) -> None:
-        if pod.status.phase in ENDED:
+        if pod.status.phase in FINISHED_PHASES:
             return
         if pod.metadata.deletion_timestamp is not None:
             await self._finish(pod)
@@ -201,7 +201,7 @@ class Machine:
             await self._start(pod, await self._sent(self._client.get(ResourceClaim, name, SPACE)))
 
     async def _start(self, pod: Pod, claim: ResourceClaim) -> None:
-        if claim.status.allocation is None or not is_reserved(claim, pod):
+        if claim.status.allocation is None or not is_reserved_for(claim, pod):
             return
         await self._sent(self._client.create(self._preparation(claim)))  # who is refused does not begin
         devices = tuple((each.pool, each.device) for each in claim.status.allocation.devices.results)

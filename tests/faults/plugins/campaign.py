@@ -22,7 +22,7 @@ from pathlib import Path
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.node.plugins.driver_interface import ClaimRef, Failure
+from dray.node.plugins.driver_interface import ClaimRef, DriverCallFailure
 from dray.node.plugins.published_slices import PublishedSlices
 from tests.contract.documents import node, resource_slice
 from tests.contract.servers import reaching
@@ -125,20 +125,20 @@ class Campaign:
             claim = ClaimRef("default", f"c-{number}", f"{name}-{number}")
             for what in ("prepare", "unprepare"):
                 before, must = self._excuses, self._must_answer
-                line = self._here.registry.line(name)
+                line = self._here.registry.find_driver(name)
                 if line is None:
                     self._judge(not must, f"there was no line to {name}")
                     continue
                 outcome = (await getattr(line, what)([claim]))[claim.uid]
                 self.tally.calls += 1
-                if isinstance(outcome, Failure):
+                if isinstance(outcome, DriverCallFailure):
                     self.tally.unanswered += 1
                     excused = name != NEIGHBOUR and (not must or self._excuses > before)
                     self._judge(excused, f"{what}: {outcome}")
             await asyncio.sleep(0.005)
 
     async def _gone(self) -> None:
-        await self._here.until(lambda: self._here.registry.line(NAME) is None)
+        await self._here.until(lambda: self._here.registry.find_driver(NAME) is None)
 
     async def _kept(self, before: set[str], name: str = NAME) -> None:
         self._judge(await self._slices(name) == before, f"{name} lost its slices, and was not away for long")
@@ -210,7 +210,9 @@ class Campaign:
 
     async def _alone(self) -> None:
         await self._here.until(
-            lambda: [each.offer.name for each in self._here.registry._instances()].count(NAME) == 1
+            lambda: (
+                [each.registration.name for each in self._here.registry._list_instances()].count(NAME) == 1
+            )
         )
 
     async def hang(self) -> None:
@@ -221,7 +223,7 @@ class Campaign:
         self._driver.hangs |= {"NodePrepareResources", "NodeUnprepareResources"}
         await until(lambda: self.tally.unanswered > missed + 1)
         self._here.pass_time(GRACE * 2)
-        self._judge(self._here.registry.line(NAME) is not None, "a driver that hangs was dropped")
+        self._judge(self._here.registry.find_driver(NAME) is not None, "a driver that hangs was dropped")
         self._driver.hangs.clear()
         calls = len(self._driver.calls)
         await until(lambda: len(self._driver.calls) > calls + 2)
@@ -259,7 +261,7 @@ class Campaign:
                 await self._kept(before, KILLED)
                 await self._killed(process)
             await self._withdrawn(KILLED)
-            self._judge(here.registry.line(KILLED) is None, "a driver that was killed is still there")
+            self._judge(here.registry.find_driver(KILLED) is None, "a driver that was killed is still there")
         finally:
             await asyncio.to_thread(process.stop, signal.SIGKILL)
 
@@ -275,8 +277,8 @@ class Campaign:
         await asyncio.to_thread(process.stop, signal.SIGKILL)
         await self._here.until(
             lambda: any(
-                each.offer.name == KILLED and each.away_since is not None
-                for each in self._here.registry._instances()
+                each.registration.name == KILLED and each.unreachable_since is not None
+                for each in self._here.registry._list_instances()
             )
         )
         self._here.pass_time(self._random.uniform(0, GRACE * 0.9))

@@ -20,11 +20,11 @@ import grpc
 import grpc.aio
 
 from dray.node.plugins import registration_validation
-from dray.node.plugins.driver_client import Habits, Offer, line
-from dray.node.plugins.driver_interface import ClaimRef, Failure
-from dray.node.plugins.registration_validation import Refused
+from dray.node.plugins.driver_client import DriverCallOptions, PluginRegistration, build_driver_client
+from dray.node.plugins.driver_interface import ClaimRef, DriverCallFailure
+from dray.node.plugins.registration_validation import RegistrationRefusal
 from dray.wire import grpc_services, unix_sockets
-from dray.wire.grpc_services import Stub, Unreadable
+from dray.wire.grpc_services import GrpcStub, UnreadableReplyError
 from tests.e2e.plain_messages import DRA, METHODS, REGISTRATION, message
 
 CLAIMS = [ClaimRef("default", name, f"uid-{name}") for name in "ab"]
@@ -131,20 +131,22 @@ async def lying(chance: random.Random) -> AsyncIterator[Path]:
 async def frames(count: int, seed: int) -> Frames:
     """Take so many replies from a liar."""
     seen = Frames()
-    async with lying(random.Random(seed)) as path, unix_sockets.channel(path) as channel:
-        to = line(
-            Offer("liar.example.com", False, (grpc_services.DRA_V1,), (grpc_services.HEALTH_V1,)),
+    async with lying(random.Random(seed)) as path, unix_sockets.open_channel(path) as channel:
+        to = build_driver_client(
+            PluginRegistration(
+                "liar.example.com", False, (grpc_services.DRA_V1,), (grpc_services.HEALTH_V1,)
+            ),
             channel,
-            Habits(),
+            DriverCallOptions(),
         )
-        registration = Stub(channel, grpc_services.REGISTRATION)
+        registration = GrpcStub(channel, grpc_services.REGISTRATION)
         while seen.count < count:
             try:
                 for outcomes in (await to.prepare(CLAIMS), await to.unprepare(CLAIMS)):
                     for claim in CLAIMS:
                         seen.outcomes[_kind(outcomes[claim.uid])] += 1
                 seen.outcomes[await _registered(registration, path)] += 1
-                stream = to.health()
+                stream = to.watch_health()
                 assert stream is not None
                 states = len([each async for each in stream])
                 seen.outcomes["states"] += states
@@ -157,21 +159,21 @@ async def frames(count: int, seed: int) -> Frames:
 
 
 def _kind(outcome: object) -> str:
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, DriverCallFailure):
         assert outcome.text.isprintable(), outcome.text
         assert len(outcome.text) < 400
         return outcome.fault.value
     return "ready" if isinstance(outcome, tuple) else "given back"
 
 
-async def _registered(stub: Stub, path: Path) -> str:
-    request = grpc_services.REGISTRATION.message("InfoRequest")()
+async def _registered(stub: GrpcStub, path: Path) -> str:
+    request = grpc_services.REGISTRATION.get_message_class("InfoRequest")()
     try:
         said = await stub.call("GetInfo", request, timeout=30.0)
-    except Unreadable:
+    except UnreadableReplyError:
         return "unreadable registration"
-    offer = registration_validation.judged(said, path)
-    if isinstance(offer, Refused):
+    offer = registration_validation.validate_registration(said, path)
+    if isinstance(offer, RegistrationRefusal):
         assert offer.text.isprintable(), offer.text
         return "refused registration"
     return "registration"

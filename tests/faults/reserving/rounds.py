@@ -19,16 +19,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.resource import ResourceClaim
-from dray.client.client import Deletion
-from dray.client.errors import NotFound
-from dray.client.informers.watch_stream import Span, watch
-from dray.client.object_refs import kind_called
+from dray.client.client import DeleteOptions
+from dray.client.errors import NotFoundError
+from dray.client.informers.watch_stream import WatchRequest, watch_in_batches
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.client.response_decoding import Event
-from dray.cluster.services.components import Component, controllers, scheduler
-from dray.cluster.services.supervisor import Service
+from dray.client.response_decoding import WatchEvent
+from dray.cluster.services.components import ComponentOptions, build_controllers, build_scheduler
+from dray.cluster.services.supervisor import RunnableService
 from tests.contract.classic import classic_claim, classic_class
 from tests.contract.documents import allocation, claim, device_class, resource_slice
 from tests.contract.servers import Reach, reaching
@@ -37,9 +37,9 @@ from tests.e2e.stage import named, node, pod
 MOST = 256
 LONGEST = 60.0
 DRIVER = "acme.example.com"
-POD = kind_called("Pod")
-CLAIM = kind_called("ResourceClaim.resource.k8s.io")
-CLASSIC = kind_called("ResourceClaim.cdi.k8s.io")
+POD = get_kind("Pod")
+CLAIM = get_kind("ResourceClaim.resource.k8s.io")
+CLASSIC = get_kind("ResourceClaim.cdi.k8s.io")
 DEVICES = 100
 """Devices per pool; a pool per hundred rounds."""
 
@@ -79,10 +79,10 @@ class Judge:
     revisions: int = 0
     wrong: list[str] = field(default_factory=list)
 
-    def look(self, found: ResourceClaim | ClassicClaim) -> None:
+    def look(self, found: ResourceClaim | ClassicResourceClaim) -> None:
         self.revisions += 1
         users = [user.uid for user in found.status.reserved_for]
-        limit = found.status.user_limit if isinstance(found, ClassicClaim) else MOST
+        limit = found.status.user_limit if isinstance(found, ClassicResourceClaim) else MOST
         name = found.metadata.name
         if limit is not None and len(users) > limit >= 0:
             self.wrong.append(f"{name}: {len(users)} users at once, {limit} allowed")
@@ -135,9 +135,12 @@ class Rounds:
 
     async def judge(self, kind: type[Any]) -> None:
         """Look at every revision of every claim, for ever."""
-        async for batch in watch(self._client, Span(kind, resource_version="", initial=True, seconds=3600)):
+        async for batch in watch_in_batches(
+            self._client,
+            WatchRequest(kind, resource_version="", send_initial_events=True, timeout_seconds=3600),
+        ):
             for event in batch:
-                if isinstance(event, Event):
+                if isinstance(event, WatchEvent):
                     self.tally.judge.look(event.object)
 
     # --- one round ---
@@ -216,7 +219,7 @@ class Rounds:
         while True:
             try:
                 await self._client.get(kind, plan.name, "default")
-            except NotFound:
+            except NotFoundError:
                 return
             await asyncio.sleep(0.02)
 
@@ -229,7 +232,7 @@ class Rounds:
             await asyncio.sleep(0.02)
 
     async def _gone(self, name: str) -> None:
-        await self._client.delete(POD, name, "default", Deletion(grace=0))
+        await self._client.delete(POD, name, "default", DeleteOptions(grace_seconds=0))
 
     async def _patched(self, kind: Any, name: str, status: Document) -> None:
         change = MergePatch({"status": status})
@@ -250,7 +253,7 @@ def _pod(name: str, plan: Plan) -> Document:
 
 
 @asynccontextmanager
-async def _served(make: Callable[[], Service]) -> AsyncIterator[None]:
+async def _served(make: Callable[[], RunnableService]) -> AsyncIterator[None]:
     """A service while the block lasts; a fault in it fails the run."""
     service = make()
     task = asyncio.create_task(service.run())
@@ -273,10 +276,16 @@ async def campaign(folder: Path, rounds: int, seed: int, *, schedulers: int = 3,
         reach = await stack.enter_async_context(reaching("inside", folder))
         played = Rounds(reach, Tally(schedulers))
         await played.furnish(rounds)
-        parts = [partial(scheduler, reach.client(), Component(elect=False)) for _ in range(schedulers)]
-        for part in (*parts, partial(controllers, reach.client(), Component(elect=False))):
+        parts = [
+            partial(build_scheduler, reach.client(), ComponentOptions(leader_elect=False))
+            for _ in range(schedulers)
+        ]
+        for part in (
+            *parts,
+            partial(build_controllers, reach.client(), ComponentOptions(leader_elect=False)),
+        ):
             await stack.enter_async_context(_served(part))
-        judges = [asyncio.create_task(played.judge(kind)) for kind in (ResourceClaim, ClassicClaim)]
+        judges = [asyncio.create_task(played.judge(kind)) for kind in (ResourceClaim, ClassicResourceClaim)]
 
         async def some() -> None:
             for plan in plans:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.codec import decode_document
 from dray.api.resource import ResourceClaim
 from tests.contract.classic import classic_claim
@@ -36,6 +36,6 @@ def test_the_judge_sees_one_too_many_and_one_twice() -> None:
     owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}] * 2
     classic = classic_claim("d") | {"status": {"phase": "Allocated", "userLimit": 1, "reservedFor": owners}}
     old = decode_document(classic).object
-    assert isinstance(old, ClassicClaim)
+    assert isinstance(old, ClassicResourceClaim)
     judge.look(old)
     assert judge.wrong[1:] == ["d: 2 users at once, 1 allowed", "d: somebody is there twice"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.config.kubeconfig import find_access
-from dray.client.transports.http import Http
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.transports.http import HttpTransport
 from tests.faults.ledger.campaign import hosted
 from tests.faults.restarts.churn import Churn
 from tests.faults.restarts.order import OVER, disorder
@@ -95,7 +95,7 @@ class Campaign:
     async def run(self, seconds: float, pauses: tuple[float, float] = (3.0, 8.0)) -> Tally:
         async with AsyncExitStack() as stack:
             kubeconfig = await stack.enter_async_context(hosted(self._folder / "server"))
-            client = Client(Http(find_access(kubeconfig)))
+            client = Client(HttpTransport(load_client_config(kubeconfig)))
             stack.push_async_callback(client.close)
             services = [Killed(name, kubeconfig, self._folder / f"{name}.log") for name in SERVICES]
             churn = Churn(client, self._chance)
@@ -153,5 +153,5 @@ class Campaign:
                 break
             await asyncio.sleep(0.25)
         self.tally.left = [f"claim {found.metadata.name} is left" for found in claims]
-        report = await client.document("/dray/ledger")
+        report = await client.get_json("/dray/ledger")
         self.tally.rows, self.tally.agrees = report["rows"], report["agrees"]

@@ -7,16 +7,16 @@ import itertools
 import random
 from typing import Any
 
-from dray.client.client import Client, Deletion
-from dray.client.errors import ApiError, NotFound
-from dray.client.object_refs import kind_called
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import ApiError, NotFoundError
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.client.rest_client import TROUBLE
+from dray.client.rest_client import CALL_ERRORS
 from tests.contract.documents import claim, device_class, request, resource_slice
 from tests.e2e.stage import named, node, pod, template
 
-POD = kind_called("Pod")
-CLAIM = kind_called("ResourceClaim.resource.k8s.io")
+POD = get_kind("Pod")
+CLAIM = get_kind("ResourceClaim.resource.k8s.io")
 NODES, DEVICES, SHARED = 4, 4, 4
 
 Document = dict[str, Any]
@@ -61,8 +61,8 @@ class Churn:
         while loop.time() < end:
             try:
                 await self._something()
-            except TROUBLE as failed:
-                if isinstance(failed, ApiError) and not isinstance(failed, NotFound):
+            except CALL_ERRORS as failed:
+                if isinstance(failed, ApiError) and not isinstance(failed, NotFoundError):
                     raise
             await asyncio.sleep(self._chance.uniform(0, 2 * pause))
 
@@ -91,12 +91,14 @@ class Churn:
             if self._chance.random() < 0.5:
                 self.ended += 1
                 return
-        await self._client.delete(POD, name, "default", Deletion(grace=0))
+        await self._client.delete(POD, name, "default", DeleteOptions(grace_seconds=0))
         self.ended += 1
 
     async def leave(self) -> None:
         """Every pod and every claim that was made to be shared goes."""
         for found in (await self._client.list(POD, "default")).items:
-            await self._client.delete(POD, found["metadata"]["name"], "default", Deletion(grace=0))
+            await self._client.delete(
+                POD, found["metadata"]["name"], "default", DeleteOptions(grace_seconds=0)
+            )
         for number in range(SHARED):
             await self._client.delete(CLAIM, f"shared-{number}", "default")

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from dray.api.core import Pod
-from dray.client.client import Client, Deletion
-from dray.client.config.kubeconfig import find_access
-from dray.client.object_refs import kind_called
-from dray.client.transports.http import Http
+from dray.client.client import Client, DeleteOptions
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.object_refs import get_kind
+from dray.client.transports.http import HttpTransport
 from tests.e2e.stage import named, node, pod
 from tests.faults.ledger.api import CLAIMS, PREPARATIONS, Api
 from tests.faults.ledger.campaign import Log, hosted
@@ -30,8 +30,8 @@ from tests.faults.ledger.checker import Judge
 from tests.faults.ledger.furniture import AMOUNTS, Size, claim, slices, sort_of
 from tests.faults.restarts.campaign import Killed
 
-POD = kind_called("Pod")
-CLAIM = kind_called("ResourceClaim.resource.k8s.io")
+POD = get_kind("Pod")
+CLAIM = get_kind("ResourceClaim.resource.k8s.io")
 SORTS = ("dedicated", "shared", "partition")
 LONGEST = 1800.0
 
@@ -97,7 +97,7 @@ class Campaign:
             await stack.enter_async_context(asyncio.timeout(LONGEST))
             where = self._folder / "server"
             kubeconfig = await stack.enter_async_context(hosted(where, ledger=self._ledger))
-            client, api = Client(Http(find_access(kubeconfig))), Api(kubeconfig)
+            client, api = Client(HttpTransport(load_client_config(kubeconfig))), Api(kubeconfig)
             stack.push_async_callback(client.close)
             stack.push_async_callback(api.close)
             for document in _furniture(pools):
@@ -166,7 +166,7 @@ class Campaign:
         await client.create(document)
 
     async def _gone(self, client: Client, name: str) -> None:
-        await client.delete(POD, name, "default", Deletion(grace=0))
+        await client.delete(POD, name, "default", DeleteOptions(grace_seconds=0))
         await client.delete(CLAIM, name, "default")
 
     async def _judged(self, api: Api, log: Log, following: list[asyncio.Task[None]]) -> None:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from dray.api.kinds import KINDS, Kind
-from dray.server.objects.stored_object import Held, prefix
+from dray.server.objects.stored_object import StoredObject, build_prefix
 from dray.store import Store
 from tests.contract.api import JSON_PATCH, MERGE, Api, Document, path
 
@@ -86,8 +86,8 @@ async def compare(api: Api, store: Store, plural: str, tally: Tally) -> None:
     """List a kind both ways."""
     listed = await api.get(path(plural, namespace=""))
     revision = int(listed["metadata"]["resourceVersion"])
-    page = await store.range(prefix(_KINDS[plural]), revision=revision)
-    stored = [_bare(Held.of(entry).document) for entry in page.entries]
+    page = await store.range(build_prefix(_KINDS[plural]), revision=revision)
+    stored = [_bare(StoredObject.from_entry(entry).document) for entry in page.entries]
     cached = [_bare(item) for item in listed["items"]]
     tally.compared += len(stored)
     if stored != cached:

@@ -9,15 +9,17 @@ from pathlib import Path
 import uvloop
 
 from dray.clock import SystemClock
-from dray.cluster.services.api_server import ServerOptions, serve
-from dray.server.http.limits import Limits
-from dray.telemetry.logs import Log, to_descriptor
+from dray.cluster.services.api_server import ServerProcessOptions, serve
+from dray.server.http.limits import ServerLimits
+from dray.telemetry.logs import StructuredLogger, build_descriptor_sink
 
 
 def main(folder: str, limits: str) -> None:
-    log = Log(to_descriptor(2), SystemClock())
-    chosen = Limits(**json.loads(limits))
-    uvloop.run(serve(ServerOptions(Path(folder), port=0, limits=chosen, log=log), lambda started: None))
+    log = StructuredLogger(build_descriptor_sink(2), SystemClock())
+    chosen = ServerLimits(**json.loads(limits))
+    uvloop.run(
+        serve(ServerProcessOptions(Path(folder), port=0, limits=chosen, log=log), lambda started: None)
+    )
 
 
 if __name__ == "__main__":

@@ -13,17 +13,19 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
-from dray.api.json_text import not_json, write_json
+from dray.api.json_text import find_non_json_values, write_json
 from dray.api.kinds import KINDS, Kind
 from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, Said
 from tests.fuzz.mutations import broken
 from tests.fuzz.rawbytes import raw
 
-_BY_NAME = {(kind.api_version(version), kind.name): kind for kind in KINDS for version in kind.versions}
+_BY_NAME = {
+    (kind.format_api_version(version), kind.name): kind for kind in KINDS for version in kind.versions
+}
 _MEDIA = ("application/json", "application/yaml", "", "text/plain", "application/vnd.kubernetes.protobuf")
 _PATCHES = (MERGE, STRATEGIC, JSON_PATCH, APPLY, "application/apply-patch+cbor")
 STANDING = 60
-_OFTEN = tuple(kind for kind in KINDS if not kind.bystander)
+_OFTEN = tuple(kind for kind in KINDS if not kind.is_opaque)
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Siege:
         """One request, made from chance alone."""
         if random.random() < 0.6:
             document = broken(random)
-            body = raw(random) if not_json(document) else write_json(document)
+            body = raw(random) if find_non_json_values(document) else write_json(document)
         else:
             document, body = None, raw(random)
         kind, version, name = _aim(document, random)

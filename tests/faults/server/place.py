@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray.api.strategies.gated_fields import Gatekeeper
+from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.clock import SystemClock
 from dray.gates import GateSet
-from dray.server.app import ApiServer, Choices
-from dray.server.http.limits import Limits
+from dray.server.app import ApiServer, ApiServerOptions
+from dray.server.http.limits import ServerLimits
 from dray.store import Store
 from dray.store.memory import MemoryStore
-from dray.telemetry.logs import Level, Log
+from dray.telemetry.logs import LogLevel, StructuredLogger
 from tests.contract.api import Api, keys
 
 
@@ -32,7 +32,7 @@ class Place:
 
 @asynccontextmanager
 async def placed(
-    *, store: Store | None = None, limits: Limits | None = None, tokens: Path | None = None
+    *, store: Store | None = None, limits: ServerLimits | None = None, tokens: Path | None = None
 ) -> AsyncIterator[Place]:
     """A server while the block lasts, and its administrator."""
     kept = store or MemoryStore()
@@ -44,16 +44,16 @@ async def placed(
 
     with tempfile.TemporaryDirectory() as folder:
         audit = Path(folder) / "audit.log"
-        choices = Choices(
-            Gatekeeper(GateSet.default()),
+        choices = ApiServerOptions(
+            FeatureGateFilter(GateSet.from_defaults()),
             keys(),
             audit,
-            Log(took, SystemClock(), level=Level.DEBUG),
+            StructuredLogger(took, SystemClock(), level=LogLevel.DEBUG),
             tokens=tokens,
-            limits=limits or Limits(),
+            limits=limits or ServerLimits(),
         )
         server = ApiServer(kept, choices)
-        async with server.running() as app:
+        async with server.run() as app:
             yield Place(server, Api(app, kept, groups=("system:masters",)), kept, audit, lines)
     if store is None:
         await kept.close()

@@ -15,8 +15,8 @@ from pathlib import Path
 from bench.lean import Address, Wire, connect, packed
 from dray.api.json_text import write_json
 from dray.clock import SystemClock
-from dray.cluster.services.api_server import ServerOptions, serving
-from dray.telemetry.logs import Level, Log
+from dray.cluster.services.api_server import ServerProcessOptions, open_server
+from dray.telemetry.logs import LogLevel, StructuredLogger
 
 STATIC = "static-Zx81QwErTyUiOp"
 WRONG = "wrong-Zx81AsDfGhJkL"
@@ -120,9 +120,11 @@ async def campaign(folder: Path) -> Findings:
     tokens = folder / "tokens.csv"
     tokens.write_text(f'{STATIC},jane,1,"system:masters"\n')
     tokens.chmod(0o600)
-    log = Log(took, SystemClock(), level=Level.DEBUG)
-    options = ServerOptions(folder / "server", "memory:", port=0, tokens=tokens, anonymous=True, log=log)
-    async with serving(options) as started:
+    log = StructuredLogger(took, SystemClock(), level=LogLevel.DEBUG)
+    options = ServerProcessOptions(
+        folder / "server", "memory:", port=0, tokens=tokens, anonymous=True, log=log
+    )
+    async with open_server(options) as started:
         address = Address.of_kubeconfig(started.kubeconfig)
         wire = await connect(address)
         signed = await _account_token(wire)

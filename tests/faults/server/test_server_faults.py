@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from dray.api.json_text import read_json
-from dray.server.http.limits import Limits
-from dray.server.watch.cache_verifier import Watchdog
+from dray.server.http.limits import ServerLimits
+from dray.server.watch.cache_verifier import CacheVerifier
 from tests.contract.api import path
 from tests.faults.server import consistency, crowd, exhaustion, hostile, increments, spies, witnessed
 from tests.faults.server.hosted import hosted
@@ -54,7 +54,7 @@ def test_small_r05_a_corrupted_cache_is_caught_by_the_comparison():
 
 def test_small_r05_the_server_finds_a_corruption_within_a_period_and_says_it_is_not_ready(monkeypatch):
     async def test() -> tuple[int, int, str, bool]:
-        monkeypatch.setattr(Watchdog.__init__, "__defaults__", (0.05,))
+        monkeypatch.setattr(CacheVerifier.__init__, "__defaults__", (0.05,))
         async with placed() as place:
             await consistency.campaign(place.api, place.store, 10, SEED)
             await asyncio.sleep(0.2)
@@ -103,7 +103,7 @@ def test_small_r19_every_limit_is_told_and_others_are_served(tmp_path):
 
 def test_small_r19_a_user_who_asks_too_often_is_told_when_to_come_back():
     async def test() -> tuple[set[int], int, str]:
-        async with placed(limits=Limits(requests_per_second=5)) as place:
+        async with placed(limits=ServerLimits(requests_per_second=5)) as place:
             said = [await place.api.ask("GET", path("pods")) for _ in range(30)]
             other = await place.api.as_user("other", "system:masters").ask("GET", path("pods"))
             return {each.code for each in said}, other.code, said[-1].headers.get("retry-after", "")

@@ -15,7 +15,7 @@ from random import Random
 
 from bench.lean import Address, connect, packed
 from dray.api.json_text import write_json
-from dray.server.audit import Verdict, files_of, verify
+from dray.server.audit import ChainReport, list_log_files, verify_files
 from tests.faults.server.hosted import Hosted
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -30,11 +30,11 @@ class Record:
     stored: set[str] = field(default_factory=set)
     unaudited: set[str] = field(default_factory=set)
     untold: set[str] = field(default_factory=set)
-    verdict: Verdict | None = None
+    verdict: ChainReport | None = None
 
     @property
     def sound(self) -> bool:
-        whole = self.verdict is not None and self.verdict.sound
+        whole = self.verdict is not None and self.verdict.is_intact
         return whole and not self.unaudited and not self.untold and self.acknowledged <= self.stored
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Record:
         chain = (
             "no log"
             if verdict is None
-            else f"{verdict.lines} lines, chain {'holds' if verdict.sound else 'BROKEN'}"
+            else f"{verdict.lines} lines, chain {'holds' if verdict.is_intact else 'BROKEN'}"
         )
         return (
             f"{self.kills} kills, {len(self.acknowledged)} writes acknowledged, {len(self.stored)} stored: "
@@ -100,8 +100,8 @@ async def _stored(address: Address) -> set[str]:
 
 
 def _compare(path: Path, record: Record) -> None:
-    files = files_of(path)
-    record.verdict = verify(files)
+    files = list_log_files(path)
+    record.verdict = verify_files(files)
     received, complete = set(), set()
     for file in files:
         for line in file.read_bytes().splitlines():

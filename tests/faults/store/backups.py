@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from dray.store import Delete, Entry, Put, Store
-from dray.store.backups import backup, restore
-from dray.store.errors import OpenError
+from dray.store import Delete, Put, Store, StoreEntry
+from dray.store.backups import back_up_store, restore_store
+from dray.store.errors import StoreOpenError
 from dray.store.sqlite.store import SqliteStore
 
 WRITERS = 4
@@ -30,9 +30,9 @@ async def _campaign(folder: Path, rounds: int, flips: int, chance: random.Random
         writers = [asyncio.create_task(_load(store, number, chance)) for number in range(WRITERS)]
         for _ in range(rounds):
             await asyncio.sleep(chance.uniform(0, 0.1))
-            at = await backup(store, saved)
+            at = await back_up_store(store, saved)
             truth = digest((await store.range(b"", revision=at)).entries)
-            await restore(saved, str(target), force=True)
+            await restore_store(saved, str(target), force=True)
             found = await _digest_of(target)
             seen["restored equal" if found == truth else f"WRONG state of a backup at {at}"] += 1
             await store.compact(at)
@@ -45,8 +45,8 @@ async def _campaign(folder: Path, rounds: int, flips: int, chance: random.Random
         flipped = bytes([whole[place] ^ 1 << chance.randrange(8)])
         saved.write_bytes(whole[:place] + flipped + whole[place + 1 :])
         try:
-            await restore(saved, str(target), force=True)
-        except OpenError:
+            await restore_store(saved, str(target), force=True)
+        except StoreOpenError:
             seen["damaged refused"] += 1
         else:
             # A bit that nobody reads may be different.
@@ -67,7 +67,7 @@ async def _digest_of(path: Path) -> str:
         return digest((await store.range(b"")).entries)
 
 
-def digest(entries: Iterable[Entry]) -> str:
+def digest(entries: Iterable[StoreEntry]) -> str:
     """A digest of everything a client can see of the entries but their numbers, which go on elsewhere."""
     total = hashlib.sha256()
     for entry in sorted(entries, key=lambda entry: (entry.mod_revision, entry.key)):

@@ -18,7 +18,7 @@ import sys
 import threading
 from pathlib import Path
 
-from dray.store import Absent, Committed, Put
+from dray.store import Committed, KeyAbsent, Put
 from dray.store.sqlite import backup
 from dray.store.sqlite import store as store_module
 from dray.store.sqlite.database_file import connect
@@ -92,14 +92,14 @@ def light(fuse: Fuse) -> None:
         return FusedConnection(connection, fuse) if writer else connection
 
     vars(store_module)["connect"] = fused
-    publish = backup._publish
+    publish = backup._move_into_place
 
     def published(building: Path, target: Path) -> None:
         fuse.reached("before-rename")
         publish(building, target)
         fuse.reached("after-rename")
 
-    backup._publish = published
+    backup._move_into_place = published
 
 
 def key_of(turn: int, number: int) -> bytes:
@@ -115,7 +115,7 @@ async def write(path: Path, turn: int) -> None:
             key = key_of(turn, number)
             value = b"%d " % number * 20
             outcome = await store.txn(
-                [Absent(key)], [Put(key, value), Put(b"twin/" + key, value), Put(b"last", b"%d" % number)]
+                [KeyAbsent(key)], [Put(key, value), Put(b"twin/" + key, value), Put(b"last", b"%d" % number)]
             )
             assert isinstance(outcome, Committed)
             os.write(1, b"%d %d\n" % (number, outcome.revision))

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dray.store import Delete, Put
-from dray.store.errors import OpenError
+from dray.store.errors import StoreOpenError
 from dray.store.sqlite import queries
-from dray.store.sqlite.database_file import connect, prepare
+from dray.store.sqlite.database_file import connect, prepare_file
 from dray.store.sqlite.store import SqliteStore
 
 State = dict[bytes, bytes]
@@ -34,7 +34,7 @@ async def _make(folder: Path, chance: random.Random, writes: int) -> dict[int, S
     store = await SqliteStore.open(working / "store.db")
     states: dict[int, State] = {1: {}}
     for number in range(writes):
-        state = dict(states[await store.revision()])
+        state = dict(states[await store.get_revision()])
         key, value = b"k/%d" % chance.randrange(40), chance.randbytes(chance.choice([5, 300, 5000]))
         gone = b"k/%d" % chance.randrange(40)
         outcome = await store.txn([], [Put(key, value), *([Delete(gone)] if gone != key else [])])
@@ -98,17 +98,17 @@ def _judge(copy: Path, states: dict[int, State]) -> str:
     """`whole`, `prefix` or `refused`; anything else is wrong data, in words."""
     path = copy / FILES[0]
     try:
-        head = prepare(path)
+        head = prepare_file(path)
         connection = connect(path, writer=False)
         try:
             readable = [at for at in states if head.compacted <= at <= head.revision]
             for revision in {*readable[:: len(readable) // LOOKS + 1], *readable[-1:]}:
-                page = queries.page(connection, b"", None, None, revision)
+                page = queries.read_page(connection, b"", None, None, revision)
                 if {entry.key: entry.value for entry in page.entries} != states[revision]:
                     return f"WRONG at revision {revision}"
         finally:
             connection.close()
-    except OpenError as error:
+    except StoreOpenError as error:
         return "refused" if str(path) in str(error) else f"WRONG message: {error}"
     if head.revision not in states:
         return f"WRONG revision {head.revision}"

@@ -13,10 +13,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from dray.store.base import Entry
-from dray.store.errors import OpenError
+from dray.store.base import StoreEntry
+from dray.store.errors import StoreOpenError
 from dray.store.sqlite import queries
-from dray.store.sqlite.database_file import connect, prepare, verify
+from dray.store.sqlite.database_file import connect, prepare_file, verify_file
 from tests.faults.store.child import POINTS, RARE, key_of
 from tests.outside import ROOT
 
@@ -87,11 +87,11 @@ def _run_and_kill(
 
 
 def _look(path: Path, known: dict[bytes, int], revision: int, tally: Tally) -> int:
-    head = prepare(path)
+    head = prepare_file(path)
     tally.backwards += head.revision < max([revision, *known.values()], default=0)
     connection = connect(path, writer=False)
     try:
-        found = {entry.key: entry for entry in queries.page(connection, b"", None, None, None).entries}
+        found = {entry.key: entry for entry in queries.read_page(connection, b"", None, None, None).entries}
     finally:
         connection.close()
     for key, at in known.items():
@@ -106,13 +106,13 @@ def _look(path: Path, known: dict[bytes, int], revision: int, tally: Tally) -> i
     saved = path.with_name("backup.db")
     if saved.exists():
         try:
-            verify(saved, writer=False)
-        except OpenError:
+            verify_file(saved, writer=False)
+        except StoreOpenError:
             tally.half += 1
     return head.revision
 
 
-def _whole(entry: Entry | None, revision: int) -> bool:
+def _whole(entry: StoreEntry | None, revision: int) -> bool:
     return (
         entry is not None
         and entry.mod_revision == revision

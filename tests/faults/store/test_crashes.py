@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dray.store import Put
-from dray.store.errors import Damaged, OpenError
-from dray.store.sqlite.backup import restore
+from dray.store.errors import CorruptStoreError, StoreOpenError
+from dray.store.sqlite.backup import restore_backup
 from dray.store.sqlite.store import SqliteStore
 from tests.faults.store import backups, corruption, crashes
 
@@ -50,7 +50,7 @@ async def test_a_backup_under_load_is_one_state_and_comes_back_equal(tmp_path: P
         truth = await store.range(b"", revision=saved_at)
         assert running, "the load ended before the backup: the test proves nothing"
 
-    resumed_at = restore(tmp_path / "saved.db", tmp_path / "restored.db")
+    resumed_at = restore_backup(tmp_path / "saved.db", tmp_path / "restored.db")
     async with await SqliteStore.open(tmp_path / "restored.db") as restored:
         page = await restored.range(b"")
         assert [(each.key, each.value, each.version) for each in page.entries] == [
@@ -69,8 +69,8 @@ async def test_a_damaged_backup_is_refused_and_nothing_is_left(tmp_path: Path):
     whole = saved.read_bytes()
     place = whole.rfind(b"treasure")
     saved.write_bytes(whole[:place] + b"tReasure" + whole[place + 8 :])
-    with pytest.raises(Damaged, match="checksum"):
-        restore(saved, tmp_path / "restored.db")
+    with pytest.raises(CorruptStoreError, match="checksum"):
+        restore_backup(saved, tmp_path / "restored.db")
     assert not [path for path in tmp_path.iterdir() if path.name in ("restored.db", "restored.db.part")]
 
 
@@ -84,10 +84,10 @@ async def test_backups_into_one_file_at_the_same_time_do_not_disturb_each_other(
 async def test_restoring_overwrites_nothing(tmp_path: Path):
     async with await SqliteStore.open(tmp_path / "store.db") as store:
         await store.backup(tmp_path / "saved.db")
-    with pytest.raises(OpenError, match="move it away"):
-        restore(tmp_path / "saved.db", tmp_path / "store.db")
-    with pytest.raises(OpenError, match="there is no backup"):
-        restore(tmp_path / "elsewhere.db", tmp_path / "new.db")
+    with pytest.raises(StoreOpenError, match="move it away"):
+        restore_backup(tmp_path / "saved.db", tmp_path / "store.db")
+    with pytest.raises(StoreOpenError, match="there is no backup"):
+        restore_backup(tmp_path / "elsewhere.db", tmp_path / "new.db")
 
 
 def test_small_backups_under_load_come_back_equal_and_damaged_ones_are_refused(tmp_path: Path):

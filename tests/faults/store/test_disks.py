@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dray.store import Committed, Put
-from dray.store.errors import Closed, OutcomeUnknown, WriteFailed
+from dray.store.errors import OutcomeUnknownError, StoreClosedError, StoreWriteError
 from dray.store.sqlite import store as store_module
 from dray.store.sqlite.database_file import connect
 from dray.store.sqlite.store import SqliteStore
@@ -39,12 +39,12 @@ async def test_a_full_disk_fails_writes_keeps_reads_and_recovers(tmp_path: Path)
         used = max(file.stat().st_size for file in tmp_path.iterdir())
         with files_limited_to(used + 50_000):
             for _ in range(3):
-                with pytest.raises(WriteFailed, match="refused to write"):
+                with pytest.raises(StoreWriteError, match="refused to write"):
                     await store.txn([], [Put(b"a", b"2"), Put(b"big", BIG)])
             entry = await store.get(b"a")
             assert entry is not None
             assert entry.value == b"1"
-            assert await store.revision() == entry.mod_revision
+            assert await store.get_revision() == entry.mod_revision
         outcome = await store.txn([], [Put(b"big", BIG)])
         assert outcome == Committed(entry.mod_revision + 1)
     async with await SqliteStore.open(path) as store:
@@ -92,17 +92,17 @@ async def test_a_failed_fsync_stops_the_store_without_a_second_attempt(tmp_path:
     made = broken_writer(monkeypatch, "COMMIT", code)
     store = await SqliteStore.open(tmp_path / "store.db")
     await store.txn([], [Put(b"a", b"1")])
-    watching = asyncio.ensure_future(anext(store.watch(b"", await store.revision())))
+    watching = asyncio.ensure_future(anext(store.watch(b"", await store.get_revision())))
     await asyncio.sleep(0.05)
     made[0].armed = True
-    with pytest.raises(OutcomeUnknown, match="unknown whether"):
+    with pytest.raises(OutcomeUnknownError, match="unknown whether"):
         await store.txn([], [Put(b"a", b"2")])
     made[0].armed = False
-    with pytest.raises(Closed, match="has stopped"):
+    with pytest.raises(StoreClosedError, match="has stopped"):
         await store.txn([], [Put(b"a", b"3")])
-    with pytest.raises(Closed, match="has stopped"):
+    with pytest.raises(StoreClosedError, match="has stopped"):
         await store.get(b"a")
-    with pytest.raises(Closed, match="has stopped"):
+    with pytest.raises(StoreClosedError, match="has stopped"):
         await watching
     assert made[0].failed == 1
     await store.close()
@@ -116,7 +116,7 @@ async def test_a_refused_write_is_taken_back_and_the_next_one_may_work(tmp_path:
     made = broken_writer(monkeypatch, "COMMIT", sqlite3.SQLITE_FULL)
     async with await SqliteStore.open(tmp_path / "store.db") as store:
         made[0].armed = True
-        with pytest.raises(WriteFailed, match="no space left"):
+        with pytest.raises(StoreWriteError, match="no space left"):
             await store.txn([], [Put(b"a", b"1")])
         made[0].armed = False
         assert await store.get(b"a") is None
@@ -128,7 +128,7 @@ async def test_a_failed_fsync_of_a_checkpoint_stops_the_store_too(tmp_path: Path
     store = await SqliteStore.open(tmp_path / "store.db")
     made[0].armed = True
     await store.txn([], [Put(b"a", b"x" * (9 << 20))])
-    with pytest.raises(Closed, match="has stopped"):
+    with pytest.raises(StoreClosedError, match="has stopped"):
         await store.txn([], [Put(b"b", b"")])
     await store.close()
     assert made[0].failed == 1

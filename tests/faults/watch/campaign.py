@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dray.store import Committed, Delete, Entry, Put, Store, Write
+from dray.store import Committed, Delete, Put, Store, StoreEntry, Write
 from tests.faults.watch.guarantees import broken
 from tests.faults.watch.truth import Truth
 from tests.faults.watch.watchers import HABITS, Watcher
@@ -64,10 +64,10 @@ async def one_round(writing: Store, watching: Store, transactions: int, seed: in
         ),
         _compact(writing, chance, transactions, done),
     )
-    end.set_result(await writing.revision())
+    end.set_result(await writing.get_revision())
     async with asyncio.timeout(120):
         await asyncio.gather(*following)
-    start: dict[bytes, Entry] = {entry.key: entry for entry in first.entries}
+    start: dict[bytes, StoreEntry] = {entry.key: entry for entry in first.entries}
     truth = Truth.of(start, done)
     tally.changes += len(done)
     for watcher in watchers:

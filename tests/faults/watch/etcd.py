@@ -24,8 +24,8 @@ async def etcd_with_a_torn_line(folder: Path, buffered: int, seed: int) -> Async
     lines: set[Line] = set()
     server = await _door(cluster.endpoints[0], lines)
     door = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    writing = await EtcdStore.open(cluster.endpoints, patience=20)
-    watching = await EtcdStore.open((door,), patience=20, buffered_events=buffered)
+    writing = await EtcdStore.open(cluster.endpoints, timeout=20)
+    watching = await EtcdStore.open((door,), timeout=20, buffered_events=buffered)
     tearing = asyncio.create_task(_tear(lines, random.Random(seed)))
     try:
         yield writing, watching

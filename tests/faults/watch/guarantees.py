@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from dray.store import Batch, Event
+from dray.store import EventBatch, StoreEvent
 from tests.faults.watch.truth import Truth
 
 
@@ -19,14 +19,14 @@ class Span:
 
     prefix: bytes
     after: int
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[EventBatch] = field(default_factory=list)
 
     @property
     def reached(self) -> int:
         """Where it may be taken up again."""
         return self.batches[-1].revision if self.batches else self.after
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[StoreEvent]:
         for batch in self.batches:
             yield from batch.events
 
@@ -101,7 +101,7 @@ def with_kind(span: Span, truth: Truth) -> bool:
     return all(event.entry == true.entry for event, true in _paired(span, truth) if event.key == true.key)
 
 
-def _paired(span: Span, truth: Truth) -> Iterator[tuple[Event, Event]]:
+def _paired(span: Span, truth: Truth) -> Iterator[tuple[StoreEvent, StoreEvent]]:
     for batch in span.batches:
         true = {event.key: event for event in truth.at(batch.revision, span.prefix)}
         for event in batch.events:

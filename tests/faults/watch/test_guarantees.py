@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from dray.store import Batch, Delete, Put
+from dray.store import Delete, EventBatch, Put
 from tests.faults.watch.guarantees import GUARANTEES, Span, broken
 from tests.faults.watch.truth import Truth
 
@@ -23,39 +23,39 @@ TRUTH = Truth.of(
 )
 
 
-def told() -> list[Batch]:
-    return [Batch(at, TRUTH.at(at, b"a/")) for at in (2, 3)] + [
-        Batch(4),
-        Batch(5, TRUTH.at(5, b"a/")),
-        Batch(7, TRUTH.at(7, b"a/")),
-        Batch(9),
+def told() -> list[EventBatch]:
+    return [EventBatch(at, TRUTH.at(at, b"a/")) for at in (2, 3)] + [
+        EventBatch(4),
+        EventBatch(5, TRUTH.at(5, b"a/")),
+        EventBatch(7, TRUTH.at(7, b"a/")),
+        EventBatch(9),
     ]
 
 
-def altered(at: int, **fields: object) -> Callable[[list[Batch]], list[Batch]]:
+def altered(at: int, **fields: object) -> Callable[[list[EventBatch]], list[EventBatch]]:
     """The first event of one batch says something else."""
 
-    def change(batches: list[Batch]) -> list[Batch]:
+    def change(batches: list[EventBatch]) -> list[EventBatch]:
         batch = batches[at]
         event = msgspec.structs.replace(batch.events[0], **fields)
-        batches[at] = Batch(batch.revision, (event, *batch.events[1:]))
+        batches[at] = EventBatch(batch.revision, (event, *batch.events[1:]))
         return batches
 
     return change
 
 
-LIES: dict[str, tuple[str, Callable[[list[Batch]], list[Batch]]]] = {
+LIES: dict[str, tuple[str, Callable[[list[EventBatch]], list[EventBatch]]]] = {
     "a key from elsewhere": ("filter", altered(0, key=b"b")),
     "two batches exchanged": ("ordered", lambda b: [b[1], b[0], *b[2:]]),
     "a batch twice": ("unique", lambda b: [b[0], b[0], *b[1:]]),
-    "half of a revision": ("atomic", lambda b: [Batch(2, b[0].events[:1]), *b[1:]]),
+    "half of a revision": ("atomic", lambda b: [EventBatch(2, b[0].events[:1]), *b[1:]]),
     "a revision in two batches": (
-        "atomic", lambda b: [Batch(2, b[0].events[:1]), Batch(2, b[0].events[1:]), *b[1:]],
+        "atomic", lambda b: [EventBatch(2, b[0].events[:1]), EventBatch(2, b[0].events[1:]), *b[1:]],
     ),
     "a hole": ("reliable", lambda b: [b[0], *b[2:]]),
     "the beginning is missing": ("resumable", lambda b: b[1:]),
-    "a bookmark too early": ("bookmarkable", lambda b: [b[0], Batch(3), *b[1:]]),
-    "a bookmark that skips": ("bookmarkable", lambda b: [b[0], b[1], Batch(6)]),
+    "a bookmark too early": ("bookmarkable", lambda b: [b[0], EventBatch(3), *b[1:]]),
+    "a bookmark that skips": ("bookmarkable", lambda b: [b[0], b[1], EventBatch(6)]),
     "a wrong value before": ("previous value", altered(1, previous=None)),
     "a change called a deletion": ("created or changed", altered(1, entry=None)),
 }  # fmt: skip

@@ -5,19 +5,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from dray.store import Delete, Entry, Event, Write
+from dray.store import Delete, StoreEntry, StoreEvent, Write
 
 
 class Truth:
     """All changes in order, and the state at any revision."""
 
-    def __init__(self, start: dict[bytes, Entry]) -> None:
+    def __init__(self, start: dict[bytes, StoreEntry]) -> None:
         self._start = start
-        self._events: dict[int, tuple[Event, ...]] = {}
+        self._events: dict[int, tuple[StoreEvent, ...]] = {}
         self._revisions: list[int] = []
 
     @classmethod
-    def of(cls, start: dict[bytes, Entry], done: Iterable[tuple[int, Sequence[Write]]]) -> Truth:
+    def of(cls, start: dict[bytes, StoreEntry], done: Iterable[tuple[int, Sequence[Write]]]) -> Truth:
         """Replay writes with the revisions at which they were acknowledged."""
         truth = cls(start)
         state = dict(start)
@@ -36,7 +36,7 @@ class Truth:
     def end(self) -> int:
         return self._revisions[-1]
 
-    def at(self, revision: int, prefix: bytes) -> tuple[Event, ...]:
+    def at(self, revision: int, prefix: bytes) -> tuple[StoreEvent, ...]:
         """What changed at a revision under a prefix."""
         return tuple(event for event in self._events.get(revision, ()) if event.key.startswith(prefix))
 
@@ -45,7 +45,7 @@ class Truth:
         first, last = bisect_right(self._revisions, after), bisect_right(self._revisions, up_to)
         return [revision for revision in self._revisions[first:last] if self.at(revision, prefix)]
 
-    def state(self, revision: int, prefix: bytes) -> dict[bytes, Entry]:
+    def state(self, revision: int, prefix: bytes) -> dict[bytes, StoreEntry]:
         state = {key: entry for key, entry in self._start.items() if key.startswith(prefix)}
         for at in self.between(0, revision, prefix):
             for event in self.at(at, prefix):
@@ -56,7 +56,7 @@ class Truth:
         return state
 
 
-def _real(told: list[Sequence[Write]], state: dict[bytes, Entry]) -> Sequence[Write]:
+def _real(told: list[Sequence[Write]], state: dict[bytes, StoreEntry]) -> Sequence[Write]:
     """The transaction that made the revision, among those that were told it.
 
     The others deleted what was not there any more, and were told where the store stood. Hence everything they
@@ -67,13 +67,13 @@ def _real(told: list[Sequence[Write]], state: dict[bytes, Entry]) -> Sequence[Wr
     return max(putting or told, key=lambda writes: sum(write.key in state for write in writes))
 
 
-def _applied(state: dict[bytes, Entry], write: Write, revision: int) -> Event | None:
+def _applied(state: dict[bytes, StoreEntry], write: Write, revision: int) -> StoreEvent | None:
     before = state.get(write.key)
     if isinstance(write, Delete):
         if before is None:
             return None
         del state[write.key]
-        return Event(write.key, revision, None, before)
+        return StoreEvent(write.key, revision, None, before)
     created, version = (before.create_revision, before.version + 1) if before else (revision, 1)
-    state[write.key] = Entry(write.key, write.value, created, revision, version)
-    return Event(write.key, revision, state[write.key], before)
+    state[write.key] = StoreEntry(write.key, write.value, created, revision, version)
+    return StoreEvent(write.key, revision, state[write.key], before)

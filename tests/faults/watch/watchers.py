@@ -10,8 +10,8 @@ import random
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from dray.store import Page, Store
-from dray.store.errors import Compacted, SlowWatcher
+from dray.store import EntryPage, Store
+from dray.store.errors import CompactedError, SlowWatcherError
 from tests.faults.watch.guarantees import Span
 
 BOOKMARKS = 0.02
@@ -44,7 +44,7 @@ class Watcher:
     habit: Habit
     chance: random.Random
     spans: list[Span] = field(default_factory=list)
-    lists: list[Page] = field(default_factory=list)
+    lists: list[EntryPage] = field(default_factory=list)
     cut_off: int = 0
     compacted: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -61,13 +61,13 @@ class Watcher:
                 # Sometimes back over what was seen already: the past must not have changed.
                 if self.habit.back and self.chance.random() < 0.2:
                     cursor = max(cursor - self.chance.randrange(self.habit.back), 1)
-            except SlowWatcher as error:
+            except SlowWatcherError as error:
                 self.cut_off += 1
                 self.spans.append(span)
                 if error.revision != span.reached:
                     self.wrong.append(f"cut off at {error.revision}, but told up to {span.reached}")
                 cursor = error.revision
-            except Compacted:
+            except CompactedError:
                 self.compacted += 1
                 self.spans.append(span)
                 page = await self.store.range(self.prefix)

@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from dray.api.json_text import read_json, write_json
 from dray.api.kinds import KINDS, Kind
-from dray.api.meta import ObjectMeta, OwnerRef, View
+from dray.api.meta import ObjectMeta, OwnerRef, Projection
 from dray.gates import GATES, GateSet
 from dray.values.quantity import Quantity
 from tests.property.strategies.values import labels
@@ -229,7 +229,7 @@ def _with_strangers(draw: st.DrawFn, value: Any, kind: inspect.Type) -> Any:
             return _with_strangers(draw, value, inner)
         case inspect.VarTupleType(item_type=inner):
             return [_with_strangers(draw, item, inner) for item in value]
-        case inspect.StructType(cls=cls, fields=fields) if issubclass(cls, View):
+        case inspect.StructType(cls=cls, fields=fields) if issubclass(cls, Projection):
             known = {
                 field.encode_name: _with_strangers(draw, value[field.encode_name], field.type)
                 for field in fields

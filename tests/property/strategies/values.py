@@ -6,9 +6,14 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from dray.values.label_selectors import LabelSelector, Operator, Requirement
-from dray.values.node_selectors import NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from dray.values.quantity import Form, Quantity
+from dray.values.label_selectors import LabelRequirement, ParsedLabelSelector, SelectorOperator
+from dray.values.node_selectors import (
+    NODE_NAME_FIELD,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
+from dray.values.quantity import Quantity, QuantityForm
 
 # What a suffix is worth, written down again so that the tests do not ask the code under test.
 SUFFIXES = {
@@ -47,8 +52,8 @@ def quantity_texts(draw: st.DrawFn) -> tuple[str, Fraction]:
 
 
 nanos = st.integers(-(10**20), 10**20) | st.integers(-(10**44), 10**44)
-quantities = st.builds(Quantity, nanos, st.sampled_from(Form))
-steps = st.builds(Quantity, st.integers(1, 10**20), st.sampled_from(Form))
+quantities = st.builds(Quantity, nanos, st.sampled_from(QuantityForm))
+steps = st.builds(Quantity, st.integers(1, 10**20), st.sampled_from(QuantityForm))
 
 numeric_identifiers = st.integers(0, 2**64 - 1).map(str)
 words = st.from_regex(r"[0-9A-Za-z-]*[A-Za-z-][0-9A-Za-z-]*", fullmatch=True).map(lambda word: word[:8])
@@ -74,21 +79,21 @@ numbers = st.integers(0, 10).map(str)
 
 
 @st.composite
-def label_requirements(draw: st.DrawFn) -> Requirement:
+def label_requirements(draw: st.DrawFn) -> LabelRequirement:
     """A requirement in its normal form: values sorted, each once."""
-    key, operator = draw(label_keys), draw(st.sampled_from(Operator))
+    key, operator = draw(label_keys), draw(st.sampled_from(SelectorOperator))
     match operator:
-        case Operator.IN | Operator.NOT_IN:
+        case SelectorOperator.IN | SelectorOperator.NOT_IN:
             values = tuple(sorted(draw(st.sets(label_values, min_size=1, max_size=3))))
-        case Operator.GT | Operator.LT:
+        case SelectorOperator.GT | SelectorOperator.LT:
             values = (draw(numbers),)
         case _:
             values = ()
-    return Requirement(key, operator, values)
+    return LabelRequirement(key, operator, values)
 
 
 label_selectors = st.sets(label_requirements(), max_size=4).map(
-    lambda some: LabelSelector(tuple(sorted(some)))
+    lambda some: ParsedLabelSelector(tuple(sorted(some)))
 )
 
 node_names = st.sampled_from(["node-a", "node-b"])
@@ -101,7 +106,7 @@ _expressions = st.builds(
 )
 _fields = st.builds(
     NodeSelectorRequirement,
-    key=st.sampled_from([NODE_NAME, NODE_NAME, "spec.unschedulable"]),
+    key=st.sampled_from([NODE_NAME_FIELD, NODE_NAME_FIELD, "spec.unschedulable"]),
     operator=_operators,
     values=st.lists(node_names, max_size=2).map(tuple),
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import dray.allocator.allocate as allocating
-from dray.allocator.allocate import Allocated, Refused, allocate, outcome, survey
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.requests import ask_of
+from dray.allocator.allocate import FailedAllocation, SuccessfulAllocation, allocate, run_search, search_nodes
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, Solved
-from dray.errors import AllocationFault
+from dray.errors import UnanswerableClaimError
 from tests.brute.laws import share_ids, stock_of
 from tests.brute.making import claim, device, device_class, devices, holding, node, published, request, result
 from tests.brute.outcome import world
@@ -26,7 +26,7 @@ def test_one_result_per_claim_in_their_order():
         published(*devices("a", "b")), claim(request("r"), name="c0"), claim(request("r"), name="c1")
     )
     found = ask(problem)
-    assert isinstance(found, Allocated)
+    assert isinstance(found, SuccessfulAllocation)
     assert [one.devices.results[0].device for one in found.results] == ["a", "b"]
 
 
@@ -34,12 +34,12 @@ def test_no_is_a_value_that_tells_whether_it_is_certain():
     none = ask(world(published(device("a")), claim(request("r", 2))))
     gave_up = ask(world(published(*devices("a", "b")), claim(request("r", 2))), budget=1)
     broken = ask(world(published(device("a")), claim(request("r", 1, "fails"))))
-    assert all(isinstance(found, Refused) for found in (none, gave_up, broken))
+    assert all(isinstance(found, FailedAllocation) for found in (none, gave_up, broken))
     assert [type(found.ending) for found in (none, gave_up, broken)] == [Exhausted, GaveUp, Faulted]
 
 
 def test_a_fault_of_the_claim_is_raised():
-    with pytest.raises(AllocationFault, match="device class `any` does not exist"):
+    with pytest.raises(UnanswerableClaimError, match="device class `any` does not exist"):
         ask(world(published(device("a")), claim(request("r")), classes=()))
 
 
@@ -47,13 +47,13 @@ def test_a_fault_of_the_claim_is_raised():
 def searches(monkeypatch):
     """How many searches are made."""
     made = []
-    real = outcome
+    real = run_search
 
     def counted(*given):
         made.append(given)
         return real(*given)
 
-    monkeypatch.setattr(allocating, "outcome", counted)
+    monkeypatch.setattr(allocating, "run_search", counted)
     return made
 
 
@@ -61,10 +61,13 @@ def test_a_survey_searches_once_per_shape(searches):
     slices = [
         published(device("d", numa=i % 2), name=f"s{i}", pool=f"p{i}", node_name=f"n{i}") for i in range(10)
     ]
-    stock = Stock(slices, [device_class()], Usage.of([holding(result("d", pool="p4"))]), judged)
-    asked = ask_of([claim(request("r"))], stock.classes.get)
+    stock = DeviceInventory(
+        slices, [device_class()], DeviceUsage.from_claims([holding(result("d", pool="p4"))]), judged
+    )
+    asked = normalize_claims([claim(request("r"))], stock.classes.get)
     found = {
-        view.node.metadata.name: end for view, end in survey(stock, asked, [node(f"n{i}") for i in range(10)])
+        view.node.metadata.name: end
+        for view, end in search_nodes(stock, asked, [node(f"n{i}") for i in range(10)])
     }
     assert len(searches) == 3, "even nodes, odd nodes, and the one whose device is taken"
     assert [isinstance(found[f"n{i}"], Solved) for i in range(10)] == [i != 4 for i in range(10)]
@@ -76,7 +79,7 @@ def test_a_survey_answers_as_each_node_would_alone():
         published(device("a"), name="s1", pool="p1", node_name="n1"),
         published(*devices("b", "c"), name="s2", pool="p2", node_name="n2"),
     ]
-    stock = Stock(slices, [device_class()], Usage(), judged)
-    asked = ask_of([claim(request("r", 2))], stock.classes.get)
-    found = [type(end) for _, end in survey(stock, asked, [node("n1"), node("n2"), node("n3")])]
+    stock = DeviceInventory(slices, [device_class()], DeviceUsage(), judged)
+    asked = normalize_claims([claim(request("r", 2))], stock.classes.get)
+    found = [type(end) for _, end in search_nodes(stock, asked, [node("n1"), node("n2"), node("n3")])]
     assert found == [Exhausted, Solved, Exhausted]

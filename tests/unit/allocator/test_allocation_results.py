@@ -7,11 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator.allocate import Allocated, allocate, survey
-from dray.allocator.allocation_results import assemble
+from dray.allocator.allocate import SuccessfulAllocation, allocate, search_nodes
+from dray.allocator.allocation_results import build_allocations
 from dray.allocator.search.trace import Solved
 from dray.api.resource import DeviceToleration
-from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, for_node
+from dray.values.node_selectors import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    build_node_name_selector,
+)
 from tests.brute.asking import claim_config, class_config, opaque
 from tests.brute.laws import Bench, results_of, share_ids, stock_of
 from tests.brute.making import (
@@ -85,7 +90,7 @@ def test_ids_are_asked_for_once_per_share_and_only_then():
         return "id"
 
     found = allocate(stock_of(problem), problem.claims, problem.node, new_share_id=new_share_id)
-    assert isinstance(found, Allocated)
+    assert isinstance(found, SuccessfulAllocation)
     assert [item.share_id for item in found.results[0].devices.results] == [None, "id"]
     assert len(asked) == 1
 
@@ -108,7 +113,7 @@ def test_amounts_are_written_as_the_device_writes_them():
 
 
 WHERE: dict[str, tuple[dict[str, Any], Any]] = {
-    "a node by name": ({"node_name": "n1"}, for_node("n1")),
+    "a node by name": ({"node_name": "n1"}, build_node_name_selector("n1")),
     "all nodes": ({"all_nodes": True}, None),
     "a selector": ({"node_selector": labelled({"zone": "z1"})}, labelled({"zone": "z1"})),
 }
@@ -137,7 +142,7 @@ def test_one_local_device_binds_everything_to_the_node():
         published(device("b", binds_to_node=True), name="s2", pool="p2", all_nodes=True),
     ]
     (found,) = allocated(world(slices, claim(request("r", 2)), nodes=[HERE]))
-    assert found.node_selector == for_node("n1")
+    assert found.node_selector == build_node_name_selector("n1")
 
 
 def test_each_device_may_say_by_itself_where_it_is():
@@ -161,12 +166,12 @@ def test_nodes_that_look_alike_are_bound_to_where_their_own_devices_are():
     problem = world(slices, claim(request("r")), nodes=[HERE, there])
     bench = Bench(problem)
     found = {}
-    for view, ending in survey(bench.stock, bench.ask, problem.nodes):
+    for view, ending in search_nodes(bench.stock, bench.ask, problem.nodes):
         assert isinstance(ending, Solved)
-        (one,) = assemble(bench.ask, view, ending.picks, new_share_id=share_ids())
+        (one,) = build_allocations(bench.ask, view, ending.picks, new_share_id=share_ids())
         found[view.node.metadata.name] = one.node_selector
-    assert bench.stock.seen_from(HERE).shape is bench.stock.seen_from(there).shape
-    assert found == {"n1": for_node("n1"), "n2": labelled({"zone": "z2"})}
+    assert bench.stock.get_node_view(HERE).shape is bench.stock.get_node_view(there).shape
+    assert found == {"n1": build_node_name_selector("n1"), "n2": labelled({"zone": "z2"})}
 
 
 def test_claims_of_one_pod_are_bound_each_by_its_own_devices():
@@ -177,7 +182,7 @@ def test_claims_of_one_pod_are_bound_each_by_its_own_devices():
     found = allocated(
         world(slices, claim(request("r"), name="c0"), claim(request("r"), name="c1"), nodes=[HERE])
     )
-    assert [one.node_selector for one in found] == [for_node("n1"), None]
+    assert [one.node_selector for one in found] == [build_node_name_selector("n1"), None]
 
 
 # --- configuration ---

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.checks.capacity import consumption
-from dray.allocator.refusals import Reason, Refusal
+from dray.allocator.checks.capacity import compute_consumption
+from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.search.trace import Faulted
-from dray.allocator.verify.amounts import due
+from dray.allocator.verify.amounts import derive_consumption
 from dray.values.quantity import Quantity
 from tests.brute.laws import results_of
 from tests.brute.making import (
@@ -30,7 +30,11 @@ from tests.brute.making import (
 )
 from tests.brute.outcome import consumed, ending, picked, refusals, world
 
-SHORT, POLICY, FAULT = Reason.CAPACITY_SHORT, Reason.CAPACITY_POLICY, Reason.CAPACITY_UNREPRESENTABLE
+SHORT, POLICY, FAULT = (
+    RefusalReason.CAPACITY_SHORT,
+    RefusalReason.CAPACITY_POLICY,
+    RefusalReason.CAPACITY_UNREPRESENTABLE,
+)
 
 NO_POLICY = capacity(10)
 DEFAULT_ONLY = capacity(10, policy(3))
@@ -105,7 +109,7 @@ ROUNDING = [
 
 
 def named(amount):
-    return "nothing" if amount is None else amount.value if isinstance(amount, Reason) else amount
+    return "nothing" if amount is None else amount.value if isinstance(amount, RefusalReason) else amount
 
 
 @pytest.mark.req("K5075-004", "K5075-033", "K5075-034", "K5075-035", "K5075-041", "K5075-042")
@@ -113,11 +117,11 @@ def named(amount):
 @pytest.mark.req("K5075-056", "K5075-071", "K5075-072", "K5075-092", "K5075-135", "K5075-022", "K5075-036")
 @pytest.mark.parametrize(("held", "asked", "expected"), ROUNDING, ids=lambda value: str(named(value))[:40])
 def test_what_one_share_consumes(held, asked, expected):
-    found = consumption(
+    found = compute_consumption(
         device("a", shared=True, capacity={"mem": held}),
         (("mem", quantity(asked).nanos),) if asked is not None else (),
     )
-    if isinstance(expected, Reason):
+    if isinstance(expected, RefusalReason):
         assert isinstance(found, Refusal)
         assert (found.reason, found.detail.name) == (expected, "mem")
     else:
@@ -139,7 +143,7 @@ def capacities(draw):
                 policy("1", values=("1", "2500m", "7")),
                 policy(str(least), least=str(least), step=str(step)),
                 policy(str(least), least=str(least), most=str(Quantity(least.nanos + steps * step.nanos))),
-                policy(str(least), least=str(least), most=str(least + step.times(steps)), step=str(step)),
+                policy(str(least), least=str(least), most=str(least + step.multiply(steps)), step=str(step)),
             ]
         )
     )
@@ -151,8 +155,8 @@ def capacities(draw):
 def test_rounding_is_the_smallest_allowed_amount(held, asked):
     """Two ways to say it agree: whole nanos here, fractions in the referee; never less than asked."""
     item = device("a", shared=True, capacity={"mem": held})
-    found = consumption(item, (("mem", asked.nanos),) if asked is not None else ())
-    wanted = due(item, {"mem": asked} if asked is not None else {})
+    found = compute_consumption(item, (("mem", asked.nanos),) if asked is not None else ())
+    wanted = derive_consumption(item, {"mem": asked} if asked is not None else {})
     if isinstance(found, Refusal):
         assert wanted is None
     else:
@@ -165,8 +169,8 @@ def test_rounding_is_the_smallest_allowed_amount(held, asked):
 
 @pytest.mark.req("K5075-068")
 def test_a_capacity_the_device_does_not_have():
-    found = consumption(device("a", shared=True, capacity={"mem": 4}), (("bw", 1), ("mem", 1)))
-    assert found == Refusal(Reason.CAPACITY_MISSING, "bw")
+    found = compute_consumption(device("a", shared=True, capacity={"mem": 4}), (("bw", 1), ("mem", 1)))
+    assert found == Refusal(RefusalReason.CAPACITY_MISSING, "bw")
 
 
 @pytest.mark.req("K5075-068", "K5075-070")
@@ -219,7 +223,7 @@ def test_a_capacity_below_nothing_ends_the_search():
 
 
 def test_a_step_of_nothing_is_no_grid():
-    assert consumption(
+    assert compute_consumption(
         device("a", shared=True, capacity={"mem": capacity(9, policy(1, least=1, step=0))}),
         (("mem", quantity("2500m").nanos),),
     ) == {"mem": quantity("2500m").nanos}
@@ -370,7 +374,7 @@ def test_selectors_come_before_amounts_and_constraints_after():
     loose = claim(
         request("r0", capacity={"mem": 1}), request("r1", capacity={"mem": 1}), distinct("gpu.example/numa")
     )
-    assert refusals(world(shared(4, numa=1), loose))["a"].reason is Reason.CONSTRAINT
+    assert refusals(world(shared(4, numa=1), loose))["a"].reason is RefusalReason.CONSTRAINT
 
 
 @pytest.mark.req("K5075-134")

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from dray.allocator.refusals import Conflict, Reason, Refusal
+from dray.allocator.refusals import ConstraintConflict, Refusal, RefusalReason
 from dray.api.resource import DeviceAttribute, ListAttribute
 from tests.brute.making import (
     asking,
@@ -127,7 +127,7 @@ def test_a_device_without_a_value_is_not_eligible_not_even_alone(kind, missing):
     assert picked(problem) == ["r=b"]
     alone = world(published(device("a", attributes=missing)), claim(request("r"), kind("gpu.example/numa")))
     assert picked(alone) is None
-    assert refusals(alone)["a"] == Refusal(Reason.ATTRIBUTE_MISSING, "gpu.example/numa")
+    assert refusals(alone)["a"] == Refusal(RefusalReason.ATTRIBUTE_MISSING, "gpu.example/numa")
 
 
 # --- names ---
@@ -218,6 +218,8 @@ def test_a_conflict_names_both_values():
     assert picked(problem) is None
     conflict = refusals(problem)["b"]
     assert conflict == Refusal(
-        Reason.CONSTRAINT,
-        Conflict("gpu.example/numa", False, frozenset({("int", 2)}), frozenset({("int", 0), ("int", 1)})),
+        RefusalReason.CONSTRAINT,
+        ConstraintConflict(
+            "gpu.example/numa", False, frozenset({("int", 2)}), frozenset({("int", 0), ("int", 1)})
+        ),
     )

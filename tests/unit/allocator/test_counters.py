@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.refusals import Reason, Short
+from dray.allocator.refusals import RefusalReason, Shortage
 from tests.brute.making import (
     budget,
     capacity,
@@ -61,8 +61,8 @@ def test_every_counter_of_every_set_counts():
 def test_a_shortage_names_the_counter_and_what_is_left():
     slices = partitioned(budget(slots=4), drawing("a", slots=3), drawing("b", slots=2))
     found = refusals(world(slices, claim(request("r", 2))))["b"]
-    assert found.reason is Reason.COUNTER_SHORT
-    assert found.detail == Short("set/slots", quantity(2).nanos, quantity(1).nanos)
+    assert found.reason is RefusalReason.COUNTER_SHORT
+    assert found.detail == Shortage("set/slots", quantity(2).nanos, quantity(1).nanos)
 
 
 def test_fractions_are_exact():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator.feature_gates import Admission, admit_claims, admit_slices
+from dray.allocator.feature_gates import AllocatorGateFilter, admit_claims, admit_slices
 from dray.api.resource import DeviceTaint, DeviceToleration
-from dray.errors import AllocationFault
+from dray.errors import UnanswerableClaimError
 from dray.gates import GATES, GateSet
-from dray.values.node_selectors import for_node
+from dray.values.node_selectors import build_node_name_selector
 from tests.brute.laws import results_of
 from tests.brute.making import (
     asking,
@@ -85,10 +85,10 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_claim_that_needs_a_closed_gate_is_a_fault_that_names_it(case):
     gate, asked, text = REFUSED[case]
-    with pytest.raises(AllocationFault) as fault:
+    with pytest.raises(UnanswerableClaimError) as fault:
         admit_claims([claim(request("fine"), name="other"), asked], without(gate))
     assert str(fault.value) == text
-    assert admit_claims([asked], GateSet.default()) == [asked]
+    assert admit_claims([asked], GateSet.from_defaults()) == [asked]
 
 
 @pytest.mark.req("K4816-061", "K4816-099")
@@ -167,7 +167,7 @@ def test_without_binding_conditions_devices_that_need_them_are_withheld():
     (found,) = results_of(world(admit_slices([slices], without(BINDING)), claim(request("r", "All"))))
     assert [result.device for result in found.devices.results] == ["b"]
     # A device that was published as bound to a node stays so: other nodes do not get it by closing a gate.
-    assert found.node_selector == for_node("n1")
+    assert found.node_selector == build_node_name_selector("n1")
 
 
 def test_without_binding_conditions_a_held_device_still_draws_from_its_counters():
@@ -206,8 +206,8 @@ def test_objects_without_the_fields_of_a_gate_pass_its_door_untouched(gate):
 
 
 def test_the_door_in_one_piece():
-    door = Admission.switched({"DRAAdminAccess": False})
-    with pytest.raises(AllocationFault, match="DRAAdminAccess"):
-        door.claims([claim(request("r", admin_access=True))])
+    door = AllocatorGateFilter.from_overrides({"DRAAdminAccess": False})
+    with pytest.raises(UnanswerableClaimError, match="DRAAdminAccess"):
+        door.admit_claims([claim(request("r", admin_access=True))])
     tainted = published(device("a", taints=(DeviceTaint(key="hot", effect="NoSchedule"),)))
-    assert door.slices([tainted]) == [tainted]
+    assert door.admit_slices([tainted]) == [tainted]

@@ -6,13 +6,13 @@ from fractions import Fraction
 
 import pytest
 
-from dray.allocator.checks.capacity import consumption
-from dray.allocator.refusals import Reason, Refusal
-from dray.allocator.verify.amounts import due
+from dray.allocator.checks.capacity import compute_consumption
+from dray.allocator.refusals import Refusal, RefusalReason
+from dray.allocator.verify.amounts import derive_consumption
 from tests.brute.making import capacity, claim, device, holding, policy, published, quantity, request, result
 from tests.brute.outcome import picked, world
 
-SHORT, POLICY = Reason.CAPACITY_SHORT, Reason.CAPACITY_POLICY
+SHORT, POLICY = RefusalReason.CAPACITY_SHORT, RefusalReason.CAPACITY_POLICY
 
 ODD = [
     # capacity, asked, consumed
@@ -41,14 +41,14 @@ ODD = [
 @pytest.mark.parametrize(("held", "asked", "expected"), ODD)
 def test_what_one_share_consumes_under_an_odd_policy(held, asked, expected):
     one = device("a", shared=True, capacity={"mem": held})
-    found = consumption(one, (("mem", quantity(asked).nanos),) if asked is not None else ())
+    found = compute_consumption(one, (("mem", quantity(asked).nanos),) if asked is not None else ())
     wanted = {"mem": quantity(asked)} if asked is not None else {}
-    if isinstance(expected, Reason):
+    if isinstance(expected, RefusalReason):
         assert isinstance(found, Refusal)
-        assert (found.reason, due(one, wanted)) == (expected, None)
+        assert (found.reason, derive_consumption(one, wanted)) == (expected, None)
     else:
         assert found == {"mem": quantity(expected).nanos}
-        assert due(one, wanted) == {"mem": Fraction(expected)}
+        assert derive_consumption(one, wanted) == {"mem": Fraction(expected)}
 
 
 @pytest.mark.parametrize(

@@ -5,38 +5,38 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.partial_solution import Board
+from dray.allocator.partial_solution import PartialSolution
 
 
 def test_a_fact_comes_and_goes():
-    board = Board()
+    board = PartialSolution()
     mark = board.mark()
-    board.write("a", 1)
-    board.write("a", 2)
+    board.set_fact("a", 1)
+    board.set_fact("a", 2)
     assert board.facts == {"a": 2}
     board.rewind(mark)
     assert board.facts == {}
-    assert board.trail == []
+    assert board.undo_log == []
 
 
 def test_an_older_fact_comes_back():
-    board = Board()
-    board.write("a", 1)
+    board = PartialSolution()
+    board.set_fact("a", 1)
     mark = board.mark()
-    board.write("a", None)
-    board.write("b", 0)
+    board.set_fact("a", None)
+    board.set_fact("b", 0)
     board.rewind(mark)
     assert board.facts == {"a": 1}
 
 
 def test_the_image_is_the_facts_and_not_how_they_came():
-    one, other = Board(), Board()
-    one.write("a", 1)
-    one.write("b", 2)
-    other.write("b", 7)
-    other.write("b", 2)
-    other.write("a", 1)
-    assert one.image() == other.image()
+    one, other = PartialSolution(), PartialSolution()
+    one.set_fact("a", 1)
+    one.set_fact("b", 2)
+    other.set_fact("b", 7)
+    other.set_fact("b", 2)
+    other.set_fact("a", 1)
+    assert one.freeze() == other.freeze()
 
 
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)) | st.just("mark") | st.just("rewind"))
@@ -44,7 +44,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)) | st.just(
 
 @given(STEPS)
 def test_rewinding_restores_exactly_what_was(steps):
-    board, marks = Board(), []
+    board, marks = PartialSolution(), []
     for step in steps:
         if step == "mark":
             marks.append((board.mark(), dict(board.facts)))
@@ -53,4 +53,4 @@ def test_rewinding_restores_exactly_what_was(steps):
             board.rewind(mark)
             assert board.facts == before
         elif step != "rewind":
-            board.write(*step)
+            board.set_fact(*step)

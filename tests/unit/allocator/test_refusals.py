@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.refusals import TEXTS, Reason
+from dray.allocator.refusals import REASON_TEXTS, RefusalReason
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", RefusalReason)
 def test_every_reason_has_a_text_and_a_hint(reason):
-    text, hint = TEXTS[reason]
+    text, hint = REASON_TEXTS[reason]
     assert text
     assert hint
     for words in (text, hint):
@@ -18,4 +18,4 @@ def test_every_reason_has_a_text_and_a_hint(reason):
 
 
 def test_the_table_has_no_others():
-    assert TEXTS.keys() == set(Reason)
+    assert REASON_TEXTS.keys() == set(RefusalReason)

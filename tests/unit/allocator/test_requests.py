@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator.requests import EVERY, ask_of, named
+from dray.allocator.requests import ALL_DEVICES, format_claim_name, normalize_claims
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
     DeviceConstraint,
@@ -16,7 +16,7 @@ from dray.api.resource import (
     DeviceSubRequest,
     ExactDeviceRequest,
 )
-from dray.errors import AllocationFault
+from dray.errors import UnanswerableClaimError
 from tests.brute.making import (
     asking,
     claim,
@@ -42,7 +42,7 @@ CLASSES = {
 
 
 def ask(*claims):
-    return ask_of(claims, CLASSES.get)
+    return normalize_claims(claims, CLASSES.get)
 
 
 def exactly(**fields: Any) -> DeviceRequest:
@@ -125,7 +125,7 @@ FAULTS = {
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_of_a_claim_names_the_claim_the_place_and_the_reason(case):
     broken, text = FAULTS[case]
-    with pytest.raises(AllocationFault) as fault:
+    with pytest.raises(UnanswerableClaimError) as fault:
         ask(claim(request("fine"), name="other"), broken)
     assert str(fault.value) == f"claim ml/claim: {text}"
 
@@ -137,9 +137,9 @@ def test_the_limit_is_about_the_smallest_alternatives_of_one_claim():
 
 
 def test_a_claim_without_a_namespace_is_called_by_its_name():
-    assert named(claim(request("r"))) == "ml/claim"
+    assert format_claim_name(claim(request("r"))) == "ml/claim"
     alone = msgspec.structs.replace(claim(), metadata=ObjectMeta(name="claim"))
-    assert named(alone) == "claim"
+    assert format_claim_name(alone) == "claim"
 
 
 # --- one shape of everything ---
@@ -148,8 +148,8 @@ def test_a_claim_without_a_namespace_is_called_by_its_name():
 def test_exact_requests_and_alternatives_have_one_shape():
     asked = ask(claim(request("r0", 2), first_of("r1", ("s0", asking("All")), ("s1", asking(1)))))
     assert [[want.name for want in choice.wants] for choice in asked.choices] == [["r0"], ["r1/s0", "r1/s1"]]
-    assert [[want.count for want in choice.wants] for choice in asked.choices] == [[2], [EVERY, 1]]
-    assert [[want.wants_all for want in choice.wants] for choice in asked.choices] == [[False], [True, False]]
+    assert [[want.count for want in choice.wants] for choice in asked.choices] == [[2], [ALL_DEVICES, 1]]
+    assert [[want.takes_all for want in choice.wants] for choice in asked.choices] == [[False], [True, False]]
     assert [(choice.index, choice.claim) for choice in asked.choices] == [(0, 0), (1, 0)]
 
 
@@ -171,7 +171,7 @@ def test_amounts_are_whole_nanos():
 def test_admin_access_is_yes_or_no(said, admin):
     asked = ask(claim(request("r", admin_access=said)))
     assert asked.choices[0].wants[0].admin is admin
-    assert asked.minds_admin is admin
+    assert asked.has_admin_access is admin
 
 
 COVER = [
@@ -191,10 +191,10 @@ def test_a_constraint_covers_requests_or_alternatives(kind, said, covered):
     asked = ask(
         claim(first_of("gpu", ("big", asking()), ("small", asking())), request("nic"), kind("a/b", *said))
     )
-    (rule,) = asked.rules
+    (rule,) = asked.constraints
     wants = [want for choice in asked.choices for want in choice.wants]
-    assert [want.name for want in wants if want.rules] == covered
-    assert all(want.rules in ((), (rule,)) for want in wants)
+    assert [want.name for want in wants if want.constraints] == covered
+    assert all(want.constraints in ((), (rule,)) for want in wants)
 
 
 @pytest.mark.req("K4816-050")
@@ -230,8 +230,8 @@ def test_alternatives_of_two_requests_may_have_one_name():
 
 def test_constraints_of_two_claims_are_two():
     asked = ask(claim(request("r"), match("a/b"), name="c0"), claim(request("r"), match("a/b"), name="c1"))
-    assert len(asked.rules) == 2
-    first, second = (choice.wants[0].rules for choice in asked.choices)
+    assert len(asked.constraints) == 2
+    first, second = (choice.wants[0].constraints for choice in asked.choices)
     assert first != second
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.checks.taints import refuse
-from dray.allocator.refusals import Reason
+from dray.allocator.checks.taints import check
+from dray.allocator.refusals import RefusalReason
 from dray.api.resource import DeviceTaint, DeviceToleration
-from dray.api.tolerations import tolerates
+from dray.api.tolerations import tolerates_taint
 from tests.brute.making import asking, claim, device, first_of, published, request
 from tests.brute.outcome import picked, refusals, world
 
@@ -33,7 +33,7 @@ TOLERATIONS = [
 @pytest.mark.parametrize(("key", "operator", "value", "effect", "expected"), TOLERATIONS)
 def test_a_toleration_covers_what_it_leaves_empty(key, operator, value, effect, expected):
     toleration = DeviceToleration(key=key, operator=operator, value=value, effect=effect)
-    assert tolerates(toleration, HOT) is expected
+    assert tolerates_taint(toleration, HOT) is expected
     slices = published(device("a", taints=(HOT,)))
     found = picked(world(slices, claim(request("r", tolerations=(toleration,)))))
     assert found == (["r=a"] if expected else None)
@@ -50,10 +50,10 @@ def test_only_some_effects_keep_pods_away(effect, keeps_away):
 def test_every_taint_needs_a_toleration():
     old = DeviceTaint(key="old", effect="NoExecute")
     one = (DeviceToleration(key="hot", operator="Exists"),)
-    refusal = refuse((HOT, old), one)
+    refusal = check((HOT, old), one)
     assert refusal is not None
-    assert (refusal.reason, refusal.detail) == (Reason.TAINTED, old)
-    assert refuse((HOT, old), (*one, DeviceToleration(key="old", operator="Exists"))) is None
+    assert (refusal.reason, refusal.detail) == (RefusalReason.TAINTED, old)
+    assert check((HOT, old), (*one, DeviceToleration(key="old", operator="Exists"))) is None
 
 
 def test_alternatives_tolerate_for_themselves():
@@ -65,4 +65,4 @@ def test_alternatives_tolerate_for_themselves():
 def test_a_tainted_device_is_still_one_of_all():
     problem = world(published(device("a", taints=(HOT,)), device("b")), claim(request("r", "All")))
     assert picked(problem) is None
-    assert refusals(problem)["a"].reason is Reason.TAINTED
+    assert refusals(problem)["a"].reason is RefusalReason.TAINTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from dray.allocator.feature_gates import admit_slices
-from dray.allocator.verify import Finding, Given, Rule, verify
+from dray.allocator.verify import AllocationFinding, AllocationRule, VerificationInput, verify
 from tests.brute.making import claim, device, device_class, holding, node, published, request, result
 from tests.brute.outcome import allocated, world
 from tests.brute.toyjudge import judged
@@ -29,8 +29,8 @@ def test_the_referee_shares_nothing_with_the_search():
 
 
 def test_a_finding_is_a_sentence():
-    assert str(Finding(Rule.DEVICE, "ml/claim", "is odd")) == "claim ml/claim: is odd"
-    assert str(Finding(Rule.CLAIMS, "", "two are missing")) == "two are missing"
+    assert str(AllocationFinding(AllocationRule.DEVICE, "ml/claim", "is odd")) == "claim ml/claim: is odd"
+    assert str(AllocationFinding(AllocationRule.CLAIMS, "", "two are missing")) == "two are missing"
 
 
 SLICES = (published(device("a", shared=True, capacity={"mem": 4}), device("b", numa=1)),)
@@ -39,7 +39,7 @@ SLICES = (published(device("a", shared=True, capacity={"mem": 4}), device("b", n
 def judgement(*claims, held=(), slices=SLICES):
     """What the referee says of the allocation of a sound world when the world is another one now."""
     results = allocated(world(SLICES, *claims))
-    given = Given(tuple(slices), (device_class(),), tuple(held), node(), judged)
+    given = VerificationInput(tuple(slices), (device_class(),), tuple(held), node(), judged)
     return [str(finding) for finding in verify(given, claims, results)]
 
 
@@ -63,16 +63,19 @@ def test_findings_tell_what_where_and_how_much():
 
 
 def test_claims_without_allocations_are_counted():
-    given = Given(SLICES, (device_class(),), (), node(), judged)
+    given = VerificationInput(SLICES, (device_class(),), (), node(), judged)
     (found,) = verify(given, [claim(request("r"))], [])
-    assert (found.rule, str(found)) == (Rule.CLAIMS, "1 claims have 0 allocations; expected one each")
+    assert (found.rule, str(found)) == (
+        AllocationRule.CLAIMS,
+        "1 claims have 0 allocations; expected one each",
+    )
 
 
 def test_a_withheld_device_is_named_with_its_gate():
     slices = published(device("a", binding_conditions=("Ready",)), device("b", numa=1))
     results = allocated(world([slices], claim(request("r"))))
     admitted = admit_slices([slices], without("DRADeviceBindingConditions"))
-    given = Given(tuple(admitted), (device_class(),), (), node(), judged)
+    given = VerificationInput(tuple(admitted), (device_class(),), (), node(), judged)
     first = verify(given, [claim(request("r"))], results)[0]
     assert str(first) == (
         "claim ml/claim: device gpu.example/pool/a cannot be used: it needs binding conditions, "
@@ -84,7 +87,7 @@ def test_a_hidden_device_is_named_with_its_gate():
     slices = published(device("a", node_name="n1"), per_device_node_selection=True)
     results = allocated(world([slices], claim(request("r"))))
     admitted = admit_slices([slices], without("DRAPartitionableDevices"))
-    given = Given(tuple(admitted), (device_class(),), (), node(), judged)
+    given = VerificationInput(tuple(admitted), (device_class(),), (), node(), judged)
     assert str(verify(given, [claim(request("r"))], results)[0]) == (
         "claim ml/claim: device gpu.example/pool/a cannot be used: its slice has partitions, "
         "but feature gate DRAPartitionableDevices is off"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from dray.api import codec
-from dray.api.kinds import kind_named
+from dray.api.kinds import find_kind
 from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, OpaqueDeviceConfiguration, ResourceClaim
 from dray.errors import DecodeError
-from dray.values.quantity import Form
+from dray.values.quantity import QuantityForm
 
 V1 = "resource.k8s.io/v1"
 
@@ -45,7 +45,7 @@ def device_class(parameters: str) -> bytes:
     return f'{head}, "spec": {{"config": [{{"opaque": {opaque}}}]}}}}'.encode()
 
 
-def on_every_way(document: dict[str, Any]) -> list[codec.Decoded]:
+def on_every_way(document: dict[str, Any]) -> list[codec.DecodedObject]:
     return [codec.decode(json.dumps(document).encode()), codec.decode_document(document)]
 
 
@@ -63,8 +63,8 @@ def refusals(document: dict[str, Any]) -> list[DecodeError]:
 
 def test_a_claim_is_read_and_written():
     for decoded in on_every_way(claim()):
-        assert decoded.kind is kind_named("resource.k8s.io", "ResourceClaim")
-        assert (decoded.version, decoded.unknown, decoded.document) == ("v1", (), None)
+        assert decoded.kind is find_kind("resource.k8s.io", "ResourceClaim")
+        assert (decoded.version, decoded.unknown_fields, decoded.document) == ("v1", (), None)
         assert isinstance(decoded.object, ResourceClaim)
         assert decoded.object.metadata.name == "gpu"
         assert json.loads(codec.encode(decoded.object)) == claim()
@@ -98,7 +98,7 @@ def test_open_objects_are_not_written_from_their_projection():
 def test_unknown_fields_are_reported_and_the_rest_is_used(version):
     document = claim({"devices": {"requests": [{"name": "a", "Frist": 1}]}, "device": {}}, version, extra=1)
     for decoded in on_every_way(document):
-        assert [field.path for field in decoded.unknown] == [
+        assert [field.path for field in decoded.unknown_fields] == [
             "spec.devices.requests[0].Frist",
             "spec.device",
             "extra",
@@ -118,7 +118,7 @@ def test_unknown_fields_are_judged_in_the_version_as_written(version, unknown):
     attributes = {"model": {"string": "a100"}}
     device = {"name": "gpu-0", "attributes": attributes, "basic": {"attributes": attributes}}
     for decoded in on_every_way(a_slice(device, version)):
-        assert [field.path for field in decoded.unknown] == [unknown]
+        assert [field.path for field in decoded.unknown_fields] == [unknown]
         assert decoded.object.spec.devices[0].attributes["model"].string_value == "a100"
 
 
@@ -172,15 +172,19 @@ def test_what_is_no_quantity_is_named(value):
 def test_a_quantity_written_as_a_number_keeps_its_form_whatever_came_before(first):
     """Equal numbers in two spellings are two forms; a cache by value would give both the first one's."""
 
-    def form(text: str) -> Form:
+    def form(text: str) -> QuantityForm:
         data = json.dumps(a_slice({"capacity": {"m": {"value": "@"}}})).replace('"@"', text).encode()
         quantity = codec.decode(data).object.spec.devices[0].capacity["m"].value
         assert quantity == 1000
         return quantity.form
 
-    codec._read_custom.cache_clear()
+    codec._decode_custom.cache_clear()
     form(first)
-    assert (form("1e3"), form("1000.0"), form("1000")) == (Form.EXPONENT, Form.DECIMAL, Form.DECIMAL)
+    assert (form("1e3"), form("1000.0"), form("1000")) == (
+        QuantityForm.EXPONENT,
+        QuantityForm.DECIMAL,
+        QuantityForm.DECIMAL,
+    )
 
 
 @pytest.mark.req("K3063-027")
@@ -314,7 +318,7 @@ def test_an_open_object_keeps_its_document_and_the_projection_reads_it():
     }
     for decoded in on_every_way(document):
         assert decoded.document == document
-        assert decoded.unknown == ()
+        assert decoded.unknown_fields == ()
         assert decoded.object.spec.containers[0].resources.claims[0].name == "gpu"
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from dray.api import codec, conversion
-from dray.api.decode_report import field_names
-from dray.api.kinds import KINDS, Kind, kind_named
+from dray.api.decode_report import list_field_names
+from dray.api.kinds import KINDS, Kind, find_kind
 from dray.api.resource import DeviceRequest, DeviceSubRequest, ExactDeviceRequest
 from dray.errors import DecodeError
 from tests.fieldtree import fields_of
 
 
 def row(name: str, group: str = "resource.k8s.io") -> Kind:
-    kind = kind_named(group, name)
+    kind = find_kind(group, name)
     assert kind is not None
     return kind
 
@@ -62,24 +62,24 @@ def test_the_old_version_spreads_requests_and_nests_devices(name):
     kind, internal, old = BOTH[name]
     internal = {"apiVersion": "resource.k8s.io/v1", "kind": kind.name, **internal}
     old = {"apiVersion": "resource.k8s.io/v1beta1", "kind": kind.name, **old}
-    assert conversion.down(kind, "v1beta1", internal) == old
-    assert conversion.up(kind, "v1beta1", old) == internal
+    assert conversion.convert_from_internal(kind, "v1beta1", internal) == old
+    assert conversion.convert_to_internal(kind, "v1beta1", old) == internal
     newer = {**internal, "apiVersion": "resource.k8s.io/v1beta2"}
-    assert conversion.down(kind, "v1beta2", internal) == newer
-    assert conversion.up(kind, "v1beta2", newer) == internal
+    assert conversion.convert_from_internal(kind, "v1beta2", internal) == newer
+    assert conversion.convert_to_internal(kind, "v1beta2", newer) == internal
 
 
 @pytest.mark.req("K4816-013", "K4816-014")
 def test_a_request_is_a_name_with_exactly_or_alternatives():
-    assert set(field_names(DeviceRequest)) == {"name", "exactly", "firstAvailable"}
-    requests = fields_of(conversion.shape_of(CLAIM, "v1beta1"))["spec.devices.requests"]
+    assert set(list_field_names(DeviceRequest)) == {"name", "exactly", "firstAvailable"}
+    requests = fields_of(conversion.get_struct_type(CLAIM, "v1beta1"))["spec.devices.requests"]
     old = {
         p.rpartition(".")[2]
-        for p in fields_of(conversion.shape_of(CLAIM, "v1beta1"))
+        for p in fields_of(conversion.get_struct_type(CLAIM, "v1beta1"))
         if _directly_below(p, requests.pattern)
     }
-    assert old == {"name", "firstAvailable", *field_names(ExactDeviceRequest)}
-    assert conversion.shape_of(CLAIM, "v1beta2") is CLAIM.type
+    assert old == {"name", "firstAvailable", *list_field_names(ExactDeviceRequest)}
+    assert conversion.get_struct_type(CLAIM, "v1beta2") is CLAIM.type
 
 
 def _directly_below(pattern: str, holder: str) -> bool:
@@ -104,7 +104,7 @@ def test_an_alternative_has_neither_admin_access_nor_alternatives(version, field
         "spec": {"devices": {"requests": [{"name": "a", "firstAvailable": [sub]}]}},
     }
     decoded = codec.decode_document(document)
-    assert [unknown.path for unknown in decoded.unknown] == [
+    assert [unknown.path for unknown in decoded.unknown_fields] == [
         f"spec.devices.requests[0].firstAvailable[0].{field}"
     ]
     assert decoded.object.spec.devices.requests[0].first_available == (
@@ -119,7 +119,7 @@ def test_alternatives_stand_in_requests_and_nowhere_else(version):
         (kind.name, pattern)
         for kind in KINDS
         if version in kind.versions
-        for pattern in fields_of(conversion.shape_of(kind, version))
+        for pattern in fields_of(conversion.get_struct_type(kind, version))
         if pattern.endswith("firstAvailable")
     }
     assert places == {
@@ -156,8 +156,8 @@ def test_both_shapes_at_once_survive():
 def test_rewriting_leaves_what_it_does_not_understand(kind, junk):
     document = {"apiVersion": "resource.k8s.io/v1beta1", "kind": kind.name, "spec": junk}
     before = copy.deepcopy(document)
-    assert conversion.up(kind, "v1beta1", document)["spec"] == junk
-    assert conversion.down(kind, "v1beta1", document)["spec"] == junk
+    assert conversion.convert_to_internal(kind, "v1beta1", document)["spec"] == junk
+    assert conversion.convert_from_internal(kind, "v1beta1", document)["spec"] == junk
     assert document == before
 
 
@@ -189,9 +189,9 @@ def test_rewriting_leaves_what_it_does_not_understand(kind, junk):
     ],
 )
 def test_a_field_is_named_where_it_stands_in_the_version_as_written(kind, internal, old):
-    assert conversion.place_in(kind, "v1beta1", internal) == old
-    assert conversion.place_in(kind, "v1beta2", internal) == internal
-    assert conversion.place_in(kind, "v1", internal) == internal
+    assert conversion.translate_path(kind, "v1beta1", internal) == old
+    assert conversion.translate_path(kind, "v1beta2", internal) == internal
+    assert conversion.translate_path(kind, "v1", internal) == internal
 
 
 @pytest.mark.parametrize(
@@ -199,10 +199,10 @@ def test_a_field_is_named_where_it_stands_in_the_version_as_written(kind, intern
 )
 def test_every_place_that_is_named_exists_in_that_version(kind):
     for version in kind.versions:
-        there = fields_of(conversion.shape_of(kind, version))
+        there = fields_of(conversion.get_struct_type(kind, version))
         for pattern in fields_of(kind.type):
             one = pattern.replace("[]", "[0]").replace("{}", "[key]")
-            place = conversion.place_in(kind, version, one)
+            place = conversion.translate_path(kind, version, one)
             if place.endswith("requests[0]"):  # `exactly` itself is spread over the request
                 continue
             assert place.replace("[0]", "[]").replace("[key]", "{}") in there
@@ -249,11 +249,11 @@ def test_the_first_pods_spellings_become_todays():
             {"name": "nic", "resourceClaimName": "nic"},
         ],
     )
-    assert conversion.tidied(POD, old) == tidy
-    assert conversion.tidied(POD, tidy) is tidy
+    assert conversion.normalize_document(POD, old) == tidy
+    assert conversion.normalize_document(POD, tidy) is tidy
     assert old == before
     decoded = codec.decode_document(old)
-    assert decoded.unknown == ()
+    assert decoded.unknown_fields == ()
     assert decoded.object == codec.decode_document(tidy).object
     assert decoded.object.spec.resource_claims[0].template.spec.resource_class_name == "gpu"
 
@@ -287,19 +287,19 @@ def test_the_first_pods_spellings_become_todays():
 )
 def test_a_pod_of_any_shape_is_left_as_it_is(spec):
     document = {"spec": spec}
-    assert conversion.tidied(POD, document) is document
+    assert conversion.normalize_document(POD, document) is document
 
 
 def test_other_kinds_have_nothing_to_tidy():
     document = {"spec": {"containers": [{"resources": {"claims": ["gpu"]}}]}}
-    assert conversion.tidied(CLAIM, document) is document
+    assert conversion.normalize_document(CLAIM, document) is document
 
 
 def test_an_inline_template_may_not_hold_just_anything():
     template = {"spec": {"resourceClassName": "gpu", "resourceClass": "gpu"}}
     decoded = codec.decode_document(pod(resourceClaims=[{"name": "gpu", "template": template}]))
-    (unknown,) = decoded.unknown
+    (unknown,) = decoded.unknown_fields
     assert unknown.path == "spec.resourceClaims[0].template.spec.resourceClass"
-    assert unknown.near == "resourceClassName"
+    assert unknown.suggestion == "resourceClassName"
     with pytest.raises(DecodeError):
         codec.decode_document(pod(resourceClaims=[{"name": "gpu", "template": {"spec": []}}]))

@@ -7,17 +7,17 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from dray.api.decode_report import MAX_HINTS, UnknownField, examine, field_names
-from dray.api.meta import Int64, ObjectMeta, Timestamp, Value, View
+from dray.api.decode_report import MAX_SUGGESTIONS, UnknownField, check_document, list_field_names
+from dray.api.meta import ApiStruct, Int64, ObjectMeta, Projection, Timestamp
 from dray.values.quantity import Quantity
 
 
-class Part(Value, frozen=True):
+class Part(ApiStruct, frozen=True):
     count: Int64 = 0
     amount: Quantity | None = None
 
 
-class Thing(Value, frozen=True):
+class Thing(ApiStruct, frozen=True):
     name: str = ""
     ready: bool | None = None
     parts: tuple[Part, ...] = ()
@@ -32,7 +32,7 @@ class Thing(Value, frozen=True):
     node_name: str = ""
 
 
-class Glance(View, frozen=True):
+class Glance(Projection, frozen=True):
     name: str = ""
 
 
@@ -46,13 +46,13 @@ def test_what_fits_is_returned_as_it_is():
         "since": "2026-01-01T00:00:00Z",
         "raw": {"a": [None, Decimal("1.10")]},
     }
-    fitted, findings = examine(thing, Thing)
+    fitted, findings = check_document(thing, Thing)
     assert fitted == thing
-    assert (findings.unknown, findings.wrong) == ([], [])
+    assert (findings.unknown_fields, findings.type_errors) == ([], [])
 
 
 def test_nulls_in_fields_are_nothing_and_nulls_in_lists_and_maps_are_zero():
-    fitted, findings = examine(
+    fitted, findings = check_document(
         {
             "name": None,
             "parts": [None, {"count": None}],
@@ -66,7 +66,7 @@ def test_nulls_in_fields_are_nothing_and_nulls_in_lists_and_maps_are_zero():
         },
         Thing,
     )
-    assert findings.wrong == []
+    assert findings.type_errors == []
     assert fitted == {
         "parts": [{}, {}],
         "named": {"x": {}},
@@ -102,15 +102,15 @@ def test_nulls_in_fields_are_nothing_and_nulls_in_lists_and_maps_are_zero():
     ],
 )
 def test_a_wrong_type_is_found_with_its_place(value, path, expected):
-    _, findings = examine(value, Thing)
-    (wrong,) = findings.wrong
+    _, findings = check_document(value, Thing)
+    (wrong,) = findings.type_errors
     assert wrong.path == path
     assert expected in wrong.detail
 
 
 def test_a_quantity_that_is_none_says_why():
-    _, findings = examine({"amounts": {"y": "10GB"}}, Thing)
-    assert "did you mean" in str(findings.wrong[0])
+    _, findings = check_document({"amounts": {"y": "10GB"}}, Thing)
+    assert "did you mean" in str(findings.type_errors[0])
 
 
 @pytest.mark.parametrize(
@@ -124,30 +124,32 @@ def test_a_quantity_that_is_none_says_why():
     ],
 )
 def test_an_unknown_field_offers_the_nearest_name(name, near):
-    fitted, findings = examine({"name": "a", name: 1}, Thing)
+    fitted, findings = check_document({"name": "a", name: 1}, Thing)
     assert fitted == {"name": "a"}
-    assert findings.unknown == [UnknownField(name, name, near, field_names(Thing))]
+    assert findings.unknown_fields == [UnknownField(name, name, near, list_field_names(Thing))]
     hint = f"; did you mean `{near}`?" if near else ""
-    assert str(findings.unknown[0]) == f'unknown field "{name}"{hint}'
+    assert str(findings.unknown_fields[0]) == f'unknown field "{name}"{hint}'
 
 
 def test_only_the_first_unknown_fields_get_a_hint():
-    _, findings = examine({f"names{i}": 1 for i in range(MAX_HINTS + 5)}, Thing)
-    assert [field.near is None for field in findings.unknown] == [False] * MAX_HINTS + [True] * 5
+    _, findings = check_document({f"names{i}": 1 for i in range(MAX_SUGGESTIONS + 5)}, Thing)
+    assert [field.suggestion is None for field in findings.unknown_fields] == [False] * MAX_SUGGESTIONS + [
+        True
+    ] * 5
 
 
 def test_a_view_has_no_unknown_fields():
-    fitted, findings = examine({"name": "a", "other": 1}, Glance)
-    assert (fitted, findings.unknown) == ({"name": "a"}, [])
+    fitted, findings = check_document({"name": "a", "other": 1}, Glance)
+    assert (fitted, findings.unknown_fields) == ({"name": "a"}, [])
 
 
 def test_the_input_is_left_alone():
     document = {"name": None, "parts": [None, {"count": 1, "x": 2}], "amounts": {"y": "1000m"}}
     before = repr(document)
-    examine(document, Thing)
+    check_document(document, Thing)
     assert repr(document) == before
 
 
 def test_fields_go_by_their_names_on_the_wire():
-    assert "creationTimestamp" in field_names(ObjectMeta)
-    assert "creation_timestamp" not in field_names(ObjectMeta)
+    assert "creationTimestamp" in list_field_names(ObjectMeta)
+    assert "creation_timestamp" not in list_field_names(ObjectMeta)

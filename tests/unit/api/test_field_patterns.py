@@ -67,7 +67,7 @@ POD: dict[str, Any] = {
     ],
 )
 def test_a_field_is_found_where_it_is_set(pattern, places):
-    assert field_patterns.found(SLICE, pattern) == places
+    assert field_patterns.find_fields(SLICE, pattern) == places
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_a_field_is_found_where_it_is_set(pattern, places):
     ],
 )
 def test_documents_are_searched_alike_whatever_they_hold(pattern, places):
-    assert field_patterns.found(POD, pattern) == places
-    assert field_patterns.found(field_patterns.cleared(POD, pattern), pattern) == ()
+    assert field_patterns.find_fields(POD, pattern) == places
+    assert field_patterns.find_fields(field_patterns.clear_fields(POD, pattern), pattern) == ()
 
 
 @pytest.mark.parametrize("junk", [None, 1, "x", [], [1]])
 def test_there_is_nothing_to_find_in_what_has_no_fields(junk):
-    assert field_patterns.found(junk, "spec.devices[].taints") == ()
-    assert field_patterns.cleared(junk, "spec.devices[].taints") is junk
+    assert field_patterns.find_fields(junk, "spec.devices[].taints") == ()
+    assert field_patterns.clear_fields(junk, "spec.devices[].taints") is junk
 
 
 def test_clearing_takes_out_the_field_and_nothing_else():
-    cleared = field_patterns.cleared(SLICE, "spec.devices[].taints")
+    cleared = field_patterns.clear_fields(SLICE, "spec.devices[].taints")
     assert [device.taints for device in cleared.spec.devices] == [(), (), ()]
     assert cleared.spec.devices[1] is SLICE.spec.devices[1]
     assert cleared.spec.pool is SLICE.spec.pool
@@ -102,11 +102,11 @@ def test_clearing_takes_out_the_field_and_nothing_else():
 
 
 def test_clearing_a_map_leaves_an_empty_map():
-    assert field_patterns.cleared(SLICE, "spec.devices[].attributes").spec.devices[1].attributes == {}
+    assert field_patterns.clear_fields(SLICE, "spec.devices[].attributes").spec.devices[1].attributes == {}
 
 
 def test_an_empty_list_that_was_given_is_cleared_where_none_means_not_given():
-    cleared = field_patterns.cleared(SLICE, "spec.devices[].attributes{}.ints")
+    cleared = field_patterns.clear_fields(SLICE, "spec.devices[].attributes{}.ints")
     assert cleared.spec.devices[1].attributes["x"] == DeviceAttribute()
 
 
@@ -114,11 +114,11 @@ def test_an_empty_list_that_was_given_is_cleared_where_none_means_not_given():
     "pattern", ["spec.sharedCounters", "spec.devices[].consumesCounters", "metadata.labels"]
 )
 def test_nothing_to_clear_is_the_same_object(pattern):
-    assert field_patterns.cleared(SLICE, pattern) is SLICE
+    assert field_patterns.clear_fields(SLICE, pattern) is SLICE
 
 
 def test_clearing_a_document_removes_the_key():
-    cleared = field_patterns.cleared(POD, "spec.containers[].resources.claims")
+    cleared = field_patterns.clear_fields(POD, "spec.containers[].resources.claims")
     assert cleared["spec"]["containers"] == [{"name": "a", "resources": {}}, {"name": "b"}, None, "junk"]
     assert POD["spec"]["containers"][0]["resources"] == {"claims": [{"name": "gpu"}]}
 
@@ -130,7 +130,7 @@ def test_changing_visits_every_holder_and_keeps_what_did_not_change():
         seen.append(device.name)
         return device
 
-    assert field_patterns.changed(SLICE, "spec.devices[].name", note) is SLICE
+    assert field_patterns.change_holders(SLICE, "spec.devices[].name", note) is SLICE
     assert seen == ["a", "b", "c"]
 
 
@@ -139,9 +139,9 @@ def test_changing_visits_every_holder_and_keeps_what_did_not_change():
 )
 def test_a_pattern_that_is_none_is_an_error(pattern):
     with pytest.raises(ValueError, match="is not a field pattern"):
-        field_patterns.found(SLICE, pattern)
+        field_patterns.find_fields(SLICE, pattern)
 
 
 def test_a_pattern_with_a_field_that_does_not_exist_is_an_error():
     with pytest.raises(KeyError):
-        field_patterns.found(SLICE, "spec.device")
+        field_patterns.find_fields(SLICE, "spec.device")

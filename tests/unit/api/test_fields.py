@@ -6,9 +6,9 @@ import pytest
 
 from dray.api.fields import (
     ROOT,
-    Fault,
     FieldError,
-    Path,
+    FieldErrorType,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
@@ -19,17 +19,17 @@ from dray.api.fields import (
 )
 from dray.values.quantity import Quantity
 
-NAME = ROOT.field("spec", "devices").index(3).field("name")
+NAME = ROOT.child("spec", "devices").index(3).child("name")
 
 
 @pytest.mark.parametrize(
     ("path", "text"),
     [
         (ROOT, ""),
-        (ROOT.field("spec"), "spec"),
+        (ROOT.child("spec"), "spec"),
         (NAME, "spec.devices[3].name"),
-        (ROOT.field("attributes").key("example.com/model").field("int"), "attributes[example.com/model].int"),
-        (ROOT.index(0).field("a"), "[0].a"),
+        (ROOT.child("attributes").key("example.com/model").child("int"), "attributes[example.com/model].int"),
+        (ROOT.index(0).child("a"), "[0].a"),
     ],
 )
 def test_a_path_reads_like_the_object(path, text):
@@ -38,11 +38,11 @@ def test_a_path_reads_like_the_object(path, text):
 
 
 def test_a_path_is_not_changed_by_going_further():
-    spec = ROOT.field("spec")
-    spec.field("devices")
+    spec = ROOT.child("spec")
+    spec.child("devices")
     spec.index(1)
     assert str(spec) == "spec"
-    assert str(Path("x").field("y")) == "x.y"
+    assert str(FieldPath("x").child("y")) == "x.y"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_error_reads_as_in_kubernetes(error, text):
 
 
 def test_every_fault_has_words():
-    assert all(FieldError(fault, "x", "y").body for fault in Fault)
+    assert all(FieldError(fault, "x", "y").body for fault in FieldErrorType)
 
 
 ODD = [object(), 10**5000, "\ud800", float("nan"), {1: {2}}, b"\xff"]
@@ -81,7 +81,7 @@ ODD = [object(), 10**5000, "\ud800", float("nan"), {1: {2}}, b"\xff"]
 
 @pytest.mark.parametrize("value", ODD, ids=["object", "huge", "surrogate", "nan", "set", "bytes"])
 def test_no_value_is_too_odd_to_be_reported(value):
-    text = str(FieldError(Fault.INVALID, "x", value, "odd"))
+    text = str(FieldError(FieldErrorType.INVALID, "x", value, "odd"))
     assert text.startswith("x: Invalid value: ")
     assert text.endswith(": odd")
     text.encode()
@@ -91,12 +91,12 @@ def test_a_value_that_nests_without_end_is_reported_all_the_same():
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
-    assert str(FieldError(Fault.INVALID, "x", deep, "deep")).startswith("x: Invalid value: <list>")
+    assert str(FieldError(FieldErrorType.INVALID, "x", deep, "deep")).startswith("x: Invalid value: <list>")
     while deep:  # taken apart by hand: the interpreter would recurse
         deep = deep.pop()  # type: ignore[assignment]
 
 
 def test_a_long_value_is_cut():
-    text = str(FieldError(Fault.INVALID, "x", "y" * 10_000, "long"))
+    text = str(FieldError(FieldErrorType.INVALID, "x", "y" * 10_000, "long"))
     assert len(text) < 600
     assert "…" in text

@@ -9,10 +9,10 @@ import pytest
 
 from dray.api.json_text import (
     MAX_DEPTH,
-    MAX_STRANGERS,
+    MAX_REPORTED_ERRORS,
     MAX_VALUES,
-    duplicate_fields,
-    not_json,
+    find_duplicate_fields,
+    find_non_json_values,
     read_json,
     write_json,
 )
@@ -84,33 +84,35 @@ STRANGE = {
 
 @pytest.mark.parametrize(("value", "why"), STRANGE.values(), ids=STRANGE)
 def test_what_json_cannot_hold_is_named_with_its_place(value, why):
-    (found,) = not_json({"a": 1, "b": [None, {"c": value}]})
+    (found,) = find_non_json_values({"a": 1, "b": [None, {"c": value}]})
     assert found.path == "b[1].c"
     assert why in str(found)
 
 
 @pytest.mark.parametrize("key", [1, 1.5, True, None, ("a",), "\udc00"], ids=repr)
 def test_keys_are_text(key):
-    (found,) = not_json({"a": {key: 1}})
+    (found,) = find_non_json_values({"a": {key: 1}})
     assert found.path == f"a[{key!a}]"
 
 
 def test_every_stranger_is_named():
-    strangers = not_json({"a": float("nan"), "b": [1, {2: 3}, b""], "c": {"ok": Decimal("1.5"), "€": "€"}})
+    strangers = find_non_json_values(
+        {"a": float("nan"), "b": [1, {2: 3}, b""], "c": {"ok": Decimal("1.5"), "€": "€"}}
+    )
     assert [found.path for found in strangers] == ["a", "b[1][2]", "b[2]"]
 
 
 def test_nesting_has_an_end():
-    assert not_json(read_json(nested(MAX_DEPTH))) == []
-    (found,) = not_json({"a": read_json(nested(MAX_DEPTH))})
+    assert find_non_json_values(read_json(nested(MAX_DEPTH))) == []
+    (found,) = find_non_json_values({"a": read_json(nested(MAX_DEPTH))})
     assert f"nested more than {MAX_DEPTH} levels deep" in str(found)
 
 
 def test_a_value_that_holds_itself_is_refused():
     endless: list[object] = []
     endless += [endless, endless, endless]
-    found = not_json({"a": endless})
-    assert 0 < len(found) <= MAX_STRANGERS + 1
+    found = find_non_json_values({"a": endless})
+    assert 0 < len(found) <= MAX_REPORTED_ERRORS + 1
     assert "levels deep" in str(found[0])
 
 
@@ -118,7 +120,7 @@ def test_a_value_that_stands_in_too_many_places_is_refused():
     bomb: object = "x"
     for _ in range(10):
         bomb = [bomb] * 10
-    (found,) = not_json({"a": bomb})
+    (found,) = find_non_json_values({"a": bomb})
     assert f"more than {MAX_VALUES} values" in str(found)
 
 
@@ -145,20 +147,20 @@ def test_what_nests_without_end_cannot_be_written():
     ],
 )
 def test_a_field_that_stands_twice_is_found(text, twice):
-    assert duplicate_fields(text) == twice
+    assert find_duplicate_fields(text) == twice
 
 
 @pytest.mark.parametrize("text", [b"{", b'{"a": 1', b'{"a": {"b": 1, "b": 2}, x', nested(100_000), b'"\xff"'])
 def test_looking_for_duplicates_in_broken_text_is_a_decode_error(text):
     with pytest.raises(DecodeError, match="not JSON"):
-        duplicate_fields(text)
+        find_duplicate_fields(text)
 
 
 def test_duplicates_are_found_down_to_where_reading_ends():
     for depth in (10, 500, 900, 980, 990, 1000, 3000):
         text = b'{"a":' * depth + b'{"b":1,"b":2}' + b"}" * depth
         try:
-            found = duplicate_fields(text)
+            found = find_duplicate_fields(text)
         except DecodeError:
             continue
         assert found == (".".join(["a"] * depth + ["b"]),)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dray.api import core
-from dray.api.classic import ClassicClaim, ClassicClaimSpec, ResourceClass
-from dray.api.decode_report import field_names
-from dray.api.kinds import KINDS, Kind, kind_named, kind_of, kind_of_type, split_api_version
+from dray.api.classic import ClassicClaimSpec, ClassicResourceClaim, ResourceClass
+from dray.api.decode_report import list_field_names
+from dray.api.kinds import KINDS, Kind, find_kind, get_kind_by_type, parse_document_kind, split_api_version
 from dray.api.resource import ResourceClaim
 from dray.errors import DecodeError
 
@@ -24,7 +24,7 @@ def test_what_is_served():
     assert {
         kind.qualified_name: kind.versions
         for kind in KINDS
-        if kind.group.endswith(("resource.k8s.io", "cdi.k8s.io")) and not kind.bystander
+        if kind.group.endswith(("resource.k8s.io", "cdi.k8s.io")) and not kind.is_opaque
     } == {
         "DeviceClass.resource.k8s.io": ("v1", "v1beta2", "v1beta1"),
         "ResourceClaim.resource.k8s.io": ("v1", "v1beta2", "v1beta1"),
@@ -39,13 +39,13 @@ def test_what_is_served():
 @pytest.mark.req("K3063-057", "K3063-023", "K3063-026")
 def test_the_classic_kinds_are_built_in():
     resource_class, claim = (
-        kind_named("cdi.k8s.io", "ResourceClass"),
-        kind_named("cdi.k8s.io", "ResourceClaim"),
+        find_kind("cdi.k8s.io", "ResourceClass"),
+        find_kind("cdi.k8s.io", "ResourceClaim"),
     )
     assert resource_class is not None
     assert claim is not None
     assert (resource_class.type, resource_class.namespaced) == (ResourceClass, False)
-    assert (claim.type, claim.namespaced, claim.subresources) == (ClassicClaim, True, ("status",))
+    assert (claim.type, claim.namespaced, claim.subresources) == (ClassicResourceClaim, True, ("status",))
     assert set(ResourceClass.__struct_fields__) == {
         "api_version",
         "kind",
@@ -53,31 +53,37 @@ def test_the_classic_kinds_are_built_in():
         "driver_name",
         "parameters",
     }
-    assert set(ClassicClaim.__struct_fields__) == {"api_version", "kind", "metadata", "spec", "status"}
-    assert field_names(ClassicClaimSpec) == ("resourceClassName", "parameters", "allocationMode")
+    assert set(ClassicResourceClaim.__struct_fields__) == {
+        "api_version",
+        "kind",
+        "metadata",
+        "spec",
+        "status",
+    }
+    assert list_field_names(ClassicClaimSpec) == ("resourceClassName", "parameters", "allocationMode")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified_name)
 def test_a_kind_is_found_by_its_names(kind: Kind):
-    assert kind_named(kind.group, kind.name) is kind
+    assert find_kind(kind.group, kind.name) is kind
     for version in kind.versions:
-        document = {"apiVersion": kind.api_version(version), "kind": kind.name}
-        assert kind_of(document) == (kind, version)
-        assert split_api_version(kind.api_version(version)) == (kind.group, version)
+        document = {"apiVersion": kind.format_api_version(version), "kind": kind.name}
+        assert parse_document_kind(document) == (kind, version)
+        assert split_api_version(kind.format_api_version(version)) == (kind.group, version)
 
 
 @pytest.mark.parametrize(
     "kind", [kind for kind in KINDS if not kind.open], ids=lambda kind: kind.qualified_name
 )
 def test_a_closed_kind_is_found_by_its_struct_which_says_what_it_is(kind):
-    assert kind_of_type(kind.type) is kind
+    assert get_kind_by_type(kind.type) is kind
     empty: Any = kind.type()
-    assert (empty.api_version, empty.kind) == (kind.internal_api_version, kind.name)
+    assert (empty.format_api_version, empty.kind) == (kind.internal_api_version, kind.name)
 
 
 def test_an_open_kind_has_no_row_by_struct():
     with pytest.raises(TypeError, match="Pod is not a closed kind"):
-        kind_of_type(core.Pod)
+        get_kind_by_type(core.Pod)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +113,7 @@ def test_an_open_kind_has_no_row_by_struct():
 )
 def test_a_document_that_is_none_of_ours_gets_help(document, message):
     with pytest.raises(DecodeError) as refused:
-        kind_of(document)
+        parse_document_kind(document)
     assert str(refused.value).startswith(message)
 
 
@@ -126,10 +132,10 @@ def test_the_table_agrees_with_the_discovery_of_kubernetes(corpus):
 
 
 def test_a_kind_knows_its_names():
-    kind = kind_of_type(ResourceClaim)
+    kind = get_kind_by_type(ResourceClaim)
     assert isinstance(kind, Kind)
     assert (kind.version, kind.internal_api_version) == ("v1", "resource.k8s.io/v1")
     assert kind.qualified_name == "ResourceClaim.resource.k8s.io"
-    pod = kind_named("", "Pod")
+    pod = find_kind("", "Pod")
     assert pod is not None
     assert (pod.internal_api_version, pod.qualified_name) == ("v1", "Pod")

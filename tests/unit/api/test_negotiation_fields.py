@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.codec import decode_document, to_document
 from dray.api.validation import validate_status_update
 
@@ -13,7 +13,7 @@ SELECTOR = {
 }
 
 
-def claim(**status: object) -> ClassicClaim:
+def claim(**status: object) -> ClassicResourceClaim:
     document = {
         "apiVersion": "cdi.k8s.io/v1alpha1",
         "kind": "ResourceClaim",
@@ -22,7 +22,7 @@ def claim(**status: object) -> ClassicClaim:
         "status": {"phase": "Pending", "userLimit": 1, **status},
     }
     decoded = decode_document(document)
-    assert not decoded.unknown
+    assert not decoded.unknown_fields
     assert to_document(decoded.object)["status"] == document["status"]
     return decoded.object
 
@@ -49,9 +49,9 @@ def test_where_the_resource_is_stays_known_after_the_negotiation():
     during = claim(scheduling={"driver": {"availableOnNodes": SELECTOR}}).status
     after = claim(phase="Allocated", driverName="d.example.com", availableOnNodes=SELECTOR).status
     nowhere_said = claim(phase="Allocated", driverName="d.example.com").status
-    assert during.reachable() == after.reachable()
+    assert during.get_reachable_nodes() == after.get_reachable_nodes()
     assert after.scheduling is None
-    assert nowhere_said.reachable() is None, "not said is everywhere"
+    assert nowhere_said.get_reachable_nodes() is None, "not said is everywhere"
 
 
 @pytest.mark.req("K3063-073", "K3063-076")

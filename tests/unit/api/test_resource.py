@@ -12,7 +12,7 @@ from dray.api import codec
 from dray.api.classic.resource_claim import ClassicClaimStatus, DriverSchedulingStatus, SchedulingStatus
 from dray.api.json_text import write_json
 from dray.api.kinds import KINDS
-from dray.api.meta import View
+from dray.api.meta import Projection
 from dray.api.resource import (
     CapacityRequirements,
     Device,
@@ -23,9 +23,9 @@ from dray.api.resource import (
     ResourcePool,
     ResourceSliceSpec,
 )
-from dray.api.resource.device import SCALARS
-from dray.api.strategies.gated_fields import GATED
-from dray.values.node_selectors import NodeSelector, for_node
+from dray.api.resource.device import SCALAR_TYPES
+from dray.api.strategies.gated_fields import GATED_FIELDS
+from dray.values.node_selectors import NodeSelector, build_node_name_selector
 from tests.fieldtree import Field, fields_of
 
 ALWAYS_WRITTEN = {"apiVersion", "kind", "generation", "resourceSliceCount"}
@@ -39,7 +39,7 @@ HOLDERS = sorted(
 
 @pytest.mark.parametrize("cls", HOLDERS, ids=lambda cls: cls.__name__)
 def test_every_value_can_be_empty_and_an_empty_one_says_nothing(cls):
-    assert not issubclass(cls, View)
+    assert not issubclass(cls, Projection)
     written = json.loads(write_json(cls()))
     assert set(written) <= ALWAYS_WRITTEN
     assert msgspec.convert(written, cls) == cls()
@@ -50,7 +50,7 @@ def test_the_fields_of_shared_capacity_are_optional_and_not_written_when_empty()
     gated: list[Field] = []
     for kind in CLOSED:
         known = fields_of(kind.type)
-        gated += [known[p] for p in GATED["DRAConsumableCapacity"].get(kind.qualified_name, ())]
+        gated += [known[p] for p in GATED_FIELDS["DRAConsumableCapacity"].get(kind.qualified_name, ())]
     assert len(gated) >= 8
     for field in gated:
         assert field.name not in json.loads(write_json(field.holder()))
@@ -86,7 +86,7 @@ def test_priorities_are_optional_integers_of_64_bits(priority):
     ],
 )
 def test_shared_capacity_is_read_and_written_as_specified(cls, written):
-    read = codec._decoder(cls).decode(json.dumps(written))
+    read = codec._get_cached_decoder(cls).decode(json.dumps(written))
     assert read != cls()
     assert json.loads(write_json(read)) == written
 
@@ -106,11 +106,11 @@ def test_attributes_are_scalars_or_lists_in_two_spellings(name):
     spellings: list[dict[str, Any]] = [{f"{name}s": list(values)}, {"list": {name: list(values)}}]
     for written in spellings:
         attribute = msgspec.json.decode(json.dumps(written), type=DeviceAttribute)
-        assert attribute.held() == (name, values)
+        assert attribute.get_typed_values() == (name, values)
         assert attribute.is_list
         assert json.loads(write_json(attribute)) == written
     scalar = msgspec.json.decode(json.dumps({name: values[0]}), type=DeviceAttribute)
-    assert scalar.held() == (name, values[:1])
+    assert scalar.get_typed_values() == (name, values[:1])
     assert not scalar.is_list
 
 
@@ -128,29 +128,29 @@ def test_attributes_are_scalars_or_lists_in_two_spellings(name):
     ids=repr,
 )
 def test_an_attribute_with_none_or_several_members_holds_nothing(attribute):
-    assert attribute.held() is None
+    assert attribute.get_typed_values() is None
 
 
 def test_members_stand_in_the_order_that_reading_them_relies_on():
-    scalars = tuple(f"{name}_value" for name in SCALARS)
-    lists = tuple(f"{name}_values" for name in SCALARS)
+    scalars = tuple(f"{name}_value" for name in SCALAR_TYPES)
+    lists = tuple(f"{name}_values" for name in SCALAR_TYPES)
     assert DeviceAttribute.__struct_fields__ == (*scalars, *lists, "list_value")
     assert ListAttribute.__struct_fields__ == lists
 
 
 def test_an_empty_list_is_held_as_one():
-    assert DeviceAttribute(int_values=()).held() == ("int", ())
+    assert DeviceAttribute(int_values=()).get_typed_values() == ("int", ())
     assert DeviceAttribute(int_values=()).is_list
 
 
 @pytest.mark.parametrize("value", [0, False, ""])
 def test_a_scalar_that_is_zero_is_held(value):
     name = {int: "int", bool: "bool", str: "string"}[type(value)]
-    assert DeviceAttribute(**{f"{name}_value": value}).held() == (name, (value,))
+    assert DeviceAttribute(**{f"{name}_value": value}).get_typed_values() == (name, (value,))
 
 
 def test_where_a_classic_resource_can_be_used_is_read_from_both_places():
-    here, there = for_node("a"), for_node("b")
+    here, there = build_node_name_selector("a"), build_node_name_selector("b")
     inner = SchedulingStatus(driver=DriverSchedulingStatus(available_on_nodes=there))
     expected: list[tuple[ClassicClaimStatus, NodeSelector | None]] = [
         (ClassicClaimStatus(), None),
@@ -158,4 +158,6 @@ def test_where_a_classic_resource_can_be_used_is_read_from_both_places():
         (ClassicClaimStatus(scheduling=inner), there),
         (ClassicClaimStatus(available_on_nodes=here, scheduling=inner), here),
     ]
-    assert [status.reachable() for status, _ in expected] == [reachable for _, reachable in expected]
+    assert [status.get_reachable_nodes() for status, _ in expected] == [
+        reachable for _, reachable in expected
+    ]

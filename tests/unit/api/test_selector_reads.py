@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.api.devices.device_cel import Selector, SelectorFault, compile_stored
+from dray.api.devices.device_cel import CompiledSelector, InvalidSelector, compile_stored_selector
 from dray.api.devices.device_value import DeviceRead, is_plain
 from dray.api.resource.device import Device, DeviceAttribute, DeviceCapacity
 from dray.values.quantity import Quantity
@@ -35,9 +35,9 @@ READS = {
 }
 
 
-def compiled(expression: str) -> Selector:
-    selector = compile_stored(expression)
-    assert isinstance(selector, Selector), str(selector)
+def compiled(expression: str) -> CompiledSelector:
+    selector = compile_stored_selector(expression)
+    assert isinstance(selector, CompiledSelector), str(selector)
     return selector
 
 
@@ -62,10 +62,10 @@ def test_a_selector_may_ask_for_one_text_only():
 
 
 def test_a_selector_that_does_not_compile_says_the_same_of_all_devices():
-    broken = compile_stored("device.")
-    assert isinstance(broken, SelectorFault)
+    broken = compile_stored_selector("device.")
+    assert isinstance(broken, InvalidSelector)
     assert broken.reads == ()
-    assert broken.judge("x.example", Device(name="d")) == str(broken)
+    assert broken.evaluate("x.example", Device(name="d")) == str(broken)
 
 
 ODD: dict[str, dict[str, Any]] = {

@@ -8,9 +8,9 @@ import pytest
 
 from dray.cel import Env, Variable
 from dray.cel import types as t
-from dray.cel.library import INCLUDES, STANDARD
+from dray.cel.library import INCLUDES_LIBRARY, STANDARD_LIBRARIES
 
-THING = t.Type(t.Kind.STRUCT, "test.Thing")
+THING = t.Type(t.TypeKind.STRUCT, "test.Thing")
 
 VALUES: dict[str, Any] = {
     "i": 3,
@@ -29,12 +29,12 @@ def env() -> Env:
         Variable("i", t.INT),
         Variable("d", t.DYN),
         Variable("text", t.STRING),
-        Variable("words", t.list_of(t.STRING)),
-        Variable("mixed", t.map_of(t.STRING, t.DYN)),
+        Variable("words", t.make_list_type(t.STRING)),
+        Variable("mixed", t.make_map_type(t.STRING, t.DYN)),
         Variable("thing", THING),
         Variable("anything", t.ANY),
     )
-    return Env(variables, (*STANDARD, INCLUDES), {THING.name: {"name": t.STRING}})
+    return Env(variables, (*STANDARD_LIBRARIES, INCLUDES_LIBRARY), {THING.name: {"name": t.STRING}})
 
 
 @pytest.fixture

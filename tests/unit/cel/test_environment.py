@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import CompileFault, Env, EvalFault, FaultKind, Measured, Program, Stage, Variable
+from dray.cel import (
+    CelProgram,
+    CompileFault,
+    CompileStage,
+    Env,
+    EvalFault,
+    FaultKind,
+    MeasuredResult,
+    Variable,
+)
 from dray.cel import types as t
-from dray.cel.cost.size_bounds import Extent
-from dray.cel.declarations import free, function
-from dray.cel.library import STANDARD
+from dray.cel.cost.size_bounds import SizeBound
+from dray.cel.declarations import declare_function, declare_overload
+from dray.cel.library import STANDARD_LIBRARIES
 from tests.unit.cel.conftest import VALUES
 
 
-def compiled(env: Env, text: str) -> Program:
+def compiled(env: Env, text: str) -> CelProgram:
     program = env.compile(text)
-    assert isinstance(program, Program), str(program)
+    assert isinstance(program, CelProgram), str(program)
     return program
 
 
@@ -61,7 +70,7 @@ def test_columns_count_code_points(env: Env):
 def test_a_constant_that_can_only_fail_is_found_when_planning(env: Env):
     fault = env.compile('int("x") == 1')
     assert isinstance(fault, CompileFault)
-    assert fault.stage is Stage.PLAN
+    assert fault.stage is CompileStage.PLAN
     assert str(fault) == "type conversion error from 'string' to 'int'"
 
 
@@ -117,9 +126,9 @@ def test_an_error_costs_as_much_as_its_call(env: Env):
 
 
 def test_extents_bound_the_worst_case():
-    small = Variable("s", t.STRING, Extent(10))
-    listed = Variable("l", t.list_of(t.STRING), Extent(5, values=Extent(10)))
-    env = Env((small, listed, Variable("free", t.STRING)), STANDARD)
+    small = Variable("s", t.STRING, SizeBound(10))
+    listed = Variable("l", t.make_list_type(t.STRING), SizeBound(5, values=SizeBound(10)))
+    env = Env((small, listed, Variable("free", t.STRING)), STANDARD_LIBRARIES)
     assert compiled(env, 's == "aaaaaaaaaaaaaaaaaaaa"').cost == 2
     assert compiled(env, 's + s == ""').cost == 4
     assert compiled(env, 'l.all(x, x == "a")').cost == 1 + 5 * (3 + 2) + 1
@@ -129,13 +138,15 @@ def test_extents_bound_the_worst_case():
 def test_an_environment_has_only_what_it_was_given():
     bare = Env((), ())
     assert isinstance(bare.compile("1 + 1"), CompileFault)
-    twice = function("twice", free("twice_int", (t.INT,), t.INT, lambda value: value * 2))
+    twice = declare_function("twice", declare_overload("twice_int", (t.INT,), t.INT, lambda value: value * 2))
     own = Env((Variable("n", t.INT),), ((twice,),))
     assert compiled(own, "twice(n)").evaluate({"n": 21}) == 42
 
 
 def test_a_mistake_in_a_function_is_a_fault_and_no_crash():
-    broken = function("broken", free("broken_int", (t.INT,), t.INT, lambda value: value.nope))
+    broken = declare_function(
+        "broken", declare_overload("broken_int", (t.INT,), t.INT, lambda value: value.nope)
+    )
     env = Env((), ((broken,),))
     fault = compiled(env, "broken(1)").evaluate({})
     assert isinstance(fault, EvalFault)
@@ -143,4 +154,4 @@ def test_a_mistake_in_a_function_is_a_fault_and_no_crash():
 
 
 def test_measured_is_a_value():
-    assert Measured(True, 3) == Measured(True, 3)
+    assert MeasuredResult(True, 3) == MeasuredResult(True, 3)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dray.cel import CompileFault, Env, EvalFault, FaultKind, Program
+from dray.cel import CelProgram, CompileFault, Env, EvalFault, FaultKind
 from dray.cel.syntax.node_factory import MAX_DEPTH
 
 TOO_DEEP = f"expression recursion limit exceeded: {MAX_DEPTH}"
@@ -54,7 +54,7 @@ def test_nesting_is_refused_and_does_not_exhaust_the_stack(env: Env, text: str):
 )
 def test_what_is_long_but_sane_works(env: Env, text: str, value: object):
     program = env.compile(text)
-    assert isinstance(program, Program), str(program)
+    assert isinstance(program, CelProgram), str(program)
     assert program.evaluate({}) == value
 
 
@@ -68,7 +68,7 @@ def test_depth_needs_no_more_stack_than_the_host_gives(env: Env):
     sys.setrecursionlimit(used + 600)
     try:
         program = env.compile(deep)
-        assert isinstance(program, Program)
+        assert isinstance(program, CelProgram)
         assert not isinstance(program.evaluate({}), EvalFault)
         assert program.cost > 0
     finally:
@@ -100,7 +100,7 @@ def nested(count: int, name: str, start: str, grow: str) -> str:
 )
 def test_growth_ends_with_the_budget(env: Env, text: str):
     program = env.compile(text)
-    assert isinstance(program, Program), str(program)
+    assert isinstance(program, CelProgram), str(program)
     fault = program.evaluate({})
     assert isinstance(fault, EvalFault)
     assert fault.kind is FaultKind.BUDGET
@@ -110,7 +110,7 @@ def test_values_that_share_parts_are_not_unfolded(env: Env):
     """Forty levels of `[a, a]` are small in memory and enormous when walked over."""
     text = nested(40, "a{}", "[1]", "[{0}, {0}]").replace("a40.size() > 0", "a40 == a40")
     program = env.compile(text)
-    assert isinstance(program, Program)
+    assert isinstance(program, CelProgram)
     fault = program.evaluate({})
     assert isinstance(fault, EvalFault)
     assert fault.kind is FaultKind.BUDGET
@@ -124,7 +124,7 @@ def test_types_that_share_parts_are_refused(env: Env):
 def test_a_macro_that_mentions_its_target_twice_does_not_double(env: Env):
     text = "optional.of(1)" + ".optMap(x, x + 1)" * 60 + ".value()"
     program = env.compile(text)
-    assert isinstance(program, Program), str(program)
+    assert isinstance(program, CelProgram), str(program)
     assert program.cost > 10**18
     fault = program.evaluate({})
     assert isinstance(fault, EvalFault)
@@ -133,7 +133,7 @@ def test_a_macro_that_mentions_its_target_twice_does_not_double(env: Env):
 
 def test_patterns_take_linear_time(env: Env):
     program = env.compile('text.matches("^(a|a|a|(a+)+)+$")')
-    assert isinstance(program, Program)
+    assert isinstance(program, CelProgram)
     assert program.evaluate({"text": "a" * 5_000 + "!"}) is False
 
 
@@ -149,7 +149,7 @@ def test_quotes_and_rubbish_are_read_once(env: Env, text: str):
 def test_numbers_with_many_digits(env: Env):
     assert isinstance(env.compile("9" * 5_000), CompileFault)
     program = env.compile(f'int("{"9" * 5_000}" + "") == 0')
-    assert isinstance(program, Program)
+    assert isinstance(program, CelProgram)
     fault = program.evaluate({})
     assert isinstance(fault, EvalFault)
     assert fault.kind is FaultKind.ERROR
@@ -159,9 +159,9 @@ def test_half_a_surrogate_pair_is_a_character_like_any_other(env: Env):
     program = env.compile(
         'text.size() == 1 && bytes(text).size() > 0 && !text.matches("^a$") && text.findAll("b") == []'
     )
-    assert isinstance(program, Program)
+    assert isinstance(program, CelProgram)
     assert program.evaluate({"text": "\ud800"}) is True
-    assert isinstance(env.compile("'\ud800' == text"), Program)
+    assert isinstance(env.compile("'\ud800' == text"), CelProgram)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_half_a_surrogate_pair_is_a_character_like_any_other(env: Env):
 )
 def test_nothing_of_the_host_can_be_reached(env: Env, text: str, values: dict[str, object]):
     compiled = env.compile(text)
-    if isinstance(compiled, Program):
+    if isinstance(compiled, CelProgram):
         fault = compiled.evaluate(values)
         assert isinstance(fault, EvalFault)
         assert fault.kind is FaultKind.ERROR
@@ -215,7 +215,7 @@ TEXT = 'cel.bind(t, lists.range(9000).map(x, "abcdefghij").join(), {})'
 def test_nothing_dear_is_done_for_nothing(env: Env, text: str):
     """Kubernetes charges one for each of these, however long they take; here they end with the budget."""
     program = env.compile(text)
-    assert isinstance(program, Program), str(program)
+    assert isinstance(program, CelProgram), str(program)
     fault = program.evaluate({})
     assert isinstance(fault, EvalFault)
     assert fault.kind is FaultKind.BUDGET

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.cel import CompileFault, Env, EvalFault, FaultKind, Program
+from dray.cel import CelProgram, CompileFault, Env, EvalFault, FaultKind
 from tests.tables import table
 from tests.unit.cel.conftest import VALUES
 
@@ -19,14 +19,14 @@ REFUSED = table(HERE / "refused.yaml")
 @pytest.mark.parametrize("text", [text for group in HOLDS.values() for text in group])
 def test_it_holds(env: Env, text: str):
     program = env.compile(text)
-    assert isinstance(program, Program), str(program)
+    assert isinstance(program, CelProgram), str(program)
     assert program.evaluate(VALUES) is True
 
 
 @pytest.mark.parametrize(("text", "words"), FAILS)
 def test_it_fails_when_it_runs(env: Env, text: str, words: str):
     program = env.compile(text)
-    assert isinstance(program, Program), str(program)
+    assert isinstance(program, CelProgram), str(program)
     fault = program.evaluate(VALUES)
     assert isinstance(fault, EvalFault)
     assert fault.kind is FaultKind.ERROR
@@ -36,12 +36,12 @@ def test_it_fails_when_it_runs(env: Env, text: str, words: str):
 @pytest.mark.parametrize(("text", "words"), FAILS)
 def test_a_fault_knows_its_place(env: Env, text: str, words: str):
     program = env.compile(text)
-    assert isinstance(program, Program)
+    assert isinstance(program, CelProgram)
     fault = program.evaluate(VALUES)
     assert isinstance(fault, EvalFault)
-    assert fault.place is not None
-    assert fault.place.line == 1
-    assert 1 <= fault.place.column <= len(text)
+    assert fault.position is not None
+    assert fault.position.line == 1
+    assert 1 <= fault.position.column <= len(text)
 
 
 @pytest.mark.parametrize(("text", "place", "words"), REFUSED)
@@ -49,7 +49,7 @@ def test_it_is_refused(env: Env, text: str, place: str, words: str):
     fault = env.compile(text)
     assert isinstance(fault, CompileFault)
     assert words in str(fault)
-    assert f"{fault.place.line}:{fault.place.column}" == place
+    assert f"{fault.position.line}:{fault.position.column}" == place
 
 
 # Where Kubernetes itself charges more than its worst case: formats with long patterns, and fields of `dyn`.
@@ -61,5 +61,5 @@ _DEARER = ("named_formats", "index_and_fields")
 )
 def test_the_worst_case_is_not_exceeded(env: Env, text: str):
     program = env.compile(text)
-    assert isinstance(program, Program)
+    assert isinstance(program, CelProgram)
     assert program.measure(VALUES).cost <= program.cost

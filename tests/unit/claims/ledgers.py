@@ -8,23 +8,23 @@ from typing import Any
 from dray.api.json_text import write_json
 from dray.claims.ledger import grants, prepared_devices
 from dray.claims.ledger.denials import Denial
-from dray.claims.ledger.grants import Books
-from dray.claims.ledger.published_devices import NOWHERE, Published, published, read_slice
+from dray.claims.ledger.grants import LedgerTransaction
+from dray.claims.ledger.published_devices import EMPTY_POOL, PublishedPool, build_published_pool, read_slice
 from dray.claims.ledger.rows import (
-    COUNTERS,
-    DEVICES,
+    COUNTER_PREFIX,
+    DEVICE_PREFIX,
     CounterRow,
     CounterSetId,
     DeviceId,
     DeviceRow,
     Holder,
-    counter_key,
-    counter_set_at,
-    device_at,
-    device_key,
+    build_counter_key,
+    build_device_key,
+    parse_counter_key,
+    parse_device_key,
     read_row,
 )
-from dray.claims.ledger.stored_claims import SeenResult
+from dray.claims.ledger.stored_claims import StoredResult
 from dray.values.quantity import Quantity
 
 DRIVER, POOL = "gpu.example.com", "pool"
@@ -65,19 +65,19 @@ def slice_of(
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {}, "spec": spec}
 
 
-def seen(*slices: Mapping[str, Any]) -> Published:
+def seen(*slices: Mapping[str, Any]) -> PublishedPool:
     """What is published in these slices, each its own source."""
-    return published(
+    return build_published_pool(
         ((f"slice-{i}".encode(), i + 1), read_slice(write_json(slice_))) for i, slice_ in enumerate(slices)
     )
 
 
 def result(
     name: str, *, share: str | None = None, pool: str = POOL, admin: bool = False, **amounts: str
-) -> SeenResult:
+) -> StoredResult:
     """One result of an allocation."""
     consumed = {capacity: Quantity.parse(amount) for capacity, amount in amounts.items()}
-    return SeenResult(
+    return StoredResult(
         driver=DRIVER,
         pool=pool,
         device=name,
@@ -101,11 +101,11 @@ class Ledger:
     def publish(self, *slices: Mapping[str, Any]) -> None:
         self.pool = seen(*slices)
 
-    def catalogue(self, pool: tuple[str, str]) -> Published:
-        return self.pool if pool[1] == POOL else NOWHERE
+    def catalogue(self, pool: tuple[str, str]) -> PublishedPool:
+        return self.pool if pool[1] == POOL else EMPTY_POOL
 
-    def _keep(self, books: Books, denied: Sequence[Denial] = ()) -> list[str]:
-        ruling = books.ruling(denied)
+    def _keep(self, books: LedgerTransaction, denied: Sequence[Denial] = ()) -> list[str]:
+        ruling = books.build_decision(denied)
         if not denied:
             for key, value in ruling.changes.items():
                 if value is None:
@@ -114,38 +114,44 @@ class Ledger:
                     self.rows[key] = value
         return [denial.message for denial in denied]
 
-    def grant(self, name: str, *results: SeenResult, uid: str = "", node: str = "") -> list[str]:
+    def grant(self, name: str, *results: StoredResult, uid: str = "", node: str = "") -> list[str]:
         """Why not; nothing when it was granted."""
-        books = Books(self.rows.get)
-        return self._keep(books, grants.grant(books, claim(name, uid), results, self.catalogue, node))
+        books = LedgerTransaction(self.rows.get)
+        return self._keep(
+            books, grants.grant_allocation(books, claim(name, uid), results, self.catalogue, node)
+        )
 
-    def release(self, name: str, *results: SeenResult) -> None:
-        books = Books(self.rows.get)
-        grants.release(books, claim(name).uid, map(grants.device_of, results))
+    def release(self, name: str, *results: StoredResult) -> None:
+        books = LedgerTransaction(self.rows.get)
+        grants.release_claim(books, claim(name).uid, map(grants.get_device_id, results))
         self._keep(books)
 
-    def prepare(self, name: str, node: str, *results: SeenResult, preparation: str = "") -> list[str]:
-        books = Books(self.rows.get)
+    def prepare(self, name: str, node: str, *results: StoredResult, preparation: str = "") -> list[str]:
+        books = LedgerTransaction(self.rows.get)
         called = preparation or f"{node}-{name}"
-        return self._keep(books, prepared_devices.prepare(books, called, node, claim(name), results))
+        return self._keep(
+            books, prepared_devices.record_preparation(books, called, node, claim(name), results)
+        )
 
     def free(self, preparation: str) -> list[str]:
-        books = Books(self.rows.get)
-        freed = prepared_devices.free(books, preparation)
+        books = LedgerTransaction(self.rows.get)
+        freed = prepared_devices.release_preparation(books, preparation)
         self._keep(books)
         return [device.device for device in freed]
 
     def row(self, name: str) -> DeviceRow | None:
-        key = device_key(DeviceId(DRIVER, POOL, name))
+        key = build_device_key(DeviceId(DRIVER, POOL, name))
         return read_row(key, self.rows[key]) if key in self.rows else None
 
     def charged(self, counter: str = "c") -> str:
-        key = counter_key(CounterSetId(DRIVER, POOL, "set"))
+        key = build_counter_key(CounterSetId(DRIVER, POOL, "set"))
         row: CounterRow = read_row(key, self.rows[key]) if key in self.rows else CounterRow()
         return str(row.charged.get(counter, 0))
 
     def devices(self) -> list[str]:
-        return sorted(device_at(key).device for key in self.rows if key.startswith(DEVICES))
+        return sorted(parse_device_key(key).device for key in self.rows if key.startswith(DEVICE_PREFIX))
 
     def counter_sets(self) -> list[str]:
-        return sorted(counter_set_at(key).counter_set for key in self.rows if key.startswith(COUNTERS))
+        return sorted(
+            parse_counter_key(key).counter_set for key in self.rows if key.startswith(COUNTER_PREFIX)
+        )

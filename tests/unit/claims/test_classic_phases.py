@@ -7,43 +7,53 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.classic.resource_claim import ALLOCATED, PENDING, REALLOCATE
-from dray.api.validation.kinds.classic import TRANSITIONS
-from dray.claims.classic_phases import STEPS, Side, beyond_driver, may_move, refusal
+from dray.api.validation.kinds.classic import TRANSITIONS as VALID_TRANSITIONS
+from dray.claims.classic_phases import (
+    TRANSITIONS,
+    ClassicWriter,
+    explain_refused_transition,
+    find_driver_violations,
+    is_transition_allowed,
+)
 
 req = pytest.mark.req
 PHASES = (PENDING, ALLOCATED, REALLOCATE)
-MOVES = {(before, after, by) for before in PHASES for after in PHASES for by in Side if before != after}
+MOVES = {
+    (before, after, by) for before in PHASES for after in PHASES for by in ClassicWriter if before != after
+}
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.before} to {step.after}")
+@pytest.mark.parametrize("step", TRANSITIONS, ids=lambda step: f"{step.before} to {step.after}")
 def test_what_the_table_allows_is_allowed_to_one_side(step):
     move = (step.before, step.after)
-    assert [side for side in Side if may_move(*move, side, leaving=step.leaving)] == [step.by]
+    assert [
+        side for side in ClassicWriter if is_transition_allowed(*move, side, deleting=step.deleting_only)
+    ] == [step.by]
 
 
 @req("K3063-082")
 @pytest.mark.parametrize("leaving", [False, True])
 def test_nothing_else_is_allowed(leaving):
-    listed = {(step.before, step.after, step.by) for step in STEPS if leaving or not step.leaving}
-    assert {move for move in MOVES if may_move(*move, leaving=leaving)} == listed
+    listed = {(step.before, step.after, step.by) for step in TRANSITIONS if leaving or not step.deleting_only}
+    assert {move for move in MOVES if is_transition_allowed(*move, deleting=leaving)} == listed
 
 
 def test_the_server_refuses_what_is_allowed_to_nobody():
     """Validation cannot tell the sides apart; both tables must be about the same steps."""
-    assert {(step.before, step.after) for step in STEPS if not step.leaving} == {
-        (before, after) for before, ways in TRANSITIONS.items() for after in ways
+    assert {(step.before, step.after) for step in TRANSITIONS if not step.deleting_only} == {
+        (before, after) for before, ways in VALID_TRANSITIONS.items() for after in ways
     }
 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_to_stay_is_no_move(phase):
-    assert all(may_move(phase, phase, side) for side in Side)
+    assert all(is_transition_allowed(phase, phase, side) for side in ClassicWriter)
 
 
 def test_a_refusal_says_what_would_be_allowed():
-    text = refusal(PENDING, ALLOCATED, Side.SCHEDULER)
+    text = explain_refused_transition(PENDING, ALLOCATED, ClassicWriter.SCHEDULER)
     assert text == (
         "the scheduler may not move a claim from Pending to Allocated: "
         "the driver may move it to Allocated when the resource is allocated"
@@ -53,10 +63,10 @@ def test_a_refusal_says_what_would_be_allowed():
 # --- what a driver writes ---
 
 
-def claim(mode: str = "Delayed", deleted: bool = False, **status: Any) -> ClassicClaim:
+def claim(mode: str = "Delayed", deleted: bool = False, **status: Any) -> ClassicResourceClaim:
     metadata = {"name": "c"} | ({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {})
     document = {"metadata": metadata, "spec": {"allocationMode": mode}, "status": status}
-    return msgspec.convert(document, ClassicClaim)
+    return msgspec.convert(document, ClassicResourceClaim)
 
 
 def offer(selected: str = "", *potential: str, **driver: Any) -> dict[str, Any]:
@@ -83,7 +93,7 @@ IMMEDIATE = claim("Immediate")
     ids=["allocates", "declines", "unsets the node", "selects at once", "frees", "frees at the end"],
 )
 def test_what_is_a_drivers_to_write(new, old):
-    assert list(beyond_driver(new, old)) == []
+    assert list(find_driver_violations(new, old)) == []
 
 
 @req("K3063-082")
@@ -99,5 +109,5 @@ def test_what_is_a_drivers_to_write(new, old):
     ],
 )
 def test_what_is_not(new, old, word):
-    (said,) = beyond_driver(new, old)
+    (said,) = find_driver_violations(new, old)
     assert word in said

@@ -10,14 +10,21 @@ from dray.api.core import Pod, PodStatus
 from dray.api.meta import ObjectMeta
 from dray.api.resource import ConsumerReference, ResourceClaim, ResourceClaimStatus
 from dray.claims.claim_names import FINALIZER
-from dray.claims.node_loss import Kept, Scene, Stake, at_stake, in_ledger, kept
+from dray.claims.node_loss import (
+    ClaimedDevice,
+    NodeLossState,
+    RetainedDevice,
+    find_affected_devices,
+    find_retained_devices,
+    parse_ledger_entries,
+)
 
 LOST = "lost"
-STAKE = Stake("gpu/pool/gpu-0", "default/c", "c-uid")
+STAKE = ClaimedDevice("gpu/pool/gpu-0", "default/c", "c-uid")
 
 
-def held(nodes: tuple[str, ...] = (), *, quarantined: bool = False) -> Stake:
-    return Stake(STAKE.device, STAKE.claim, STAKE.uid, nodes, quarantined)
+def held(nodes: tuple[str, ...] = (), *, quarantined: bool = False) -> ClaimedDevice:
+    return ClaimedDevice(STAKE.device, STAKE.claim, STAKE.uid, nodes, quarantined)
 
 
 def user(name: str, resource: str = "pods", group: str = "") -> ConsumerReference:
@@ -34,28 +41,33 @@ def pod(name: str, phase: str) -> Pod:
     return Pod(metadata=metadata, status=PodStatus(phase=phase))
 
 
-def scene(*claims: ResourceClaim, phase: str = "Failed") -> Scene:
+def scene(*claims: ResourceClaim, phase: str = "Failed") -> NodeLossState:
     known = {each.metadata.uid: each for each in claims}
-    return Scene(LOST, known, {"p-uid": pod("p", phase)})
+    return NodeLossState(LOST, known, {"p-uid": pod("p", phase)})
 
 
 def test_at_stake_is_what_the_node_or_a_pod_of_it_has() -> None:
-    in_hands = Stake("d0", "default/gone", "gone-uid", (LOST,), True)
-    of_pod = Stake("d1", "default/c", "c-uid")
-    ledger = [Stake("d3", "default/z", "z-uid", ("other",)), of_pod, in_hands, Stake("d2", "x/y", "y-uid")]
-    assert at_stake(ledger, scene(claim(user("p")))) == [in_hands, of_pod]
-    assert at_stake(ledger, scene(claim(user("q")))) == [in_hands]
+    in_hands = ClaimedDevice("d0", "default/gone", "gone-uid", (LOST,), True)
+    of_pod = ClaimedDevice("d1", "default/c", "c-uid")
+    ledger = [
+        ClaimedDevice("d3", "default/z", "z-uid", ("other",)),
+        of_pod,
+        in_hands,
+        ClaimedDevice("d2", "x/y", "y-uid"),
+    ]
+    assert find_affected_devices(ledger, scene(claim(user("p")))) == [in_hands, of_pod]
+    assert find_affected_devices(ledger, scene(claim(user("q")))) == [in_hands]
 
 
 def test_the_ledger_is_read_as_the_server_tells_it() -> None:
     holder: dict[str, Any] = {"claim": "a/b", "uid": "u", "share": "", "amounts": {}, "nodes": ["n"]}
     entry = {"device": "d", "holders": [holder | {"quarantined": True}]}
-    assert in_ledger([entry, {"device": "e", "holders": [], "unreadable": "x"}]) == [
-        Stake("d", "a/b", "u", ("n",), True)
+    assert parse_ledger_entries([entry, {"device": "e", "holders": [], "unreadable": "x"}]) == [
+        ClaimedDevice("d", "a/b", "u", ("n",), True)
     ]
 
 
-CASES: dict[str, tuple[Stake, Scene, bool, str]] = {
+CASES: dict[str, tuple[ClaimedDevice, NodeLossState, bool, str]] = {
     "the node has it again": (held((LOST,)), scene(claim(user("p"))), False, "has it in its hands again"),
     "another node has it": (held(("other",), quarantined=True), scene(), True, "node other has it"),
     "the claim is gone": (held(), scene(), False, "the claim is gone"),
@@ -92,12 +104,12 @@ CASES: dict[str, tuple[Stake, Scene, bool, str]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_why_a_device_is_not_free(case: str) -> None:
     now, around, rightly, words = CASES[case]
-    (found,) = kept([STAKE], [now], around)
-    assert (found.stake, found.rightly) == (now, rightly)
+    (found,) = find_retained_devices([STAKE], [now], around)
+    assert (found.claimed, found.expected) == (now, rightly)
     assert words in found.why
 
 
 def test_a_device_that_somebody_else_has_by_now_is_free_of_the_claim() -> None:
-    taken = Stake(STAKE.device, "default/next", "next-uid", ("other",))
-    found: list[Kept] = kept([STAKE], [taken], scene())
+    taken = ClaimedDevice(STAKE.device, "default/next", "next-uid", ("other",))
+    found: list[RetainedDevice] = find_retained_devices([STAKE], [taken], scene())
     assert found == []

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from dray.api.json_text import write_json
-from dray.api.kinds import kind_named
+from dray.api.kinds import find_kind
 from dray.claims import quota
 from dray.values.quantity import Quantity
 
-CLAIMS, PODS = kind_named("resource.k8s.io", "ResourceClaim"), kind_named("", "Pod")
+CLAIMS, PODS = find_kind("resource.k8s.io", "ResourceClaim"), find_kind("", "Pod")
 COUNT = "count/resourceclaims.resource.k8s.io"
 
 
 def usage(*requests: dict[str, Any]) -> dict[str, int]:
     assert CLAIMS is not None
     document = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": list(requests)}}}
-    return quota.usage(CLAIMS, write_json(document))
+    return quota.count_usage(CLAIMS, write_json(document))
 
 
 def exactly(device_class: str, count: int = 1, **more: Any) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def test_alternatives_count_the_worst_case_per_class():
 
 def test_pods_that_ended_are_objects_but_no_pods():
     assert PODS is not None
-    assert quota.usage(PODS, b'{"status":{"phase":"Running"}}') == {"count/pods": 1, "pods": 1}
-    assert quota.usage(PODS, b'{"status":{"phase":"Succeeded"}}') == {"count/pods": 1, "pods": 0}
+    assert quota.count_usage(PODS, b'{"status":{"phase":"Running"}}') == {"count/pods": 1, "pods": 1}
+    assert quota.count_usage(PODS, b'{"status":{"phase":"Succeeded"}}') == {"count/pods": 1, "pods": 0}
 
 
 def test_names_that_nobody_counts_are_known():
@@ -86,8 +86,10 @@ def test_names_that_nobody_counts_are_known():
 
 def test_only_what_is_raised_is_judged():
     hard = {"a": Quantity.parse("2"), "b": Quantity.parse("1")}
-    assert quota.exceeded(hard, {"a": 1, "b": 5}, {"a": 1}) is None
-    assert quota.exceeded(hard, {"a": 1, "b": 5}, {"a": 1, "b": -1}) is None
-    beyond = quota.exceeded(hard, {"a": 1, "b": 5}, {"a": 2, "b": 1, "c": 9})
+    assert quota.find_excess(hard, {"a": 1, "b": 5}, {"a": 1}) is None
+    assert quota.find_excess(hard, {"a": 1, "b": 5}, {"a": 1, "b": -1}) is None
+    beyond = quota.find_excess(hard, {"a": 1, "b": 5}, {"a": 2, "b": 1, "c": 9})
     assert beyond is not None
-    assert beyond.text("q") == "exceeded quota: q, requested: a=2,b=1, used: a=1,b=5, limited: a=2,b=1"
+    assert (
+        beyond.format_message("q") == "exceeded quota: q, requested: a=2,b=1, used: a=1,b=5, limited: a=2,b=1"
+    )

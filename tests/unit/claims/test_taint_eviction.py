@@ -19,7 +19,7 @@ from dray.api.resource import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from dray.claims.taint_eviction import must_go
+from dray.claims.taint_eviction import find_device_eviction
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BROKEN = DeviceTaint(
@@ -54,12 +54,12 @@ def tolerates(seconds: int | None = None, key: str = BROKEN.key) -> DeviceTolera
 
 
 def goes(subject: Pod, *claims: ResourceClaim, taint: DeviceTaint = BROKEN) -> datetime | None:
-    found = must_go(subject, claims, lambda place: [taint] if place == PLACE else [])
+    found = find_device_eviction(subject, claims, lambda place: [taint] if place == PLACE else [])
     return None if found is None else found.at
 
 
 def test_a_taint_that_is_not_tolerated_ends_the_pod_and_says_why():
-    found = must_go(pod(), [claim()], lambda place: [BROKEN])
+    found = find_device_eviction(pod(), [claim()], lambda place: [BROKEN])
     assert found is not None
     assert found.at == NOON
     assert found.why == (
@@ -119,6 +119,6 @@ def test_only_devices_the_pod_may_use_count():
 
 def test_the_first_reason_counts():
     later = DeviceTaint(key="k", effect="NoExecute", time_added="2026-01-01T13:00:00Z")
-    found = must_go(pod(), [claim()], lambda place: [later, BROKEN])
+    found = find_device_eviction(pod(), [claim()], lambda place: [later, BROKEN])
     assert found is not None
     assert found.taint == BROKEN

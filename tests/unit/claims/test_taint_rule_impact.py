@@ -27,7 +27,7 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.claims.taint_rule_impact import Reach, condition_of, reach_of
+from dray.claims.taint_rule_impact import TaintRuleImpact, build_condition, compute_impact
 
 FOR_EVER = DeviceToleration(key="k", operator="Exists")
 BRIEFLY = replace(FOR_EVER, toleration_seconds=60)
@@ -64,10 +64,12 @@ def pod(name: str, node: str = "n", phase: str = "Running", deleted: str | None 
     )
 
 
-def reach(one: DeviceTaintRule, claims: list[ResourceClaim], *pods: Pod, evicted: Any = ()) -> Reach:
+def reach(
+    one: DeviceTaintRule, claims: list[ResourceClaim], *pods: Pod, evicted: Any = ()
+) -> TaintRuleImpact:
     known = {each.metadata.name: each for each in pods}
     slices = [published("a", "b"), published("b", "c", name="newer")]
-    return reach_of(
+    return compute_impact(
         one, slices, claims, lambda _space, user: known.get(user.name), lambda uid: uid in evicted
     )
 
@@ -75,9 +77,9 @@ def reach(one: DeviceTaintRule, claims: list[ResourceClaim], *pods: Pod, evicted
 def test_devices_are_counted_once_and_pods_that_would_have_to_go():
     claims = [claim("a", "p", "q"), claim("b", "r", tolerations=(FOR_EVER,)), claim("z", "s")]
     found = reach(rule(), claims, *map(pod, "pqrs"))
-    assert found == Reach(3, 3, frozenset({("ns", "p"), ("ns", "q"), ("ns", "s")}))
+    assert found == TaintRuleImpact(3, 3, frozenset({("ns", "p"), ("ns", "q"), ("ns", "s")}))
     only = reach(rule(device="b"), claims, *map(pod, "pqrs"))
-    assert only == Reach(1, 1)
+    assert only == TaintRuleImpact(1, 1)
 
 
 def test_the_effect_of_the_rule_does_not_matter_for_whom_it_would_reach():
@@ -110,13 +112,13 @@ ONE, TWO = frozenset({("ns", "p")}), frozenset({("ns", "p"), ("other", "p")})
     [
         (
             "NoExecute",
-            Reach(1, 0),
+            TaintRuleImpact(1, 0),
             0,
             ("False", "NoPodsAffected", "1 published device and 0 in use selected"),
         ),
         (
             "NoExecute",
-            Reach(2, 2, TWO),
+            TaintRuleImpact(2, 2, TWO),
             0,
             (
                 "True",
@@ -126,7 +128,7 @@ ONE, TWO = frozenset({("ns", "p")}), frozenset({("ns", "p"), ("other", "p")})
         ),
         (
             "NoExecute",
-            Reach(2, 1, frozenset(), ONE),
+            TaintRuleImpact(2, 1, frozenset(), ONE),
             1,
             (
                 "True",
@@ -137,7 +139,7 @@ ONE, TWO = frozenset({("ns", "p")}), frozenset({("ns", "p"), ("other", "p")})
         ),
         (
             "NoExecute",
-            Reach(2, 0),
+            TaintRuleImpact(2, 0),
             3,
             (
                 "False",
@@ -147,7 +149,7 @@ ONE, TWO = frozenset({("ns", "p")}), frozenset({("ns", "p"), ("other", "p")})
         ),
         (
             "NoSchedule",
-            Reach(2, 1),
+            TaintRuleImpact(2, 1),
             0,
             (
                 "False",
@@ -159,16 +161,16 @@ ONE, TWO = frozenset({("ns", "p")}), frozenset({("ns", "p"), ("other", "p")})
     ],
 )
 def test_what_the_status_says(effect, found, evicted, said):
-    condition = condition_of(rule(effect), found, evicted, now="2026-01-01T00:00:00Z")
+    condition = build_condition(rule(effect), found, evicted, now="2026-01-01T00:00:00Z")
     assert (condition.status, condition.reason, condition.message) == said
     assert (condition.type, condition.observed_generation) == ("EvictionInProgress", 3)
 
 
 def test_the_time_is_that_of_the_last_change_between_true_and_false():
-    first = condition_of(rule(), Reach(1, 1, ONE), 0, now="2026-01-01T00:00:00Z")
+    first = build_condition(rule(), TaintRuleImpact(1, 1, ONE), 0, now="2026-01-01T00:00:00Z")
     told = replace(rule(), status=DeviceTaintRuleStatus(conditions=(first,)))
-    more = condition_of(told, Reach(2, 2, TWO), 0, now="2026-01-02T00:00:00Z")
-    over = condition_of(told, Reach(2, 0), 2, now="2026-01-02T00:00:00Z")
+    more = build_condition(told, TaintRuleImpact(2, 2, TWO), 0, now="2026-01-02T00:00:00Z")
+    over = build_condition(told, TaintRuleImpact(2, 0), 2, now="2026-01-02T00:00:00Z")
     assert more.last_transition_time == "2026-01-01T00:00:00Z"
     assert over.last_transition_time == "2026-01-02T00:00:00Z"
-    assert condition_of(told, Reach(1, 1, ONE), 0, now="2026-01-03T00:00:00Z") == first
+    assert build_condition(told, TaintRuleImpact(1, 1, ONE), 0, now="2026-01-03T00:00:00Z") == first

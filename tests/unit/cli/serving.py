@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dray.client.client import Client
-from dray.client.config.kubeconfig import find_access
-from dray.client.transports.http import Http
-from dray.cluster.services.api_server import ServerOptions, serving
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.transports.http import HttpTransport
+from dray.cluster.services.api_server import ServerProcessOptions, open_server
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def served(directory: Path) -> Iterator[Path]:
 
     async def run() -> None:
         try:
-            async with serving(ServerOptions(directory, port=0)) as running:
+            async with open_server(ServerProcessOptions(directory, port=0)) as running:
                 started.append(running.kubeconfig)
                 ready.set()
                 await stop.wait()
@@ -47,7 +47,7 @@ def through(kubeconfig: Path, story: Callable[[Client], Any]) -> Any:
     """What somebody does at a server."""
 
     async def told() -> Any:
-        client = Client(Http(find_access(str(kubeconfig))))
+        client = Client(HttpTransport(load_client_config(str(kubeconfig))))
         try:
             return await story(client)
         finally:

@@ -11,7 +11,7 @@ import pytest
 
 from dray import __version__
 from dray.cli import app
-from dray.errors import AllocationFault
+from dray.errors import UnanswerableClaimError
 from tests.unit.cli.conftest import Typed, process
 
 
@@ -85,7 +85,7 @@ def test_no_command_shows_the_commands(typed: Typed) -> None:
     ("raised", "code", "words"),
     [
         (KeyboardInterrupt(), 130, "dray: interrupted\n"),
-        (AllocationFault("claim `a` is broken"), 2, "dray: claim `a` is broken\n"),
+        (UnanswerableClaimError("claim `a` is broken"), 2, "dray: claim `a` is broken\n"),
         (
             ZeroDivisionError("two\nlines"),
             3,

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 from dray.api.core import Node
-from dray.api.kinds import kind_named
+from dray.api.kinds import find_kind
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import Preparation, PreparationSpec, PreparedClaim
-from dray.claims.ledger.rows import LEDGER
+from dray.claims.ledger.rows import LEDGER_PREFIX
 from dray.client.client import Client
 from dray.client.patches import MergePatch
-from dray.placement.fencing import FENCED_AT
+from dray.placement.fencing import FENCED_AT_ANNOTATION
 from dray.store import Put, open_store
 from tests.contract.controlled import by_name, pod
 from tests.unit.cli.conftest import Typed
 from tests.unit.cli.serving import served, through
 from tests.unit.server.registries import claim, result
 
-ROW = LEDGER + b"devices/gpu.example.com/pool/gpu-7"
-CLAIMS = kind_named("resource.k8s.io", "ResourceClaim")
+ROW = LEDGER_PREFIX + b"devices/gpu.example.com/pool/gpu-7"
+CLAIMS = find_kind("resource.k8s.io", "ResourceClaim")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_fenced_node_sets_its_devices_free(server: Path, typed: Typed) -> None
 
     async def look(client: Client) -> None:
         node = await client.get(Node, "n1")
-        assert node.metadata.annotations.keys() == {FENCED_AT}
+        assert node.metadata.annotations.keys() == {FENCED_AT_ANNOTATION}
         assert [(each.key, each.value, each.effect) for each in node.spec.taints] == [
             ("node.kubernetes.io/out-of-service", "fenced", "NoExecute")
         ]

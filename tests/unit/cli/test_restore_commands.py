@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from dray.api.core import Node
-from dray.api.preparation import ACCOUNTED, NO_RESTORE
+from dray.api.preparation import ACCOUNTED_ANNOTATION, NO_RESTORE
 from dray.client.client import Client
 from tests.unit.cli.conftest import Typed
 from tests.unit.cli.serving import served, through
@@ -14,7 +14,7 @@ from tests.unit.cli.serving import served, through
 
 async def two_nodes(client: Client) -> None:
     for name in ("n1", "n2"):
-        metadata = {"name": name, "annotations": {ACCOUNTED: NO_RESTORE}}
+        metadata = {"name": name, "annotations": {ACCOUNTED_ANNOTATION: NO_RESTORE}}
         await client.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
 
 
@@ -45,7 +45,7 @@ def test_a_restored_server_waits_for_nodes_until_they_are_fenced_or_somebody_set
 
         async def noted(client: Client) -> None:
             node = await client.get(Node, "n1")
-            assert node.metadata.annotations[ACCOUNTED] == told["id"]
+            assert node.metadata.annotations[ACCOUNTED_ANNOTATION] == told["id"]
 
         through(server, noted)
         ended = typed("doctor", "restore", "--settle", "--yes", *reach)
@@ -68,4 +68,4 @@ def test_every_restore_is_another_one(tmp_path: Path, typed: Typed) -> None:
 
 
 async def _restore(client: Client) -> str:
-    return str((await client.document("/dray/restored"))["id"])
+    return str((await client.get_json("/dray/restored"))["id"])

@@ -11,7 +11,7 @@ import pytest
 from dray.allocator.search.resumable import SEARCH_SECONDS
 from dray.cli.commands.manifests.allocate import command
 from dray.cli.input.options import SecondsType
-from dray.manifests import as_json
+from dray.manifests import to_json
 from tests.brute.hard import WANTED, hard_constraints, hard_devices
 from tests.unit.cli.conftest import Typed
 
@@ -46,7 +46,7 @@ def hard(desk: Path) -> str:
             for name, asks in (("hard", devices), ("one", one))
         ),
     ]
-    (desk / "hard.json").write_text(as_json(documents))
+    (desk / "hard.json").write_text(to_json(documents))
     return "hard.json"
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from dray.client.client import Client
-from dray.client.rest_client import Habits
-from dray.client.timing import Tempo
-from dray.client.transports.in_process import InProcess
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
+from dray.client.transports.in_process import InProcessTransport
 from dray.clock import ManualClock
 
 
@@ -129,13 +129,13 @@ class Hours:
         await asyncio.sleep(0)
 
     @property
-    def tempo(self) -> Tempo:
-        return Tempo(self.clock, self.sleep, lambda: 0.5)
+    def tempo(self) -> TimeSource:
+        return TimeSource(self.clock, self.sleep, lambda: 0.5)
 
 
 def client_of(api: Any, **habits: Any) -> Client:
     """A client of a fake, whose waits take no time."""
-    return Client(InProcess(api, "tester"), Habits(**{"tempo": Hours().tempo} | habits))
+    return Client(InProcessTransport(api, "tester"), ClientOptions(**{"tempo": Hours().tempo} | habits))
 
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from dray.api.resource import ResourceClaim
-from dray.client.informers.informer import Informer, Ways
+from dray.client.informers.informer import Informer, InformerOptions
 from tests.unit.client.fakeapi import CLAIMS, FakeApi, Told, client_of, failed, forever, serves
 
 
@@ -54,10 +54,10 @@ async def running(server, **ways):
     """An informer that has played the whole script."""
     troubles: list[Exception] = []
     client = client_of(server, attempts=1)
-    informer = Informer(client, ResourceClaim, ways=Ways(trouble=troubles.append, **ways))
+    informer = Informer(client, ResourceClaim, options=InformerOptions(on_failure=troubles.append, **ways))
     diary = Diary(informer)
     task = asyncio.create_task(informer.run())
-    await informer.synced()
+    await informer.wait_for_sync()
     waiting = asyncio.create_task(server.quiet.wait())
     await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

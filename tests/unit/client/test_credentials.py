@@ -9,9 +9,14 @@ from datetime import timedelta
 
 import pytest
 
-from dray.client.config.client_config import AccessError, FromFiles, Proof, ProofFiles
-from dray.client.config.exec_plugin import FromProgram, Program
-from dray.clock import timestamp
+from dray.client.config.client_config import (
+    ClientConfigError,
+    ClientCredential,
+    CredentialFiles,
+    FileCredentialProvider,
+)
+from dray.client.config.exec_plugin import ExecCredentialProvider, ExecPlugin
+from dray.clock import format_timestamp
 from tests.unit.client.fakeapi import Hours
 
 V1 = "client.authentication.k8s.io/v1"
@@ -20,34 +25,34 @@ V1 = "client.authentication.k8s.io/v1"
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path):
     file, hours = tmp_path / "token", Hours()
     file.write_text("one")
-    credentials = FromFiles(ProofFiles(token=str(file)), hours.tempo)
-    assert await credentials.proof() == Proof("one")
+    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.tempo)
+    assert await credentials.get_credential() == ClientCredential("one")
     file.write_text("two")
-    assert await credentials.proof() == Proof("one")
+    assert await credentials.get_credential() == ClientCredential("one")
     hours.clock.advance(61)
-    assert await credentials.proof() == Proof("two")
+    assert await credentials.get_credential() == ClientCredential("two")
 
 
 async def test_a_token_that_was_refused_is_read_again_at_once(tmp_path):
     file, hours = tmp_path / "token", Hours()
     file.write_text("one")
-    credentials = FromFiles(ProofFiles(token=str(file)), hours.tempo)
-    old = await credentials.proof()
+    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.tempo)
+    old = await credentials.get_credential()
     file.write_text("two")
-    assert await credentials.renewed(old) == Proof("two")
-    assert await credentials.renewed(old) == Proof("two")
+    assert await credentials.renew_credential(old) == ClientCredential("two")
+    assert await credentials.renew_credential(old) == ClientCredential("two")
 
 
 async def test_the_old_token_serves_while_the_file_is_away(tmp_path):
     file, hours = tmp_path / "token", Hours()
-    with pytest.raises(AccessError, match=r"cannot read the token in `.*token`"):
-        await FromFiles(ProofFiles(token=str(file)), hours.tempo).proof()
+    with pytest.raises(ClientConfigError, match=r"cannot read the token in `.*token`"):
+        await FileCredentialProvider(CredentialFiles(token=str(file)), hours.tempo).get_credential()
     file.write_text("one")
-    credentials = FromFiles(ProofFiles(token=str(file)), hours.tempo)
-    await credentials.proof()
+    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.tempo)
+    await credentials.get_credential()
     file.write_text(" \n")
     hours.clock.advance(61)
-    assert await credentials.proof() == Proof("one")
+    assert await credentials.get_credential() == ClientCredential("one")
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ def login(tmp_path):
 
     class Login:
         def program(self, *arguments, **more):
-            return Program(sys.executable, (str(script), *arguments), **more)
+            return ExecPlugin(sys.executable, (str(script), *arguments), **more)
 
         def prints(self, status, version=V1):
             document = {"apiVersion": version, "kind": "ExecCredential", "status": status}
@@ -86,9 +91,9 @@ def login(tmp_path):
 async def test_a_program_runs_once_for_many_and_is_told_what_it_may_know(login):
     login.prints({"token": "t1"})
     program = login.program(environment={"EXTRA": "x"}, cluster={"server": "https://s"})
-    credentials = FromProgram(program, Hours().tempo)
-    proofs = await asyncio.gather(*(credentials.proof() for _ in range(5)))
-    assert proofs == [Proof("t1")] * 5
+    credentials = ExecCredentialProvider(program, Hours().tempo)
+    proofs = await asyncio.gather(*(credentials.get_credential() for _ in range(5)))
+    assert proofs == [ClientCredential("t1")] * 5
     assert login.extra == "x"
     assert login.runs == [
         {
@@ -101,26 +106,29 @@ async def test_a_program_runs_once_for_many_and_is_told_what_it_may_know(login):
 
 async def test_an_expired_proof_is_asked_for_again(login):
     hours = Hours()
-    expires = timestamp(hours.clock.now() + timedelta(minutes=5))
+    expires = format_timestamp(hours.clock.now() + timedelta(minutes=5))
     login.prints({"token": "t1", "expirationTimestamp": expires})
-    credentials = FromProgram(login.program(), hours.tempo)
-    await credentials.proof()
+    credentials = ExecCredentialProvider(login.program(), hours.tempo)
+    await credentials.get_credential()
     hours.clock.advance(280)
-    await credentials.proof()
+    await credentials.get_credential()
     assert len(login.runs) == 1
     hours.clock.advance(15)
     login.prints({"token": "t2"})
-    assert await credentials.proof() == Proof("t2")
+    assert await credentials.get_credential() == ClientCredential("t2")
     assert len(login.runs) == 2
 
 
 async def test_a_refused_proof_is_asked_for_again_once_for_all(login):
     login.prints({"token": "t1", "clientCertificateData": "C", "clientKeyData": "K"})
-    credentials = FromProgram(login.program(), Hours().tempo)
-    old = await credentials.proof()
-    assert old == Proof("t1", b"C", b"K")
+    credentials = ExecCredentialProvider(login.program(), Hours().tempo)
+    old = await credentials.get_credential()
+    assert old == ClientCredential("t1", b"C", b"K")
     login.prints({"token": "t2"})
-    assert await asyncio.gather(*(credentials.renewed(old) for _ in range(3))) == [Proof("t2")] * 3
+    assert (
+        await asyncio.gather(*(credentials.renew_credential(old) for _ in range(3)))
+        == [ClientCredential("t2")] * 3
+    )
     assert len(login.runs) == 2
 
 
@@ -136,30 +144,30 @@ USELESS = [
 @pytest.mark.parametrize(("status", "message"), USELESS)
 async def test_useless_output_is_told(login, status, message):
     login.prints(status)
-    with pytest.raises(AccessError, match=message):
-        await FromProgram(login.program()).proof()
+    with pytest.raises(ClientConfigError, match=message):
+        await ExecCredentialProvider(login.program()).get_credential()
 
 
 async def test_a_program_of_another_version_is_told(login):
     login.prints({"token": "t"}, "client.authentication.k8s.io/v1beta1")
-    with pytest.raises(AccessError, match="v1beta1`, expected `client"):
-        await FromProgram(login.program()).proof()
+    with pytest.raises(ClientConfigError, match="v1beta1`, expected `client"):
+        await ExecCredentialProvider(login.program()).get_credential()
 
 
 async def test_a_program_that_fails_is_quoted(login):
     login.prints({})
-    with pytest.raises(AccessError, match="failed with code 3: login: no luck"):
-        await FromProgram(login.program("--fail")).proof()
+    with pytest.raises(ClientConfigError, match="failed with code 3: login: no luck"):
+        await ExecCredentialProvider(login.program("--fail")).get_credential()
 
 
 async def test_a_program_that_is_not_there_comes_with_its_hint():
-    program = Program("no-such-login", install_hint="install it with care")
-    with pytest.raises(AccessError, match=r"`no-such-login`: No such file.*; install it with care"):
-        await FromProgram(program).proof()
+    program = ExecPlugin("no-such-login", install_hint="install it with care")
+    with pytest.raises(ClientConfigError, match=r"`no-such-login`: No such file.*; install it with care"):
+        await ExecCredentialProvider(program).get_credential()
 
 
 async def test_a_program_without_end_is_ended(monkeypatch):
-    monkeypatch.setattr("dray.client.config.exec_plugin.LONGEST_RUN", 0.2)
-    program = Program(sys.executable, ("-c", "import time; time.sleep(60)"))
-    with pytest.raises(AccessError, match=r"did not end in 0\.2 seconds"):
-        await FromProgram(program).proof()
+    monkeypatch.setattr("dray.client.config.exec_plugin.RUN_TIMEOUT_SECONDS", 0.2)
+    program = ExecPlugin(sys.executable, ("-c", "import time; time.sleep(60)"))
+    with pytest.raises(ClientConfigError, match=r"did not end in 0\.2 seconds"):
+        await ExecCredentialProvider(program).get_credential()

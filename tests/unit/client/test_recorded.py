@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dray.client import errors
-from dray.client.errors import failure_in
-from dray.client.object_refs import kind_called
-from dray.client.response_decoding import Bookmark, Reader
-from dray.client.transport import Reply
+from dray.client.errors import parse_api_error
+from dray.client.object_refs import get_kind
+from dray.client.response_decoding import Bookmark, ResponseDecoder
+from dray.client.transport import TransportResponse
 from tests.outside import corpus_dir
 
 
@@ -32,11 +32,11 @@ def recorded(pytestconfig):
     [("watchlist_resourceclaims.jsonl", "ResourceClaim.resource.k8s.io"), ("watch_rv1.jsonl", "Pod")],
 )
 def test_every_recorded_event_is_read(recorded, file, kind):
-    reader = Reader(kind_called(kind), "v1")
+    reader = ResponseDecoder(get_kind(kind), "v1")
     lines = recorded(file).splitlines()
     assert lines
     for line in lines:
-        event, said = reader.event(line), json.loads(line)
+        event, said = reader.decode_event(line), json.loads(line)
         metadata = said["object"]["metadata"]
         if isinstance(event, Bookmark):
             assert said["type"] == "BOOKMARK"
@@ -46,40 +46,40 @@ def test_every_recorded_event_is_read(recorded, file, kind):
             found = event.object if reader.kind.open else event.object.metadata
             name = found["metadata"]["name"] if reader.kind.open else found.name
             assert (event.type, name) == (said["type"], metadata["name"])
-    assert reader.unknown == set()
+    assert reader.unknown_fields == set()
 
 
 @pytest.mark.parametrize(
     ("file", "code", "shape"),
     [
-        ("err_400_strict.json", 400, errors.BadRequest),
-        ("err_401.json", 401, errors.Unauthorized),
-        ("err_403_anonymous.json", 403, errors.Forbidden),
-        ("err_404_object.json", 404, errors.NotFound),
-        ("err_404_resource.txt", 404, errors.NotFound),
-        ("err_409_conflict.json", 409, errors.Conflict),
-        ("err_409_exists.json", 409, errors.AlreadyExists),
-        ("err_422_claim.json", 422, errors.Invalid),
-        ("err_504_toolarge.json", 504, errors.ServerTimeout),
+        ("err_400_strict.json", 400, errors.BadRequestError),
+        ("err_401.json", 401, errors.UnauthorizedError),
+        ("err_403_anonymous.json", 403, errors.ForbiddenError),
+        ("err_404_object.json", 404, errors.NotFoundError),
+        ("err_404_resource.txt", 404, errors.NotFoundError),
+        ("err_409_conflict.json", 409, errors.ConflictError),
+        ("err_409_exists.json", 409, errors.AlreadyExistsError),
+        ("err_422_claim.json", 422, errors.InvalidObjectError),
+        ("err_504_toolarge.json", 504, errors.ServerTimeoutError),
     ],
 )
 def test_every_recorded_failure_has_its_name(recorded, file, code, shape):
-    failure = failure_in(Reply(code, {}, recorded(file)))
+    failure = parse_api_error(TransportResponse(code, {}, recorded(file)))
     assert type(failure) is shape
     assert failure.message
 
 
 def test_recorded_details_are_kept(recorded):
-    invalid = failure_in(Reply(422, {}, recorded("err_422_claim.json")))
+    invalid = parse_api_error(TransportResponse(422, {}, recorded("err_422_claim.json")))
     assert [cause.field for cause in invalid.causes] == [
         "spec.devices.requests[0].name",
         "spec.devices.requests[0].exactly.deviceClassName",
     ]
-    late = failure_in(Reply(504, {}, recorded("err_504_toolarge.json")))
+    late = parse_api_error(TransportResponse(504, {}, recorded("err_504_toolarge.json")))
     assert (late.retry_after, late.causes[0].reason) == (1, "ResourceVersionTooLarge")
-    missing = failure_in(Reply(404, {}, recorded("err_404_resource.txt")))
-    assert isinstance(missing, errors.NotFound)
-    assert missing.of_resource
-    absent = failure_in(Reply(404, {}, recorded("err_404_object.json")))
-    assert isinstance(absent, errors.NotFound)
-    assert not absent.of_resource
+    missing = parse_api_error(TransportResponse(404, {}, recorded("err_404_resource.txt")))
+    assert isinstance(missing, errors.NotFoundError)
+    assert missing.is_unknown_resource
+    absent = parse_api_error(TransportResponse(404, {}, recorded("err_404_object.json")))
+    assert isinstance(absent, errors.NotFoundError)
+    assert not absent.is_unknown_resource

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dray.client.errors import ApiError, TooManyRequests, Unavailable, Unreachable
-from dray.client.rest_client import Caller, Habits
-from dray.client.transport import Reply, Request
-from dray.client.transports.in_process import InProcess
+from dray.client.errors import ApiError, ServerUnreachableError, ServiceUnavailableError, TooManyRequestsError
+from dray.client.rest_client import ClientOptions, RestClient
+from dray.client.transport import TransportRequest, TransportResponse
+from dray.client.transports.in_process import InProcessTransport
 from tests.unit.client.fakeapi import FakeApi, Hours, Told, failed
 
-GOOD = Reply(200, {}, b"{}")
+GOOD = TransportResponse(200, {}, b"{}")
 
 
 class Scripted:
@@ -29,17 +29,17 @@ class Scripted:
             raise outcome
         return outcome
 
-    def stream(self, request, *, silence):
+    def stream(self, request, *, idle_timeout):
         raise AssertionError
 
     async def close(self) -> None: ...
 
 
-def busy(code: int, seconds: str = "2") -> Reply:
-    return Reply(code, {"retry-after": seconds} if seconds else {}, b"")
+def busy(code: int, seconds: str = "2") -> TransportResponse:
+    return TransportResponse(code, {"retry-after": seconds} if seconds else {}, b"")
 
 
-RESET, REFUSED = Unreachable("reset"), Unreachable("refused", sent=False)
+RESET, REFUSED = ServerUnreachableError("reset"), ServerUnreachableError("refused", sent=False)
 
 REPEATED = [
     ("GET", RESET),
@@ -66,50 +66,63 @@ def ident(value):
 @pytest.mark.parametrize(("method", "outcome"), REPEATED, ids=ident)
 async def test_repeated(method, outcome):
     hours, transport = Hours(), Scripted(outcome, outcome, GOOD)
-    assert await Caller(transport, Habits(tempo=hours.tempo)).call(Request(method, "/x")) is GOOD
+    assert (
+        await RestClient(transport, ClientOptions(time_source=hours.tempo)).call(
+            TransportRequest(method, "/x")
+        )
+        is GOOD
+    )
     assert transport.calls == 3
     assert len(hours.slept) == 2
-    if isinstance(outcome, Reply):
+    if isinstance(outcome, TransportResponse):
         assert min(hours.slept) >= 2
 
 
 @pytest.mark.parametrize(("method", "outcome"), NOT_REPEATED, ids=ident)
 async def test_not_repeated(method, outcome):
     transport = Scripted(outcome, GOOD)
-    with pytest.raises((ApiError, Unreachable)):
-        await Caller(transport, Habits(tempo=Hours().tempo)).call(Request(method, "/x"))
+    with pytest.raises((ApiError, ServerUnreachableError)):
+        await RestClient(transport, ClientOptions(time_source=Hours().tempo)).call(
+            TransportRequest(method, "/x")
+        )
     assert transport.calls == 1
 
 
 async def test_patience_ends():
     transport = Scripted(*[busy(503)] * 3)
-    with pytest.raises(Unavailable):
-        await Caller(transport, Habits(attempts=3, tempo=Hours().tempo)).call(Request("GET", "/x"))
+    with pytest.raises(ServiceUnavailableError):
+        await RestClient(transport, ClientOptions(max_attempts=3, time_source=Hours().tempo)).call(
+            TransportRequest("GET", "/x")
+        )
     transport = Scripted(busy(429))
-    with pytest.raises(TooManyRequests):
-        await Caller(transport, Habits(tempo=Hours().tempo)).call(Request("POST", "/x"), attempts=1)
+    with pytest.raises(TooManyRequestsError):
+        await RestClient(transport, ClientOptions(time_source=Hours().tempo)).call(
+            TransportRequest("POST", "/x"), max_attempts=1
+        )
 
 
 async def test_calls_keep_the_rate():
     hours, transport = Hours(), Scripted(*[GOOD] * 5)
-    caller = Caller(transport, Habits(qps=2, burst=2, tempo=hours.tempo))
+    caller = RestClient(transport, ClientOptions(qps=2, burst=2, time_source=hours.tempo))
     for _ in range(5):
-        await caller.call(Request("GET", "/x"))
+        await caller.call(TransportRequest("GET", "/x"))
     assert sum(hours.slept) == pytest.approx(1.5)
 
 
 async def test_warnings_of_the_server_are_passed_on():
     heard: list[str] = []
     header = '299 - "unknown field \\"spec.x\\"", 299 - "second, with a comma"'
-    transport = Scripted(Reply(200, {"warning": header}, b""))
-    await Caller(transport, Habits(on_warning=heard.append)).call(Request("POST", "/x"))
+    transport = Scripted(TransportResponse(200, {"warning": header}, b""))
+    await RestClient(transport, ClientOptions(on_warning=heard.append)).call(TransportRequest("POST", "/x"))
     assert heard == ['unknown field "spec.x"', "second, with a comma"]
 
 
 async def test_the_server_is_told_who_asks():
     api = FakeApi()
     api.answer("GET", "/x", Told({}))
-    await Caller(InProcess(api, "u"), Habits(manager="night-shift")).call(Request("GET", "/x"))
+    await RestClient(InProcessTransport(api, "u"), ClientOptions(field_manager="night-shift")).call(
+        TransportRequest("GET", "/x")
+    )
     assert api.asked[0].headers["user-agent"] == "night-shift"
 
 
@@ -117,5 +130,7 @@ async def test_a_stream_that_is_refused_is_a_failure():
     api = FakeApi()
     api.answer("GET", "/x", failed(410, "Expired", "gone"))
     with pytest.raises(ApiError, match="gone"):
-        async with Caller(InProcess(api, "u"), Habits()).open(Request("GET", "/x"), silence=5):
+        async with RestClient(InProcessTransport(api, "u"), ClientOptions()).open_stream(
+            TransportRequest("GET", "/x"), idle_timeout=5
+        ):
             pytest.fail("there is no stream")

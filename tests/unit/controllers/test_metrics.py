@@ -18,10 +18,10 @@ from dray.api.resource import (
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
-from dray.claims.claim_names import ENTRY_ANNOTATION
-from dray.client.informers.indexer import Seen
+from dray.claims.claim_names import POD_CLAIM_NAME_ANNOTATION
+from dray.client.informers.indexer import IndexedObject
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import Key
+from dray.client.object_refs import ObjectKey
 from dray.controllers.metrics import ClaimCounts
 from tests.unit.client.fakeapi import FakeApi, client_of
 
@@ -32,7 +32,7 @@ EITHER = DeviceRequest(name="r", first_available=(DeviceSubRequest(name="s"),))
 
 def claim(name: str, request: DeviceRequest, *, allocated: bool, made: bool) -> ResourceClaim:
     return ResourceClaim(
-        metadata=ObjectMeta(name=name, annotations={ENTRY_ANNOTATION: "e"} if made else {}),
+        metadata=ObjectMeta(name=name, annotations={POD_CLAIM_NAME_ANNOTATION: "e"} if made else {}),
         spec=ResourceClaimSpec(devices=DeviceClaim(requests=(request,))),
         status=ResourceClaimStatus(allocation=AllocationResult() if allocated else None),
     )
@@ -50,12 +50,12 @@ def test_the_counts_are_those_of_what_is_there(steps):
     counts = ClaimCounts(informer)
     for version, (name, gone, allocated, made) in enumerate(steps):
         if gone:
-            informer._shelf.remove(Key("", name))
+            informer._indexer.remove(ObjectKey("", name))
         else:
             found = claim(name, NAMES[name], allocated=allocated, made=made)
-            informer._shelf.put(Key("", name), Seen(found, version, name))
+            informer._indexer.put(ObjectKey("", name), IndexedObject(found, version, name))
     expected: Counter[tuple[str, ...]] = Counter()
-    for found in informer.all():
+    for found in informer.list_all():
         name = found.metadata.name
         expected[
             "true" if name == "admin" else "false",
@@ -63,8 +63,8 @@ def test_the_counts_are_those_of_what_is_there(steps):
             "true" if name == "either" else "false",
             "resource_claim_template" if found.metadata.annotations else "",
         ] += 1
-    assert counts.by_sort == expected
-    assert dict(counts.allocated()) == {
+    assert counts.by_labels == expected
+    assert dict(counts.count_allocated()) == {
         ("false",): sum(n for sort, n in expected.items() if sort[1] == "true" and sort[2] == "false"),
         ("true",): sum(n for sort, n in expected.items() if sort[1] == "true" and sort[2] == "true"),
     }

@@ -8,10 +8,10 @@ import pytest
 
 from dray.api.meta import ObjectMeta, OwnerRef
 from dray.api.resource import ResourceClaim
-from dray.client.informers.indexer import Seen
+from dray.client.informers.indexer import IndexedObject
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import Key
-from dray.controllers.mutation_cache import SWEEP, Recent
+from dray.client.object_refs import ObjectKey
+from dray.controllers.mutation_cache import SWEEP_SIZE, MutationCache
 from tests.unit.client.fakeapi import FakeApi, client_of
 
 
@@ -21,22 +21,22 @@ class Behind:
     def __init__(self) -> None:
         self.informer: Informer[ResourceClaim] = Informer(client_of(FakeApi()), ResourceClaim)
         self.informer.add_index("owner", _owners)
-        self.recent = Recent(ResourceClaim, self.informer, "owner", _owners)
+        self.recent = MutationCache(ResourceClaim, self.informer, "owner", _owners)
 
     def shows(self, claim: ResourceClaim) -> None:
         metadata = claim.metadata
-        seen = Seen(claim, int(metadata.resource_version), metadata.uid)
-        self.informer._shelf.put(Key(metadata.namespace, metadata.name), seen)
+        seen = IndexedObject(claim, int(metadata.resource_version), metadata.uid)
+        self.informer._indexer.put(ObjectKey(metadata.namespace, metadata.name), seen)
 
     def loses(self, claim: ResourceClaim) -> None:
-        self.informer._shelf.remove(Key(claim.metadata.namespace, claim.metadata.name))
+        self.informer._indexer.remove(ObjectKey(claim.metadata.namespace, claim.metadata.name))
 
     def get(self, name: str = "c") -> Any:
         found = self.recent.get("ns", name)
         return None if found is None else int(found.metadata.resource_version)
 
     def owned(self, uid: str) -> list[str]:
-        return sorted(each.metadata.name for each in self.recent.at(uid))
+        return sorted(each.metadata.name for each in self.recent.get_by_index(uid))
 
 
 def _owners(claim: ResourceClaim) -> list[str]:
@@ -116,7 +116,7 @@ def test_what_was_made_and_deleted_unseen_is_forgotten(behind):
 
 
 def test_obsolete_knowledge_does_not_pile_up(behind):
-    for number in range(SWEEP):
+    for number in range(SWEEP_SIZE):
         behind.recent.put(claim(5, f"c-{number}"))
     behind.informer._replace({}, 8)
     behind.recent.put(claim(9))

@@ -14,19 +14,19 @@ from typing import Any
 
 from dray.api.core import Node
 from dray.client.client import Client
-from dray.client.errors import NotFound, Unreachable
-from dray.client.object_refs import kind_called
-from dray.client.patches import MergePatch, StrategicPatch
-from dray.client.rest_client import Habits
-from dray.client.timing import Tempo
-from dray.client.transport import Request
-from dray.clock import ManualClock, timestamp
-from dray.controllers.node_lifecycle import BEFORE, LEASES
-from dray.controllers.runner import Choices, Controllers
+from dray.client.errors import NotFoundError, ServerUnreachableError
+from dray.client.object_refs import get_kind
+from dray.client.patches import MergePatch, StrategicMergePatch
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
+from dray.client.transport import TransportRequest
+from dray.clock import ManualClock, format_timestamp
+from dray.controllers.node_lifecycle import LEASE_NAMESPACE, READY_BEFORE_ANNOTATION
+from dray.controllers.runner import ControllerOptions, ControllerRunner
 from tests.contract.controlled import CONTROLLER, World, pod
 from tests.contract.servers import reaching
 
-LEASE = kind_called("Lease.coordination.k8s.io")
+LEASE = get_kind("Lease.coordination.k8s.io")
 LOST, NOT_READY = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
 Document = dict[str, Any]
 
@@ -55,11 +55,11 @@ class Deaf:
     def is_holding(self) -> bool:
         return self.held is not None and not self.held.is_set()
 
-    async def request(self, request: Request, **how: Any) -> Any:
+    async def request(self, request: TransportRequest, **how: Any) -> Any:
         if self.held is not None and request.method == "GET" and "/leases/" in request.path:
             await self.held.wait()
         if self.deaf and request.method == "GET" and "/leases/" in request.path:
-            raise Unreachable("nobody answers")
+            raise ServerUnreachableError("nobody answers")
         return await self._inner.request(request, **how)
 
 
@@ -73,9 +73,9 @@ class Watch(World):
         self._numbers = count()
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[Controllers]:
-        client = Client(self.way, Habits(tempo=Tempo(clock=self.clock)))
-        async with self.controlled(client, Choices(upkeep=True)) as controllers:
+    async def kept(self) -> AsyncIterator[ControllerRunner]:
+        client = Client(self.way, ClientOptions(time_source=TimeSource(clock=self.clock)))
+        async with self.controlled(client, ControllerOptions(upkeep=True)) as controllers:
             self.controllers = controllers
             yield controllers
 
@@ -84,9 +84,9 @@ class Watch(World):
         for name in names:
             spec = {"renewTime": f"2026-01-01T00:00:00.{next(self._numbers):06d}Z"}
             try:
-                await self.client.patch(LEASE, name, MergePatch({"spec": spec}), LEASES)
-            except NotFound:
-                metadata = {"name": name, "namespace": LEASES}
+                await self.client.patch(LEASE, name, MergePatch({"spec": spec}), LEASE_NAMESPACE)
+            except NotFoundError:
+                metadata = {"name": name, "namespace": LEASE_NAMESPACE}
                 made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
                 await self.client.create(made | {"spec": spec})
         await self.settle()
@@ -107,7 +107,7 @@ class Watch(World):
             await asyncio.sleep(0.01)
             for queue in queues:
                 queue.add_due()
-            while not all(queue.idle for queue in queues) and not self.way.is_holding:
+            while not all(queue.is_idle for queue in queues) and not self.way.is_holding:
                 await asyncio.sleep(0.001)
 
     async def taints(self, name: str) -> list[tuple[str, str]]:
@@ -145,7 +145,7 @@ async def test_a_node_that_falls_silent_is_lost_and_comes_back(tmp_path):
         lost = [("mine", "PreferNoSchedule"), (LOST, "NoSchedule"), (LOST, "NoExecute")]
         await here.until(lambda: here.taints("b"), lambda taints: taints == lost)
         await here.until(lambda: here.ready("b"), lambda ready: ready == "Unknown")
-        assert (await here.client.get(Node, "b")).metadata.annotations[BEFORE] == "True"
+        assert (await here.client.get(Node, "b")).metadata.annotations[READY_BEFORE_ANNOTATION] == "True"
         assert (await here.taints("a"), await here.ready("a")) == ([], "True")
         await here.beat("b")
         await here.until(lambda: here.taints("b"), lambda taints: taints == lost[:1])
@@ -157,7 +157,7 @@ async def test_a_node_that_says_it_is_not_ready_is_kept_free(tmp_path):
         await here.make(node("a", "False"))
         await here.beat("a")
         await here.until_tainted("a", NOT_READY)
-        well = StrategicPatch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        well = StrategicMergePatch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
         await here.client.patch(Node, "a", well, subresource="status")
         await here.until_tainted("a", "")
 
@@ -174,7 +174,7 @@ async def test_a_lease_that_is_taken_away_is_not_renewed(tmp_path):
     async with watch(tmp_path) as here, here.kept():
         await here.make(node("a"))
         await here.beat("a")
-        await here.client.delete(LEASE, "a", LEASES)
+        await here.client.delete(LEASE, "a", LEASE_NAMESPACE)
         await here.turn(50)
         await here.until_tainted("a", LOST)
 
@@ -273,7 +273,7 @@ async def test_a_pod_leaves_a_node_out_of_service_also_while_most_look_lost(tmp_
         await here.turn(400, *names[:2])
         assert not await here.leaving("p")
         lost = await here.client.get(Node, "n4")
-        since = timestamp(here.clock.now())
+        since = format_timestamp(here.clock.now())
         fence = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "timeAdded": since}
         await here.client.patch(Node, "n4", MergePatch({"spec": {"taints": [*lost.spec.taints, fence]}}))
 
@@ -281,7 +281,7 @@ async def test_a_pod_leaves_a_node_out_of_service_also_while_most_look_lost(tmp_
             await here.settle()
             try:
                 await here.pod("p")
-            except NotFound:
+            except NotFoundError:
                 return True
             return False
 

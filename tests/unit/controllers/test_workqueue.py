@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dray.client.errors import Unreachable
-from dray.client.timing import Tempo
+from dray.client.errors import ServerUnreachableError
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
-from dray.controllers.metrics import MEASURES, tell_queues
-from dray.controllers.workqueue import FIRST_WAIT, LONGEST_WAIT, WorkQueue
-from dray.telemetry.metrics import Metrics
+from dray.controllers.metrics import METRIC_DEFINITIONS, register_queue_metrics
+from dray.controllers.workqueue import INITIAL_BACKOFF, MAX_BACKOFF, WorkQueue
+from dray.telemetry.metrics import MetricsRegistry
 
 
 class Bench:
@@ -20,10 +20,10 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.metrics = Metrics(MEASURES)
-        tempo = Tempo(self.clock, asyncio.sleep, lambda: 1.0)
+        self.metrics = MetricsRegistry(METRIC_DEFINITIONS)
+        tempo = TimeSource(self.clock, asyncio.sleep, lambda: 1.0)
         self.queue: WorkQueue[str] = WorkQueue("resource_claim", tempo, self.metrics)
-        tell_queues(self.metrics, lambda: [self.queue])
+        register_queue_metrics(self.metrics, lambda: [self.queue])
         self.done: list[str] = []
         self.failed: list[str] = []
 
@@ -58,7 +58,7 @@ def test_what_is_added_often_before_its_turn_is_done_once():
         assert len(bench.queue) == 2
         await bench.run(bench.note, settled)
         assert bench.done == ["a", "b"]
-        assert bench.queue.idle
+        assert bench.queue.is_idle
 
     asyncio.run(scene())
 
@@ -127,12 +127,12 @@ def test_waits_after_failures_grow_up_to_a_longest_and_are_counted():
 
         async def work(key: str) -> None:
             bench.done.append(key)
-            raise Unreachable("no answer")
+            raise ServerUnreachableError("no answer")
 
         async def then() -> None:
             bench.queue.add("a")
             await settled()
-            wait = FIRST_WAIT
+            wait = INITIAL_BACKOFF
             waits: list[float] = []
             while len(waits) < 14:
                 bench.clock.advance(wait - 0.01)
@@ -143,8 +143,8 @@ def test_waits_after_failures_grow_up_to_a_longest_and_are_counted():
                 assert len(bench.queue) == 1
                 await settled()
                 waits.append(wait)
-                wait = min(wait * 2, LONGEST_WAIT)
-            assert waits[-1] == LONGEST_WAIT
+                wait = min(wait * 2, MAX_BACKOFF)
+            assert waits[-1] == MAX_BACKOFF
 
         await bench.run(work, then)
         assert bench.failed[0] == "a: no answer"
@@ -160,7 +160,7 @@ def test_an_event_ends_the_wait_after_a_failure():
         bench = Bench()
 
         async def then() -> None:
-            bench.queue.retry("a")
+            bench.queue.add_rate_limited("a")
             bench.queue.add("a")
             await settled()
             assert bench.done == ["a"]
@@ -179,9 +179,9 @@ def test_the_earlier_of_two_times_counts():
         bench = Bench()
 
         async def then() -> None:
-            bench.queue.add_later("a", 10)
-            bench.queue.add_later("a", 5)
-            bench.queue.add_later("a", 20)
+            bench.queue.add_after("a", 10)
+            bench.queue.add_after("a", 5)
+            bench.queue.add_after("a", 20)
             bench.clock.advance(5)
             bench.queue.add_due()
             await settled()
@@ -200,12 +200,12 @@ def test_what_went_well_begins_with_short_waits_again():
     async def scene() -> None:
         bench = Bench()
         for _ in range(6):
-            bench.queue.retry("a")
+            bench.queue.add_rate_limited("a")
         bench.queue.forget("a")
         bench.queue.add("a")
         await bench.run(bench.note, settled)
-        bench.queue.retry("a")
-        bench.clock.advance(FIRST_WAIT)
+        bench.queue.add_rate_limited("a")
+        bench.clock.advance(INITIAL_BACKOFF)
         bench.queue.add_due()
         assert len(bench.queue) == 1
 

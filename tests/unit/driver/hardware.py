@@ -9,21 +9,27 @@ from typing import Any
 
 import msgspec
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.classic.resource_claim import ALLOCATED
 from dray.client.client import Client
-from dray.client.rest_client import Habits
-from dray.client.timing import Tempo
-from dray.client.transports.in_process import InProcess
-from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
-from dray.driver.classic.controller_service import ControllerChoices, Negotiation
-from dray.driver.classic.reconciler import Pace
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
+from dray.client.transports.in_process import InProcessTransport
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+    NoAllocationAvailable,
+)
+from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
+from dray.driver.classic.reconciler import ClassicRetryDelay
 from tests.contract.api import MERGE
 from tests.contract.classic import CLAIMS, CLASSES, DRIVER, admit_driver, classic_claim, classic_class
 from tests.unit.driver.served import Served, Way, served, until
 
 FINALIZER = f"{DRIVER}/allocated"
-QUICK = ControllerChoices(pace=Pace(0.01, 0.05))
+QUICK = ClassicControllerOptions(retry_delay=ClassicRetryDelay(0.01, 0.05))
 
 
 class Hardware:
@@ -58,22 +64,26 @@ class Units(ClassicController):
         self.hardware = hardware
         self.broken: set[str] = set()
 
-    def _full(self, node: str, held: Sequence[Held]) -> bool:
+    def _full(self, node: str, held: Sequence[HeldClaim]) -> bool:
         return [each.node for each in held].count(node) >= self.hardware.units.get(node, 0)
 
-    def unsuitable_nodes(self, need: Need, nodes: Sequence[str], held: Sequence[Held]) -> list[str]:
+    def unsuitable_nodes(
+        self, need: ClassicClaimRequest, nodes: Sequence[str], held: Sequence[HeldClaim]
+    ) -> list[str]:
         return [node for node in nodes if self._full(node, held)]
 
-    async def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+    async def allocate(
+        self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
+    ) -> ClassicAllocation | NoAllocationAvailable:
         if need.name in self.broken:
             raise OSError("the cable is out")
         for each in [node] if node else sorted(self.hardware.units):
             if not self._full(each, held):
                 self.hardware.give(need.uid, each)
-                return Allocated(each)
-        return Unavailable("everything is taken")
+                return ClassicAllocation(each)
+        return NoAllocationAvailable("everything is taken")
 
-    def deallocate(self, held: Held) -> None:
+    def deallocate(self, held: HeldClaim) -> None:
         self.hardware.given.pop(held.uid, None)
 
 
@@ -87,15 +97,15 @@ class World:
 
     def way(self) -> Way:
         groups = (f"dray:driver:{DRIVER}", "classic-drivers", "system:authenticated")
-        return Way(InProcess(self.api.app, "acme", groups))
+        return Way(InProcessTransport(self.api.app, "acme", groups))
 
     @asynccontextmanager
     async def controlled(
-        self, way: Way | None = None, choices: ControllerChoices = QUICK
-    ) -> AsyncIterator[Negotiation]:
+        self, way: Way | None = None, choices: ClassicControllerOptions = QUICK
+    ) -> AsyncIterator[ClassicControllerService]:
         # Waits are cut short; whoever is killed loses its way to the server.
-        habits = Habits(tempo=Tempo(sleep=_briefly))
-        service = Negotiation(Client(way or self.way(), habits), self.units, choices)
+        habits = ClientOptions(time_source=TimeSource(sleep=_briefly))
+        service = ClassicControllerService(Client(way or self.way(), habits), self.units, choices)
         task = asyncio.create_task(service.run())
         ready = asyncio.create_task(service.ready.wait())
         await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
@@ -109,10 +119,10 @@ class World:
             if broken:
                 task.result()
 
-    async def claim(self, name: str) -> ClassicClaim:
-        return await self.admin.get(ClassicClaim, name, "default")
+    async def claim(self, name: str) -> ClassicResourceClaim:
+        return await self.admin.get(ClassicResourceClaim, name, "default")
 
-    async def until(self, name: str, is_so: Callable[[ClassicClaim], bool]) -> ClassicClaim:
+    async def until(self, name: str, is_so: Callable[[ClassicResourceClaim], bool]) -> ClassicResourceClaim:
         return await until(lambda: self.claim(name), is_so)
 
     async def ask(self, name: str, **parameters: Any) -> None:
@@ -144,5 +154,5 @@ def run(test: Callable[[World], Awaitable[None]], units: Mapping[str, int] = TWO
     asyncio.run(bounded())
 
 
-def is_allocated(claim: ClassicClaim) -> bool:
+def is_allocated(claim: ClassicResourceClaim) -> bool:
     return claim.status.phase == ALLOCATED

@@ -14,12 +14,12 @@ from typing import Any
 
 from dray.client.client import Client
 from dray.clock import SystemClock
-from dray.driver import Claim, Driver, Got, Kit, KitChoices, Ready, device
-from dray.driver.service.grpc_servers import sockets_of
+from dray.driver import Claim, Driver, DriverService, DriverServiceOptions, Got, Ready, device
+from dray.driver.service.grpc_servers import build_socket_paths
 from dray.gates import GateSet
-from dray.telemetry.logs import Log
-from dray.wire.grpc_services import DRA_V1, REGISTRATION, Message, Service, Stub
-from dray.wire.unix_sockets import channel
+from dray.telemetry.logs import StructuredLogger
+from dray.wire.grpc_services import DRA_V1, REGISTRATION, GrpcService, GrpcStub, ProtobufMessage
+from dray.wire.unix_sockets import open_channel
 from tests.contract.api import SOON, path
 from tests.contract.documents import allocation, claim, consumer, pod
 from tests.unit.driver.served import DRIVER, NODE, Served, Way, served
@@ -62,13 +62,13 @@ class Node:
     def __init__(self, root: Path, server: Served) -> None:
         self.root, self.served = root, server
         self.lines: list[str] = []
-        self.choices = KitChoices(
+        self.choices = DriverServiceOptions(
             node=NODE,
             plugins=root / "p",
             registry=root / "r",
             cdi=root / "cdi",
             boot_id="boot-1",
-            log=Log(self._took, SystemClock()),
+            log=StructuredLogger(self._took, SystemClock()),
         )
         self.way = server.way()
 
@@ -143,9 +143,9 @@ class Node:
     ) -> AsyncIterator[Line]:
         """A driver while the block lasts, and the line to it."""
         chosen = replace(self.choices, **choices)
-        kit = Kit(driver or Gpu(), Client(self.way), chosen)
+        kit = DriverService(driver or Gpu(), Client(self.way), chosen)
         task = asyncio.create_task(kit.run())
-        sockets = sockets_of(kit.driver.name, chosen.plugins, chosen.registry, chosen.instance)
+        sockets = build_socket_paths(kit.driver.name, chosen.plugins, chosen.registry, chosen.instance)
         try:
             async with asyncio.timeout(SOON):
                 while not sockets.registration.exists() or (until_published and not kit.ready.is_set()):
@@ -154,7 +154,10 @@ class Node:
                     await asyncio.sleep(0.005)
             if task.done():
                 await task
-            async with channel(sockets.endpoint) as endpoint, channel(sockets.registration) as registry:
+            async with (
+                open_channel(sockets.endpoint) as endpoint,
+                open_channel(sockets.registration) as registry,
+            ):
                 yield Line(kit, endpoint, registry)
         finally:
             task.cancel()
@@ -166,23 +169,25 @@ class Node:
 class Line:
     """Calls a driver as an agent does."""
 
-    def __init__(self, kit: Kit, endpoint: Any, registry: Any) -> None:
+    def __init__(self, kit: DriverService, endpoint: Any, registry: Any) -> None:
         self.kit = kit
         self.endpoint = endpoint
-        self.registry = Stub(registry, REGISTRATION)
+        self.registry = GrpcStub(registry, REGISTRATION)
 
-    async def prepare(self, *claims: tuple[str, str], service: Service = DRA_V1) -> Any:
+    async def prepare(self, *claims: tuple[str, str], service: GrpcService = DRA_V1) -> Any:
         """Prepare claims, each as (uid, name); the reply by uid."""
         return (await self._call("NodePrepareResources", claims, service)).claims
 
-    async def unprepare(self, *claims: tuple[str, str], service: Service = DRA_V1) -> Any:
+    async def unprepare(self, *claims: tuple[str, str], service: GrpcService = DRA_V1) -> Any:
         return (await self._call("NodeUnprepareResources", claims, service)).claims
 
-    async def _call(self, method: str, claims: Sequence[tuple[str, str]], service: Service) -> Message:
-        shape = service.message("Claim")
+    async def _call(
+        self, method: str, claims: Sequence[tuple[str, str]], service: GrpcService
+    ) -> ProtobufMessage:
+        shape = service.get_message_class("Claim")
         wanted = [shape(namespace="default", name=name, uid=uid) for uid, name in claims]
         request = service.methods[method].request(claims=wanted)
-        return await Stub(self.endpoint, service).call(method, request, timeout=CALL)
+        return await GrpcStub(self.endpoint, service).call(method, request, timeout=CALL)
 
     async def ok(self, uid: str, name: str) -> list[tuple[str, str, str, tuple[str, ...]]]:
         """Prepare one claim that can be prepared: (request, pool, device, CDI names) of each device."""

@@ -9,12 +9,18 @@ from typing import Any, TypeVar
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.client.errors import Unreachable
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
-from dray.client.transports.in_process import InProcess
-from dray.driver.publishing.publisher import Publisher, Ways
+from dray.client.errors import ServerUnreachableError
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Transport,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
+from dray.client.transports.in_process import InProcessTransport
+from dray.driver.publishing.publisher import Publisher, PublisherOptions
 from dray.gates import GateSet
-from dray.server.http.application import App
+from dray.server.http.application import ApiApplication
 from dray.store import Store
 from tests.contract.api import SOON, Api, path, serving
 from tests.contract.documents import node
@@ -34,44 +40,48 @@ class Way:
 
     def __init__(self, inner: Transport) -> None:
         self.inner: Transport | None = inner
-        self.before: Callable[[Request], None] = lambda _request: None
-        self.after: Callable[[Request, Reply], None] = lambda _request, _reply: None
-        self.asked: list[Request] = []
+        self.before: Callable[[TransportRequest], None] = lambda _request: None
+        self.after: Callable[[TransportRequest, TransportResponse], None] = lambda _request, _reply: None
+        self.asked: list[TransportRequest] = []
 
     @property
     def address(self) -> str:
         return "this process"
 
-    def _through(self, request: Request) -> Transport:
+    def _through(self, request: TransportRequest) -> Transport:
         self.asked.append(request)
         self.before(request)
         if self.inner is None:
-            raise Unreachable("connection refused", sent=False)
+            raise ServerUnreachableError("connection refused", sent=False)
         return self.inner
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
         reply = await self._through(request).request(request, timeout=timeout)
         self.after(request, reply)
         return reply
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
-        async with self._through(request).stream(request, silence=silence) as stream:
+    async def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AsyncIterator[TransportStream]:
+        async with self._through(request).stream(request, idle_timeout=idle_timeout) as stream:
             yield stream
 
     async def close(self) -> None:
         """There is nothing to let go of."""
 
     @property
-    def writes(self) -> list[Request]:
+    def writes(self) -> list[TransportRequest]:
         """What was asked that changes something."""
         return [each for each in self.asked if each.method != "GET" and "dryRun" not in each.query]
 
 
-def as_driver(app: App, driver: str = DRIVER, node: str = NODE) -> Transport:
+def as_driver(app: ApiApplication, driver: str = DRIVER, node: str = NODE) -> Transport:
     """The way of a driver on a node, or of one without a node."""
     groups = ["dray:drivers", f"dray:driver:{driver}", "system:authenticated"]
-    return InProcess(app, "driver", (*groups, *([f"dray:on-node:{node}"] if node else ())))
+    return InProcessTransport(app, "driver", (*groups, *([f"dray:on-node:{node}"] if node else ())))
 
 
 class Served:
@@ -79,13 +89,13 @@ class Served:
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.admin = Client(InProcess(api.app, "admin", ("system:masters", "system:authenticated")))
+        self.admin = Client(InProcessTransport(api.app, "admin", ("system:masters", "system:authenticated")))
 
     def way(self, driver: str = DRIVER, node: str = NODE) -> Way:
         return Way(as_driver(self.api.app, driver, node))
 
     def publisher(self, way: Way | None = None, node: str = NODE, **ways: Any) -> Publisher:
-        return Publisher(Client(way or self.way(node=node)), DRIVER, node, Ways(**ways))
+        return Publisher(Client(way or self.way(node=node)), DRIVER, node, PublisherOptions(**ways))
 
     async def slices(self) -> list[ResourceSlice]:
         return sorted((await self.admin.list(ResourceSlice)).items, key=lambda each: each.metadata.name)

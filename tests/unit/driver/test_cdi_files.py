@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from dray.driver import Claim, DeviceNode, Driver, Got, Hook, Mount, Ready
-from dray.driver.preparing.cdi_files import CdiFiles, safe_name
-from dray.driver.preparing.claim_conversion import Refused
+from dray.driver.preparing.cdi_files import ClaimCdiFiles, sanitize_uid
+from dray.driver.preparing.claim_conversion import PrepareRefusedError
 from tests.unit.driver.onnode import DRIVER, Gpu, on_node
 
 GOT = Got("r", "p", "d")
 
 
 def test_short_and_long_forms_say_the_same(tmp_path: Path) -> None:
-    files = CdiFiles(tmp_path, DRIVER)
+    files = ClaimCdiFiles(tmp_path, DRIVER)
     short = Ready(GOT, env={"A": "1"}, mounts=["/host/lib:/lib/gpu:ro"], device_nodes=["/dev/gpu0"])
     long = Ready(
         GOT,
@@ -27,11 +27,11 @@ def test_short_and_long_forms_say_the_same(tmp_path: Path) -> None:
         mounts=[Mount(host_path="/host/lib", container_path="/lib/gpu", options=("ro", "bind"))],
         device_nodes=[DeviceNode(path="/dev/gpu0")],
     )
-    assert files.content("u", [short]) == files.content("u", [long])
+    assert files.render_spec("u", [short]) == files.render_spec("u", [long])
     path = Ready(GOT, device_nodes=[Path("/dev/gpu0")])
-    assert files.content("u", [path]) == files.content("u", [Ready(GOT, device_nodes=["/dev/gpu0"])])
+    assert files.render_spec("u", [path]) == files.render_spec("u", [Ready(GOT, device_nodes=["/dev/gpu0"])])
     hook = Hook(hook_name="createRuntime", path="/bin/true", args=("true",))
-    written = json.loads(files.content("u", [Ready(GOT, hooks=[hook])]) or b"")
+    written = json.loads(files.render_spec("u", [Ready(GOT, hooks=[hook])]) or b"")
     assert written["devices"] == [
         {
             "name": "u-0",
@@ -43,10 +43,14 @@ def test_short_and_long_forms_say_the_same(tmp_path: Path) -> None:
 
 
 def test_devices_that_need_nothing_have_no_name_and_no_file(tmp_path: Path) -> None:
-    files = CdiFiles(tmp_path, DRIVER)
+    files = ClaimCdiFiles(tmp_path, DRIVER)
     ready = [Ready(GOT), Ready(GOT, env={"A": "1"}), Ready(GOT, cdi=["vendor.example/net=eth0"])]
-    assert files.names("u", ready) == ((), (f"{DRIVER}/claim=u-1",), ("vendor.example/net=eth0",))
-    assert files.content("u", [ready[0], ready[2]]) is None
+    assert files.build_device_names("u", ready) == (
+        (),
+        (f"{DRIVER}/claim=u-1",),
+        ("vendor.example/net=eth0",),
+    )
+    assert files.render_spec("u", [ready[0], ready[2]]) is None
 
 
 @pytest.mark.parametrize(
@@ -59,18 +63,18 @@ def test_devices_that_need_nothing_have_no_name_and_no_file(tmp_path: Path) -> N
     ],
 )
 def test_what_no_runtime_would_take_is_refused(tmp_path: Path, ready: Ready, told: str) -> None:
-    with pytest.raises(Refused, match=told.replace("(", r"\(")):
-        CdiFiles(tmp_path, DRIVER).content("u", [ready])
+    with pytest.raises(PrepareRefusedError, match=told.replace("(", r"\(")):
+        ClaimCdiFiles(tmp_path, DRIVER).render_spec("u", [ready])
 
 
 @pytest.mark.parametrize("uid", ["../x", "a/b", "", ".", "-", "x" * 80, "a\n", "\udce4", "ä", "a b"])
 def test_uids_that_could_mean_something_else_become_digests(tmp_path: Path, uid: str) -> None:
-    name = safe_name(uid)
+    name = sanitize_uid(uid)
     assert name.startswith("x-")
     assert len(name) == 34
-    assert CdiFiles(tmp_path, DRIVER).path(uid).parent == tmp_path
-    assert safe_name(name) == name, "a name found on the disk leads back to the same file"
-    assert safe_name("0f2b8c1e-5a64-4be0-9a06-3f7a5a2d8c11") == "0f2b8c1e-5a64-4be0-9a06-3f7a5a2d8c11"
+    assert ClaimCdiFiles(tmp_path, DRIVER).get_path(uid).parent == tmp_path
+    assert sanitize_uid(name) == name, "a name found on the disk leads back to the same file"
+    assert sanitize_uid("0f2b8c1e-5a64-4be0-9a06-3f7a5a2d8c11") == "0f2b8c1e-5a64-4be0-9a06-3f7a5a2d8c11"
 
 
 Answer = Callable[[Claim], Any]

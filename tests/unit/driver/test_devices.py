@@ -17,8 +17,8 @@ from dray.api.resource import (
     DeviceCounterConsumption,
     DeviceTaint,
 )
-from dray.driver import BadDevice, Capacity, Pool, Quantity, Reach, Slice, Version, device
-from dray.driver.devices import pools_of
+from dray.driver import Capacity, InvalidDeviceError, Pool, Quantity, Reach, Slice, Version, device
+from dray.driver.devices import group_into_pools
 from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
 Q = Quantity.parse
@@ -111,14 +111,14 @@ def test_everything_else_a_device_can_have() -> None:
     ],
 )
 def test_mistakes_are_told_at_once_with_device_and_field(fields: Any, told: str) -> None:
-    with pytest.raises(BadDevice) as wrong:
+    with pytest.raises(InvalidDeviceError) as wrong:
         device("gpu-0", **fields)
     assert str(wrong.value).startswith("device `gpu-0`: ")
     assert told in str(wrong.value)
 
 
 def test_a_name_that_no_device_may_have_is_told() -> None:
-    with pytest.raises(BadDevice, match="device `GPU 0`: name: Invalid value"):
+    with pytest.raises(InvalidDeviceError, match="device `GPU 0`: name: Invalid value"):
         device("GPU 0")
 
 
@@ -127,13 +127,15 @@ def test_a_name_that_no_device_may_have_is_told() -> None:
     [("atributes", "`attributes`"), ("share", "`shared`"), ("counters", "`attributes`, .*`draws`")],
 )
 def test_what_a_device_cannot_have_is_told_and_not_passed_over(misspelt: str, meant: str) -> None:
-    with pytest.raises(BadDevice, match=f"device `a`: there is no `{misspelt}`; did you mean {meant}"):
+    with pytest.raises(
+        InvalidDeviceError, match=f"device `a`: there is no `{misspelt}`; did you mean {meant}"
+    ):
         device("a", **{misspelt: OTHER})
 
 
 def test_devices_without_a_pool_are_those_of_the_node() -> None:
     loose, pooled = device("a"), device("b")
-    assert pools_of([loose, Pool("fabric", [pooled], priority=3)], "node-a") == (
+    assert group_into_pools([loose, Pool("fabric", [pooled], priority=3)], "node-a") == (
         Pool("node-a", [loose]),
         Pool("fabric", [pooled], priority=3),
     )
@@ -178,8 +180,8 @@ OTHER: Any = [{"name": "b"}]
     ],
 )
 def test_pools_that_contradict_themselves_are_told(told: Any, message: str) -> None:
-    with pytest.raises(BadDevice, match=message):
-        pools_of(told(), "node-a")
+    with pytest.raises(InvalidDeviceError, match=message):
+        group_into_pools(told(), "node-a")
 
 
 @pytest.mark.req("K5075-024")

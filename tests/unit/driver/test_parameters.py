@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import pytest
 
-from dray.driver.parameters import BadParameters, decode, json_schema
+from dray.driver.parameters import InvalidParametersError, build_json_schema, decode_parameters
 from dray.values.quantity import Quantity
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
 
@@ -49,8 +49,8 @@ PLACE = "config[0].opaque.parameters"
 
 
 def wrong(schema: Any, written: str) -> list[str]:
-    with pytest.raises(BadParameters) as refused:
-        decode(schema, written.encode(), PLACE)
+    with pytest.raises(InvalidParametersError) as refused:
+        decode_parameters(schema, written.encode(), PLACE)
     return [str(problem).removeprefix(PLACE) for problem in refused.value.problems]
 
 
@@ -94,7 +94,7 @@ def test_everything_wrong_is_told_with_its_field(written: str, problems: list[st
 
 
 def test_amounts_are_read_and_judged() -> None:
-    found = decode(Settings, b'{"sharing": {"strategy": "TimeSlicing", "memory": "20Gi"}}')
+    found = decode_parameters(Settings, b'{"sharing": {"strategy": "TimeSlicing", "memory": "20Gi"}}')
     assert found.sharing.memory == Quantity.parse("20Gi")
     (problem,) = wrong(Settings, '{"sharing": {"strategy": "TimeSlicing", "memory": "20Gz"}}')
     assert problem.startswith(".sharing.memory: expected an amount, for example `20Gi`: ")
@@ -113,10 +113,12 @@ def test_constraints_of_msgspec_hold_too() -> None:
 
 
 def test_version_and_kind_may_be_written_and_choose_among_schemas() -> None:
-    assert decode(Settings, b'{"apiVersion": "g/v1", "kind": "S", "mode": "fast"}') == Settings(mode="fast")
+    assert decode_parameters(Settings, b'{"apiVersion": "g/v1", "kind": "S", "mode": "fast"}') == Settings(
+        mode="fast"
+    )
     schemas = {"Settings": Settings, "g/v1/Other": Other}
-    assert decode(schemas, b'{"kind": "Settings"}') == Settings()
-    assert decode(schemas, b'{"apiVersion": "g/v1", "kind": "Other", "batchSize": 3}') == Other(3)
+    assert decode_parameters(schemas, b'{"kind": "Settings"}') == Settings()
+    assert decode_parameters(schemas, b'{"apiVersion": "g/v1", "kind": "Other", "batchSize": 3}') == Other(3)
     assert wrong(schemas, '{"kind": "Nothing"}') == [
         '.kind: expected one of `Settings`, `g/v1/Other`, got `"Nothing"`'
     ]
@@ -125,7 +127,7 @@ def test_version_and_kind_may_be_written_and_choose_among_schemas() -> None:
 
 def test_a_driver_without_schema_takes_no_parameters_and_one_with_dict_takes_any() -> None:
     assert wrong(None, "{}") == [": this driver takes no parameters"]
-    assert decode(dict, b'{"a": [1]}') == {"a": [1]}
+    assert decode_parameters(dict, b'{"a": [1]}') == {"a": [1]}
     assert wrong(dict[str, str], '{"a": 1}') == ["[a]: expected a text, got `1`"]
 
 
@@ -135,10 +137,10 @@ def test_what_is_no_json_is_told() -> None:
 
 
 def test_the_schema_is_told_as_json_schema() -> None:
-    told = json_schema(Settings)
+    told = build_json_schema(Settings)
     assert set(told["$defs"]["Settings"]["properties"]) == {"sharing", "mode", "count", "env", "sizes"}
-    assert [each["title"] for each in json_schema({"A": Settings, "B": Other})["oneOf"]] == ["A", "B"]
-    assert json_schema(None) is False
+    assert [each["title"] for each in build_json_schema({"A": Settings, "B": Other})["oneOf"]] == ["A", "B"]
+    assert build_json_schema(None) is False
 
 
 def test_a_claim_with_wrong_parameters_is_refused_with_the_field() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from dray.client.errors import Unreachable
+from dray.client.errors import ServerUnreachableError
 from dray.driver import Claim, Condition, DeviceStatus, NetworkDeviceData, Ready
 from tests.contract.api import path
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Node, on_node
@@ -68,7 +68,7 @@ def test_a_report_that_could_not_be_written_is_written_later_also_after_a_restar
 
                 def refuse(request: Any) -> None:
                     if request.path.endswith("/status"):
-                        raise Unreachable("refused", sent=False)
+                        raise ServerUnreachableError("refused", sent=False)
 
                 node.way.before = refuse
                 await line.ok(uid, "c")

@@ -12,10 +12,10 @@ import pytest
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.driver import DeviceState, Driver, Kit, Pool, Reach, device
+from dray.driver import DeviceState, Driver, DriverService, Pool, Reach, device
 from dray.driver import metrics as m
 from dray.gates import GATES, GateSet
-from dray.wire.grpc_services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, Service, Stub
+from dray.wire.grpc_services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, GrpcService, GrpcStub
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Line, on_node
 from tests.unit.driver.served import served, until
 
@@ -36,11 +36,13 @@ class Watched(Gpu):
 
 
 async def who_is_there(line: Line) -> Any:
-    return await line.registry.call("GetInfo", line.registry.service.message("InfoRequest")(), timeout=LIMIT)
+    return await line.registry.call(
+        "GetInfo", line.registry.service.get_message_class("InfoRequest")(), timeout=LIMIT
+    )
 
 
 async def tell(line: Line, *, registered: bool, error: str = "") -> None:
-    status = line.registry.service.message("RegistrationStatus")
+    status = line.registry.service.get_message_class("RegistrationStatus")
     await line.registry.call(
         "NotifyRegistrationStatus", status(plugin_registered=registered, error=error), timeout=LIMIT
     )
@@ -149,7 +151,7 @@ def test_without_a_node_a_driver_only_publishes_what_is_attached_by_network() ->
                 return [Pool("fabric", [device("link-0")], nodes=Reach.ALL_NODES)]
 
         async with on_node() as node:
-            kit = Kit(Fabric(), Client(node.served.way(node="")), replace(node.choices, node=""))
+            kit = DriverService(Fabric(), Client(node.served.way(node="")), replace(node.choices, node=""))
             task = asyncio.create_task(kit.run())
             async with asyncio.timeout(LIMIT):
                 await kit.ready.wait()
@@ -186,7 +188,7 @@ def test_an_author_who_raises_is_told_and_asked_again() -> None:
 
 def test_a_server_without_the_api_is_told_once_and_looked_at_until_it_has_it() -> None:
     async def scene() -> None:
-        without = GateSet.default().changed(dict.fromkeys(GATES, False))
+        without = GateSet.from_defaults().override(dict.fromkeys(GATES, False))
         async with on_node(without) as node, served() as other:
             gpu = Gpu()
             async with asyncio.timeout(LIMIT), node.running(gpu, until_published=False) as line:
@@ -208,7 +210,7 @@ def test_a_server_without_the_api_is_told_once_and_looked_at_until_it_has_it() -
 
 
 def test_an_author_who_takes_for_ever_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dray.driver.service.driver_service.SLOW_SECONDS", 0.01)
+    monkeypatch.setattr("dray.driver.service.driver_service.SLOW_DEVICES_SECONDS", 0.01)
 
     async def scene() -> None:
         go = asyncio.Event()
@@ -227,13 +229,13 @@ def test_an_author_who_takes_for_ever_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("service", [HEALTH_V1, HEALTH_V1BETA1, HEALTH_V1ALPHA1], ids=lambda each: each.name)
-def test_health_is_streamed(service: Service) -> None:
+def test_health_is_streamed(service: GrpcService) -> None:
     async def scene() -> None:
         async with on_node() as node:
             gpu = Watched()
             async with node.running(gpu) as line:
-                request = service.message("NodeWatchResourcesRequest")()
-                messages: Any = Stub(line.endpoint, service).stream("NodeWatchResources", request)
+                request = service.get_message_class("NodeWatchResourcesRequest")()
+                messages: Any = GrpcStub(line.endpoint, service).stream("NodeWatchResources", request)
                 first = await _next(messages)
                 assert [
                     (each.device.pool_name, each.device.device_name, each.health) for each in first.devices
@@ -263,8 +265,8 @@ def test_a_stream_survives_an_author_who_raises() -> None:
                 return self.states
 
         async with on_node() as node, node.running(Shaky()) as line:
-            request = HEALTH_V1.message("NodeWatchResourcesRequest")()
-            messages: Any = Stub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
+            request = HEALTH_V1.get_message_class("NodeWatchResourcesRequest")()
+            messages: Any = GrpcStub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
             assert len((await _next(messages)).devices) == 2
             assert "cannot tell how devices are" in node.said
             messages.cancel()
@@ -286,8 +288,8 @@ def test_a_driver_goes_on_when_its_author_tells_of_health_in_other_words(wrong: 
             gpu = Watched()
             gpu.states = [wrong]
             async with node.running(gpu) as line:
-                request = HEALTH_V1.message("NodeWatchResourcesRequest")()
-                messages: Any = Stub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
+                request = HEALTH_V1.get_message_class("NodeWatchResourcesRequest")()
+                messages: Any = GrpcStub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
                 await until(lambda: _now(told in node.said))
                 gpu.states = [DeviceState("gpu-0", True)]
                 gpu.changed()

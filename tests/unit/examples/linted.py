@@ -10,10 +10,10 @@ import yaml
 from click.testing import CliRunner
 
 from dray.cli.app import dray
-from dray.cli.commands.manifests.lint import check
-from dray.cli.input.manifest_files import targets
+from dray.cli.commands.manifests.lint import lint_files
+from dray.cli.input.manifest_files import find_input_files
 from dray.gates import GateSet
-from dray.lint import Finding
+from dray.lint import LintFinding
 from tests.outside import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -24,12 +24,14 @@ def manifests(folder: str) -> list[Path]:
     return sorted((EXAMPLES / folder).glob("*.yaml"))
 
 
-def findings(*paths: Path, complete: bool = False) -> Sequence[Finding]:
+def findings(*paths: Path, complete: bool = False) -> Sequence[LintFinding]:
     """What lint says, notes included."""
-    return check(targets([str(path) for path in paths]), GateSet.default(), complete=complete).findings
+    return lint_files(
+        find_input_files([str(path) for path in paths]), GateSet.from_defaults(), complete=complete
+    ).findings
 
 
-def said(finding: Finding) -> str:
+def said(finding: LintFinding) -> str:
     """Everything a finding tells in words."""
     return "\n".join((finding.message, finding.expected, finding.hint, finding.rewrite))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.api.codec import decode_document
-from dray.api.kinds import kind_of
+from dray.api.kinds import parse_document_kind
 from dray.lint import Severity
 from tests.unit.examples.linted import EXAMPLES, converted, documents, findings, manifests, said
 
@@ -118,9 +118,9 @@ def test_every_kep_with_manifests_is_there():
 def test_an_example_goes_to_every_version_and_back_unchanged(path, version):
     text = path.read_text()
     there = converted(text, version)
-    served = {v for _, v in (kind_of(document) for document in documents(there))}
+    served = {v for _, v in (parse_document_kind(document) for document in documents(there))}
     assert served <= {version, "v1", "v1alpha1"}  # pods and classic objects have one version only
-    written = {v for kind, v in map(kind_of, documents(text)) if kind.group == "resource.k8s.io"}
+    written = {v for kind, v in map(parse_document_kind, documents(text)) if kind.group == "resource.k8s.io"}
     back = converted(there, written.pop() if written else version)
     assert documents(back) == documents(text)
 

@@ -15,8 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.core import Node
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
@@ -126,8 +126,8 @@ class Cluster:
         return self
 
     @property
-    def stock(self) -> Stock:
-        return Stock(self.slices, self.classes, Usage.of(self.held), judge)
+    def stock(self) -> DeviceInventory:
+        return DeviceInventory(self.slices, self.classes, DeviceUsage.from_claims(self.held), judge)
 
     def ask(self, *claims: ResourceClaim, pod: str = "ml/train", **more: Any) -> Diagnosis:
         return diagnose(self.stock, claims, self.nodes, pod=pod, **more)
@@ -170,7 +170,9 @@ def _asked(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def request(name: str = "gpu", **said: Any) -> DeviceRequest:
-    """A request; `of` names the class, `where` are selectors; further: count, all, capacity, tolerates."""
+    """A request; `from_claims` names the class, `where` are selectors; further: count, all, capacity,
+    tolerates.
+    """
     return DeviceRequest(name=name, exactly=ExactDeviceRequest(**_asked(said)))
 
 
@@ -214,7 +216,11 @@ def judge(expression: str, driver: str, device: Device) -> bool | str:
             held = device.capacity.get(name) if what.startswith("capacity") else device.attributes.get(name)
             if held is None:
                 return f"no such key: {name}\n{text}"
-            left = held.value if isinstance(held, DeviceCapacity) else (held.held() or ("", ("",)))[1][0]
+            left = (
+                held.value
+                if isinstance(held, DeviceCapacity)
+                else (held.get_typed_values() or ("", ("",)))[1][0]
+            )
         if isinstance(left, Quantity):
             wanted: Any = Quantity.parse(right)
         else:

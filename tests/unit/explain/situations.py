@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.core import Node
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, ResourceSlice
-from dray.explain import Diagnosis, Effort
+from dray.explain import Diagnosis, WorkBudget
 from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.values.quantity import Quantity
 from tests.unit.explain.cluster import (
@@ -175,7 +175,7 @@ def thirty_three_asked() -> Diagnosis:
 def gave_up() -> Diagnosis:
     lines = "\n".join(f"gpu-{i} numa={i % 4}" for i in range(12))
     cluster = Cluster().node("node-a", lines).node("node-b", "gpu-0 numa=0 held=ml/old")
-    return cluster.ask(claim(request(count=4), same="numa"), effort=Effort(budget=5))
+    return cluster.ask(claim(request(count=4), same="numa"), effort=WorkBudget(max_steps=5))
 
 
 def unknown_class() -> Diagnosis:
@@ -276,7 +276,7 @@ def withheld() -> Diagnosis:
     )
     cluster.slices[-1] = msgspec.structs.replace(own, spec=spec)
     gates = {"DRADeviceBindingConditions": False, "DRAPartitionableDevices": False}
-    cluster.slices = Admission.switched(gates).slices(cluster.slices)
+    cluster.slices = AllocatorGateFilter.from_overrides(gates).admit_slices(cluster.slices)
     return cluster.ask(claim())
 
 

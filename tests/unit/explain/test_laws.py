@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.allocate import outcome
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.refusals import Reason
-from dray.allocator.requests import ask_of
+from dray.allocator.allocate import run_search
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.refusals import RefusalReason
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.candidate_review import Standpoint
-from dray.allocator.search.trace import DeadEnd, Exhausted, Faulted, Pick, Solved, Took
+from dray.allocator.search.candidate_review import CandidateReview
+from dray.allocator.search.trace import CandidateTaken, DeadEnd, Exhausted, Faulted, Pick, Solved
 from dray.api.resource import ResourceClaim
-from dray.explain import Outcome, Verdict, diagnose, render_text, summary, to_document
+from dray.explain import DiagnosisVerdict, NodeOutcome, diagnose, render_text, summarize, to_document
 from tests.unit.explain.cluster import Cluster, attribute, claim, counter_set, first_of, memory, request
 
 WORDS = st.sampled_from(
@@ -73,43 +73,43 @@ def claims(draw: st.DrawFn) -> ResourceClaim:
     )
 
 
-OUTCOMES = {Solved: Outcome.FITS, Exhausted: Outcome.REFUSED, Faulted: Outcome.FAULTED}
+OUTCOMES = {Solved: NodeOutcome.FITS, Exhausted: NodeOutcome.REFUSED, Faulted: NodeOutcome.FAULTED}
 
 
 @given(clusters(), claims())
 def test_a_diagnosis_gives_the_answer_of_the_allocator(cluster, asked):
     stock = cluster.stock
     found = diagnose(stock, [asked], cluster.nodes)
-    ask = ask_of([asked], stock.classes.get)
-    told = {node: story.outcome for story in found.stories for node in story.nodes}
+    ask = normalize_claims([asked], stock.classes.get)
+    told = {node: story.outcome for story in found.node_reports for node in story.nodes}
     for node in cluster.nodes:
-        ending = outcome(ask, cluster.stock.seen_from(node).shape)
+        ending = run_search(ask, cluster.stock.get_node_view(node).shape)
         assert told[node.metadata.name] is OUTCOMES[type(ending)]
-    assert (found.verdict is Verdict.FITS) == (Outcome.FITS in told.values())
+    assert (found.verdict is DiagnosisVerdict.FITS) == (NodeOutcome.FITS in told.values())
 
 
 @given(clusters(), claims())
 def test_the_first_pick_of_the_page_is_the_first_pick_of_the_allocator(cluster, asked):
     found = diagnose(cluster.stock, [asked], cluster.nodes)
-    for story in found.stories:
-        if story.outcome is Outcome.FITS:
+    for story in found.node_reports:
+        if story.outcome is NodeOutcome.FITS:
             stock = cluster.stock
             node = next(node for node in cluster.nodes if node.metadata.name == story.nodes[0])
-            view = stock.seen_from(node)
-            ending = outcome(ask_of([asked], stock.classes.get), view.shape)
+            view = stock.get_node_view(node)
+            ending = run_search(normalize_claims([asked], stock.classes.get), view.shape)
             assert isinstance(ending, Solved)
-            picked = [view.device(pick.candidate) for pick in ending.picks]
+            picked = [view.locate_device(pick.candidate) for pick in ending.picks]
             assert [found.device.device for found in story.found] == [s.names[i] for s, i in picked]
 
 
 @given(clusters(), claims())
 def test_every_device_of_a_node_that_does_not_fit_is_accounted_for(cluster, asked):
     stock = cluster.stock
-    for story in diagnose(stock, [asked], cluster.nodes, hints=0).stories:
-        if story.outcome is not Outcome.REFUSED:
+    for story in diagnose(stock, [asked], cluster.nodes, hints=0).node_reports:
+        if story.outcome is not NodeOutcome.REFUSED:
             continue
         node = next(node for node in cluster.nodes if node.metadata.name == story.nodes[0])
-        here = [name for shelf in stock.seen_from(node).shelves for name in shelf.names]
+        here = [name for shelf in stock.get_node_view(node).pool_views for name in shelf.names]
         assert story.attempts
         for attempt in story.attempts:
             told = [account.device.device for account in attempt.devices]
@@ -118,27 +118,29 @@ def test_every_device_of_a_node_that_does_not_fit_is_accounted_for(cluster, aske
                 assert told == here
                 assert sum(account.why is None for account in attempt.devices) == attempt.found
             # Without counting ahead nothing is left unexplained.
-            assert Reason.LEADS_NOWHERE not in reasons
+            assert RefusalReason.LEADS_NOWHERE not in reasons
 
 
 @given(clusters(), claims())
 def test_a_place_stood_at_again_refuses_what_the_search_refused_there(cluster, asked):
     stock = cluster.stock
-    ask = ask_of([asked], stock.classes.get)
+    ask = normalize_claims([asked], stock.classes.get)
     for node in cluster.nodes:
-        shape = stock.seen_from(node).shape
+        shape = stock.get_node_view(node).shape
         picks: list[Pick] = []
         for beat in search(ask, shape, 200, prune=False):
-            if not isinstance(beat, Took | DeadEnd):
+            if not isinstance(beat, CandidateTaken | DeadEnd):
                 continue
-            point = beat.pick.point if isinstance(beat, Took) else beat.point
-            here = (point.choice.index, point.nth)
-            picks = [p for p in picks if (p.point.choice.index, p.point.nth) < here]
-            refused = beat.passed_over if isinstance(beat, Took) else beat.refused
-            again = Standpoint(ask, shape, picks).refusals(point)
+            point = beat.pick.point if isinstance(beat, CandidateTaken) else beat.point
+            here = (point.choice.index, point.device_index)
+            picks = [p for p in picks if (p.point.choice.index, p.point.device_index) < here]
+            refused = beat.refused
+            again = CandidateReview(ask, shape, picks).find_refusals(point)
             # A request for all is content with any reason; the page gives the first in the order of rules.
-            assert all(again[i] is not None if point.want.wants_all else again[i] == r for i, r in refused)
-            if isinstance(beat, Took):
+            assert all(
+                again[i] is not None if point.alternative.takes_all else again[i] == r for i, r in refused
+            )
+            if isinstance(beat, CandidateTaken):
                 assert again[beat.pick.candidate] is None
                 picks.append(beat.pick)
 
@@ -147,7 +149,7 @@ def test_a_place_stood_at_again_refuses_what_the_search_refused_there(cluster, a
 def test_words_never_fail(cluster, asked, width):
     found = cluster.ask(asked)
     assert render_text(found, width)
-    assert 0 < len(summary(found)) <= 256
+    assert 0 < len(summarize(found)) <= 256
     assert to_document(found)["kind"] == "Diagnosis"
 
 
@@ -166,9 +168,9 @@ def test_a_diagnosis_leaves_the_stock_as_it_was(cluster, asked):
     assert _endings(stock, cluster, asked) == _endings(cluster.stock, cluster, asked)
 
 
-def _endings(stock: Stock, cluster: Cluster, asked: ResourceClaim) -> list[tuple[object, ...]]:
-    ask = ask_of([asked], stock.classes.get)
-    return [_told(outcome(ask, stock.seen_from(node).shape)) for node in cluster.nodes]
+def _endings(stock: DeviceInventory, cluster: Cluster, asked: ResourceClaim) -> list[tuple[object, ...]]:
+    ask = normalize_claims([asked], stock.classes.get)
+    return [_told(run_search(ask, stock.get_node_view(node).shape)) for node in cluster.nodes]
 
 
 def _told(ending: object) -> tuple[object, ...]:

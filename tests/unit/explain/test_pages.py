@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.explain import Role, render_text
-from dray.explain.rendering.text import ENTRIES
+from dray.explain import PageRole, render_text
+from dray.explain.rendering.text import MAX_ENTRIES
 from tests.unit.explain.cluster import Cluster, attribute, claim, memory, request
 from tests.unit.explain.situations import SITUATIONS, closest, pool_incomplete
 
@@ -55,17 +55,17 @@ def test_paint_decorates_and_changes_no_word():
     assert "  <node>node-a</node>   gpu[0]" in painted
     assert "<mark>closest</mark>" in painted
     assert "<hint>hint:</hint> tolerating" in painted
-    for role in Role:
+    for role in PageRole:
         painted = painted.replace(f"<{role}>", "").replace(f"</{role}>", "")
     assert painted == render_text(closest())
 
 
 def test_stories_beyond_what_a_page_holds_are_counted():
     cluster = Cluster()
-    for i in range(ENTRIES + 3):
+    for i in range(MAX_ENTRIES + 3):
         cluster.node(f"node-{i:02}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
     page = render_text(cluster.ask(claim()))
-    assert page.count("devices:") == ENTRIES
+    assert page.count("devices:") == MAX_ENTRIES
     assert "  … and 3 more nodes with other stories" in page
 
 

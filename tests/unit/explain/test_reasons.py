@@ -6,25 +6,25 @@ import json
 
 import pytest
 
-from dray.allocator.refusals import TEXTS, Reason
+from dray.allocator.refusals import REASON_TEXTS, RefusalReason
 from dray.explain import to_document
-from dray.explain.diagnosis import Account, DeviceName, Why
-from dray.explain.rendering.refusal_phrases import PHRASES, obstacle_text, tally
+from dray.explain.diagnosis import DeviceName, DeviceOutcome, RefusalDetails
+from dray.explain.rendering.refusal_phrases import PHRASE_FORMATTERS, format_obstacle, summarize_refusals
 from tests.unit.explain.cluster import Cluster, claim, request
 from tests.unit.explain.situations import SITUATIONS
 
 NO_SITUATION = {
-    Reason.TOO_FEW: "counting ahead says it about a whole alternative; see test_tale",
-    Reason.LEADS_NOWHERE: "see `turned_back`: it is said of devices that were passed over",
+    RefusalReason.TOO_FEW: "counting ahead says it about a whole alternative; see test_tale",
+    RefusalReason.LEADS_NOWHERE: "see `turned_back`: it is said of devices that were passed over",
 }
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", RefusalReason)
 def test_every_reason_has_a_text_a_hint_and_a_phrase(reason):
-    text, hint = TEXTS[reason]
+    text, hint = REASON_TEXTS[reason]
     assert text
     assert hint
-    assert callable(PHRASES[reason])
+    assert callable(PHRASE_FORMATTERS[reason])
 
 
 def reasons_in(value: object) -> set[str]:
@@ -38,56 +38,70 @@ def test_every_reason_is_given_in_some_situation():
     told: set[str] = set()
     for situation in SITUATIONS.values():
         told |= reasons_in(json.loads(json.dumps(to_document(situation()))))
-    assert {reason for reason in Reason if reason not in told} <= set(NO_SITUATION)
-    assert Reason.LEADS_NOWHERE in told
+    assert {reason for reason in RefusalReason if reason not in told} <= set(NO_SITUATION)
+    assert RefusalReason.LEADS_NOWHERE in told
 
 
-def accounts(*whys: Why) -> list[Account]:
+def accounts(*whys: RefusalDetails) -> list[DeviceOutcome]:
     names = [DeviceName(driver="d", pool="p", device=f"gpu-{i}") for i in range(len(whys))]
-    return [Account(device=name, why=why) for name, why in zip(names, whys, strict=True)]
+    return [DeviceOutcome(device=name, why=why) for name, why in zip(names, whys, strict=True)]
 
 
 @pytest.mark.parametrize(
     ("whys", "named", "anywhere"),
     [
         (
-            [Why(reason=Reason.IN_USE, holders=(f"ml/{i}",)) for i in range(4)],
+            [RefusalDetails(reason=RefusalReason.IN_USE, holders=(f"ml/{i}",)) for i in range(4)],
             "4 in use by ml/0, ml/1 and 2 more",
             "4 in use",
         ),
-        ([Why(reason=Reason.IN_USE)], "1 in use", "1 in use"),
+        ([RefusalDetails(reason=RefusalReason.IN_USE)], "1 in use", "1 in use"),
         (
-            [Why(reason=Reason.BROKEN_SELECTOR, expression="x > 1", error="no such key: x\n  x > 1\n  ^")],
+            [
+                RefusalDetails(
+                    reason=RefusalReason.BROKEN_SELECTOR,
+                    expression="x > 1",
+                    error="no such key: x\n  x > 1\n  ^",
+                )
+            ],
             "1 cannot be judged (`x > 1` fails: no such key: x)",
             "1 cannot be judged (`x > 1` fails: no such key: x)",
         ),
         (
             [
-                Why(reason=Reason.CAPACITY_SHORT, name="memory", wanted="5Gi", left=left)
+                RefusalDetails(reason=RefusalReason.CAPACITY_SHORT, name="memory", wanted="5Gi", left=left)
                 for left in ("900Mi", "3Gi")
             ],
             "2 with at most 3Gi of `memory` left, 5Gi asked",
             "2 with at most 3Gi of `memory` left, 5Gi asked",
         ),
         (
-            [Why(reason=Reason.COUNTER_SHORT)] * 2,
+            [RefusalDetails(reason=RefusalReason.COUNTER_SHORT)] * 2,
             "2 in a pool whose shared counters are overdrawn",
             "2 in a pool whose shared counters are overdrawn",
         ),
         (
-            [Why(reason=Reason.COUNTER_SHORT, name="a/b", left="1", wanted=wanted) for wanted in ("20", "3")],
+            [
+                RefusalDetails(reason=RefusalReason.COUNTER_SHORT, name="a/b", left="1", wanted=wanted)
+                for wanted in ("20", "3")
+            ],
             "2 short of counter `a/b` (1 left, at least 3 needed)",
             "2 short of counter `a/b` (1 left, at least 3 needed)",
         ),
         (
-            [Why(reason=Reason.CONSTRAINT, name="d/numa", value="1", expected="0", peers=("gpu-9",))] * 2,
+            [
+                RefusalDetails(
+                    reason=RefusalReason.CONSTRAINT, name="d/numa", value="1", expected="0", peers=("gpu-9",)
+                )
+            ]
+            * 2,
             "2 with numa 1 (constraint: same d/numa = 0, like gpu-9)",
             "2 with numa 1 (constraint: same d/numa = 0)",
         ),
         (
             [
-                Why(
-                    reason=Reason.CONSTRAINT,
+                RefusalDetails(
+                    reason=RefusalReason.CONSTRAINT,
                     name="d/numa",
                     value=v,
                     expected=v,
@@ -99,28 +113,37 @@ def accounts(*whys: Why) -> list[Account]:
             "2 with numa 1 and 2 (constraint: different d/numa, taken by gpu-1 and gpu-2)",
             "2 with numa 1 and 2 (constraint: different d/numa)",
         ),
-        ([Why(reason=Reason.TAKEN_HERE)], *["1 taken by another request of the same pod"] * 2),
-        ([Why(reason=Reason.NODE_SELECTOR)] * 2, *["2 with a node selector of several terms"] * 2),
         (
-            [Why(reason=Reason.BINDING_CONDITIONS)],
+            [RefusalDetails(reason=RefusalReason.TAKEN_HERE)],
+            *["1 taken by another request of the same pod"] * 2,
+        ),
+        (
+            [RefusalDetails(reason=RefusalReason.NODE_SELECTOR)] * 2,
+            *["2 with a node selector of several terms"] * 2,
+        ),
+        (
+            [RefusalDetails(reason=RefusalReason.BINDING_CONDITIONS)],
             *["1 with binding conditions (feature gate DRADeviceBindingConditions is off)"] * 2,
         ),
         (
-            [Why(reason=Reason.COUNTERS_OFF)] * 2,
+            [RefusalDetails(reason=RefusalReason.COUNTERS_OFF)] * 2,
             *["2 drawing from shared counters (feature gate DRAPartitionableDevices is off)"] * 2,
         ),
-        ([Why(reason=Reason.LEADS_NOWHERE)], *["1 of no use: too little is left for the rest then"] * 2),
-        ([Why(reason=Reason.TAINTED)], "1 tainted", "1 tainted"),
+        (
+            [RefusalDetails(reason=RefusalReason.LEADS_NOWHERE)],
+            *["1 of no use: too little is left for the rest then"] * 2,
+        ),
+        ([RefusalDetails(reason=RefusalReason.TAINTED)], "1 tainted", "1 tainted"),
     ],
 )
 def test_phrases(whys, named, anywhere):
-    assert tally(accounts(*whys), named=True) == [named]
-    assert tally(accounts(*whys), named=False) == [anywhere]
+    assert summarize_refusals(accounts(*whys), with_names=True) == [named]
+    assert summarize_refusals(accounts(*whys), with_names=False) == [anywhere]
 
 
 def test_the_most_frequent_comes_first_and_the_earlier_rule_among_equals():
-    mixed = [Reason.TAINTED, Reason.IN_USE, Reason.TAINTED, Reason.TAKEN_HERE]
-    said = tally(accounts(*(Why(reason=reason) for reason in mixed)), named=True)
+    mixed = [RefusalReason.TAINTED, RefusalReason.IN_USE, RefusalReason.TAINTED, RefusalReason.TAKEN_HERE]
+    said = summarize_refusals(accounts(*(RefusalDetails(reason=reason) for reason in mixed)), with_names=True)
     assert said == ["2 tainted", "1 in use", "1 taken by another request of the same pod"]
 
 
@@ -138,18 +161,26 @@ def test_a_selector_comes_before_everything():
 @pytest.mark.parametrize(
     ("why", "text"),
     [
-        (Why(reason=Reason.TOO_FEW, wanted="3", left="2"), "not enough devices: 3 needed, 2 to be had"),
-        (Why(reason=Reason.CONSTRAINT, name="d/numa"), "too few devices have the same d/numa"),
         (
-            Why(reason=Reason.CONSTRAINT, name="d/numa", distinct=True),
+            RefusalDetails(reason=RefusalReason.TOO_FEW, wanted="3", left="2"),
+            "not enough devices: 3 needed, 2 to be had",
+        ),
+        (
+            RefusalDetails(reason=RefusalReason.CONSTRAINT, name="d/numa"),
+            "too few devices have the same d/numa",
+        ),
+        (
+            RefusalDetails(reason=RefusalReason.CONSTRAINT, name="d/numa", distinct=True),
             "too few devices have different d/numa",
         ),
         (
-            Why(reason=Reason.COUNTER_SHORT, name="board/memory", left="10Gi", wanted="40Gi"),
+            RefusalDetails(
+                reason=RefusalReason.COUNTER_SHORT, name="board/memory", left="10Gi", wanted="40Gi"
+            ),
             "counter `board/memory` has 10Gi left, 40Gi needed",
         ),
-        (Why(reason=Reason.NOTHING_MATCHES), ""),
+        (RefusalDetails(reason=RefusalReason.NOTHING_MATCHES), ""),
     ],
 )
 def test_what_counting_ahead_says_of_a_whole_alternative(why, text):
-    assert obstacle_text(why) == text
+    assert format_obstacle(why) == text

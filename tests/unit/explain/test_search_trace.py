@@ -6,25 +6,27 @@ import importlib
 
 import pytest
 
-from dray.allocator.refusals import Reason
-from dray.allocator.requests import ask_of
-from dray.allocator.search.backtracking import BUDGET
+from dray.allocator.refusals import RefusalReason
+from dray.allocator.requests import normalize_claims
+from dray.allocator.search.backtracking import STEP_BUDGET
 from dray.allocator.search.trace import Exhausted, GaveUp, Solved
 from dray.api.resource import ResourceClaim
-from dray.errors import AllocationFault
-from dray.explain import Outcome, Verdict, diagnose, of_fault, render_text, summary
-from dray.explain.diagnosis import Diagnosis, Fault
-from dray.explain.search_trace import Tale, tell
+from dray.errors import UnanswerableClaimError
+from dray.explain import DiagnosisVerdict, NodeOutcome, diagnose, diagnose_fault, render_text, summarize
+from dray.explain.diagnosis import ClaimFault, Diagnosis
+from dray.explain.search_trace import SearchTrace, trace_search
 from tests.unit.explain.cluster import Cluster, attribute, claim, first_of, memory, request
 from tests.unit.explain.situations import SITUATIONS
 
 diagnose_module = importlib.import_module("dray.explain.diagnoser")
 
 
-def told(cluster: Cluster, *claims: ResourceClaim, budget: int = BUDGET, patience: int = 1000) -> Tale:
+def told(
+    cluster: Cluster, *claims: ResourceClaim, budget: int = STEP_BUDGET, patience: int = 1000
+) -> SearchTrace:
     stock = cluster.stock
-    ask = ask_of(claims, stock.classes.get)
-    return tell(ask, stock.seen_from(cluster.nodes[0]).shape, budget, patience)
+    ask = normalize_claims(claims, stock.classes.get)
+    return trace_search(ask, stock.get_node_view(cluster.nodes[0]).shape, budget, patience)
 
 
 NUMA = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1")
@@ -33,21 +35,21 @@ NUMA = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1")
 def test_the_furthest_dead_end_is_kept_not_the_first():
     [halt] = told(NUMA, claim(request(count=3), same="numa")).furthest
     assert [pick.candidate for pick in halt.picks] == [1, 2]
-    assert halt.point.nth == 2
+    assert halt.point.device_index == 2
 
 
 def test_pruning_sees_less_but_answers_the_same(monkeypatch):
-    monkeypatch.setattr("dray.allocator.search.backtracking.PLAIN_WORK", 0)
+    monkeypatch.setattr("dray.allocator.search.backtracking.PRUNING_THRESHOLD", 0)
     asked = claim(request(count=3), same="numa")
     patient, quick = told(NUMA, asked), told(NUMA, asked, patience=0)
     assert type(patient.ending) is type(quick.ending) is Exhausted
-    assert quick.furthest[0].point.nth < patient.furthest[0].point.nth
+    assert quick.furthest[0].point.device_index < patient.furthest[0].point.device_index
 
 
 def test_alternatives_are_told_together():
     asked = first_of("gpu", a={"where": [attribute("numa", 7)]}, b={"where": [attribute("numa", 8)]})
     halts = told(NUMA, claim(asked)).furthest
-    assert [halt.point.want.name for halt in halts] == ["gpu/a", "gpu/b"]
+    assert [halt.point.alternative.name for halt in halts] == ["gpu/a", "gpu/b"]
 
 
 def test_alternatives_are_told_behind_the_same_picks():
@@ -58,15 +60,18 @@ def test_alternatives_are_told_behind_the_same_picks():
     }
     asked = claim(request("a", where=[attribute("size", "x")]), first_of("b", **two), same="numa")
     halts = told(Cluster().node("node-a", lines), asked).furthest
-    assert [(halt.point.want.name, halt.point.nth) for halt in halts] == [("b/one", 1), ("b/two", 0)]
+    assert [(halt.point.alternative.name, halt.point.device_index) for halt in halts] == [
+        ("b/one", 1),
+        ("b/two", 0),
+    ]
     assert {halt.picks[0].candidate for halt in halts} == {0}
 
 
 def test_what_was_tried_and_left_has_its_fate():
     tale = told(NUMA, claim(request(count=2), same="numa"))
     assert isinstance(tale.ending, Solved)
-    [((_, candidate), point)] = tale.fates[0, 0].items()
-    assert (candidate, point.nth) == (0, 1)
+    [((_, candidate), point)] = tale.undo_causes[0, 0].items()
+    assert (candidate, point.device_index) == (0, 1)
 
 
 def test_fates_behind_other_picks_are_forgotten():
@@ -74,14 +79,14 @@ def test_fates_behind_other_picks_are_forgotten():
     asked = [request("one"), request("two"), request("three", where=[attribute("size", "y")])]
     tale = told(Cluster().node("node-a", lines), claim(*asked, same="numa"))
     assert isinstance(tale.ending, Solved)
-    assert set(tale.fates) == {(0, 0)} | ({(1, 0)} & set(tale.fates))
-    assert all(candidate != 0 for (_, candidate) in tale.fates.get((1, 0), {}))
+    assert set(tale.undo_causes) == {(0, 0)} | ({(1, 0)} & set(tale.undo_causes))
+    assert all(candidate != 0 for (_, candidate) in tale.undo_causes.get((1, 0), {}))
 
 
 def test_left_behind_are_the_alternatives_on_the_final_path():
     asked = first_of("gpu", a={"where": [attribute("numa", 7)]}, b={"where": [attribute("numa", 1)]})
     tale = told(NUMA, claim(asked))
-    assert [halt.point.want.name for halt in tale.left_behind[0]] == ["gpu/a"]
+    assert [halt.point.alternative.name for halt in tale.skipped[0]] == ["gpu/a"]
 
 
 def test_impatience_falls_back_to_the_search_as_the_allocator_runs_it():
@@ -102,11 +107,11 @@ def test_stories_in_short_come_to_the_same_verdict(name, monkeypatch):
     monkeypatch.setattr(diagnose_module, "TALES_IN_FULL", 0)
     quick = SITUATIONS[name]()
     assert quick.verdict == patient.verdict
-    assert {(story.outcome, node) for story in quick.stories for node in story.nodes} == {
-        (story.outcome, node) for story in patient.stories for node in story.nodes
+    assert {(story.outcome, node) for story in quick.node_reports for node in story.nodes} == {
+        (story.outcome, node) for story in patient.node_reports for node in story.nodes
     }
     assert render_text(quick)
-    assert summary(quick)
+    assert summarize(quick)
 
 
 def test_a_story_in_short_says_what_is_lacking(monkeypatch):
@@ -117,16 +122,16 @@ def test_a_story_in_short_says_what_is_lacking(monkeypatch):
         same="numa",
     )
     found = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1").ask(asked)
-    assert found.verdict is Verdict.REFUSED
-    obstacles = [a.obstacle.reason for story in found.stories for a in story.attempts if a.obstacle]
-    assert set(obstacles) <= {Reason.TOO_FEW, Reason.CONSTRAINT}
+    assert found.verdict is DiagnosisVerdict.REFUSED
+    obstacles = [a.obstacle.reason for story in found.node_reports for a in story.attempts if a.obstacle]
+    assert set(obstacles) <= {RefusalReason.TOO_FEW, RefusalReason.CONSTRAINT}
 
 
 # --- the order of stories ---
 
 
 def order(diagnosis: Diagnosis) -> list[str]:
-    return [story.nodes[0] for story in diagnosis.stories]
+    return [story.nodes[0] for story in diagnosis.node_reports]
 
 
 def test_who_found_more_is_closer():
@@ -170,8 +175,8 @@ def test_fewer_refusals_are_closer_and_then_the_name_decides():
 def test_a_node_that_fits_comes_first_and_the_better_alternative_before_the_name():
     found = SITUATIONS["better_alternative_elsewhere"]()
     assert order(found) == ["node-b", "node-a"]
-    assert found.best is found.stories[0]
-    assert [story.rank for story in found.stories] == [0, 1]
+    assert found.best is found.node_reports[0]
+    assert [story.rank for story in found.node_reports] == [0, 1]
 
 
 def test_the_order_of_nodes_does_not_matter():
@@ -184,8 +189,8 @@ def test_the_order_of_nodes_does_not_matter():
 def test_one_node_that_cannot_be_judged_does_not_spoil_the_others():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0 size=x")
     found = cluster.ask(claim(request(where=[attribute("size", "x")])))
-    assert found.verdict is Verdict.FITS
-    assert [story.outcome for story in found.stories] == [Outcome.FITS, Outcome.FAULTED]
+    assert found.verdict is DiagnosisVerdict.FITS
+    assert [story.outcome for story in found.node_reports] == [NodeOutcome.FITS, NodeOutcome.FAULTED]
 
 
 # --- faults from elsewhere ---
@@ -193,25 +198,25 @@ def test_one_node_that_cannot_be_judged_does_not_spoil_the_others():
 
 def test_a_fault_of_the_door_becomes_a_diagnosis():
     field = "spec.devices.requests[0].exactly.adminAccess"
-    fault = AllocationFault("asks for admin access: no", claim="ml/gpus", field=field)
+    fault = UnanswerableClaimError("asks for admin access: no", claim="ml/gpus", field=field)
     assert str(fault) == f"claim ml/gpus: {field}: asks for admin access: no"
-    found = of_fault(fault, [claim()], pod="ml/train")
-    assert found.fault == Fault(claim="ml/gpus", field=field, text="asks for admin access: no")
+    found = diagnose_fault(fault, [claim()], pod="ml/train")
+    assert found.fault == ClaimFault(claim="ml/gpus", field=field, text="asks for admin access: no")
     assert render_text(found).startswith("Pod ml/train can never run as it is\n\n  claim ml/gpus: spec.")
 
 
 def test_a_fault_says_which_claim_and_which_request_whatever_they_are_called():
-    with pytest.raises(AllocationFault) as raised:
-        ask_of([claim(request("a: b", of="gone"))], Cluster().stock.classes.get)
-    found = of_fault(raised.value)
-    assert found.fault == Fault(
+    with pytest.raises(UnanswerableClaimError) as raised:
+        normalize_claims([claim(request("a: b", of="gone"))], Cluster().stock.classes.get)
+    found = diagnose_fault(raised.value)
+    assert found.fault == ClaimFault(
         claim="ml/gpus", field="request `a: b`", text="device class `gone` does not exist"
     )
 
 
 def test_a_fault_in_other_words_is_kept_as_it_is():
-    found = of_fault(AllocationFault("claim x: something: else"), [claim()])
-    assert found.fault == Fault(claim="", field="", text="claim x: something: else")
+    found = diagnose_fault(UnanswerableClaimError("claim x: something: else"), [claim()])
+    assert found.fault == ClaimFault(claim="", field="", text="claim x: something: else")
     assert render_text(found) == "Claim ml/gpus can never be allocated as it is\n\n  claim x: something: else"
 
 
@@ -221,7 +226,7 @@ def test_a_story_does_not_depend_on_what_was_judged_for_others():
     asked = claim(first_of("gpu", many={"count": 4}, large={"where": [attribute("size", "large")]}))
     stock = cluster.stock
     first = diagnose(stock, [asked], cluster.nodes)
-    assert first.stories[0].outcome is Outcome.FAULTED
-    for options in stock.seen_from(cluster.nodes[0]).shape.memo.values():
+    assert first.node_reports[0].outcome is NodeOutcome.FAULTED
+    for options in stock.get_node_view(cluster.nodes[0]).shape.candidate_sets.values():
         options.complete()
     assert diagnose(stock, [asked], cluster.nodes) == first

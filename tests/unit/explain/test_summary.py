@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dray.explain import summary
+from dray.explain import summarize
 from tests.unit.explain.cluster import Cluster, claim, request
 from tests.unit.explain.situations import SITUATIONS
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_it_is_one_short_line(name):
-    line = summary(SITUATIONS[name]())
+    line = summarize(SITUATIONS[name]())
     assert 0 < len(line) <= 256
     assert "\n" not in line
     assert line == line.strip()
@@ -19,7 +19,7 @@ def test_it_is_one_short_line(name):
 
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_it_is_the_same_every_time(name):
-    assert summary(SITUATIONS[name]()) == summary(SITUATIONS[name]())
+    assert summarize(SITUATIONS[name]()) == summarize(SITUATIONS[name]())
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_it_is_the_same_every_time(name):
     ],
 )
 def test_it_says(name, expected):
-    assert summary(SITUATIONS[name]()) == expected
+    assert summarize(SITUATIONS[name]()) == expected
 
 
 def test_other_nodes_are_left_out_before_what_would_help():
     cluster = Cluster()
     for i in range(9):
         cluster.node(f"a-node-with-a-long-name-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
-    line = summary(cluster.ask(claim(request())))
+    line = summarize(cluster.ask(claim(request())))
     assert line.startswith(
         "no node can satisfy claim ml/gpus; a-node-with-a-long-name-0: of 2 devices: 2 in use"
     )
@@ -62,13 +62,13 @@ def test_what_does_not_fit_is_left_out_from_the_end():
     cluster = Cluster()
     for i in range(9):
         cluster.node(f"node-{'x' * 60}-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
-    line = summary(cluster.ask(claim(request())))
+    line = summarize(cluster.ask(claim(request())))
     assert line.startswith("no node can satisfy claim ml/gpus; node-x")
     assert line.endswith("; …")
     assert len(line) <= 256
 
 
 def test_a_gave_up_search_is_never_called_impossible():
-    line = summary(SITUATIONS["gave_up"]())
+    line = summarize(SITUATIONS["gave_up"]())
     assert "gave up" in line
     assert "no node can" not in line

@@ -8,8 +8,17 @@ from itertools import count
 
 from dray.allocator.search.resumable import TimeLimit
 from dray.allocator.search.trace import GaveUp
-from dray.explain import Diagnosis, Effort, Outcome, Verdict, at_once, diagnose, diagnosing, summary
-from dray.explain.work_budget import PORTION
+from dray.explain import (
+    Diagnosis,
+    DiagnosisVerdict,
+    NodeOutcome,
+    WorkBudget,
+    diagnose,
+    diagnose_stepwise,
+    run_to_end,
+    summarize,
+)
+from dray.explain.work_budget import PAUSE_INTERVAL
 from tests.unit.explain.cluster import Cluster, claim, request
 
 hints_module = importlib.import_module("dray.explain.remedies.hints")
@@ -36,26 +45,28 @@ def driven(steps, between=lambda: None):
         between()
 
 
-def explained(effort: Effort, **more) -> Diagnosis:
-    return diagnose(FULL.stock, [HARD], FULL.nodes, effort=effort, **more)
+def explained(effort: WorkBudget, **more) -> Diagnosis:
+    return diagnose(FULL.stock, [HARD], FULL.nodes, work_budget=effort, **more)
 
 
 def test_an_explanation_pauses_within_a_search():
-    steps = diagnosing(FULL.stock, [HARD], FULL.nodes, effort=Effort(TimeLimit(ticking(), 1e9)), hints=0)
+    steps = diagnose_stepwise(
+        FULL.stock, [HARD], FULL.nodes, work_budget=WorkBudget(TimeLimit(ticking(), 1e9)), hints=0
+    )
     found, pauses = driven(steps)
-    assert found.verdict is Verdict.REFUSED
+    assert found.verdict is DiagnosisVerdict.REFUSED
     # A reading of this clock is longer than a slice, so there is a pause after every event.
     assert pauses > 10
 
 
 def test_a_search_that_takes_too_long_is_told_as_given_up():
-    found = explained(Effort(TimeLimit(ticking(), 3.0)), hints=0)
-    (story,) = found.stories
-    assert found.verdict is Verdict.UNKNOWN
-    assert story.outcome is Outcome.GAVE_UP
+    found = explained(WorkBudget(TimeLimit(ticking(), 3.0)), hints=0)
+    (story,) = found.node_reports
+    assert found.verdict is DiagnosisVerdict.UNKNOWN
+    assert story.outcome is NodeOutcome.GAVE_UP
     assert story.seconds >= 3
     assert story.wanted == 8
-    assert "gave up after 3 s of work, with at most 1 of 8 devices found" in summary(found)
+    assert "gave up after 3 s of work, with at most 1 of 8 devices found" in summarize(found)
 
 
 def test_pauses_do_not_count():
@@ -64,9 +75,11 @@ def test_pauses_do_not_count():
     def pass_an_hour():
         now[0] += 3600
 
-    effort = Effort(TimeLimit(lambda: now[0], 1.0))
-    found, _ = driven(diagnosing(FULL.stock, [HARD], FULL.nodes, effort=effort, hints=3), pass_an_hour)
-    assert found.verdict is Verdict.REFUSED
+    effort = WorkBudget(TimeLimit(lambda: now[0], 1.0))
+    found, _ = driven(
+        diagnose_stepwise(FULL.stock, [HARD], FULL.nodes, work_budget=effort, hints=3), pass_an_hour
+    )
+    assert found.verdict is DiagnosisVerdict.REFUSED
     assert found.hints == diagnose(FULL.stock, [HARD], FULL.nodes).hints
 
 
@@ -76,20 +89,25 @@ def test_what_was_given_up_before_is_not_searched_for_again():
     before = GaveUp(123, 4.0, 5, 8)
     work = []
 
-    def told(effort: Callable[[TimeLimit], Effort]) -> Diagnosis:
+    def told(effort: Callable[[TimeLimit], WorkBudget]) -> Diagnosis:
         clock = ticking()
-        found = at_once(
-            diagnosing(cluster.stock, asked, cluster.nodes, effort=effort(TimeLimit(clock, 1e9)), hints=0)
+        found = run_to_end(
+            diagnose_stepwise(
+                cluster.stock, asked, cluster.nodes, work_budget=effort(TimeLimit(clock, 1e9)), hints=0
+            )
         )
         work.append(clock())
         return found
 
-    assert told(Effort).verdict is Verdict.REFUSED
+    assert told(WorkBudget).verdict is DiagnosisVerdict.REFUSED
     # The plain story comes to its end within its patience: what is certain is told, whoever gave up.
-    assert told(lambda limit: Effort(limit, given_up=lambda _: before)).verdict is Verdict.REFUSED
-    short = told(lambda limit: Effort(limit, budget=3, given_up=lambda _: before))
-    assert short.stories[0].seconds == 4.0
-    assert short.stories[0].most_found == 5
+    assert (
+        told(lambda limit: WorkBudget(limit, find_given_up=lambda _: before)).verdict
+        is DiagnosisVerdict.REFUSED
+    )
+    short = told(lambda limit: WorkBudget(limit, max_steps=3, find_given_up=lambda _: before))
+    assert short.node_reports[0].seconds == 4.0
+    assert short.node_reports[0].most_found == 5
     assert work[2] < work[0]
 
 
@@ -103,25 +121,25 @@ def test_hints_that_there_is_no_time_for_are_left_out(monkeypatch):
         return found
 
     monkeypatch.setattr(hints_module, "helping", helping)
-    whole = explained(Effort())
+    whole = explained(WorkBudget())
     assert whole.hints
     many = len(tried)
     tried.clear()
-    assert explained(Effort(TimeLimit(ticking(), 4.0))).hints == ()
+    assert explained(WorkBudget(TimeLimit(ticking(), 4.0))).hints == ()
     assert len(tried) < many
 
 
 def test_many_devices_are_accounted_for_in_small_steps():
-    cluster = Cluster().node("node-a", "\n".join(f"gpu-{n} held=ml/old" for n in range(3 * PORTION)))
-    steps = diagnosing(cluster.stock, [claim()], cluster.nodes, hints=0)
+    cluster = Cluster().node("node-a", "\n".join(f"gpu-{n} held=ml/old" for n in range(3 * PAUSE_INTERVAL)))
+    steps = diagnose_stepwise(cluster.stock, [claim()], cluster.nodes, hints=0)
     found, pauses = driven(steps)
-    assert len(found.stories[0].attempts[0].devices) == 3 * PORTION
+    assert len(found.node_reports[0].attempts[0].devices) == 3 * PAUSE_INTERVAL
     assert pauses == 3 + 1  # one more after the whole node
 
 
 def test_many_nodes_are_looked_at_in_small_steps():
     cluster = Cluster()
-    for number in range(PORTION + 1):
+    for number in range(PAUSE_INTERVAL + 1):
         cluster.node(f"node-{number}", f"gpu-0 held=ml/old-{number}")
-    _, pauses = driven(diagnosing(cluster.stock, [claim()], cluster.nodes, hints=0))
+    _, pauses = driven(diagnose_stepwise(cluster.stock, [claim()], cluster.nodes, hints=0))
     assert pauses == 1 + 1  # they are alike: one story, and a pause after it

@@ -7,9 +7,9 @@ from typing import Any
 
 from dray.api.codec import decode_document
 from dray.api.resource import ResourceSlice
-from dray.lint.object_facts import Page, details_of
-from dray.lint.selectors.analysis import read
-from dray.lint.selectors.device_models import Catalogue, Needs
+from dray.lint.object_facts import SliceFacts, extract_details
+from dray.lint.selectors.analysis import analyze_selector
+from dray.lint.selectors.device_models import DeviceModelIndex, FieldKeys
 
 DRIVER = "gpu.example.com"
 GPU = f'device.attributes["{DRIVER}"]'
@@ -49,18 +49,18 @@ def published(
     return decoded
 
 
-def page(slice_: ResourceSlice) -> Page:
+def page(slice_: ResourceSlice) -> SliceFacts:
     """What lint remembers of a slice."""
-    found = details_of(slice_, str)["page"]
-    assert isinstance(found, Page)
+    found = extract_details(slice_, str)["page"]
+    assert isinstance(found, SliceFacts)
     return found
 
 
-def needs_of(*expressions: str) -> Needs:
+def needs_of(*expressions: str) -> FieldKeys:
     """Everything some selectors look at."""
-    return frozenset(need for expression in expressions for need in read(expression).needs)
+    return frozenset(need for expression in expressions for need in analyze_selector(expression).field_keys)
 
 
-def catalogue(*slices: ResourceSlice, about: tuple[str, ...]) -> Catalogue:
+def catalogue(*slices: ResourceSlice, about: tuple[str, ...]) -> DeviceModelIndex:
     """The devices of some slices, as some selectors see them."""
-    return Catalogue([page(one) for one in slices], needs_of(*about))
+    return DeviceModelIndex([page(one) for one in slices], needs_of(*about))

@@ -12,17 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.gates import GATES, GateSet
-from dray.lint import Inspected, crosscheck, inspect, settled
-from dray.manifests import Document, ReadError, Source, as_json, read
+from dray.lint import InspectionResult, crosscheck, inspect_document, resolve_deferred
+from dray.manifests import ManifestDocument, ManifestReadError, ManifestSource, read_documents, to_json
 from tests.outside import ROOT
 
 NOW = "2026-01-01T00:00:00Z"
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 
 
-def look(text: str, gates: GateSet | None = None) -> list[Inspected]:
-    source = Source.decode("f.yaml", text.encode())
-    return [inspect(document, gates or GateSet.default(), now=NOW) for document in read(source)]
+def look(text: str, gates: GateSet | None = None) -> list[InspectionResult]:
+    source = ManifestSource.decode("f.yaml", text.encode())
+    return [
+        inspect_document(document, gates or GateSet.from_defaults(), now=NOW)
+        for document in read_documents(source)
+    ]
 
 
 def test_objects_are_counted_without_those_that_are_not_checked() -> None:
@@ -55,21 +58,21 @@ spec: {devices: {requests: [{name: gpu, deviceClassName: big}]}}
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_documents_are_never_changed(path: Path) -> None:
-    documents: list[Document] = []
+    documents: list[ManifestDocument] = []
     with contextlib.suppress(
-        ReadError
+        ManifestReadError
     ):  # some examples are broken on purpose; what is before the fault counts
-        documents += read(Source.decode(path.name, path.read_bytes()))
+        documents += read_documents(ManifestSource.decode(path.name, path.read_bytes()))
     before = copy.deepcopy([document.value for document in documents])
     for document in documents:
-        inspect(document, GateSet.default(), now=NOW)
+        inspect_document(document, GateSet.from_defaults(), now=NOW)
     assert [document.value for document in documents] == before
 
 
 def test_a_finding_in_a_file_that_vanished_stays_a_finding() -> None:
     text = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: a}\n"
     facts = [fact for inspected in look(f"{text}---\n{text}") for fact in inspected.facts]
-    (finding,) = settled(crosscheck(facts), lambda _name: iter(()))
+    (finding,) = resolve_deferred(crosscheck(facts), lambda _name: iter(()))
     assert (finding.rule, finding.line, finding.column) == ("duplicate-object", 1, 1)
 
 
@@ -77,7 +80,7 @@ def test_a_finding_in_a_file_that_vanished_stays_a_finding() -> None:
 def test_a_gate_that_is_off_is_named_by_every_finding_it_causes_in_the_examples(gate: str) -> None:
     """With a gate off, sound manifests lose fields, are refused for what they lost, or are not served."""
     needing = [row.name for row in GATES.values() if gate in row.requires]
-    gates = GateSet.default().changed(dict.fromkeys([gate, *needing], False))
+    gates = GateSet.from_defaults().override(dict.fromkeys([gate, *needing], False))
     seen = set()
     for path in (ROOT / "examples/gpu-cluster").glob("*.yaml"):
         for inspected in look(path.read_text("utf-8"), gates):
@@ -153,10 +156,13 @@ NAMES = [
 def test_whatever_a_document_holds_there_are_findings_and_no_surprises(
     version: str, name: str, rest: dict[str, Any]
 ) -> None:
-    text = as_json([{"apiVersion": version, "kind": name, **rest}])
+    text = to_json([{"apiVersion": version, "kind": name, **rest}])
     for inspected in look(text):
         charges = crosscheck(inspected.facts, complete=True)
-        findings = [*inspected.findings, *settled(charges, lambda _name: read(Source("f.yaml", text)))]
+        findings = [
+            *inspected.findings,
+            *resolve_deferred(charges, lambda _name: read_documents(ManifestSource("f.yaml", text))),
+        ]
         for finding in findings:
             assert finding.line >= 1
             assert finding.column >= 1

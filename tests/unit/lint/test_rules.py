@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from dray.api.fields import Fault
-from dray.lint import RULES, Rule, Severity
-from dray.lint.rules import OF_FAULT
+from dray.api.fields import FieldErrorType
+from dray.lint import RULES, LintRule, Severity
+from dray.lint.rules import RULE_BY_FAULT
 from tests.outside import ROOT
 
 SCENES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests/scenes/lint").glob("*.yaml")))
@@ -17,7 +17,7 @@ SHOWN_ELSEWHERE = {"unreadable", "syntax", "selector-not-checked"}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
-def test_a_rule_is_told_in_a_line_with_an_example(rule: Rule) -> None:
+def test_a_rule_is_told_in_a_line_with_an_example(rule: LintRule) -> None:
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.id)
     assert rule.about
     assert not rule.about.endswith(".")
@@ -31,8 +31,8 @@ def test_every_rule_has_a_scene(name: str) -> None:
 
 
 def test_every_fault_of_validation_has_a_rule() -> None:
-    assert set(OF_FAULT) == set(Fault)
-    assert set(OF_FAULT.values()) <= RULES.keys()
+    assert set(RULE_BY_FAULT) == set(FieldErrorType)
+    assert set(RULE_BY_FAULT.values()) <= RULES.keys()
 
 
 def test_rules_named_in_the_code_exist() -> None:

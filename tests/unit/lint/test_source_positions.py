@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.lint.source_positions import place_of
-from dray.manifests import Document, Source, read
+from dray.lint.source_positions import locate_character
+from dray.manifests import ManifestDocument, ManifestSource, read_documents
 
 WAYS = {
     "plain": "a:\n- expression: device.driver == @x\n",
@@ -39,8 +39,8 @@ WAYS = {
 }
 
 
-def document(text: str) -> Document:
-    (found,) = read(Source.decode("f.yaml", text.encode()))
+def document(text: str) -> ManifestDocument:
+    (found,) = read_documents(ManifestSource.decode("f.yaml", text.encode()))
     return found
 
 
@@ -49,7 +49,7 @@ def test_a_character_is_found(way: str) -> None:
     found = document(WAYS[way])
     value = found.value["a"][0]["expression"]
     for sign in "@", "d", "x":
-        line, column = place_of(found, "a[0].expression", value, value.rindex(sign))
+        line, column = locate_character(found, "a[0].expression", value, value.rindex(sign))
         assert WAYS[way].split("\n")[line - 1][column - 1] == sign
 
 
@@ -57,8 +57,8 @@ def test_a_character_is_found(way: str) -> None:
 def test_the_end_is_behind_the_last_character(way: str) -> None:
     found = document(WAYS[way])
     value = found.value["a"][0]["expression"].rstrip("\n")
-    last = place_of(found, "a[0].expression", value, len(value) - 1)
-    assert place_of(found, "a[0].expression", value, len(value)) == (last.line, last.column + 1)
+    last = locate_character(found, "a[0].expression", value, len(value) - 1)
+    assert locate_character(found, "a[0].expression", value, len(value)) == (last.line, last.column + 1)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_end_is_behind_the_last_character(way: str) -> None:
     ],
 )
 def test_what_cannot_be_read_again_is_found_where_it_starts(text: str, place: tuple[int, int]) -> None:
-    assert place_of(document(text), "a[0].expression", "device.driver == @x", 17) == place
+    assert locate_character(document(text), "a[0].expression", "device.driver == @x", 17) == place
 
 
 words = st.text(st.sampled_from("ab '\"\\\n\t:#&*-{}[]|>%@!é"), min_size=1, max_size=30)
@@ -88,7 +88,7 @@ def test_whatever_a_writer_makes_of_a_text_its_characters_are_found(
     start = found.locate("a[0].expression")
     lines = written.split("\n")
     for offset, char in enumerate(value):
-        line, column = place_of(found, "a[0].expression", value, offset)
+        line, column = locate_character(found, "a[0].expression", value, offset)
         assert offset == 0 or not value.strip() or (line, column) != start
         if char not in " \n\t\\'\"":
             assert offset == 0 or lines[line - 1][column - 1] == char
@@ -99,5 +99,5 @@ def test_json_is_read_again(text: str) -> None:
     written = json.dumps({"expression": text}, ensure_ascii=False)
     found = document(written)
     for offset, char in enumerate(text.rstrip("\n")):
-        _, column = place_of(found, "expression", text, offset)
+        _, column = locate_character(found, "expression", text, offset)
         assert written[column - 1] in (char, "\\")

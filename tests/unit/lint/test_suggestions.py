@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.lint.suggestions import did_you_mean
+from dray.lint.suggestions import suggest_name
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from dray.lint.suggestions import did_you_mean
     ],
 )
 def test_the_nearest_name(name: str, known: list[str], answer: str) -> None:
-    assert did_you_mean(name, known) == answer
+    assert suggest_name(name, known) == answer

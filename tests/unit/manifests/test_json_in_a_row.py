@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.manifests import Source, read
+from dray.manifests import ManifestSource, read_documents
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,6 @@ from dray.manifests import Source, read
     ],
 )
 def test_values_in_a_row_have_places(text, values):
-    documents = list(read(Source("x.json", text)))
+    documents = list(read_documents(ManifestSource("x.json", text)))
     assert [document.value for document in documents] == values
     assert all(document.locate("").line == 1 for document in documents)

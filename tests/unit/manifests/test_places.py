@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dray.manifests import Document, Source, expanded, read
+from dray.manifests import ManifestDocument, ManifestSource, expand_items, read_documents
 
 SLICE = """\
 kind: ResourceSlice
@@ -25,8 +25,8 @@ spec:
 """
 
 
-def only(text: str, name: str = "f.yaml") -> Document:
-    (document,) = read(Source(name, text))
+def only(text: str, name: str = "f.yaml") -> ManifestDocument:
+    (document,) = read_documents(ManifestSource(name, text))
     return document
 
 
@@ -82,7 +82,7 @@ def test_places_of_json_and_yaml_agree_on_the_same_text() -> None:
 
 
 def test_items_of_a_list_are_found_in_the_list() -> None:
-    (item,) = expanded(only("kind: List\nitems:\n- kind: A\n  spec: {x: 1}\n"))
+    (item,) = expand_items(only("kind: List\nitems:\n- kind: A\n  spec: {x: 1}\n"))
     assert item.locate("spec.x") == (4, 13)
     assert item.locate("") == (3, 3)
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from dray.api.decode_report import MAX_DEPTH
-from dray.manifests import Document, ReadError, Source, expanded, read
+from dray.manifests import ManifestDocument, ManifestReadError, ManifestSource, expand_items, read_documents
 from dray.manifests.yaml_reader import MAX_ALIASED, has_comments
 
 
-def documents(text: str, name: str = "f.yaml") -> list[Document]:
-    return list(read(Source(name, text)))
+def documents(text: str, name: str = "f.yaml") -> list[ManifestDocument]:
+    return list(read_documents(ManifestSource(name, text)))
 
 
 def values(text: str, name: str = "f.yaml") -> list[Any]:
     return [document.value for document in documents(text, name)]
 
 
-def refusal(text: str, name: str = "f.yaml") -> ReadError:
-    with pytest.raises(ReadError) as caught:
+def refusal(text: str, name: str = "f.yaml") -> ManifestReadError:
+    with pytest.raises(ManifestReadError) as caught:
         documents(text, name)
     return caught.value
 
@@ -121,9 +121,9 @@ def test_json_that_is_refused(text: str, place: tuple[int, int], words: str) -> 
 
 
 def test_what_was_sound_is_read_before_what_is_broken() -> None:
-    reading = read(Source("f", "a: 1\n---\nb: [\n"))
+    reading = read_documents(ManifestSource("f", "a: 1\n---\nb: [\n"))
     assert next(reading).value == {"a": 1}
-    with pytest.raises(ReadError):
+    with pytest.raises(ManifestReadError):
         next(reading)
 
 
@@ -151,7 +151,7 @@ def test_a_key_given_twice_is_reported_with_both_places() -> None:
     (document,) = documents("metadata:\n  labels:\n    a.io/x: 1\n    a.io/x: 2\n")
     assert document.value == {"metadata": {"labels": {"a.io/x": 2}}}
     (twice,) = document.duplicates
-    assert (twice.path, twice.key, twice.first, twice.again) == (
+    assert (twice.path, twice.key, twice.first, twice.second) == (
         "metadata.labels[a.io/x]",
         "a.io/x",
         (3, 5),
@@ -162,7 +162,7 @@ def test_a_key_given_twice_is_reported_with_both_places() -> None:
 def test_a_key_given_twice_in_json_is_reported_with_both_places() -> None:
     (document,) = documents('{"a": [\n {"b": 1, "c": 2,\n  "b": 3}]}', "f.json")
     (twice,) = document.duplicates
-    assert (twice.path, twice.first, twice.again) == ("a[0].b", (2, 3), (3, 3))
+    assert (twice.path, twice.first, twice.second) == ("a[0].b", (2, 3), (3, 3))
 
 
 def test_a_merged_key_is_not_given_twice() -> None:
@@ -171,7 +171,7 @@ def test_a_merged_key_is_not_given_twice() -> None:
 
 def test_a_list_is_its_items() -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n- kind: A\n- kind: List\n  items:\n  - kind: B\n- 3\n"
-    items = [item for document in documents(text) for item in expanded(document)]
+    items = [item for document in documents(text) for item in expand_items(document)]
     assert [(item.prefix, item.value) for item in items] == [
         ("items[0]", {"kind": "A"}),
         ("items[1].items[0]", {"kind": "B"}),
@@ -181,13 +181,13 @@ def test_a_list_is_its_items() -> None:
 
 def test_items_of_a_typed_list_are_of_its_kind() -> None:
     text = json.dumps({"apiVersion": "g/v1", "kind": "ThingList", "items": [{"metadata": {"name": "x"}}]})
-    (item,) = expanded(documents(text)[0])
+    (item,) = expand_items(documents(text)[0])
     assert (item.value["apiVersion"], item.value["kind"]) == ("g/v1", "Thing")
 
 
 def test_an_object_that_only_looks_like_a_list_is_itself() -> None:
     (document,) = documents("kind: AllowList\nitems: none\n")
-    assert list(expanded(document)) == [document]
+    assert list(expand_items(document)) == [document]
 
 
 @pytest.mark.parametrize(
@@ -205,4 +205,4 @@ def test_an_object_that_only_looks_like_a_list_is_itself() -> None:
     ],
 )
 def test_comments_are_noticed(text: str, expected: bool) -> None:
-    assert has_comments(Source("f", text)) is expected
+    assert has_comments(ManifestSource("f", text)) is expected

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from dray.manifests.scalars import key_text, meaning
+from dray.manifests.scalars import resolve_scalar, to_key_text
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ from dray.manifests.scalars import key_text, meaning
     ],
 )
 def test_meaning_of_a_word(word: str, value: object) -> None:
-    found = meaning(word)
+    found = resolve_scalar(word)
     assert found == value
     assert type(found) is type(value)
 
 
 def test_a_fraction_keeps_every_digit() -> None:
     digits = "0.1234567890123456789012345678901234567890"
-    assert str(meaning(digits)) == digits
+    assert str(resolve_scalar(digits)) == digits
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_a_fraction_keeps_every_digit() -> None:
     ],
 )
 def test_keys_become_text(key: object, text: str | None) -> None:
-    assert key_text(key) == text
+    assert to_key_text(key) == text

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import InputError
-from dray.manifests.source import Position, ReadError, Source, excerpt
+from dray.manifests.source import ManifestReadError, ManifestSource, TextPosition, render_excerpt
 
 
 def test_a_byte_order_mark_is_not_part_of_the_text() -> None:
-    assert Source.decode("f", b"\xef\xbb\xbfa: 1").text == "a: 1"
+    assert ManifestSource.decode("f", b"\xef\xbb\xbfa: 1").text == "a: 1"
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf16_with_a_mark_is_understood(encoding: str) -> None:
-    assert Source.decode("f", "\ufeffa: ü\n".encode(encoding)).text == "a: ü\n"
+    assert ManifestSource.decode("f", "\ufeffa: ü\n".encode(encoding)).text == "a: ü\n"
 
 
 @pytest.mark.parametrize(
@@ -27,37 +27,37 @@ def test_utf16_with_a_mark_is_understood(encoding: str) -> None:
     ],
 )
 def test_what_no_manifest_may_hold(data: bytes, place: tuple[int, int], words: str) -> None:
-    with pytest.raises(ReadError) as caught:
-        Source.decode("dir/file.yaml", data)
-    assert caught.value.position == Position(*place)
+    with pytest.raises(ManifestReadError) as caught:
+        ManifestSource.decode("dir/file.yaml", data)
+    assert caught.value.position == TextPosition(*place)
     assert words in caught.value.problem
     assert str(caught.value).startswith(f"dir/file.yaml:{place[0]}:{place[1]}: ")
     assert isinstance(caught.value, InputError)
 
 
 def test_lines_are_counted_as_yaml_counts_them() -> None:
-    source = Source("f", "one\r\ntwo\rthree\nfour\u2028five")
-    assert [source.line(n) for n in range(7)] == ["", "one", "two", "three", "four", "five", ""]
-    assert source.position(source.text.index("five")) == (5, 1)
-    assert source.position(source.text.index("wo")) == (2, 2)
+    source = ManifestSource("f", "one\r\ntwo\rthree\nfour\u2028five")
+    assert [source.get_line(n) for n in range(7)] == ["", "one", "two", "three", "four", "five", ""]
+    assert source.get_position(source.text.index("five")) == (5, 1)
+    assert source.get_position(source.text.index("wo")) == (2, 2)
 
 
 def test_an_error_shows_its_line() -> None:
-    broken = Source("f", "a: 1\nb: @\n").error(8, "no")
+    broken = ManifestSource("f", "a: 1\nb: @\n").build_error(8, "no")
     assert (broken.position, broken.line) == ((2, 4), "b: @")
 
 
 def test_a_caret_stands_below_its_column() -> None:
-    assert excerpt("name: Gpu", 7) == ("name: Gpu", "      ^")
-    assert excerpt("\tname: x", 2) == (" name: x", " ^")
+    assert render_excerpt("name: Gpu", 7) == ("name: Gpu", "      ^")
+    assert render_excerpt("\tname: x", 2) == (" name: x", " ^")
 
 
 def test_a_long_line_is_cut_around_its_caret() -> None:
     line = "x" * 500 + "HERE" + "y" * 500
-    shown, caret = excerpt(line, 501)
+    shown, caret = render_excerpt(line, 501)
     assert len(shown) <= 160
     assert shown[caret.index("^") :].startswith("HERE")
 
 
 def test_a_caret_never_leaves_its_line() -> None:
-    assert excerpt("ab", 40) == ("ab", "  ^")
+    assert render_excerpt("ab", 40) == ("ab", "  ^")

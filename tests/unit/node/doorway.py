@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
-from dray.node.agent_metrics import Metrics
-from dray.node.plugins.driver_client import Habits
-from dray.node.plugins.registry import Doorway, Registry
-from dray.telemetry.logs import Level, Log
+from dray.node.agent_metrics import NodeAgentMetrics
+from dray.node.plugins.driver_client import DriverCallOptions
+from dray.node.plugins.registry import PluginRegistry, PluginRegistryOptions
+from dray.telemetry.logs import LogLevel, StructuredLogger
 from tests.e2e.plain_driver import PlainDriver, Ways
 
 NAME = "plain.example.com"
@@ -43,18 +43,18 @@ class Place:
         for each in (self.registrations, self.plugins, self.cdi):
             each.mkdir(mode=0o700)
         self.clock = ManualClock()
-        self.metrics = Metrics()
+        self.metrics = NodeAgentMetrics()
         self.lines: list[str] = []
         self.came: list[str] = []
         self.went: list[str] = []
         self.withdrawn: list[str] = []
         self._drivers: list[PlainDriver] = []
-        tempo = Tempo(self.clock, self._sleep)
-        habits = Habits(timeout=timeout, tempo=tempo, metrics=self.metrics)
-        log = Log(self._take, self.clock, level=Level.DEBUG)
-        doorway = Doorway(self.registrations, grace=GRACE, patience=0.5)
-        self.registry = Registry(doorway, habits, log=log, withdraw=withdraw or self._withdraw)
-        self.registry.listen(self.came.append, self.went.append)
+        tempo = TimeSource(self.clock, self._sleep)
+        habits = DriverCallOptions(timeout=timeout, time_source=tempo, metrics=self.metrics)
+        log = StructuredLogger(self._take, self.clock, level=LogLevel.DEBUG)
+        doorway = PluginRegistryOptions(self.registrations, grace=GRACE, timeout=0.5)
+        self.registry = PluginRegistry(doorway, habits, log=log, withdraw=withdraw or self._withdraw)
+        self.registry.add_listener(self.came.append, self.went.append)
 
     async def _sleep(self, _seconds: float) -> None:
         """Attempts follow each other quickly, however long the wait between them should be."""
@@ -87,20 +87,20 @@ class Place:
 
     async def registered(self, name: str = NAME) -> None:
         """Look until a driver is there."""
-        await self.until(lambda: self.registry.line(name) is not None)
+        await self.until(lambda: self.registry.find_driver(name) is not None)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Look, without any time passing, until something is so."""
 
         def looked() -> bool:
-            self.registry.look()
+            self.registry.sync()
             return is_so()
 
         await until(looked, lambda: "".join(self.lines))
 
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.registry.look()
+        self.registry.sync()
 
     async def end(self) -> None:
         await self.registry.close()

@@ -10,32 +10,32 @@ from pathlib import Path
 from typing import Any
 
 from dray.api.core import Pod
-from dray.client.client import Client, Deletion
-from dray.client.errors import NotFound
-from dray.client.object_refs import kind_called
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import NotFoundError
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.cluster.local.transport import Inside
-from dray.cluster.services.api_server import ServerOptions, Started, serving
-from dray.node.agent import Agent, Given, NodeChoices
-from dray.node.containers.runtime.base import Runtime
+from dray.cluster.local.transport import LocalTransport
+from dray.cluster.services.api_server import RunningServer, ServerProcessOptions, open_server
+from dray.node.agent import FixedDrivers, NodeAgent, NodeAgentOptions
+from dray.node.containers.runtime.base import ContainerRuntime
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.plugins.driver_interface import (
     ClaimRef,
     DeviceHealth,
-    Failure,
-    Fault,
+    DriverCallFailure,
+    DriverCallFault,
     PreparedDevice,
     PrepareOutcome,
     UnprepareOutcome,
 )
-from dray.node.pods.restart_policy import Pace
-from dray.node.status.node_registration import Facts
+from dray.node.pods.restart_policy import RestartBackoff
+from dray.node.status.node_registration import NodeDescription
 from dray.server.http.requests import AUTHENTICATED, MASTERS, NODES
 
 NODE = "node-a"
 DRIVER = "gpu.example.com"
 LONGEST = 40.0
-POD, CLAIM, EVENT = (kind_called(name) for name in ("Pod", "ResourceClaim.resource.k8s.io", "Event"))
+POD, CLAIM, EVENT = (get_kind(name) for name in ("Pod", "ResourceClaim.resource.k8s.io", "Event"))
 
 Document = dict[str, Any]
 
@@ -60,7 +60,7 @@ class ToyDriver:
         if self.hold is not None:
             await self.hold.wait()
         if self.says:
-            return {claim.uid: Failure(Fault.REFUSED, self.says) for claim in claims}
+            return {claim.uid: DriverCallFailure(DriverCallFault.REFUSED, self.says) for claim in claims}
         self.held |= {claim.uid for claim in claims}
         ready = PreparedDevice(request_names=("gpu",), pool=NODE, device="gpu-0", cdi=self.cdi)
         return {claim.uid: (ready,) for claim in claims}
@@ -70,11 +70,11 @@ class ToyDriver:
             await self.before_unprepare()
         self.asked += [f"unprepare {claim}" for claim in claims]
         if self.says:
-            return {claim.uid: Failure(Fault.REFUSED, self.says) for claim in claims}
+            return {claim.uid: DriverCallFailure(DriverCallFault.REFUSED, self.says) for claim in claims}
         self.held -= {claim.uid for claim in claims}
         return {claim.uid: None for claim in claims}
 
-    def health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
+    def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
         return None if self.states is None else _streamed(self.states)
 
 
@@ -105,27 +105,27 @@ def pod(name: str, *containers: Document, claim: str = "", **spec: Any) -> Docum
 class Stage:
     """A server, its administrator, and agents of one node, one after the other."""
 
-    def __init__(self, server: Started, root: Path, driver: ToyDriver) -> None:
+    def __init__(self, server: RunningServer, root: Path, driver: ToyDriver) -> None:
         self.server = server
         self.root = root
         self.driver = driver
-        self.admin = Client(Inside(server.app, "admin", (MASTERS, AUTHENTICATED)))
-        self.own = Client(Inside(server.app, f"system:node:{NODE}", (NODES, AUTHENTICATED)))
+        self.admin = Client(LocalTransport(server.app, "admin", (MASTERS, AUTHENTICATED)))
+        self.own = Client(LocalTransport(server.app, f"system:node:{NODE}", (NODES, AUTHENTICATED)))
 
-    def choices(self, runtime: Runtime | None = None) -> NodeChoices:
-        return NodeChoices(
-            Facts(NODE),
+    def choices(self, runtime: ContainerRuntime | None = None) -> NodeAgentOptions:
+        return NodeAgentOptions(
+            NodeDescription(NODE),
             self.root,
             runtime or ProcessRuntime(self.root / "containers"),
-            drivers=Given(self.driver),
-            cdi=(self.root / "cdi",),
-            pace=Pace(first=0.2, longest=0.4),
+            drivers=FixedDrivers(self.driver),
+            cdi_directories=(self.root / "cdi",),
+            restart_backoff=RestartBackoff(first=0.2, longest=0.4),
         )
 
     @asynccontextmanager
-    async def agent(self, **changes: Any) -> AsyncIterator[Agent]:
+    async def agent(self, **changes: Any) -> AsyncIterator[NodeAgent]:
         """An agent that works while the block lasts."""
-        agent = Agent(self.own, replace(self.choices(), **changes))
+        agent = NodeAgent(self.own, replace(self.choices(), **changes))
         work = asyncio.create_task(agent.run())
         waiting = asyncio.create_task(agent.ready.wait())
         await asyncio.wait((work, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -168,7 +168,7 @@ class Stage:
         await self.admin.patch(CLAIM, name, patch, "default", subresource="status")
 
     async def delete(self, name: str, grace: int | None = None) -> None:
-        await self.admin.delete(POD, name, "default", Deletion(grace=grace))
+        await self.admin.delete(POD, name, "default", DeleteOptions(grace_seconds=grace))
 
     async def pod(self, name: str) -> Document:
         found: Document = await self.admin.get(POD, name, "default")
@@ -201,7 +201,7 @@ class Stage:
         async def is_gone() -> bool:
             try:
                 await self.pod(name)
-            except NotFound:
+            except NotFoundError:
                 return True
             return False
 
@@ -227,7 +227,7 @@ def played(folder: Path, work: Callable[[Stage], Awaitable[None]], driver: ToyDr
     async def main() -> None:
         async with (
             asyncio.timeout(LONGEST),
-            serving(ServerOptions(folder / "server", "memory:", port=0)) as up,
+            open_server(ServerProcessOptions(folder / "server", "memory:", port=0)) as up,
         ):
             stage = Stage(up, folder / "node", driver or ToyDriver())
             try:
@@ -241,6 +241,6 @@ def played(folder: Path, work: Callable[[Stage], Awaitable[None]], driver: ToyDr
 async def _cleared(stage: Stage) -> None:
     """End every container; nothing of a test outlives it."""
     runtime = ProcessRuntime(stage.root / "containers")
-    for found in await runtime.running():
+    for found in await runtime.list_containers():
         await runtime.remove(found.id)
     await runtime.close()

@@ -11,12 +11,17 @@ from typing import Any
 import pytest
 
 from dray.client.client import Client
-from dray.client.errors import Unreachable
-from dray.client.transport import Reply, Request, Stream
-from dray.cluster.services.node_agents import NodeOptions, agent, runtime_of
+from dray.client.errors import ServerUnreachableError
+from dray.client.transport import TransportRequest, TransportResponse, TransportStream
+from dray.cluster.services.node_agents import NodeOptions, build_agent, build_runtime
 from dray.errors import InputError
-from dray.node.agent import Agent
-from dray.node.containers.runtime.base import Found, Launch, NotStarted, Started
+from dray.node.agent import NodeAgent
+from dray.node.containers.runtime.base import (
+    ContainerLaunch,
+    ContainerNotStarted,
+    ContainerStarted,
+    FoundContainer,
+)
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.pods import supervisor
 from tests.unit.node.stage import Document, Stage, container, played, pod, until
@@ -27,8 +32,8 @@ def started(seen: Document) -> tuple[int, str]:
     return one["restartCount"], one["containerID"]
 
 
-async def containers(stage: Stage) -> tuple[Found, ...]:
-    return await ProcessRuntime(stage.root / "containers").running()
+async def containers(stage: Stage) -> tuple[FoundContainer, ...]:
+    return await ProcessRuntime(stage.root / "containers").list_containers()
 
 
 @pytest.mark.req("K3063-172")
@@ -135,14 +140,14 @@ class Wire:
         self.cut = False
         self.address = "wire"
 
-    async def request(self, request: Request, *, timeout: float = 60.0) -> Reply:
+    async def request(self, request: TransportRequest, *, timeout: float = 60.0) -> TransportResponse:
         if self.cut:
-            raise Unreachable("the wire is cut")
-        reply: Reply = await self._behind.request(request, timeout=timeout)
+            raise ServerUnreachableError("the wire is cut")
+        reply: TransportResponse = await self._behind.request(request, timeout=timeout)
         return reply
 
-    def stream(self, request: Request, *, silence: float) -> Any:
-        return _Cuttable(self, self._behind.stream(request, silence=silence))
+    def stream(self, request: TransportRequest, *, idle_timeout: float) -> Any:
+        return _Cuttable(self, self._behind.stream(request, silence=idle_timeout))
 
     async def close(self) -> None:
         await self._behind.close()
@@ -152,10 +157,10 @@ class _Cuttable:
     def __init__(self, wire: Wire, behind: Any) -> None:
         self._wire, self._behind = wire, behind
 
-    async def __aenter__(self) -> Stream:
+    async def __aenter__(self) -> TransportStream:
         if self._wire.cut:
-            raise Unreachable("the wire is cut")
-        found: Stream = await self._behind.__aenter__()
+            raise ServerUnreachableError("the wire is cut")
+        found: TransportStream = await self._behind.__aenter__()
         return found
 
     async def __aexit__(self, *about: Any) -> None:
@@ -166,7 +171,7 @@ class _Cuttable:
 def test_without_a_server_pods_run_on_and_containers_start_again(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
         beats = tmp_path / "beats"
-        wire = Wire(stage.own._caller.transport)  # the only place where it can be cut
+        wire = Wire(stage.own._rest_client.transport)  # the only place where it can be cut
         entry = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "from the map"}}
         await stage.create({**entry, "metadata": {"name": "m", "namespace": "default"}})
         reference = {"configMapKeyRef": {"name": "m", "key": "k"}}
@@ -198,7 +203,7 @@ class Faulty(ProcessRuntime):
 
     broke = False
 
-    async def start(self, launch: Launch) -> Started | NotStarted:
+    async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
         if launch.pod_name == "broken" and not self.broke:
             self.broke = True
             raise RuntimeError("planted")
@@ -206,7 +211,7 @@ class Faulty(ProcessRuntime):
 
 
 def test_a_fault_in_one_pod_does_not_touch_the_others(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(supervisor, "AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(supervisor, "RETRY_SECONDS", 0.3)
 
     async def work(stage: Stage) -> None:
         runtime = Faulty(stage.root / "containers")
@@ -223,7 +228,7 @@ def test_a_fault_in_one_pod_does_not_touch_the_others(tmp_path: Path, monkeypatc
 def test_two_agents_do_not_share_a_directory(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
         async with stage.agent(), AsyncExitStack():
-            other = Agent(stage.own, stage.choices())
+            other = NodeAgent(stage.own, stage.choices())
             with pytest.raises(InputError, match=r"another agent works in `.*`; choose another with --root"):
                 await other.run()
 
@@ -247,12 +252,12 @@ def test_an_agent_is_made_from_what_people_choose(tmp_path: Path) -> None:
     options = NodeOptions("n", tmp_path, plugins=tmp_path / "plugins", labels={"a": "b"}, runtime="fake")
 
     async def main() -> None:
-        made = agent(Client(Wire(None)), options)
+        made = build_agent(Client(Wire(None)), options)
         assert made.name == "n"
         assert not made.ready.is_set()
 
     asyncio.run(main())
-    assert runtime_of(options).name == "fake"
-    assert runtime_of(replace(options, runtime="process")).name == "process"
+    assert build_runtime(options).name == "fake"
+    assert build_runtime(replace(options, runtime="process")).name == "process"
     with pytest.raises(InputError, match="there is no runtime `other`; those are process, "):
-        runtime_of(replace(options, runtime="other"))
+        build_runtime(replace(options, runtime="other"))

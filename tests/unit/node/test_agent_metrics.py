@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from dray.node import agent_metrics
-from dray.node.agent_metrics import MEASURES, Metrics
-from dray.telemetry.metrics import Sort
+from dray.node.agent_metrics import MEASURES, NodeAgentMetrics
+from dray.telemetry.metrics import MetricType
 
 
-def told(numbers: Metrics) -> set[str]:
+def told(numbers: NodeAgentMetrics) -> set[str]:
     return {line for line in numbers.render().decode().splitlines() if not line.startswith("#")}
 
 
 @pytest.mark.req("K4816-104")
 def test_containers_are_counted_when_they_start_and_when_they_do_not() -> None:
-    numbers = Metrics()
-    numbers.started(agent_metrics.CONTAINER)
-    numbers.started(agent_metrics.CONTAINER, "CreateContainerError")
-    numbers.started(agent_metrics.INIT_CONTAINER)
+    numbers = NodeAgentMetrics()
+    numbers.count_start(agent_metrics.CONTAINER)
+    numbers.count_start(agent_metrics.CONTAINER, "CreateContainerError")
+    numbers.count_start(agent_metrics.INIT_CONTAINER)
     assert told(numbers) >= {
         'kubelet_started_containers_total{container_type="container"} 2.0',
         'kubelet_started_containers_total{container_type="init_container"} 1.0',
@@ -27,10 +27,10 @@ def test_containers_are_counted_when_they_start_and_when_they_do_not() -> None:
 
 
 def test_operations_and_calls_are_timed_as_the_kubelet_times_them() -> None:
-    numbers = Metrics()
-    numbers.operated(agent_metrics.PREPARING, 0.15, failed=False)
-    numbers.operated(agent_metrics.UNPREPARING, 3, failed=True)
-    numbers.called("gpu.example.com", "/v1.DRAPlugin/NodePrepareResources", "OK", 0.05)
+    numbers = NodeAgentMetrics()
+    numbers.observe_operation(agent_metrics.PREPARE_OPERATION, 0.15, failed=False)
+    numbers.observe_operation(agent_metrics.UNPREPARE_OPERATION, 3, failed=True)
+    numbers.observe_call("gpu.example.com", "/v1.DRAPlugin/NodePrepareResources", "OK", 0.05)
     seconds = "dra_operations_duration_seconds"
     call = "dra_grpc_operations_duration_seconds"
     labels = (
@@ -48,6 +48,6 @@ def test_operations_and_calls_are_timed_as_the_kubelet_times_them() -> None:
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_name_says_what_it_is(name: str) -> None:
     row = MEASURES[name]
-    assert (row.sort is Sort.COUNTER) == name.endswith("_total")
-    assert (row.sort is Sort.HISTOGRAM) == name.endswith("_seconds") == bool(row.buckets)
+    assert (row.type is MetricType.COUNTER) == name.endswith("_total")
+    assert (row.type is MetricType.HISTOGRAM) == name.endswith("_seconds") == bool(row.buckets)
     assert name.startswith(("dra_", "kubelet_", "dray_node_"))

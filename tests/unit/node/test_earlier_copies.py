@@ -27,7 +27,7 @@ def _watched(stage: Stage) -> list[str]:
     seen: list[str] = []
 
     async def look() -> None:
-        found = await ProcessRuntime(stage.root / "containers").running()
+        found = await ProcessRuntime(stage.root / "containers").list_containers()
         seen.extend(each.pod_name for each in found if each.exit is None)
 
     stage.driver.before_unprepare = look

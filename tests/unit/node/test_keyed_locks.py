@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dray.node.keyed_locks import Bell, Busy, Turns, first_of
+from dray.node.keyed_locks import Broadcast, NodeClaimLocks, PodTaskQueues, wait_for_first
 
 X, Y = frozenset("x"), frozenset("y")
 
@@ -17,7 +17,7 @@ async def until_idle() -> None:
 
 
 async def test_work_for_a_pod_goes_on_in_order_also_when_nobody_waits_for_it():
-    turns, done, gate = Turns(), [], asyncio.Event()
+    turns, done, gate = PodTaskQueues(), [], asyncio.Event()
 
     async def first() -> None:
         await gate.wait()
@@ -26,11 +26,11 @@ async def test_work_for_a_pod_goes_on_in_order_also_when_nobody_waits_for_it():
     async def second() -> None:
         done.append("second")
 
-    impatient = asyncio.create_task(turns.after("pod", first))
+    impatient = asyncio.create_task(turns.run_in_order("pod", first))
     await until_idle()
     impatient.cancel()
-    waiting = asyncio.create_task(turns.after("pod", second))
-    other = asyncio.create_task(turns.after("other", second))
+    waiting = asyncio.create_task(turns.run_in_order("pod", second))
+    other = asyncio.create_task(turns.run_in_order("other", second))
     await until_idle()
     assert done == ["second"]
     assert other.done()
@@ -40,7 +40,7 @@ async def test_work_for_a_pod_goes_on_in_order_also_when_nobody_waits_for_it():
 
 
 async def test_work_that_failed_does_not_keep_the_next_from_its_turn():
-    turns = Turns()
+    turns = PodTaskQueues()
 
     async def broken() -> None:
         raise RuntimeError("broken")
@@ -49,14 +49,14 @@ async def test_work_that_failed_does_not_keep_the_next_from_its_turn():
         return "fine"
 
     with pytest.raises(RuntimeError):
-        await turns.after("pod", broken)
-    assert await turns.after("pod", fine) == "fine"
+        await turns.run_in_order("pod", broken)
+    assert await turns.run_in_order("pod", fine) == "fine"
 
 
 async def test_closing_ends_all_work():
-    turns = Turns()
-    waiting = asyncio.create_task(turns.after("pod", asyncio.Event().wait))
-    behind = asyncio.create_task(turns.after("pod", asyncio.Event().wait))
+    turns = PodTaskQueues()
+    waiting = asyncio.create_task(turns.run_in_order("pod", asyncio.Event().wait))
+    behind = asyncio.create_task(turns.run_in_order("pod", asyncio.Event().wait))
     await until_idle()
     await turns.close()
     await asyncio.wait((waiting, behind))
@@ -65,10 +65,10 @@ async def test_closing_ends_all_work():
 
 
 async def test_a_claim_has_one_who_works_on_it():
-    busy, order = Busy(), []
+    busy, order = NodeClaimLocks(), []
 
     async def work(name: str, claims: frozenset[str]) -> None:
-        async with busy.taking(lambda: claims):
+        async with busy.hold(lambda: claims):
             order.append(f"{name} begins")
             await until_idle()
             order.append(f"{name} ends")
@@ -77,46 +77,46 @@ async def test_a_claim_has_one_who_works_on_it():
     assert order.index("one ends") < order.index("two begins")
     assert order.index("three ends") < order.index("two begins")
     assert order[:2] == ["one begins", "three begins"]
-    assert busy.claims == set()
+    assert busy.locked == set()
 
 
 async def test_who_does_not_want_to_any_more_gets_nothing():
-    busy = Busy()
+    busy = NodeClaimLocks()
     leaving: set[str] = set()
 
     async def work() -> bool:
-        async with busy.taking(lambda: X, unless=lambda: bool(leaving)) as taken:
+        async with busy.hold(lambda: X, should_cancel=lambda: bool(leaving)) as taken:
             return taken
 
-    async with busy.taking(lambda: X):
+    async with busy.hold(lambda: X):
         waiting = asyncio.create_task(work())
         await until_idle()
         assert not waiting.done()
         leaving.add("pod")
-        busy.look_again()
+        busy.recheck()
         assert await waiting is False
-        assert busy.claims == set(X)
+        assert busy.locked == set(X)
     leaving.clear()
     assert await work()
 
 
 async def test_who_had_to_wait_is_told_so():
-    busy = Busy()
-    assert not await busy.waited(lambda: X)
-    async with busy.taking(lambda: X):
-        assert not await busy.waited(lambda: Y)
-        waiting = asyncio.create_task(busy.waited(lambda: X))
+    busy = NodeClaimLocks()
+    assert not await busy.wait_until_free(lambda: X)
+    async with busy.hold(lambda: X):
+        assert not await busy.wait_until_free(lambda: Y)
+        waiting = asyncio.create_task(busy.wait_until_free(lambda: X))
         await until_idle()
         assert not waiting.done()
     assert await waiting
 
 
 async def test_a_bell_wakes_those_who_wait_and_nobody_who_comes_later():
-    bell = Bell()
-    early = asyncio.create_task(bell.heard())
+    bell = Broadcast()
+    early = asyncio.create_task(bell.wait())
     await until_idle()
-    bell.ring()
-    late = asyncio.create_task(bell.heard())
+    bell.notify_all()
+    late = asyncio.create_task(bell.wait())
     await until_idle()
     assert early.done()
     assert not late.done()
@@ -132,5 +132,5 @@ async def test_the_first_of_several_ends_the_wait():
         finally:
             ended.append("forever")
 
-    await first_of(forever(), asyncio.sleep(0))
+    await wait_for_first(forever(), asyncio.sleep(0))
     assert ended == ["forever"]

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.core import Pod, PodSpec
 from dray.api.meta import ObjectMeta
 from dray.api.resource import AllocationResult, Device, DeviceRequest, ResourceClaim
-from dray.placement.device_searches import Searches
-from dray.placement.pending_pod import Subject
-from dray.placement.plugins.dynamic_resources import Devices
-from dray.placement.profile import Profile, Weighed
-from dray.placement.resource_requests import needs_of
-from dray.placement.snapshot import Snapshot
-from dray.values.node_selectors import for_node
+from dray.placement.device_searches import DeviceSearches
+from dray.placement.pending_pod import PendingPod
+from dray.placement.plugins.dynamic_resources import DynamicResources
+from dray.placement.profile import SchedulerProfile, WeightedPlugin
+from dray.placement.resource_requests import compute_requests
+from dray.placement.snapshot import ClusterSnapshot
+from dray.values.node_selectors import build_node_name_selector
 from tests.brute import making as make
 from tests.brute.toyjudge import judged
 from tests.property.test_placement_law import OPEN, one_share, unlimited
@@ -37,15 +37,15 @@ def models(*names: str) -> tuple[Device, ...]:
 
 def cluster(
     devices: Mapping[str, Sequence[Device]], *held: ResourceClaim, labels: Mapping[str, str] | None = None
-) -> Snapshot:
+) -> ClusterSnapshot:
     """Nodes with the devices of their own pool, which has the name of the node."""
     slices = [
         make.published(*found, name=name, pool=name, node_name=name)
         for name, found in devices.items()
         if found
     ]
-    stock = Stock(slices, (CLASS,), Usage.of(held), judged)
-    return Snapshot.of([node(name, labels=dict(labels or {})) for name in devices], stock)
+    stock = DeviceInventory(slices, (CLASS,), DeviceUsage.from_claims(held), judged)
+    return ClusterSnapshot.build([node(name, labels=dict(labels or {})) for name in devices], stock)
 
 
 def claim(*requests: DeviceRequest, name: str = "c") -> ResourceClaim:
@@ -64,17 +64,19 @@ def having(asked: ResourceClaim, *devices: str, where: str = "") -> ResourceClai
     results = [make.result(device, pool) for pool, device in (each.split("/") for each in devices)]
     held = make.holding(*results).status.allocation
     assert held is not None
-    allocation: AllocationResult = replace(held, node_selector=for_node(where) if where else None)
+    allocation: AllocationResult = replace(
+        held, node_selector=build_node_name_selector(where) if where else None
+    )
     return replace(asked, status=replace(asked.status, allocation=allocation))
 
 
-def wanting(*claims: ResourceClaim, name: str = "p", attempts: int = 0, worked: float = 0.0) -> Subject:
+def wanting(*claims: ResourceClaim, name: str = "p", attempts: int = 0, worked: float = 0.0) -> PendingPod:
     """A pod with claims."""
     pod = Pod(metadata=ObjectMeta(name=name, namespace="ml", uid=f"uid-{name}"), spec=PodSpec())
-    return Subject(pod, needs_of(pod), claims, attempts=attempts, worked=worked)
+    return PendingPod(pod, compute_requests(pod), claims, attempts=attempts, search_seconds=worked)
 
 
-def devices_only(searches: Searches | None = None) -> tuple[Devices, Profile]:
+def devices_only(searches: DeviceSearches | None = None) -> tuple[DynamicResources, SchedulerProfile]:
     """The plugin for devices, and a profile of nothing else."""
-    plugin = Devices(OPEN, one_share, searches or unlimited())
-    return plugin, Profile((Weighed(plugin, 2),))
+    plugin = DynamicResources(OPEN, one_share, searches or unlimited())
+    return plugin, SchedulerProfile((WeightedPlugin(plugin, 2),))

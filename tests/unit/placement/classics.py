@@ -6,17 +6,19 @@ from typing import Any
 
 import msgspec
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Node, Pod
-from dray.placement.pending_pod import Subject
-from dray.placement.resource_requests import NOTHING
-from dray.placement.snapshot import Likeness, Seat, traits_of
-from dray.values.node_selectors import for_node
+from dray.placement.pending_pod import PendingPod
+from dray.placement.resource_requests import NO_REQUESTS
+from dray.placement.snapshot import NodeGroupKey, NodeState, read_traits
+from dray.values.node_selectors import build_node_name_selector
 
 GONE = "2026-01-01T00:00:00Z"
 
 
-def classic(name: str = "c", *, mode: str = "Delayed", deleted: bool = False, **status: Any) -> ClassicClaim:
+def classic(
+    name: str = "c", *, mode: str = "Delayed", deleted: bool = False, **status: Any
+) -> ClassicResourceClaim:
     """A classic claim with the status that is given, in the words of the wire."""
     metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "7"}
     document = {
@@ -24,19 +26,21 @@ def classic(name: str = "c", *, mode: str = "Delayed", deleted: bool = False, **
         "spec": {"resourceClassName": "acme", "allocationMode": mode},
         "status": {"phase": "Pending", "userLimit": 1, **status},
     }
-    return msgspec.convert(document, ClassicClaim)
+    return msgspec.convert(document, ClassicResourceClaim)
 
 
-def allocated(name: str = "c", node: str = "", *, users: tuple[str, ...] = (), **more: Any) -> ClassicClaim:
+def allocated(
+    name: str = "c", node: str = "", *, users: tuple[str, ...] = (), **more: Any
+) -> ClassicResourceClaim:
     """A claim that its driver allocated, available on one node or everywhere."""
-    reach: dict[str, Any] = {"availableOnNodes": for_node(node).document()} if node else {}
+    reach: dict[str, Any] = {"availableOnNodes": build_node_name_selector(node).to_document()} if node else {}
     entries = [{"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid} for uid in users]
     return classic(name, phase="Allocated", reservedFor=entries, **reach, **more)
 
 
 def proposed(
     *nodes: str, selected: str = "", declined: tuple[str, ...] = (), name: str = "c", **driver: Any
-) -> ClassicClaim:
+) -> ClassicResourceClaim:
     """A claim in the middle of the negotiation."""
     scheduling = {
         "scheduler": {"potentialNodes": list(nodes), "selectedNode": selected},
@@ -45,13 +49,13 @@ def proposed(
     return classic(name, scheduling=scheduling)
 
 
-def subject(*claims: ClassicClaim, uid: str = "p") -> Subject:
+def subject(*claims: ClassicResourceClaim, uid: str = "p") -> PendingPod:
     """A pod that uses these claims."""
     pod = msgspec.convert({"metadata": {"name": "p", "namespace": "ns", "uid": uid}}, Pod)
-    return Subject(pod, NOTHING, (), claims)
+    return PendingPod(pod, NO_REQUESTS, (), claims)
 
 
-def seat(name: str, **labels: str) -> Seat:
+def seat(name: str, **labels: str) -> NodeState:
     """A node without devices."""
     node = msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node)
-    return Seat(node, Likeness(traits_of(node), NOTHING, None))  # type: ignore[arg-type]
+    return NodeState(node, NodeGroupKey(read_traits(node), NO_REQUESTS, None))  # type: ignore[arg-type]

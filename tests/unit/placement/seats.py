@@ -6,24 +6,24 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
-from dray.api.codec import decoder_of
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.api.codec import get_decoder
 from dray.api.core import Node, Pod
-from dray.placement.framework import Opinion, Plugin
-from dray.placement.pending_pod import Subject
-from dray.placement.rejections import Verdict
-from dray.placement.resource_requests import NOTHING, Needs, needs_of
-from dray.placement.snapshot import Seat, Snapshot
+from dray.placement.framework import PreFilterResult, SchedulingPlugin
+from dray.placement.pending_pod import PendingPod
+from dray.placement.rejections import PluginRejection
+from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, compute_requests
+from dray.placement.snapshot import ClusterSnapshot, NodeState
 
 ROOMY = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-STOCK = Stock([], [], Usage(), lambda _expression, _driver, _device: True)
+STOCK = DeviceInventory([], [], DeviceUsage(), lambda _expression, _driver, _device: True)
 
 
 def pod(**spec: Any) -> Pod:
     """A pod with this spec."""
     document = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec}
-    found: Pod = decoder_of(Pod).decode(json.dumps(document))
+    found: Pod = get_decoder(Pod).decode(json.dumps(document))
     return found
 
 
@@ -47,49 +47,49 @@ def node(name: str = "n", allocatable: Mapping[str, str] = ROOMY, **more: Any) -
         "spec": more,
         "status": {"allocatable": dict(allocatable)},
     }
-    found: Node = decoder_of(Node).decode(json.dumps(document))
+    found: Node = get_decoder(Node).decode(json.dumps(document))
     return found
 
 
-def photo(*nodes: Node, needs: Mapping[str, Needs] | None = None) -> Snapshot:
+def photo(*nodes: Node, needs: Mapping[str, ResourceRequests] | None = None) -> ClusterSnapshot:
     """A snapshot of these nodes, without devices."""
-    return Snapshot.of(nodes, STOCK, needs)
+    return ClusterSnapshot.build(nodes, STOCK, needs)
 
 
-def seat(place: Node, *held: Pod) -> Seat:
+def seat(place: Node, *held: Pod) -> NodeState:
     """A node with pods on it."""
-    needs = NOTHING
+    needs = NO_REQUESTS
     for each in held:
-        needs = needs.plus(needs_of(each))
-    return photo(place, needs={place.metadata.name: needs}).seats[place.metadata.name]
+        needs = needs.add(compute_requests(each))
+    return photo(place, needs={place.metadata.name: needs}).node_states[place.metadata.name]
 
 
-def subject(asked: Pod) -> Subject:
+def subject(asked: Pod) -> PendingPod:
     """A pod to be placed."""
-    return Subject(asked, needs_of(asked))
+    return PendingPod(asked, compute_requests(asked))
 
 
-def opinion_of(plugin: Plugin, asked: Pod, *nodes: Node) -> Opinion | None:
+def opinion_of(plugin: SchedulingPlugin, asked: Pod, *nodes: Node) -> PreFilterResult | None:
     """What a plugin thinks of a pod; the plugins tested with this never refuse the whole cluster."""
-    found = plugin.opinion(subject(asked), photo(*nodes))
-    assert not isinstance(found, Verdict)
+    found = plugin.pre_filter(subject(asked), photo(*nodes))
+    assert not isinstance(found, PluginRejection)
     return found
 
 
-def verdict_of(plugin: Plugin, asked: Pod, place: Seat) -> Verdict | None:
+def verdict_of(plugin: SchedulingPlugin, asked: Pod, place: NodeState) -> PluginRejection | None:
     """What a plugin tells one seat, by name or by filter."""
-    found = plugin.opinion(subject(asked), photo(place.node))
-    assert not isinstance(found, Verdict)
+    found = plugin.pre_filter(subject(asked), photo(place.node))
+    assert not isinstance(found, PluginRejection)
     if found is None:
         return None
-    if found.names is not None and place.name not in found.names:
-        return found.elsewhere
+    if found.node_names is not None and place.name not in found.node_names:
+        return found.other_nodes_rejection
     return found.filter(place) if found.filter is not None else None
 
 
-def scores_of(plugin: Plugin, asked: Pod, places: Sequence[Seat]) -> list[int]:
+def scores_of(plugin: SchedulingPlugin, asked: Pod, places: Sequence[NodeState]) -> list[int]:
     """The scores of seats, brought to 0..100."""
-    found = plugin.opinion(subject(asked), photo(*[place.node for place in places]))
-    assert isinstance(found, Opinion)
+    found = plugin.pre_filter(subject(asked), photo(*[place.node for place in places]))
+    assert isinstance(found, PreFilterResult)
     assert found.score is not None
-    return list(found.spread([found.score(place) for place in places]))
+    return list(found.normalize_scores([found.score(place) for place in places]))

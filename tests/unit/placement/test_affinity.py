@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dray.api.core import Pod
-from dray.placement.framework import Opinion
+from dray.placement.framework import PreFilterResult
 from dray.placement.plugins import node_affinity
-from dray.placement.plugins.node_affinity import NodeAffinity
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.placement.snapshot import Snapshot
+from dray.placement.plugins.node_affinity import NodeAffinityPlugin
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.placement.snapshot import ClusterSnapshot
 from tests.unit.placement.seats import node, opinion_of, photo, pod, scores_of, seat, subject
 
 NODES = (
@@ -19,7 +19,7 @@ NODES = (
     node("b", labels={"zone": "1"}),
     node("c", labels={"zone": "2", "disk": "ssd", "cores": "32"}),
 )
-ELSEWHERE = Verdict(
+ELSEWHERE = PluginRejection(
     "NodeAffinity", "no match for the node selector or affinity", frozenset({Signal(Topic.NODES)})
 )
 
@@ -46,8 +46,8 @@ def choosy(
     return pod(nodeSelector=selector, affinity={"nodeAffinity": wishes})
 
 
-def names_of(found: Opinion | None) -> set[str] | None:
-    return None if found is None or found.names is None else set(found.names)
+def names_of(found: PreFilterResult | None) -> set[str] | None:
+    return None if found is None or found.node_names is None else set(found.node_names)
 
 
 MATCHES: dict[str, tuple[Pod, set[str]]] = {
@@ -80,13 +80,15 @@ MATCHES: dict[str, tuple[Pod, set[str]]] = {
 @pytest.mark.parametrize("name", MATCHES)
 def test_a_pod_goes_where_selector_and_required_terms_match(name: str) -> None:
     asked, expected = MATCHES[name]
-    found = opinion_of(NodeAffinity(), asked, *NODES)
-    assert found == Opinion(frozenset(expected), ELSEWHERE)
+    found = opinion_of(NodeAffinityPlugin(), asked, *NODES)
+    assert found == PreFilterResult(frozenset(expected), ELSEWHERE)
 
 
 def test_a_required_selector_without_terms_matches_nothing() -> None:
     nowhere: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
-    assert names_of(opinion_of(NodeAffinity(), pod(affinity={"nodeAffinity": nowhere}), *NODES)) == set()
+    assert (
+        names_of(opinion_of(NodeAffinityPlugin(), pod(affinity={"nodeAffinity": nowhere}), *NODES)) == set()
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,48 +102,50 @@ def test_a_required_selector_without_terms_matches_nothing() -> None:
     ],
 )
 def test_a_pod_that_asks_for_nothing_there_is_none_of_its_business(asked: Pod) -> None:
-    assert opinion_of(NodeAffinity(), asked, *NODES) is None
+    assert opinion_of(NodeAffinityPlugin(), asked, *NODES) is None
 
 
 def test_weights_of_preferred_terms_add_up() -> None:
     ssd, first, empty = term(when("disk", "In", "ssd")), term(when("zone", "In", "1")), term()
     places = [seat(each) for each in NODES]
     liking = choosy(preferred=((10, ssd), (30, first), (90, empty)))
-    assert scores_of(NodeAffinity(), liking, places) == [100, 75, 25]
-    found = opinion_of(NodeAffinity(), liking, *NODES)
+    assert scores_of(NodeAffinityPlugin(), liking, places) == [100, 75, 25]
+    found = opinion_of(NodeAffinityPlugin(), liking, *NODES)
     assert found is not None
-    assert (found.names, found.elsewhere, found.by_node) == (None, None, True)
+    assert (found.node_names, found.other_nodes_rejection, found.by_node) == (None, None, True)
 
 
 def test_required_and_preferred_go_together() -> None:
     both = choosy(term(when("disk", "Exists")), preferred=((1, term(when("zone", "In", "2"))),))
-    found = opinion_of(NodeAffinity(), both, *NODES)
+    found = opinion_of(NodeAffinityPlugin(), both, *NODES)
     assert names_of(found) == {"a", "c"}
-    assert scores_of(NodeAffinity(), both, [seat(NODES[0]), seat(NODES[2])]) == [0, 100]
+    assert scores_of(NodeAffinityPlugin(), both, [seat(NODES[0]), seat(NODES[2])]) == [0, 100]
 
 
 def test_what_was_found_is_remembered_until_a_node_changes() -> None:
-    plugin, before = NodeAffinity(), photo(*NODES)
+    plugin, before = NodeAffinityPlugin(), photo(*NODES)
     wants = choosy(preferred=((1, term(when("zone", "In", "1"))),), zone="1")
 
-    def names(snapshot: Snapshot) -> frozenset[str] | None:
-        found = plugin.opinion(subject(wants), snapshot)
-        assert isinstance(found, Opinion)
-        return found.names
+    def names(snapshot: ClusterSnapshot) -> frozenset[str] | None:
+        found = plugin.pre_filter(subject(wants), snapshot)
+        assert isinstance(found, PreFilterResult)
+        return found.node_names
 
     first = names(before)
     assert first == frozenset("ab")
     assert names(before) is first
     moved = node("c", labels={"zone": "1"})
-    after = before.changed(before.stock, {"c": (moved, before.seats["c"].needs), "a": None})
+    after = before.apply_changes(
+        before.inventory, {"c": (moved, before.node_states["c"].requests), "a": None}
+    )
     assert names(after) == frozenset("bc")
     assert names(before) == frozenset("ab")
 
 
 def test_it_does_not_remember_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_affinity, "MANY", 2)
-    plugin, seen = NodeAffinity(), photo(*NODES)
+    monkeypatch.setattr(node_affinity, "MAX_CACHED", 2)
+    plugin, seen = NodeAffinityPlugin(), photo(*NODES)
     for zone, expected in (("1", {"a", "b"}), ("2", {"c"}), ("3", set()), ("1", {"a", "b"})):
-        found = plugin.opinion(subject(choosy(zone=zone)), seen)
+        found = plugin.pre_filter(subject(choosy(zone=zone)), seen)
         assert names_of(found) == expected
-        assert len(plugin._memory.about[1]) <= 2
+        assert len(plugin._cache.entries[1]) <= 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.placement.plugins.balanced_allocation import NodeResourcesBalancedAllocation, balance
+from dray.placement.plugins.balanced_allocation import NodeResourcesBalancedAllocation, compute_balance
 from tests.unit.placement.seats import asking, node, opinion_of, scores_of, seat
 
 PLUGIN = NodeResourcesBalancedAllocation()
@@ -53,7 +53,7 @@ def test_balance_is_one_less_the_deviation_of_both_parts(
     parts = [min(Fraction(taken, given_), Fraction(1)), min(Fraction(other, other_given), Fraction(1))]
     mean = (parts[0] + parts[1]) / 2
     deviation = max(abs(part - mean) for part in parts)
-    assert balance(taken, given_, other, other_given) == math.floor((1 - deviation) * 100)
+    assert compute_balance(taken, given_, other, other_given) == math.floor((1 - deviation) * 100)
 
 
 AMOUNTS = st.fixed_dictionaries({}, optional={"cpu": TAKEN.map(str), "memory": TAKEN.map(str)})

@@ -8,39 +8,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.placement.classic_negotiation import (
-    MOST_NODES,
-    GiveBack,
-    Propose,
-    Ready,
+    MAX_NODES,
+    ClassicClaimsReady,
+    ProposeNodes,
+    RequestReallocation,
     ReserveClassic,
     UnreserveClassic,
-    Wait,
-    outcome,
-    window,
+    WaitForDrivers,
+    apply_action,
+    build_node_window,
 )
-from dray.placement.framework import Opinion
-from dray.placement.pending_pod import Subject
-from dray.placement.plugins.classic_resources import NAME, ClassicResources, next_step, post_filter
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.values.node_selectors import for_node
+from dray.placement.framework import PreFilterResult
+from dray.placement.pending_pod import PendingPod
+from dray.placement.plugins.classic_resources import NAME, ClassicResources, decide_next_step, post_filter
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.values.node_selectors import build_node_name_selector
 from tests.unit.placement.classics import allocated, classic, proposed, seat, subject
 
 req = pytest.mark.req
 ON_CLAIM = frozenset({Signal(Topic.CLAIM, "ns/c")})
 
 
-def opinion(*claims: ClassicClaim) -> Any:
-    return ClassicResources().opinion(subject(*claims), None)  # type: ignore[arg-type]
+def opinion(*claims: ClassicResourceClaim) -> Any:
+    return ClassicResources().pre_filter(subject(*claims), None)  # type: ignore[arg-type]
 
 
-def refusals(who: Subject, *names: str) -> dict[str, Verdict]:
+def refusals(who: PendingPod, *names: str) -> dict[str, PluginRejection]:
     """Which nodes the plugin refuses."""
-    said = ClassicResources().opinion(who, None)  # type: ignore[arg-type]
+    said = ClassicResources().pre_filter(who, None)  # type: ignore[arg-type]
     if said is None:
         return {}
-    assert isinstance(said, Opinion)
+    assert isinstance(said, PreFilterResult)
     assert said.filter is not None
     found = {name: said.filter(seat(name)) for name in names}
     return {name: verdict for name, verdict in found.items() if verdict is not None}
@@ -52,14 +52,14 @@ def refusals(who: Subject, *names: str) -> dict[str, Verdict]:
 @req("K3063-107")
 def test_a_pod_waits_for_an_immediate_claim():
     text = "claim ns/c is not allocated yet; its driver does so without waiting for a pod"
-    assert opinion(classic(mode="Immediate")) == Verdict(NAME, text, ON_CLAIM)
+    assert opinion(classic(mode="Immediate")) == PluginRejection(NAME, text, ON_CLAIM)
     assert opinion(allocated(mode="Immediate")) is None
 
 
 @pytest.mark.parametrize("mode", ["Immediate", "Delayed"])
 def test_a_pod_waits_while_its_claim_is_freed_or_deleted(mode):
     freed = opinion(classic(mode=mode, phase="Reallocate"))
-    assert (freed.reason, freed.wakes) == (
+    assert (freed.reason, freed.wake_signals) == (
         "claim ns/c is being freed by its driver, to be allocated again",
         ON_CLAIM,
     )
@@ -73,7 +73,7 @@ def test_a_claim_that_is_the_pods_already_may_be_on_its_way_out():
 @req("K3063-169")
 def test_pods_without_classic_claims_are_none_of_its_business():
     assert opinion() is None
-    assert next_step(subject(), ["a"], "a") == Ready()
+    assert decide_next_step(subject(), ["a"], "a") == ClassicClaimsReady()
 
 
 # --- Filter ---
@@ -83,7 +83,7 @@ def test_pods_without_classic_claims_are_none_of_its_business():
 def test_an_allocated_claim_keeps_to_its_nodes():
     refused = refusals(subject(allocated(node="a")), "a", "b")
     assert refused == {
-        "b": Verdict(
+        "b": PluginRejection(
             NAME,
             "claim ns/c is allocated, and not available on this node",
             frozenset({*ON_CLAIM, Signal(Topic.NODES)}),
@@ -94,7 +94,8 @@ def test_an_allocated_claim_keeps_to_its_nodes():
 @req("K3063-089", "K3063-090")
 def test_both_places_of_the_nodes_are_read():
     before_it_moved = classic(
-        phase="Allocated", scheduling={"driver": {"availableOnNodes": for_node("a").document()}}
+        phase="Allocated",
+        scheduling={"driver": {"availableOnNodes": build_node_name_selector("a").to_document()}},
     )
     assert refusals(subject(before_it_moved), "a", "b").keys() == {"b"}
     assert refusals(subject(allocated()), "a", "b") == {}
@@ -139,7 +140,7 @@ def test_every_claim_that_refuses_a_node_is_remembered():
     who = subject(allocated("x", "a"), allocated("y", "b"), allocated("z"))
     refused = refusals(who, "a", "b", "c")
     blamed = {
-        name: sorted(signal.about for signal in verdict.wakes if signal.about)
+        name: sorted(signal.about for signal in verdict.wake_signals if signal.about)
         for name, verdict in refused.items()
     }
     assert blamed == {"a": ["ns/y"], "b": ["ns/x"], "c": ["ns/x", "ns/y"]}
@@ -151,12 +152,12 @@ def test_every_claim_that_refuses_a_node_is_remembered():
 @req("K3063-069", "K3063-083", "K3063-085", "K3063-111", "K3063-119")
 def test_a_pending_claim_is_told_the_nodes_and_the_one_that_is_wanted():
     claim = classic()
-    step = next_step(subject(claim), ["b", "a", "c"], "b")
-    assert step == Wait(
-        (Propose(claim, ("b", "a", "c"), "b"),),
-        Verdict(NAME, "waiting for the driver of claim ns/c to allocate it for node b", ON_CLAIM),
+    step = decide_next_step(subject(claim), ["b", "a", "c"], "b")
+    assert step == WaitForDrivers(
+        (ProposeNodes(claim, ("b", "a", "c"), "b"),),
+        PluginRejection(NAME, "waiting for the driver of claim ns/c to allocate it for node b", ON_CLAIM),
     )
-    status = outcome(step.actions[0]).status
+    status = apply_action(step.actions[0]).status
     assert status.scheduling is not None
     assert status.scheduling.scheduler.selected_node == "b"
     assert status.scheduling.scheduler.potential_nodes == ("b", "a", "c")
@@ -164,9 +165,9 @@ def test_a_pending_claim_is_told_the_nodes_and_the_one_that_is_wanted():
 
 def test_a_proposal_leaves_the_drivers_part_alone():
     claim = proposed("a", selected="a", declined=("a",))
-    step = next_step(subject(claim), ["b"], "b")
-    assert isinstance(step, Wait)
-    scheduling = outcome(step.actions[0]).status.scheduling
+    step = decide_next_step(subject(claim), ["b"], "b")
+    assert isinstance(step, WaitForDrivers)
+    scheduling = apply_action(step.actions[0]).status.scheduling
     assert scheduling is not None
     assert scheduling.driver == claim.status.scheduling.driver  # type: ignore[union-attr]
 
@@ -175,39 +176,39 @@ def test_a_proposal_leaves_the_drivers_part_alone():
 def test_nothing_is_written_twice():
     claim = proposed("b", "a", selected="b")
     for order in (["b", "a"], ["a", "b"]):
-        step = next_step(subject(claim), order, order[0])
-        assert isinstance(step, Wait)
+        step = decide_next_step(subject(claim), order, order[0])
+        assert isinstance(step, WaitForDrivers)
         assert step.actions == ()
-        assert step.verdict.reason == "waiting for the driver of claim ns/c to allocate it for node b"
+        assert step.rejection.reason == "waiting for the driver of claim ns/c to allocate it for node b"
 
 
 def test_the_node_that_was_asked_for_stays_while_it_will_do():
-    step = next_step(subject(proposed("a", "b", selected="a")), ["c", "b", "a"], "c")
-    assert isinstance(step, Wait)
+    step = decide_next_step(subject(proposed("a", "b", selected="a")), ["c", "b", "a"], "c")
+    assert isinstance(step, WaitForDrivers)
     assert [(each.potential_nodes, each.selected_node) for each in step.actions] == [(("a", "b", "c"), "a")]
 
 
 @req("K3063-040")
 def test_another_node_is_asked_for_when_the_driver_declined():
-    step = next_step(subject(proposed("a", "b", selected="a", declined=("a",))), ["b"], "b")
-    assert isinstance(step, Wait)
+    step = decide_next_step(subject(proposed("a", "b", selected="a", declined=("a",))), ["b"], "b")
+    assert isinstance(step, WaitForDrivers)
     assert [(each.potential_nodes, each.selected_node) for each in step.actions] == [(("a", "b"), "b")]
 
 
 @req("K3063-152")
 def test_a_node_the_driver_gave_up_is_asked_for_again_or_another():
     """The driver unset the node without declining it."""
-    step = next_step(subject(proposed("a", "b")), ["b", "a"], "b")
-    assert isinstance(step, Wait)
+    step = decide_next_step(subject(proposed("a", "b")), ["b", "a"], "b")
+    assert isinstance(step, WaitForDrivers)
     assert step.actions[0].selected_node == "b"
 
 
-def told(*claims: ClassicClaim, nodes: list[str]) -> tuple[dict[str, str], str]:
+def told(*claims: ClassicResourceClaim, nodes: list[str]) -> tuple[dict[str, str], str]:
     """Which claim is asked for which node, with the words the pod gets."""
-    step = next_step(subject(*claims), nodes, nodes[0])
-    assert isinstance(step, Wait)
+    step = decide_next_step(subject(*claims), nodes, nodes[0])
+    assert isinstance(step, WaitForDrivers)
     assert {each.potential_nodes for each in step.actions} <= {tuple(sorted(nodes)), ("a", "b", "c")}
-    return {each.claim.metadata.name: each.selected_node for each in step.actions}, step.verdict.reason
+    return {each.claim.metadata.name: each.selected_node for each in step.actions}, step.rejection.reason
 
 
 def test_of_several_claims_one_that_says_nothing_goes_first_and_alone():
@@ -215,9 +216,9 @@ def test_of_several_claims_one_that_says_nothing_goes_first_and_alone():
     wanted, text = told(*new, nodes=["a", "b"])
     assert wanted == {"x": "a", "y": ""}
     assert text == "waiting for the driver of claim ns/x to allocate it for node a"
-    step = next_step(subject(*new), ["a", "b"], "a")
-    assert isinstance(step, Wait)
-    assert step.verdict.wakes == {Signal(Topic.CLAIM, "ns/x"), Signal(Topic.CLAIM, "ns/y")}
+    step = decide_next_step(subject(*new), ["a", "b"], "a")
+    assert isinstance(step, WaitForDrivers)
+    assert step.rejection.wake_signals == {Signal(Topic.CLAIM, "ns/x"), Signal(Topic.CLAIM, "ns/y")}
 
 
 def test_a_claim_whose_driver_is_at_work_is_waited_for():
@@ -244,24 +245,24 @@ def test_a_node_that_is_no_longer_wanted_is_unset():
 def test_a_pod_is_ready_when_all_its_claims_are_allocated():
     ours, free, pending = allocated("x", users=("p",)), allocated("y", "a"), classic("z")
     who = subject(ours, free)
-    assert next_step(who, ["a"], "a") == Ready((ReserveClassic(free, who.pod),))
-    assert isinstance(next_step(subject(ours, free, pending), ["a"], "a"), Wait)
+    assert decide_next_step(who, ["a"], "a") == ClassicClaimsReady((ReserveClassic(free, who.pod),))
+    assert isinstance(decide_next_step(subject(ours, free, pending), ["a"], "a"), WaitForDrivers)
 
 
 @req("K3063-120", "K3063-122")
 def test_to_reserve_adds_the_pod_and_to_unreserve_removes_it():
     who, shared = subject(), allocated(users=("other",), userLimit=2)
-    held = outcome(ReserveClassic(shared, who.pod))
+    held = apply_action(ReserveClassic(shared, who.pod))
     assert [user.uid for user in held.status.reserved_for] == ["other", "p"]
-    assert outcome(ReserveClassic(held, who.pod)) == held
-    assert outcome(UnreserveClassic(held, who.pod)) == shared
+    assert apply_action(ReserveClassic(held, who.pod)) == held
+    assert apply_action(UnreserveClassic(held, who.pod)) == shared
 
 
 # --- PostFilter ---
 
 
-def blaming(*names: str) -> list[Verdict]:
-    return [Verdict(NAME, "no", frozenset({Signal(Topic.CLAIM, f"ns/{name}")})) for name in names]
+def blaming(*names: str) -> list[PluginRejection]:
+    return [PluginRejection(NAME, "no", frozenset({Signal(Topic.CLAIM, f"ns/{name}")})) for name in names]
 
 
 @req("K3063-041", "K3063-081", "K3063-114", "K3063-115")
@@ -278,12 +279,12 @@ def blaming(*names: str) -> list[Verdict]:
     ids=["free", "our own", "in use", "immediate", "deleted", "pending"],
 )
 def test_what_is_given_back_when_nothing_fits(claim, goes):
-    assert post_filter(subject(claim), blaming("c")) == ((GiveBack(claim),) if goes else ())
+    assert post_filter(subject(claim), blaming("c")) == ((RequestReallocation(claim),) if goes else ())
 
 
 def test_what_is_given_back_has_no_users_and_waits_for_its_driver():
     claim = allocated(node="a", users=("p",))
-    freed = outcome(GiveBack(claim))
+    freed = apply_action(RequestReallocation(claim))
     assert (freed.status.phase, freed.status.reserved_for) == ("Reallocate", ())
     assert freed.status.available_on_nodes == claim.status.available_on_nodes
 
@@ -291,7 +292,7 @@ def test_what_is_given_back_has_no_users_and_waits_for_its_driver():
 def test_only_claims_that_kept_the_pod_from_a_node_are_given_back():
     who = subject(allocated("x", "a"), allocated("y", "a"))
     assert post_filter(who, []) == ()
-    assert post_filter(who, [Verdict("NodeResourcesFit", "no", ON_CLAIM)]) == ()
+    assert post_filter(who, [PluginRejection("NodeResourcesFit", "no", ON_CLAIM)]) == ()
     assert [each.claim.metadata.name for each in post_filter(who, blaming("y"))] == ["y"]
 
 
@@ -323,8 +324,10 @@ names = st.lists(st.integers(0, 400).map(lambda n: f"n{n:03}"), unique=True, min
 @given(names, names, st.lists(st.integers(0, 400).map(lambda n: f"n{n:03}"), unique=True, max_size=128))
 def test_a_window_is_small_and_has_a_node_that_would_do(feasible, before, declined):
     would_do = [name for name in feasible if name not in declined] or feasible[:1]
-    told = window(would_do, would_do[0], before[:MOST_NODES], [n for n in declined if n not in would_do])
-    assert len(told) <= MOST_NODES
+    told = build_node_window(
+        would_do, would_do[0], before[:MAX_NODES], [n for n in declined if n not in would_do]
+    )
+    assert len(told) <= MAX_NODES
     assert len(set(told)) == len(told)
     assert set(told) & set(would_do)
 
@@ -338,10 +341,10 @@ def test_a_resource_on_one_node_of_a_thousand_is_found(good):
     while True:
         declined = claim.status.scheduling.driver.unsuitable_nodes if claim.status.scheduling else ()
         feasible = [name for name in nodes if name not in declined]
-        step = next_step(subject(claim), feasible, feasible[0])
-        assert isinstance(step, Wait)
+        step = decide_next_step(subject(claim), feasible, feasible[0])
+        assert isinstance(step, WaitForDrivers)
         (action,) = step.actions
-        assert len(action.potential_nodes) <= MOST_NODES
+        assert len(action.potential_nodes) <= MAX_NODES
         if action.selected_node == nodes[good]:
             break
         asked = action.potential_nodes

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dray.placement.framework import Opinion, between, by_most
-from dray.placement.profile import PLUGINS, Choices, Normalization
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.placement.scheduling_cycle import Placement, Unplaceable, place, refusals
+from dray.placement.framework import PreFilterResult, normalize_min_max, normalize_to_max
+from dray.placement.profile import PLUGINS, Normalization, PlacementOptions
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.placement.scheduling_cycle import Placement, Unschedulable, find_rejections, place_pod
 from tests.brute import making as make
 from tests.unit.placement.claimed import (
     CLASS,
@@ -24,35 +24,35 @@ from tests.unit.placement.claimed import (
 
 def test_a_pod_without_claims_is_none_of_its_business() -> None:
     plugin, _ = devices_only()
-    assert plugin.opinion(wanting(), cluster({"a": models("x")})) is None
+    assert plugin.pre_filter(wanting(), cluster({"a": models("x")})) is None
 
 
 def test_a_claim_that_every_node_reaches_says_nothing() -> None:
     plugin, _ = devices_only()
-    assert plugin.opinion(wanting(having(claim(), "net/d0")), cluster({"a": ()})) is None
+    assert plugin.pre_filter(wanting(having(claim(), "net/d0")), cluster({"a": ()})) is None
 
 
 def test_a_claim_with_devices_narrows_the_nodes() -> None:
     plugin, profile = devices_only()
     subject = wanting(having(claim(), "b/d0", where="b"), having(claim(name="d"), "net/d0"))
     snapshot = cluster({"a": models("x"), "b": models("x"), "c": models("x")})
-    opinion = plugin.opinion(subject, snapshot)
-    assert isinstance(opinion, Opinion)
-    assert opinion.names == frozenset({"b"})
+    opinion = plugin.pre_filter(subject, snapshot)
+    assert isinstance(opinion, PreFilterResult)
+    assert opinion.node_names == frozenset({"b"})
     assert opinion.score is None
-    found = place(snapshot, subject, profile)
+    found = place_pod(snapshot, subject, profile)
     assert isinstance(found, Placement)
-    assert (found.seat.name, found.given) == ("b", ())
+    assert (found.node_state.name, found.allocations) == ("b", ())
 
 
 def test_two_claims_with_devices_on_different_nodes_have_none_in_reach() -> None:
     _, profile = devices_only()
     subject = wanting(having(claim(), "a/d0", where="a"), having(claim(name="d"), "b/d0", where="b"))
-    found = place(cluster({"a": (), "b": ()}), subject, profile)
-    assert isinstance(found, Unplaceable)
-    assert {name for each in found.refused for name in each.nodes} == {"a", "b"}
-    assert Signal(Topic.CLAIM, "ml/c") in found.wakes
-    assert Signal(Topic.NODES) in found.wakes
+    found = place_pod(cluster({"a": (), "b": ()}), subject, profile)
+    assert isinstance(found, Unschedulable)
+    assert {name for each in found.rejected for name in each.nodes} == {"a", "b"}
+    assert Signal(Topic.CLAIM, "ml/c") in found.wake_signals
+    assert Signal(Topic.NODES) in found.wake_signals
 
 
 def test_a_selector_by_labels_reaches_the_nodes_that_have_them_now() -> None:
@@ -64,16 +64,16 @@ def test_a_selector_by_labels_reaches_the_nodes_that_have_them_now() -> None:
     subject = wanting(replace(held, status=status))
     inside, outside = cluster({"a": ()}, labels={"rack": "1"}), cluster({"a": ()}, labels={"rack": "2"})
     for snapshot, names in ((inside, frozenset("a")), (outside, frozenset()), (inside, frozenset("a"))):
-        opinion = plugin.opinion(subject, snapshot)
-        assert isinstance(opinion, Opinion)
-        assert opinion.names == names
+        opinion = plugin.pre_filter(subject, snapshot)
+        assert isinstance(opinion, PreFilterResult)
+        assert opinion.node_names == names
 
 
 def test_what_could_help_is_devices_nodes_classes_and_claims() -> None:
     _, profile = devices_only()
-    found = place(cluster({"a": ()}), wanting(claim()), profile)
-    assert isinstance(found, Unplaceable)
-    assert found.wakes == {
+    found = place_pod(cluster({"a": ()}), wanting(claim()), profile)
+    assert isinstance(found, Unschedulable)
+    assert found.wake_signals == {
         Signal(Topic.DEVICES),
         Signal(Topic.NODES),
         Signal(Topic.CLASS, "any"),
@@ -84,22 +84,22 @@ def test_what_could_help_is_devices_nodes_classes_and_claims() -> None:
 def test_a_fault_of_the_claim_concerns_the_whole_cluster() -> None:
     plugin, _ = devices_only()
     asked = claim(make.request("r", device_class="missing"))
-    verdict = plugin.opinion(wanting(asked), cluster({"a": models("x")}))
-    assert isinstance(verdict, Verdict)
+    verdict = plugin.pre_filter(wanting(asked), cluster({"a": models("x")}))
+    assert isinstance(verdict, PluginRejection)
     assert "missing" in verdict.reason
-    assert Signal(Topic.CLASS, "missing") in verdict.wakes
+    assert Signal(Topic.CLASS, "missing") in verdict.wake_signals
 
 
 def test_a_device_that_cannot_be_judged_is_a_matter_of_its_node() -> None:
     _, profile = devices_only()
     asked = claim(make.request("r", 1, "attr:gpu.example/model=x"))
     snapshot = cluster({"a": models(""), "b": models("x")})
-    found = place(snapshot, wanting(asked), profile)
+    found = place_pod(snapshot, wanting(asked), profile)
     assert isinstance(found, Placement)
-    assert found.seat.name == "b"
-    (refused,) = refusals(snapshot, wanting(asked), profile)
+    assert found.node_state.name == "b"
+    (refused,) = find_rejections(snapshot, wanting(asked), profile)
     assert refused.nodes == ("a",)
-    assert refused.verdict.reason == "a device cannot be judged for claim ml/c"
+    assert refused.rejection.reason == "a device cannot be judged for claim ml/c"
 
 
 # --- scores ---
@@ -108,10 +108,10 @@ def test_a_device_that_cannot_be_judged_is_a_matter_of_its_node() -> None:
 def scores(snapshot_models: dict[str, tuple[str, ...]], *claims: object) -> dict[str, int]:
     plugin, _ = devices_only()
     snapshot = cluster({name: models(*found) for name, found in snapshot_models.items()})
-    opinion = plugin.opinion(wanting(*claims), snapshot)  # type: ignore[arg-type]
-    assert isinstance(opinion, Opinion)
+    opinion = plugin.pre_filter(wanting(*claims), snapshot)  # type: ignore[arg-type]
+    assert isinstance(opinion, PreFilterResult)
     assert opinion.score is not None
-    return {name: opinion.score(seat) for name, seat in snapshot.seats.items()}
+    return {name: opinion.score(seat) for name, seat in snapshot.node_states.items()}
 
 
 @pytest.mark.req("K4816-066")
@@ -139,11 +139,11 @@ def test_several_devices_of_one_alternative_earn_once() -> None:
 
 @pytest.mark.req("K4816-064", "K4816-069", "K4816-070")
 def test_scores_lie_between_the_worst_and_the_best_and_are_nothing_in_a_tie() -> None:
-    assert between([8, 7, 4]) == [100, 75, 0]
-    assert between([8, 8]) == [0, 0]
-    assert by_most([8, 4]) == [100, 50]
-    assert Choices().device_spread is between
-    assert Choices(normalization=Normalization.MAX).device_spread is by_most
+    assert normalize_min_max([8, 7, 4]) == [100, 75, 0]
+    assert normalize_min_max([8, 8]) == [0, 0]
+    assert normalize_to_max([8, 4]) == [100, 50]
+    assert PlacementOptions().device_normalizer is normalize_min_max
+    assert PlacementOptions(normalization=Normalization.MAX).device_normalizer is normalize_to_max
 
 
 @pytest.mark.req("K4816-071")
@@ -155,15 +155,15 @@ def test_the_score_counts_twice() -> None:
 def test_claims_that_have_their_devices_are_not_scored() -> None:
     plugin, _ = devices_only()
     held = having(claim(rather("r", "x", "y")), "a/d0", where="a")
-    opinion = plugin.opinion(wanting(held), cluster({"a": models("x")}))
-    assert isinstance(opinion, Opinion)
+    opinion = plugin.pre_filter(wanting(held), cluster({"a": models("x")}))
+    assert isinstance(opinion, PreFilterResult)
     assert opinion.score is None
 
 
 def test_without_alternatives_nobody_is_preferred() -> None:
     plugin, _ = devices_only()
-    opinion = plugin.opinion(wanting(claim()), cluster({"a": models("x")}))
-    assert isinstance(opinion, Opinion)
+    opinion = plugin.pre_filter(wanting(claim()), cluster({"a": models("x")}))
+    assert isinstance(opinion, PreFilterResult)
     assert opinion.score is None
 
 
@@ -174,15 +174,15 @@ def test_pods_that_ask_the_same_are_searched_for_once_per_shape() -> None:
     plugin, profile = devices_only()
     snapshot = cluster({"a": models("x"), "b": models("x"), "c": models("x", "x")})
     for number in range(5):
-        place(snapshot, wanting(claim(name=f"c{number}"), name=f"p{number}"), profile, turn=number)
-    assert sum(plugin.searches.ended.values()) == 2
+        place_pod(snapshot, wanting(claim(name=f"c{number}"), name=f"p{number}"), profile, rotation=number)
+    assert sum(plugin.searches.ending_counts.values()) == 2
 
 
 def test_a_class_that_changed_is_asked_anew() -> None:
     _, profile = devices_only()
     snapshot = cluster({"a": models("x")})
-    assert isinstance(place(snapshot, wanting(claim()), profile), Placement)
+    assert isinstance(place_pod(snapshot, wanting(claim()), profile), Placement)
     never = replace(CLASS, spec=replace(CLASS.spec, selectors=make.selectors("never")))
-    changed = snapshot.changed(snapshot.stock.with_classes((never,)), {})
-    assert isinstance(place(changed, wanting(claim()), profile), Unplaceable)
-    assert isinstance(place(snapshot, wanting(claim()), profile), Placement)
+    changed = snapshot.apply_changes(snapshot.inventory.replace_classes((never,)), {})
+    assert isinstance(place_pod(changed, wanting(claim()), profile), Unschedulable)
+    assert isinstance(place_pod(snapshot, wanting(claim()), profile), Placement)

@@ -18,12 +18,12 @@ from dray.api.core import (
 )
 from dray.placement.fencing import (
     OUT_OF_SERVICE,
-    failed,
-    fenced,
-    is_given_up,
+    add_fence_taint,
+    allows_forced_deletion,
+    build_failed_status,
     is_out_of_service,
-    is_unwelcome,
-    unfenced,
+    must_evict,
+    remove_fence_taint,
 )
 
 NOW = "2026-01-01T00:00:00Z"
@@ -51,9 +51,9 @@ def node(*taints: Taint, ready: str = "") -> Node:
 def test_a_fence_is_put_on_once_and_taken_away_whole(
     before: tuple[Taint, ...], after: tuple[Taint, ...]
 ) -> None:
-    assert fenced(before, now=NOW) == after
-    assert unfenced(after) == tuple(each for each in before if each is OTHER)
-    assert unfenced((OTHER,)) == (OTHER,)
+    assert add_fence_taint(before, now=NOW) == after
+    assert remove_fence_taint(after) == tuple(each for each in before if each is OTHER)
+    assert remove_fence_taint((OTHER,)) == (OTHER,)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_a_fence_is_put_on_once_and_taken_away_whole(
 def test_a_node_is_given_up_when_it_is_out_of_service_and_not_ready(
     seen: Node, out: bool, given_up: bool
 ) -> None:
-    assert (is_out_of_service(seen), is_given_up(seen)) == (out, given_up)
+    assert (is_out_of_service(seen), allows_forced_deletion(seen)) == (out, given_up)
 
 
 def test_a_pod_that_tolerates_the_fence_may_come() -> None:
     tolerant = Pod(spec=PodSpec(tolerations=(Toleration(key=OUT_OF_SERVICE, operator="Exists"),)))
-    assert is_unwelcome(Pod(), node(FENCE))
-    assert not is_unwelcome(tolerant, node(FENCE))
-    assert not is_unwelcome(Pod(), node(Taint(key="other", effect="NoExecute")))
+    assert must_evict(Pod(), node(FENCE))
+    assert not must_evict(tolerant, node(FENCE))
+    assert not must_evict(Pod(), node(Taint(key="other", effect="NoExecute")))
 
 
 def test_who_was_evicted_is_not_said_to_have_been_collected() -> None:
@@ -89,7 +89,10 @@ def test_who_was_evicted_is_not_said_to_have_been_collected() -> None:
         "message": "PodGC: node a is gone",
         "lastTransitionTime": NOW,
     }
-    assert failed(Pod(), "node a is gone", now=NOW) == {"phase": "Failed", "conditions": [condition]}
+    assert build_failed_status(Pod(), "node a is gone", now=NOW) == {
+        "phase": "Failed",
+        "conditions": [condition],
+    }
     target = PodCondition(type="DisruptionTarget", status="True", reason="DeletionByTaintManager")
     evicted = Pod(status=PodStatus(conditions=(target,)))
-    assert failed(evicted, "node a is gone", now=NOW) == {"phase": "Failed"}
+    assert build_failed_status(evicted, "node a is gone", now=NOW) == {"phase": "Failed"}

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.core import Pod
-from dray.placement.framework import Opinion
+from dray.placement.framework import PreFilterResult
 from dray.placement.plugins.node_resources_fit import NodeResourcesFit, Scoring
-from dray.placement.rejections import Signal, Topic, Verdict
+from dray.placement.rejections import PluginRejection, Signal, Topic
 from tests.unit.placement.seats import (
     asking,
     container,
@@ -65,14 +65,14 @@ def test_a_node_needs_room_for_everything_a_pod_asks_for(
     asked: Pod, reason: str, wakes: frozenset[Signal]
 ) -> None:
     told = verdict_of(PLUGIN, asked, seat(PLACE, *HELD))
-    assert told == (Verdict("NodeResourcesFit", reason, wakes) if reason else None)
+    assert told == (PluginRejection("NodeResourcesFit", reason, wakes) if reason else None)
 
 
 def test_a_node_takes_only_so_many_pods() -> None:
     told = verdict_of(PLUGIN, asking(), seat(PLACE, *HELD, asking()))
-    assert told == Verdict("NodeResourcesFit", "too many pods", EMPTIED)
+    assert told == PluginRejection("NodeResourcesFit", "too many pods", EMPTIED)
     nowhere = verdict_of(PLUGIN, asking(), seat(node(allocatable={"cpu": "4"})))
-    assert nowhere == Verdict("NodeResourcesFit", "too many pods", GROWN)
+    assert nowhere == PluginRejection("NodeResourcesFit", "too many pods", GROWN)
 
 
 def test_a_node_may_be_short_of_what_nobody_asks_for() -> None:
@@ -83,7 +83,7 @@ def test_a_node_may_be_short_of_what_nobody_asks_for() -> None:
 
 
 def test_nodes_that_lack_the_same_are_told_the_same() -> None:
-    found = PLUGIN.opinion(subject(asking(cpu="2")), photo(PLACE))
+    found = PLUGIN.pre_filter(subject(asking(cpu="2")), photo(PLACE))
     assert found.filter is not None
     small = [
         seat(node(allocatable={"cpu": str(cpu), "pods": "9"}), asking(cpu=str(cpu))) for cpu in (2, 3, 4)
@@ -200,12 +200,14 @@ def test_the_fuller_node_is_worse_or_better_as_chosen() -> None:
 
 
 def test_opinions_do_not_look_at_names() -> None:
-    found = PLUGIN.opinion(subject(asking(cpu="1")), photo(PLACE))
-    assert isinstance(found, Opinion)
+    found = PLUGIN.pre_filter(subject(asking(cpu="1")), photo(PLACE))
+    assert isinstance(found, PreFilterResult)
     assert not found.by_node
-    assert found.names is None
+    assert found.node_names is None
 
 
 def test_a_node_that_says_nothing_is_told_so():
     verdict = verdict_of(PLUGIN, asking(), seat(node(allocatable={})))
-    assert verdict == Verdict(PLUGIN.name, "status.allocatable does not say what the node can give", GROWN)
+    assert verdict == PluginRejection(
+        PLUGIN.name, "status.allocatable does not say what the node can give", GROWN
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dray.placement.framework import Opinion
+from dray.placement.framework import PreFilterResult
 from dray.placement.plugins.node_name import NodeName
-from dray.placement.rejections import Signal, Topic, Verdict
+from dray.placement.rejections import PluginRejection, Signal, Topic
 from tests.unit.placement.seats import node, opinion_of, pod, seat, verdict_of
 
 
@@ -13,7 +13,11 @@ def test_a_pod_that_names_no_node_is_none_of_its_business() -> None:
 
 
 def test_only_the_named_node_is_in_question() -> None:
-    elsewhere = Verdict("NodeName", "not the node that the pod names", frozenset({Signal(Topic.NODES)}))
-    assert opinion_of(NodeName(), pod(nodeName="a"), node("a")) == Opinion(frozenset({"a"}), elsewhere)
+    elsewhere = PluginRejection(
+        "NodeName", "not the node that the pod names", frozenset({Signal(Topic.NODES)})
+    )
+    assert opinion_of(NodeName(), pod(nodeName="a"), node("a")) == PreFilterResult(
+        frozenset({"a"}), elsewhere
+    )
     assert verdict_of(NodeName(), pod(nodeName="a"), seat(node("a"))) is None
     assert verdict_of(NodeName(), pod(nodeName="a"), seat(node("b"))) == elsewhere

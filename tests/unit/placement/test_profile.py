@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from dray.errors import InvalidError
-from dray.placement.framework import Opinion, between, by_most
+from dray.placement.framework import PreFilterResult, normalize_min_max, normalize_to_max
 from dray.placement.plugins.node_resources_fit import NodeResourcesFit, Scoring
-from dray.placement.profile import Choices, Normalization, Profile, Weighed, profile_of, read_choices
+from dray.placement.profile import (
+    Normalization,
+    PlacementOptions,
+    SchedulerProfile,
+    WeightedPlugin,
+    build_profile,
+    parse_placement_options,
+)
 
 
 class Named:
@@ -18,11 +25,11 @@ class Named:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def opinion(self, subject: Any, snapshot: Any) -> Opinion | None:
+    def pre_filter(self, subject: Any, snapshot: Any) -> PreFilterResult | None:
         return None
 
 
-def weights_of(profile: Profile) -> dict[str, int]:
+def weights_of(profile: SchedulerProfile) -> dict[str, int]:
     return {plugin.name: weight for plugin, weight in profile.plugins}
 
 
@@ -40,26 +47,28 @@ DEFAULT = {
 
 @pytest.mark.req("K4816-071")
 def test_plugins_have_the_weights_of_kubernetes_and_cheap_ones_come_first() -> None:
-    profile = profile_of(Choices(), [Named("DynamicResources"), Named("ClassicResources")])
+    profile = build_profile(PlacementOptions(), [Named("DynamicResources"), Named("ClassicResources")])
     assert list(weights_of(profile).items()) == list(DEFAULT.items())
     assert profile.scheduler_name == "default-scheduler"
 
 
 def test_plugins_that_are_not_handed_in_are_not_asked() -> None:
-    assert "DynamicResources" not in weights_of(profile_of(Choices()))
+    assert "DynamicResources" not in weights_of(build_profile(PlacementOptions()))
 
 
 def test_a_plugin_of_ones_own_comes_last_or_instead_of_the_one_of_its_name() -> None:
     mine, other = Named("Mine"), Named("NodeAffinity")
-    profile = profile_of(Choices(weights={"NodeName": 7}), [mine, other])
+    profile = build_profile(PlacementOptions(weights={"NodeName": 7}), [mine, other])
     assert profile.plugins[0].weight == 7
-    assert profile.plugins[3] == Weighed(other, 2)
-    assert profile.plugins[-1] == Weighed(mine, 1)
+    assert profile.plugins[3] == WeightedPlugin(other, 2)
+    assert profile.plugins[-1] == WeightedPlugin(mine, 1)
 
 
 def test_choices_reach_the_plugins() -> None:
-    chosen = Choices("mine", Scoring.MOST, disabled=frozenset({"NodeName"}), weights={"NodeAffinity": 9})
-    profile = profile_of(chosen)
+    chosen = PlacementOptions(
+        "mine", Scoring.MOST, disabled=frozenset({"NodeName"}), weights={"NodeAffinity": 9}
+    )
+    profile = build_profile(chosen)
     assert profile.scheduler_name == "mine"
     assert NodeResourcesFit(Scoring.MOST) in [plugin for plugin, _ in profile.plugins]
     left = {name: weight for name, weight in DEFAULT.items() if name[0] in "NT" and name != "NodeName"}
@@ -68,11 +77,14 @@ def test_choices_reach_the_plugins() -> None:
 
 @pytest.mark.req("K4816-069", "K4816-070")
 def test_ranks_of_devices_are_spread_from_worst_to_best_unless_max_is_chosen() -> None:
-    assert Choices().device_spread([16, 12, 8]) == [100, 50, 0]
-    assert Choices().device_spread([7, 7]) == [0, 0]
-    by_max = Choices(normalization=Normalization.MAX)
-    assert by_max.device_spread([16, 12, 8]) == [100, 75, 50]
-    assert (Choices().device_spread, by_max.device_spread) == (between, by_most)
+    assert PlacementOptions().device_normalizer([16, 12, 8]) == [100, 50, 0]
+    assert PlacementOptions().device_normalizer([7, 7]) == [0, 0]
+    by_max = PlacementOptions(normalization=Normalization.MAX)
+    assert by_max.device_normalizer([16, 12, 8]) == [100, 75, 50]
+    assert (PlacementOptions().device_normalizer, by_max.device_normalizer) == (
+        normalize_min_max,
+        normalize_to_max,
+    )
 
 
 def test_a_document_is_read_whole() -> None:
@@ -83,7 +95,7 @@ def test_a_document_is_read_whole() -> None:
         "weights": {"NodeAffinity": 5, "DynamicResources": 0},
         "disabled": ["NodeResourcesBalancedAllocation"],
     }
-    assert read_choices(document) == Choices(
+    assert parse_placement_options(document) == PlacementOptions(
         "mine",
         Scoring.MOST,
         Normalization.MAX,
@@ -94,7 +106,7 @@ def test_a_document_is_read_whole() -> None:
 
 @pytest.mark.parametrize("document", [None, {}])
 def test_an_empty_document_chooses_nothing(document: object) -> None:
-    assert read_choices(document) == Choices()
+    assert parse_placement_options(document) == PlacementOptions()
 
 
 KNOWN = (
@@ -154,5 +166,5 @@ WRONG: list[tuple[object, list[str]]] = [
 @pytest.mark.parametrize(("document", "expected"), WRONG)
 def test_everything_wrong_in_a_document_is_told_with_its_field(document: object, expected: list[str]) -> None:
     with pytest.raises(InvalidError, match=r"^scheduler profile is invalid: ") as caught:
-        read_choices(document)
+        parse_placement_options(document)
     assert [str(problem) for problem in caught.value.problems] == expected

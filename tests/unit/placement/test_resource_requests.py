@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from dray.placement.resource_requests import NOTHING, SMALL_CPU, SMALL_MEMORY, Needs, needs_of
-from dray.values.quantity import NANOS, Quantity
+from dray.placement.resource_requests import (
+    DEFAULT_CPU,
+    DEFAULT_MEMORY,
+    NO_REQUESTS,
+    ResourceRequests,
+    compute_requests,
+)
+from dray.values.quantity import NANOS_PER_UNIT, Quantity
 from tests.unit.placement.seats import container, pod
 
 
@@ -93,29 +99,32 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 def test_a_pod_needs_room_for_its_hungriest_moment(name: str) -> None:
     spec, expected = ROWS[name]
     amounts = {resource: Quantity.parse(text).nanos for resource, text in expected.items()}
-    assert needs_of(pod(**spec)).amounts == amounts | {"pods": NANOS}
+    assert compute_requests(pod(**spec)).amounts == amounts | {"pods": NANOS_PER_UNIT}
 
 
 WEIGHED: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
-    "a container that asks for nothing is a small one": ({"containers": [main()]}, (SMALL_CPU, SMALL_MEMORY)),
-    "every container is": ({"containers": [main(), main()]}, (2 * SMALL_CPU, 2 * SMALL_MEMORY)),
-    "each amount for itself": ({"containers": [main(cpu="2")]}, (2 * NANOS, SMALL_MEMORY)),
+    "a container that asks for nothing is a small one": (
+        {"containers": [main()]},
+        (DEFAULT_CPU, DEFAULT_MEMORY),
+    ),
+    "every container is": ({"containers": [main(), main()]}, (2 * DEFAULT_CPU, 2 * DEFAULT_MEMORY)),
+    "each amount for itself": ({"containers": [main(cpu="2")]}, (2 * NANOS_PER_UNIT, DEFAULT_MEMORY)),
     "zero is an answer": ({"containers": [main(cpu="0", memory="0")]}, (0, 0)),
     "init containers too": (
         {"containers": [main()], "initContainers": [main(cpu="2")]},
-        (2 * NANOS, SMALL_MEMORY),
+        (2 * NANOS_PER_UNIT, DEFAULT_MEMORY),
     ),
     "sidecars too": (
         {"containers": [main()], "initContainers": [sidecar()]},
-        (2 * SMALL_CPU, 2 * SMALL_MEMORY),
+        (2 * DEFAULT_CPU, 2 * DEFAULT_MEMORY),
     ),
     "overhead counts as it is": (
         {"containers": [main()], "overhead": {"cpu": "1"}},
-        (SMALL_CPU + NANOS, SMALL_MEMORY),
+        (DEFAULT_CPU + NANOS_PER_UNIT, DEFAULT_MEMORY),
     ),
     "overhead without an amount adds none": (
         {"containers": [main()], "overhead": {"memory": "1"}},
-        (SMALL_CPU, SMALL_MEMORY + NANOS),
+        (DEFAULT_CPU, DEFAULT_MEMORY + NANOS_PER_UNIT),
     ),
     "a pod without containers weighs nothing": ({}, (0, 0)),
 }
@@ -124,23 +133,28 @@ WEIGHED: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
 @pytest.mark.parametrize("name", WEIGHED)
 def test_scores_count_containers_that_ask_for_nothing(name: str) -> None:
     spec, expected = WEIGHED[name]
-    assert needs_of(pod(**spec)).weighed == expected
+    assert compute_requests(pod(**spec)).scored == expected
 
 
 def test_pods_of_one_template_share_their_needs() -> None:
     spec = {"containers": [main(cpu="1", memory="1Gi")]}
-    assert needs_of(pod(**spec)) is needs_of(pod(**spec))
+    assert compute_requests(pod(**spec)) is compute_requests(pod(**spec))
 
 
 def test_needs_are_equal_by_value_in_any_order() -> None:
-    one, other = Needs({"cpu": 1, "memory": 2}, (1, 2)), Needs({"memory": 2, "cpu": 1}, (1, 2))
+    one, other = (
+        ResourceRequests({"cpu": 1, "memory": 2}, (1, 2)),
+        ResourceRequests({"memory": 2, "cpu": 1}, (1, 2)),
+    )
     assert one == other
     assert hash(one) == hash(other)
-    assert one != Needs({"cpu": 1, "memory": 2}, (1, 3))
+    assert one != ResourceRequests({"cpu": 1, "memory": 2}, (1, 3))
     assert one != "something else"
 
 
 def test_what_is_zero_is_not_there() -> None:
-    assert Needs({"cpu": 0}) == NOTHING
-    assert Needs({"cpu": 2, "memory": 1}).minus(Needs({"memory": 1})) == Needs({"cpu": 2})
-    assert (Needs({"cpu": 2}).of("cpu"), Needs({"cpu": 2}).of("memory")) == (2, 0)
+    assert ResourceRequests({"cpu": 0}) == NO_REQUESTS
+    assert ResourceRequests({"cpu": 2, "memory": 1}).subtract(
+        ResourceRequests({"memory": 1})
+    ) == ResourceRequests({"cpu": 2})
+    assert (ResourceRequests({"cpu": 2}).get("cpu"), ResourceRequests({"cpu": 2}).get("memory")) == (2, 0)

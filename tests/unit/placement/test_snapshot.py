@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dray.placement.resource_requests import NOTHING, needs_of
-from dray.placement.snapshot import traits_of
+from dray.placement.resource_requests import NO_REQUESTS, compute_requests
+from dray.placement.snapshot import read_traits
 from tests.unit.placement.seats import STOCK, asking, node, photo
 
-NEEDS = needs_of(asking(cpu="1"))
+NEEDS = compute_requests(asking(cpu="1"))
 
 
 def test_nodes_that_differ_in_name_and_labels_only_are_one_group() -> None:
@@ -17,40 +17,40 @@ def test_nodes_that_differ_in_name_and_labels_only_are_one_group() -> None:
 def test_what_pods_need_tells_nodes_apart() -> None:
     snapshot = photo(node("a"), node("b"), needs={"a": NEEDS})
     assert len(snapshot.groups) == 2
-    assert snapshot.seats["a"].needs == NEEDS
-    assert snapshot.seats["b"].needs == NOTHING
+    assert snapshot.node_states["a"].requests == NEEDS
+    assert snapshot.node_states["b"].requests == NO_REQUESTS
 
 
 def test_traits_that_are_the_same_are_the_same_object() -> None:
-    assert traits_of(node("a", labels={"x": "1"})) is traits_of(node("b"))
-    assert traits_of(node("a", {"cpu": "1000m"})) is traits_of(node("a", {"cpu": "1"}))
-    assert traits_of(node("a")) is not traits_of(node("a", taints=[{"key": "k", "effect": "NoSchedule"}]))
+    assert read_traits(node("a", labels={"x": "1"})) is read_traits(node("b"))
+    assert read_traits(node("a", {"cpu": "1000m"})) is read_traits(node("a", {"cpu": "1"}))
+    assert read_traits(node("a")) is not read_traits(node("a", taints=[{"key": "k", "effect": "NoSchedule"}]))
 
 
 def test_a_node_that_does_not_say_what_is_left_gives_what_it_has() -> None:
     bare = node("a", {})
-    assert traits_of(bare).allocatable == {}
+    assert read_traits(bare).allocatable == {}
 
 
 def test_nothing_new_is_the_same_photograph() -> None:
     snapshot = photo(node("a"))
-    assert snapshot.changed(STOCK, {}) is snapshot
+    assert snapshot.apply_changes(STOCK, {}) is snapshot
 
 
 def test_the_next_photograph_shares_what_stayed() -> None:
     first = photo(node("a"), node("b"), node("c", unschedulable=True))
-    second = first.changed(STOCK, {"a": (first.nodes["a"], NEEDS)})
-    assert second.seats["c"] is first.seats["c"]
+    second = first.apply_changes(STOCK, {"a": (first.nodes["a"], NEEDS)})
+    assert second.node_states["c"] is first.node_states["c"]
     assert second.nodes is first.nodes
-    assert first.seats["a"].needs == NOTHING
+    assert first.node_states["a"].requests == NO_REQUESTS
     assert sorted(map(sorted, first.groups.values())) == [["a", "b"], ["c"]]
     assert sorted(map(sorted, second.groups.values())) == [["a"], ["b"], ["c"]]
 
 
 def test_a_node_that_is_gone_leaves_no_empty_group() -> None:
     first = photo(node("a"), node("b", unschedulable=True))
-    second = first.changed(STOCK, {"b": None, "ghost": None})
-    assert list(second.seats) == ["a"]
+    second = first.apply_changes(STOCK, {"b": None, "ghost": None})
+    assert list(second.node_states) == ["a"]
     assert len(second.groups) == 1
     assert set(second.nodes) == {"a"}
     assert set(first.nodes) == {"a", "b"}
@@ -59,8 +59,8 @@ def test_a_node_that_is_gone_leaves_no_empty_group() -> None:
 def test_several_changes_of_one_group_at_once() -> None:
     first = photo(*map(node, "abcd"))
     news = {name: (first.nodes[name], NEEDS) for name in "abc"}
-    second = first.changed(STOCK, {**news, "d": None})
+    second = first.apply_changes(STOCK, {**news, "d": None})
     assert sorted(map(sorted, second.groups.values())) == [["a", "b", "c"]]
-    back = second.changed(STOCK, {name: (first.nodes[name], NOTHING) for name in "abc"})
+    back = second.apply_changes(STOCK, {name: (first.nodes[name], NO_REQUESTS) for name in "abc"})
     assert sorted(map(sorted, back.groups.values())) == [["a", "b", "c"]]
-    assert all(seat.needs == NOTHING for seat in back.seats.values())
+    assert all(seat.requests == NO_REQUESTS for seat in back.node_states.values())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.placement.plugins.taint_toleration import TaintToleration
-from dray.placement.rejections import Signal, Topic, Verdict
+from dray.placement.rejections import PluginRejection, Signal, Topic
 from tests.unit.placement.seats import node, pod, scores_of, seat, verdict_of
 
 PLUGIN = TaintToleration()
@@ -19,8 +19,8 @@ def taint(key: str, effect: str = "NoSchedule", value: str = "") -> dict[str, st
     return {"key": key, "value": value, "effect": effect}
 
 
-def untolerated(words: str) -> Verdict:
-    return Verdict("TaintToleration", f"untolerated taint {words}", frozenset({Signal(Topic.NODES)}))
+def untolerated(words: str) -> PluginRejection:
+    return PluginRejection("TaintToleration", f"untolerated taint {words}", frozenset({Signal(Topic.NODES)}))
 
 
 REFUSALS: list[tuple[list[dict[str, str]], list[dict[str, Any]], str]] = [

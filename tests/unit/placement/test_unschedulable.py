@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dray.placement.plugins.node_unschedulable import NodeUnschedulable
-from dray.placement.rejections import Signal, Topic, Verdict
+from dray.placement.rejections import PluginRejection, Signal, Topic
 from tests.unit.placement.seats import node, opinion_of, pod, seat, verdict_of
 
 KEY = "node.kubernetes.io/unschedulable"
-CORDONED = Verdict("NodeUnschedulable", "unschedulable (cordoned)", frozenset({Signal(Topic.NODES)}))
+CORDONED = PluginRejection("NodeUnschedulable", "unschedulable (cordoned)", frozenset({Signal(Topic.NODES)}))
 
 
 def test_a_cordoned_node_takes_no_new_pods() -> None:

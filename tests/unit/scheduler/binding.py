@@ -12,11 +12,11 @@ from dray.api.core import Pod
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.claims.claim_names import FINALIZER
 from dray.client.client import Client
-from dray.client.errors import Conflict, NotFound
-from dray.client.rest_client import Habits
+from dray.client.errors import ConflictError, NotFoundError
+from dray.client.rest_client import ClientOptions
 from dray.placement.scheduling_cycle import Placement
-from dray.placement.snapshot import Seat
-from dray.scheduler.assume_cache import ClaimBook
+from dray.placement.snapshot import NodeState
+from dray.scheduler.assume_cache import ClaimAssumeCache
 from dray.scheduler.binder import Binder
 from tests.contract.turned import Turned
 from tests.unit.placement.claimed import claim, having, wanting
@@ -30,7 +30,7 @@ class Server:
 
     def __init__(self) -> None:
         self.time = Turned()
-        self.habits = Habits(tempo=self.time.tempo)
+        self.habits = ClientOptions(time_source=self.time.tempo)
         self.claims: dict[str, ResourceClaim] = {}
         self.bound: list[tuple[str, str]] = []
         self.writes: list[ResourceClaim] = []
@@ -47,10 +47,10 @@ class Server:
     async def get(self, kind: type[Any], name: str, _namespace: str) -> Any:
         if kind is Pod:
             if self.pod is None:
-                raise NotFound(404, {})
+                raise NotFoundError(404, {})
             return self.pod
         if name not in self.claims:
-            raise NotFound(404, {})
+            raise NotFoundError(404, {})
         return self.claims[name]
 
     async def update_status(self, new: ResourceClaim) -> ResourceClaim:
@@ -62,9 +62,9 @@ class Server:
             raise self.refusals.pop(0)
         known = self.claims.get(old.metadata.name)
         if known is None:
-            raise NotFound(404, {})
+            raise NotFoundError(404, {})
         if known.metadata.resource_version != old.metadata.resource_version:
-            raise Conflict(409, {"message": "the object has been modified"})
+            raise ConflictError(409, {"message": "the object has been modified"})
         self.writes.append(new)
         return self.put(new)
 
@@ -83,10 +83,10 @@ class Scene:
 
     def __init__(self, *claims: ResourceClaim) -> None:
         self.server = Server()
-        self.book = ClaimBook(lambda _before, _now: None)
-        self.binder = Binder(cast(Client, self.server), self.book, longest_wait=60.0)
+        self.book = ClaimAssumeCache(lambda _before, _now: None)
+        self.binder = Binder(cast(Client, self.server), self.book, max_wait=60.0)
         for each in claims:
-            self.book.saw(self.server.put(each))
+            self.book.update(self.server.put(each))
 
     def known(self, name: str = "c") -> ResourceClaim:
         found = self.book.get("ml", name)
@@ -98,16 +98,16 @@ class Scene:
         claims = [self.known(name) for name in names or ("c",)]
         for each in claims:
             if each.status.allocation is None:
-                self.book.promise(each, GIVEN, f"uid-{pod}")
-            self.book.build_on(each, f"uid-{pod}")
+                self.book.add_pending_allocation(each, GIVEN, f"uid-{pod}")
+            self.book.add_pending_user(each, f"uid-{pod}")
         return Placement(wanting(*claims, name=pod), self.seat(on))
 
-    def seat(self, name: str) -> Seat:
+    def seat(self, name: str) -> NodeState:
         return seat(node(name))
 
     async def bind(self, placement: Placement) -> None:
-        await self.binder.secure(placement)
-        await self.binder.bind(placement)
+        await self.binder.bind_claims(placement)
+        await self.binder.bind_pod(placement)
 
 
 def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:

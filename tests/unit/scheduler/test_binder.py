@@ -10,10 +10,15 @@ from msgspec.structs import replace
 from dray.api.meta import Condition
 from dray.api.resource import AllocatedDeviceStatus, AllocationResult, ResourceClaim
 from dray.claims.claim_names import FINALIZER
-from dray.claims.reservation import consumer_of
-from dray.client.errors import Conflict, NotFound, ServerTimeout, Unreachable
+from dray.claims.reservation import build_consumer
+from dray.client.errors import ConflictError, NotFoundError, ServerTimeoutError, ServerUnreachableError
 from dray.placement.scheduling_cycle import Placement
-from dray.scheduler.binder import ATTEMPTS, NotReady, OutOfHand, Overtaken
+from dray.scheduler.binder import (
+    MAX_WRITE_ATTEMPTS,
+    DevicesNotReadyError,
+    PodGoneOrBoundError,
+    StalePlacementError,
+)
 from tests.unit.placement.claimed import claim, having, wanting
 from tests.unit.scheduler.binding import GIVEN, PROTECTED, Scene, run, users
 
@@ -26,7 +31,7 @@ def test_devices_and_consumer_are_one_write() -> None:
         assert written.status.allocation == GIVEN
         assert users(written) == ["p"]
         assert scene.server.bound == [("p", "a")]
-        assert not scene.book.is_promised(PROTECTED)
+        assert not scene.book.has_pending_allocation(PROTECTED)
 
     run(play)
 
@@ -50,21 +55,21 @@ def test_who_waits_for_its_turn_is_written_with_the_first() -> None:
         # The first had gone when the others came; they went together.
         assert len(scene.server.writes) == 2
         assert sorted(users(scene.server.claims["c"])) == [f"p{number}" for number in range(5)]
-        assert scene.binder._turns == {}
+        assert scene.binder._claim_locks == {}
 
     run(play)
 
 
 def test_no_more_consumers_than_there_is_room_for() -> None:
     async def play() -> None:
-        others = tuple(consumer_of(wanting(name=f"o{number}").pod) for number in range(255))
+        others = tuple(build_consumer(wanting(name=f"o{number}").pod) for number in range(255))
         held = replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN, reserved_for=others))
         scene = Scene(held)
         ends = await asyncio.gather(
             *(scene.bind(scene.placed(f"p{number}")) for number in range(2)), return_exceptions=True
         )
         assert ends[0] is None
-        assert isinstance(ends[1], Overtaken)
+        assert isinstance(ends[1], StalePlacementError)
         assert "has 256 consumers already" in str(ends[1])
         assert len(scene.server.claims["c"].status.reserved_for) == 256
 
@@ -95,9 +100,9 @@ def test_who_is_overtaken_again_and_again_gives_up() -> None:
             return await amend(old, new, **more)
 
         scene.server.amend = busy  # type: ignore[method-assign]
-        with pytest.raises(Overtaken, match="changes faster than it can be written"):
+        with pytest.raises(StalePlacementError, match="changes faster than it can be written"):
             await scene.bind(placement)
-        assert scene.binder.conflicts == ATTEMPTS
+        assert scene.binder.conflicts == MAX_WRITE_ATTEMPTS
 
     run(play)
 
@@ -121,7 +126,7 @@ def test_a_peer_that_gave_the_claim_devices_elsewhere_wins() -> None:
         placement = scene.placed()
         other = having(claim(), "b/d0", where="b").status.allocation
         scene.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=other)))
-        with pytest.raises(Overtaken, match="got its devices elsewhere, out of reach of a"):
+        with pytest.raises(StalePlacementError, match="got its devices elsewhere, out of reach of a"):
             await scene.bind(placement)
         assert scene.server.claims["c"].status.allocation == other
         assert users(scene.server.claims["c"]) == []
@@ -136,7 +141,7 @@ def test_what_somebody_else_reserved_is_asked_for_before_the_pod_is_bound() -> N
         reserved = replace(
             PROTECTED,
             status=replace(
-                PROTECTED.status, allocation=GIVEN, reserved_for=(consumer_of(wanting(name="p").pod),)
+                PROTECTED.status, allocation=GIVEN, reserved_for=(build_consumer(wanting(name="p").pod),)
             ),
         )
         scene = Scene(reserved)
@@ -144,7 +149,7 @@ def test_what_somebody_else_reserved_is_asked_for_before_the_pod_is_bound() -> N
         assert scene.server.bound == [("p", "a")]
         placement = scene.placed()
         scene.server.put(PROTECTED)
-        with pytest.raises(Overtaken, match="has lost its devices"):
+        with pytest.raises(StalePlacementError, match="has lost its devices"):
             await scene.bind(placement)
         assert (len(scene.server.bound), scene.server.writes) == (1, [])
 
@@ -155,8 +160,8 @@ def test_a_refusal_of_the_very_version_is_a_word_about_devices() -> None:
     async def play() -> None:
         scene = Scene(PROTECTED)
         placement = scene.placed()
-        scene.server.refusals = [Conflict(409, {"message": "device d0 is held by ml/other"})]
-        with pytest.raises(Overtaken, match="device d0 is held by ml/other"):
+        scene.server.refusals = [ConflictError(409, {"message": "device d0 is held by ml/other"})]
+        with pytest.raises(StalePlacementError, match="device d0 is held by ml/other"):
             await scene.bind(placement)
         assert (scene.server.writes, scene.server.bound) == ([], [])
 
@@ -171,9 +176,9 @@ def test_a_claim_that_is_deleted_ends_it(again: bool) -> None:
         del scene.server.claims["c"]
         if again:  # another of that name is there already
             scene.server.put(replace(PROTECTED, metadata=replace(PROTECTED.metadata, uid="new")))
-        with pytest.raises(Overtaken, match="was deleted"):
+        with pytest.raises(StalePlacementError, match="was deleted"):
             await scene.bind(placement)
-        assert scene.book.in_flight() == 0
+        assert scene.book.count_pending_allocations() == 0
 
     run(play)
 
@@ -184,7 +189,7 @@ def test_what_one_claim_was_given_goes_back_when_another_fails() -> None:
         scene = Scene(PROTECTED, other)
         placement = scene.placed("p", "c", "d")
         del scene.server.claims["d"]
-        with pytest.raises(Overtaken):
+        with pytest.raises(StalePlacementError):
             await scene.bind(placement)
         assert scene.server.claims["c"].status.allocation is None
         assert users(scene.server.claims["c"]) == []
@@ -194,16 +199,16 @@ def test_what_one_claim_was_given_goes_back_when_another_fails() -> None:
 
 def test_others_keep_what_they_share_with_one_that_fails() -> None:
     async def play() -> None:
-        theirs = consumer_of(wanting(name="other").pod)
+        theirs = build_consumer(wanting(name="other").pod)
         held = replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN, reserved_for=(theirs,)))
         scene = Scene(held)
         placement = scene.placed()
-        await scene.binder.secure(placement)
+        await scene.binder.bind_claims(placement)
         assert users(scene.server.claims["c"]) == ["other", "p"]
-        scene.server.pod = placement.subject.pod
-        scene.server.refusals = [Conflict(409, {})]
-        with pytest.raises(Conflict):
-            await scene.binder.bind(placement)
+        scene.server.pod = placement.pending_pod.pod
+        scene.server.refusals = [ConflictError(409, {})]
+        with pytest.raises(ConflictError):
+            await scene.binder.bind_pod(placement)
         assert users(scene.server.claims["c"]) == ["other"]
         assert scene.server.claims["c"].status.allocation == GIVEN
 
@@ -211,20 +216,22 @@ def test_others_keep_what_they_share_with_one_that_fails() -> None:
 
 
 @pytest.mark.parametrize("pod", ["gone", "elsewhere", "another"])
-@pytest.mark.parametrize("refusal", [NotFound(404, {}), Conflict(409, {}), ServerTimeout(504, {})])
+@pytest.mark.parametrize(
+    "refusal", [NotFoundError(404, {}), ConflictError(409, {}), ServerTimeoutError(504, {})]
+)
 def test_claims_of_a_pod_that_is_out_of_our_hands_are_left_alone(pod: str, refusal: Exception) -> None:
     async def play() -> None:
         scene = Scene(PROTECTED)
         placement = scene.placed()
-        mine = placement.subject.pod
+        mine = placement.pending_pod.pod
         if pod == "elsewhere":
             scene.server.pod = replace(mine, spec=replace(mine.spec, node_name="b"))
         elif pod == "another":
             scene.server.pod = replace(mine, metadata=replace(mine.metadata, uid="new"))
-        await scene.binder.secure(placement)
+        await scene.binder.bind_claims(placement)
         scene.server.refusals = [refusal]
-        with pytest.raises(OutOfHand):
-            await scene.binder.bind(placement)
+        with pytest.raises(PodGoneOrBoundError):
+            await scene.binder.bind_pod(placement)
         assert users(scene.server.claims["c"]) == ["p"]
 
     run(play)
@@ -234,15 +241,15 @@ def test_without_an_answer_nothing_is_taken_back_and_the_truth_is_read() -> None
     async def play() -> None:
         scene = Scene(PROTECTED)
         placement = scene.placed()
-        scene.server.refusals = [Unreachable("no answer")]
-        with pytest.raises(Unreachable):
+        scene.server.refusals = [ServerUnreachableError("no answer")]
+        with pytest.raises(ServerUnreachableError):
             await scene.bind(placement)
         scene.server.put(replace(PROTECTED, status=replace(PROTECTED.status, allocation=GIVEN)))
-        await scene.binder.read_again(placement)
+        await scene.binder.reread_claims(placement)
         assert scene.known().status.allocation == GIVEN
-        assert not scene.book.is_promised(PROTECTED)
+        assert not scene.book.has_pending_allocation(PROTECTED)
         del scene.server.claims["c"]
-        await scene.binder.read_again(placement)
+        await scene.binder.reread_claims(placement)
         assert scene.book.get("ml", "c") is None
 
     run(play)
@@ -266,9 +273,9 @@ def saying(found: ResourceClaim, condition: str) -> ResourceClaim:
 async def waiting() -> tuple[Scene, asyncio.Task[None]]:
     """A pod that waits for its device."""
     scene, told = Scene(PROTECTED), asyncio.Queue[str]()
-    scene.book.promise(scene.known(), slow(), "uid-p")
+    scene.book.add_pending_allocation(scene.known(), slow(), "uid-p")
     placement = Placement(wanting(scene.known()), scene.seat("a"))
-    task = asyncio.create_task(scene.binder.secure(placement, told.put_nowait))
+    task = asyncio.create_task(scene.binder.bind_claims(placement, told.put_nowait))
     ready = asyncio.create_task(told.get())
     await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
     assert not task.done(), task
@@ -280,8 +287,8 @@ async def waiting() -> tuple[Scene, asyncio.Task[None]]:
 def hear(scene: Scene, found: ResourceClaim) -> None:
     """The watch tells of a claim."""
     stored = scene.server.put(found)
-    scene.book.saw(stored)
-    scene.binder.heard(stored)
+    scene.book.update(stored)
+    scene.binder.notify_claim_changed(stored)
 
 
 def test_when_devices_were_given_is_noted_for_those_that_have_to_become_ready() -> None:
@@ -292,7 +299,7 @@ def test_when_devices_were_given_is_noted_for_those_that_have_to_become_ready() 
         assert written.allocation_timestamp == "2026-01-01T00:00:00Z"
         hear(scene, saying(scene.server.claims["c"], "attached"))
         await task
-        assert scene.binder._turns == {}
+        assert scene.binder._claim_locks == {}
 
     run(play)
 
@@ -301,7 +308,9 @@ def test_a_device_that_will_not_become_ready_goes_back() -> None:
     async def play() -> None:
         scene, task = await waiting()
         hear(scene, saying(scene.server.claims["c"], "broken"))
-        with pytest.raises(NotReady, match=r"claim ml/c: device gpu\.example/a/d0: broken: it says"):
+        with pytest.raises(
+            DevicesNotReadyError, match=r"claim ml/c: device gpu\.example/a/d0: broken: it says"
+        ):
             await task
         left = scene.server.claims["c"].status
         assert (left.allocation, left.reserved_for, left.devices) == (None, (), ())
@@ -315,7 +324,7 @@ def test_nobody_waits_for_ever() -> None:
         await scene.server.time.turn(59)
         assert not task.done()
         await scene.server.time.turn(1)
-        with pytest.raises(NotReady, match="waits for attached for more than 60 seconds"):
+        with pytest.raises(DevicesNotReadyError, match="waits for attached for more than 60 seconds"):
             await task
         assert scene.server.claims["c"].status.allocation is None
 
@@ -326,7 +335,7 @@ def test_a_device_that_is_taken_away_meanwhile_is_not_waited_for() -> None:
     async def play() -> None:
         scene, task = await waiting()
         hear(scene, PROTECTED)
-        with pytest.raises(Overtaken, match="lost its devices while the pod waited"):
+        with pytest.raises(StalePlacementError, match="lost its devices while the pod waited"):
             await task
 
     run(play)

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
 from dray.placement.rejections import Signal, Topic
 from dray.scheduler.binder import Binder
-from dray.scheduler.cache import Overlay
-from dray.scheduler.informers import Sights
-from dray.scheduler.queue import Queue
-from dray.scheduler.queueing_hints import DEVICES, NODES, ROOM
+from dray.scheduler.cache import SchedulerCache
+from dray.scheduler.informers import SchedulerInformers
+from dray.scheduler.queue import SchedulingQueue
+from dray.scheduler.queueing_hints import CAPACITY_FREED, DEVICES_CHANGED, NODES_CHANGED
 from tests.brute import making as make
 from tests.contract.unruly import Unruly
 from tests.property.test_placement_law import OPEN
@@ -31,24 +31,24 @@ class Scene:
 
     def __init__(self) -> None:
         client = Client(cast(Unruly, None))
-        self.overlay = Overlay(OPEN)
-        self.queue = Queue(Tempo(ManualClock()))
+        self.overlay = SchedulerCache(OPEN)
+        self.queue = SchedulingQueue(TimeSource(ManualClock()))
         self.binder = Binder(client, self.overlay.claims)
-        self.sights = Sights(client, self.overlay, self.queue, self.binder, frozenset({"dray"}))
+        self.sights = SchedulerInformers(client, self.overlay, self.queue, self.binder, frozenset({"dray"}))
         self.left: list[str] = []
-        self.sights.left = self.left.append
-        self.sights._listen()
+        self.sights.on_pod_dropped = self.left.append
+        self.sights._register_listeners()
         self.heard: list[tuple[Signal, int, int]] = []
         """Each signal, with how many nodes and claims the overlay knew when it came."""
-        self.queue.wake = self.wake  # type: ignore[method-assign]
+        self.queue.notify = self.wake  # type: ignore[method-assign]
         self.binder_heard: list[str] = []
-        self.binder.heard = self.hear  # type: ignore[method-assign]
+        self.binder.notify_claim_changed = self.hear  # type: ignore[method-assign]
 
     def hear(self, claim: ResourceClaim) -> None:
         self.binder_heard.append(claim.metadata.name)
 
     def wake(self, signal: Signal) -> None:
-        known = len(self.overlay.photograph().seats), len(list(self.overlay.claims))
+        known = len(self.overlay.update_snapshot().node_states), len(list(self.overlay.claims))
         self.heard.append((signal, *known))
 
     def signals(self) -> list[Signal]:
@@ -58,7 +58,7 @@ class Scene:
 
     def see(self, informer: str, *objects: object) -> None:
         """What an informer sees, one after the other; None: it is gone."""
-        shelf = getattr(self.sights, informer)._shelf
+        shelf = getattr(self.sights, informer)._indexer
         before = None
         for found in objects:
             for listener in shelf._listeners:
@@ -74,7 +74,7 @@ class Scene:
 def test_the_overlay_knows_of_a_node_before_the_queue_hears() -> None:
     scene = Scene()
     scene.see("nodes", node("a"), None)
-    assert scene.heard == [(NODES, 1, 0)]
+    assert scene.heard == [(NODES_CHANGED, 1, 0)]
     assert not scene.overlay.has_node("a")
 
 
@@ -85,7 +85,7 @@ def test_a_node_that_only_says_what_it_has_may_grow_too() -> None:
         for bare in (node("a", {"cpu": "1"}), node("a", {"cpu": "2"}))
     )
     scene.see("nodes", small, large, small)
-    assert scene.signals() == [NODES, NODES]
+    assert scene.signals() == [NODES_CHANGED, NODES_CHANGED]
 
 
 def test_a_claim_is_known_before_anybody_hears_and_its_binder_hears_of_its_end() -> None:
@@ -93,7 +93,7 @@ def test_a_claim_is_known_before_anybody_hears_and_its_binder_hears_of_its_end()
     held = having(claim(), "a/d0", where="a")
     scene.see("claims", claim(), held, None)
     about = Signal(Topic.CLAIM, "ml/c")
-    assert {signal for signal, *_ in scene.heard} == {about, DEVICES}
+    assert {signal for signal, *_ in scene.heard} == {about, DEVICES_CHANGED}
     assert scene.heard[0] == (about, 0, 1)
     assert scene.heard[-1][1:] == (0, 0)
     assert scene.binder_heard == ["c", "c", "c"]
@@ -102,7 +102,7 @@ def test_a_claim_is_known_before_anybody_hears_and_its_binder_hears_of_its_end()
 def test_slices_and_classes() -> None:
     scene = Scene()
     scene.see("slices", make.published(make.device("d0")), None)
-    assert scene.signals() == [DEVICES, DEVICES]
+    assert scene.signals() == [DEVICES_CHANGED, DEVICES_CHANGED]
     scene.see("classes", make.device_class("x"), None)
     assert scene.signals() == [Signal(Topic.CLASS, "x")]
 
@@ -117,15 +117,15 @@ def test_a_pod_of_ours_waits_until_it_has_its_node() -> None:
     scene.see("pods", ours(), ours(node_name="n"))
     assert len(scene.queue) == 0
     assert scene.left == ["uid-a"]
-    assert scene.overlay.photograph().seats["n"].needs.of("pods") == 10**9
+    assert scene.overlay.update_snapshot().node_states["n"].requests.get("pods") == 10**9
 
 
 def test_a_pod_that_is_gone_is_forgotten_everywhere() -> None:
     scene = Scene()
     scene.see("nodes", node("n"))
     scene.see("pods", ours(node_name="n"), None)
-    assert scene.signals()[-1] == ROOM
-    assert scene.overlay.photograph().seats["n"].needs.of("pods") == 0
+    assert scene.signals()[-1] == CAPACITY_FREED
+    assert scene.overlay.update_snapshot().node_states["n"].requests.get("pods") == 0
     scene.see("pods", ours("b"), None)
     assert len(scene.queue) == 0
     assert "uid-b" in scene.left

@@ -13,18 +13,27 @@ import pytest
 
 from bench.memory import Churn
 from dray.allocator.inventory import device_inventory
-from dray.allocator.inventory.device_inventory import Shape, View
+from dray.allocator.inventory.device_inventory import NodeShape, NodeView
 from dray.allocator.inventory.device_lists import DeviceList
-from dray.allocator.inventory.device_profiles import Content, SliceContents
-from dray.allocator.inventory.pool_views import Page, Shelf
-from dray.allocator.search.candidates import Options
+from dray.allocator.inventory.device_profiles import DeviceProfile, SliceProfiles
+from dray.allocator.inventory.pool_views import PoolView, PreparedSlice
+from dray.allocator.search.candidates import CandidateSet
 from dray.api.devices import interning
 from dray.api.resource import Device, ResourceSlice
-from dray.placement.device_searches import Question
+from dray.placement.device_searches import DeviceQuery
 from dray.placement.plugins import dynamic_resources
 
-PREPARED = (Content, DeviceList, Options, Page, Shape, Shelf, SliceContents, View)
-KINDS = (*PREPARED, Device, Question, ResourceSlice)
+PREPARED = (
+    DeviceProfile,
+    DeviceList,
+    CandidateSet,
+    PreparedSlice,
+    NodeShape,
+    PoolView,
+    SliceProfiles,
+    NodeView,
+)
+KINDS = (*PREPARED, Device, DeviceQuery, ResourceSlice)
 NODES = 3
 
 
@@ -34,8 +43,12 @@ def alive() -> Counter[type]:
 
 
 def test_what_is_alive_does_not_grow_with_the_number_of_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound in (device_inventory.RECENT, interning.SHARED, dynamic_resources.ASKS):
-        monkeypatch.setattr(bound, "most", 10)
+    for bound in (
+        device_inventory.RECENT_SHAPES,
+        interning.INTERNED_DEVICES,
+        dynamic_resources.DEVICE_QUERIES,
+    ):
+        monkeypatch.setattr(bound, "max_entries", 10)
     before = alive()
     churn = Churn(nodes=NODES, devices=2, stay=3)
     churn.republish(60)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
 from dray.placement.framework import Phase
 from dray.placement.rejections import Signal, Topic
 from dray.scheduler import metrics
-from dray.scheduler.metrics import MEASURES, Metrics, Result
-from dray.scheduler.queue import Queue
-from dray.telemetry.metrics import Sort
+from dray.scheduler.metrics import METRIC_DEFINITIONS, AttemptResult, SchedulerMetrics
+from dray.scheduler.queue import SchedulingQueue
+from dray.telemetry.metrics import MetricType
 from tests.unit.scheduler.waiting import pod
 
 DEVICES = Signal(Topic.DEVICES)
 
 
-def value(numbers: Metrics, name: str, **labels: str) -> float | None:
+def value(numbers: SchedulerMetrics, name: str, **labels: str) -> float | None:
     for family in text_string_to_metric_families(numbers.render().decode()):
         for sample in family.samples:
             if (sample.name, sample.labels) == (name, labels):
@@ -30,9 +30,9 @@ class Place:
     """A queue whose numbers are told."""
 
     def __init__(self) -> None:
-        self.clock, self.numbers = ManualClock(), Metrics("dray")
-        self.queue = Queue(Tempo(self.clock), told=self.numbers.moved)
-        self.numbers.watch(self.queue)
+        self.clock, self.numbers = ManualClock(), SchedulerMetrics("dray")
+        self.queue = SchedulingQueue(TimeSource(self.clock), on_enqueued=self.numbers.count_incoming)
+        self.numbers.track_queue(self.queue)
 
     def pending(self) -> dict[str, float | None]:
         names = ("active", "backoff", "unschedulable", "gated")
@@ -44,50 +44,50 @@ def test_pending_pods_are_told_by_queue():
     for name in "abcd":
         place.queue.add(pod(name))
     place.queue.add(pod("gated", gates=("wait",)))
-    taken = [place.queue.take() for _ in range(3)]
+    taken = [place.queue.pop_ready() for _ in range(3)]
     assert taken[0] is not None
     assert taken[1] is not None
-    place.queue.park(taken[0], frozenset({DEVICES}))
-    place.queue.park(taken[1], frozenset(), again=True)
+    place.queue.requeue(taken[0], frozenset({DEVICES}))
+    place.queue.requeue(taken[1], frozenset(), retry=True)
     assert place.pending() == {"active": 1, "backoff": 1, "unschedulable": 1, "gated": 1}
-    assert value(place.numbers, metrics.IN_FLIGHT) == 1
+    assert value(place.numbers, metrics.IN_FLIGHT_PODS) == 1
 
 
 def test_pods_that_a_plugin_refused_are_told_by_plugin():
     place = Place()
     place.queue.add(pod("a"))
-    entry = place.queue.take()
+    entry = place.queue.pop_ready()
     assert entry is not None
-    entry.plugins = frozenset({"DynamicResources"})
-    place.queue.park(entry, frozenset({DEVICES}))
-    assert value(place.numbers, metrics.UNSCHEDULABLE, plugin="DynamicResources", profile="dray") == 1
+    entry.refusing_plugins = frozenset({"DynamicResources"})
+    place.queue.requeue(entry, frozenset({DEVICES}))
+    assert value(place.numbers, metrics.UNSCHEDULABLE_PODS, plugin="DynamicResources", profile="dray") == 1
     place.queue.remove(entry.uid)
-    assert value(place.numbers, metrics.UNSCHEDULABLE, plugin="DynamicResources", profile="dray") is None
+    assert value(place.numbers, metrics.UNSCHEDULABLE_PODS, plugin="DynamicResources", profile="dray") is None
 
 
 def test_what_brought_a_pod_into_a_queue_is_told():
     place = Place()
     place.queue.add(pod("a"))
-    entry = place.queue.take()
+    entry = place.queue.pop_ready()
     assert entry is not None
-    place.queue.park(entry, frozenset({DEVICES}))
-    place.queue.wake(DEVICES)
+    place.queue.requeue(entry, frozenset({DEVICES}))
+    place.queue.notify(DEVICES)
     place.clock.advance(1)
-    place.queue.take()
+    place.queue.pop_ready()
     for queue, event in (
         ("active", "PodAdd"),
         ("unschedulable", "ScheduleAttemptFailure"),
         ("backoff", "devices"),
         ("active", "BackoffComplete"),
     ):
-        assert value(place.numbers, metrics.INCOMING, queue=queue, event=event) == 1
+        assert value(place.numbers, metrics.INCOMING_PODS, queue=queue, event=event) == 1
 
 
 def test_attempts_are_counted_and_timed_by_how_they_end():
-    numbers = Metrics("dray")
-    numbers.attempted(Result.SCHEDULED, 0.003)
-    numbers.attempted(Result.SCHEDULED, 0.5)
-    numbers.attempted(Result.UNSCHEDULABLE, 0.001)
+    numbers = SchedulerMetrics("dray")
+    numbers.record_attempt(AttemptResult.SCHEDULED, 0.003)
+    numbers.record_attempt(AttemptResult.SCHEDULED, 0.5)
+    numbers.record_attempt(AttemptResult.UNSCHEDULABLE, 0.001)
     labels = {"result": "scheduled", "profile": "dray"}
     assert value(numbers, metrics.ATTEMPTS, **labels) == 2
     assert value(numbers, f"{metrics.ATTEMPT_SECONDS}_bucket", le="0.004", **labels) == 1
@@ -101,26 +101,28 @@ def test_the_wait_of_a_pod_begins_when_it_could_first_be_tried(attempts, label):
     place.queue.add(pod("a", gates=("wait",)))
     place.clock.advance(100)
     place.queue.add(pod("a"))
-    entry = place.queue.take()
+    entry = place.queue.pop_ready()
     assert entry is not None
     entry.attempts = attempts
     place.clock.advance(3)
-    place.numbers.bound(entry, place.clock.monotonic())
+    place.numbers.record_bound(entry, place.clock.monotonic())
     assert value(place.numbers, f"{metrics.SLI_SECONDS}_sum", attempts=label) == 3
     assert value(place.numbers, f"{metrics.POD_ATTEMPTS}_sum") == attempts
 
 
 @pytest.mark.parametrize("phase", [Phase.PRE_FILTER, Phase.FILTER, Phase.RESERVE])
 def test_plugins_are_timed_by_phase(phase):
-    numbers = Metrics("dray")
-    numbers.spent("DynamicResources", phase, 0.0001)
+    numbers = SchedulerMetrics("dray")
+    numbers.record_plugin_time("DynamicResources", phase, 0.0001)
     labels = {"plugin": "DynamicResources", "extension_point": phase.value, "status": "Success"}
     assert value(numbers, f"{metrics.PLUGIN_SECONDS}_count", **labels) == 1
     assert value(numbers, f"{metrics.PLUGIN_SECONDS}_sum", **labels) == pytest.approx(0.0001)
 
 
 def test_the_names_are_those_of_kube_scheduler_or_our_own():
-    assert {name: row.labels for name, row in MEASURES.items() if not name.startswith("dray_scheduler_")} == {
+    assert {
+        name: row.labels for name, row in METRIC_DEFINITIONS.items() if not name.startswith("dray_scheduler_")
+    } == {
         "scheduler_pending_pods": ("queue",),
         "scheduler_queue_incoming_pods_total": ("queue", "event"),
         "scheduler_schedule_attempts_total": ("result", "profile"),
@@ -133,10 +135,10 @@ def test_the_names_are_those_of_kube_scheduler_or_our_own():
     }
 
 
-@pytest.mark.parametrize("row", MEASURES.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", METRIC_DEFINITIONS.values(), ids=lambda row: row.name)
 def test_rows_are_whole(row):
-    assert row.name.endswith("_total") == (row.sort is Sort.COUNTER)
-    assert bool(row.buckets) == (row.sort is Sort.HISTOGRAM)
+    assert row.name.endswith("_total") == (row.sort is MetricType.COUNTER)
+    assert bool(row.buckets) == (row.sort is MetricType.HISTOGRAM)
     assert list(row.buckets) == sorted(set(row.buckets))
     assert row.about[0].isupper()
     assert not row.about.endswith(".")

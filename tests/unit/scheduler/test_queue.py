@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from dray.placement.rejections import Signal, Topic
-from dray.scheduler.queue import Terms
-from dray.scheduler.queued_pod import Place
+from dray.scheduler.queue import QueueTiming
+from dray.scheduler.queued_pod import QueuedPodState
 from tests.unit.scheduler.waiting import DEVICES, ROOM, Room, pod, recorded
 
 CLAIM = Signal(Topic.CLAIM, "ns/x")
@@ -27,8 +27,8 @@ def test_a_pod_that_was_taken_is_not_given_again():
     room = Room()
     room.queue.add(pod())
     entry = room.take()
-    assert (entry.place, entry.attempts, room.queue.in_flight) == (Place.TRYING, 1, 1)
-    assert room.queue.take() is None
+    assert (entry.state, entry.attempts, room.queue.in_flight) == (QueuedPodState.TRYING, 1, 1)
+    assert room.queue.pop_ready() is None
 
 
 def test_a_pod_added_twice_is_there_once():
@@ -58,18 +58,18 @@ def test_backoff_doubles_from_one_second_to_ten(attempts):
     room.queue.add(pod())
     for _ in range(attempts):
         room.clock.advance(20)
-        assert room.queue.park(room.take(), frozenset(), again=True) is Place.BACKOFF
+        assert room.queue.requeue(room.take(), frozenset(), retry=True) is QueuedPodState.BACKOFF
     expected = (1, 2, 4, 8, 10, 10, 10)[attempts - 1]
     room.clock.advance(expected - 0.01)
-    assert room.queue.take() is None
+    assert room.queue.pop_ready() is None
     room.clock.advance(0.01)
     assert room.take().attempts == attempts + 1
 
 
 def test_even_a_pod_that_failed_a_thousand_times_has_the_longest_backoff():
-    assert Terms().backoff(5000) == 10
+    assert QueueTiming().compute_backoff(5000) == 10
     with pytest.raises(ValueError, match="left alone"):
-        Terms(longest_wait=0)
+        QueueTiming(max_wait=0)
 
 
 def test_a_pod_that_waits_is_woken_by_its_signals_and_by_no_others():
@@ -77,9 +77,9 @@ def test_a_pod_that_waits_is_woken_by_its_signals_and_by_no_others():
     room.waiting("a", DEVICES, CLAIM)
     room.clock.advance(20)
     for signal in (ROOM, OTHER_CLAIM, ANY_CLAIM, Signal(Topic.CLASS, "ns/x")):
-        room.queue.wake(signal)
+        room.queue.notify(signal)
         assert room.places() == {"unschedulable": 1}
-    room.queue.wake(CLAIM)
+    room.queue.notify(CLAIM)
     assert room.places() == {"active": 1}
 
 
@@ -87,7 +87,7 @@ def test_a_pod_that_waits_for_any_of_a_topic_is_woken_by_each():
     room = Room()
     room.waiting("a", ANY_CLAIM)
     room.clock.advance(20)
-    room.queue.wake(OTHER_CLAIM)
+    room.queue.notify(OTHER_CLAIM)
     assert room.order() == ["a"]
 
 
@@ -95,7 +95,7 @@ def test_a_pod_woken_before_its_backoff_is_over_waits_that_long():
     room = Room()
     room.waiting("a", DEVICES)
     room.clock.advance(0.4)
-    room.queue.wake(DEVICES)
+    room.queue.notify(DEVICES)
     assert room.places() == {"backoff": 1}
     room.clock.advance(0.6)
     assert room.order() == ["a"]
@@ -104,10 +104,10 @@ def test_a_pod_woken_before_its_backoff_is_over_waits_that_long():
 def test_a_pod_that_waits_for_an_answer_is_tried_as_soon_as_it_comes():
     room = Room()
     room.waiting("a", CLAIM, prompt=True)
-    room.queue.wake(CLAIM)
+    room.queue.notify(CLAIM)
     entry = room.take()
-    room.queue.park(entry, frozenset({CLAIM}))
-    room.queue.wake(CLAIM)
+    room.queue.requeue(entry, frozenset({CLAIM}))
+    room.queue.notify(CLAIM)
     assert room.places() == {"backoff": 1}
 
 
@@ -115,7 +115,7 @@ def test_a_burst_of_signals_moves_a_pod_once():
     room = Room()
     room.waiting("a", DEVICES, CLAIM, ROOM)
     for signal in (DEVICES, CLAIM, ROOM, DEVICES):
-        room.queue.wake(signal)
+        room.queue.notify(signal)
     assert room.moves == [
         ("a", "active", "PodAdd"),
         ("a", "unschedulable", "ScheduleAttemptFailure"),
@@ -139,36 +139,36 @@ def test_whoever_sleeps_for_five_minutes_is_woken_anyway():
 @pytest.mark.parametrize(
     ("heard", "waits_for", "place"),
     [
-        (DEVICES, {DEVICES}, Place.BACKOFF),
-        (CLAIM, {CLAIM, DEVICES}, Place.BACKOFF),
-        (CLAIM, {ANY_CLAIM}, Place.BACKOFF),
-        (CLAIM, {OTHER_CLAIM}, Place.WAITING),
-        (ANY_CLAIM, {CLAIM}, Place.WAITING),
-        (ROOM, {DEVICES}, Place.WAITING),
-        (ROOM, set(), Place.WAITING),
+        (DEVICES, {DEVICES}, QueuedPodState.BACKOFF),
+        (CLAIM, {CLAIM, DEVICES}, QueuedPodState.BACKOFF),
+        (CLAIM, {ANY_CLAIM}, QueuedPodState.BACKOFF),
+        (CLAIM, {OTHER_CLAIM}, QueuedPodState.WAITING),
+        (ANY_CLAIM, {CLAIM}, QueuedPodState.WAITING),
+        (ROOM, {DEVICES}, QueuedPodState.WAITING),
+        (ROOM, set(), QueuedPodState.WAITING),
     ],
 )
 def test_a_signal_that_comes_while_a_pod_is_tried_is_not_lost(heard, waits_for, place):
     room = Room()
     room.queue.add(pod())
     entry = room.take()
-    room.queue.wake(heard)
-    assert room.queue.park(entry, frozenset(waits_for)) is place
+    room.queue.notify(heard)
+    assert room.queue.requeue(entry, frozenset(waits_for)) is place
 
 
 def test_what_came_before_the_attempt_is_known_to_it():
     room = Room()
     room.queue.add(pod())
-    room.queue.wake(DEVICES)
-    assert room.queue.park(room.take(), frozenset({DEVICES})) is Place.WAITING
+    room.queue.notify(DEVICES)
+    assert room.queue.requeue(room.take(), frozenset({DEVICES})) is QueuedPodState.WAITING
 
 
 def test_a_pod_judged_by_an_older_view_hears_what_that_view_missed():
     room = Room()
     room.queue.add(pod())
-    viewed = room.queue.moment
-    room.queue.wake(DEVICES)
-    assert room.queue.park(room.take(), frozenset({DEVICES}), since=viewed) is Place.BACKOFF
+    viewed = room.queue.sequence
+    room.queue.notify(DEVICES)
+    assert room.queue.requeue(room.take(), frozenset({DEVICES}), since=viewed) is QueuedPodState.BACKOFF
 
 
 def test_a_pod_deleted_while_it_is_tried_does_not_come_back():
@@ -176,10 +176,10 @@ def test_a_pod_deleted_while_it_is_tried_does_not_come_back():
     room.queue.add(pod())
     entry = room.take()
     room.queue.remove("uid-a")
-    assert entry.place is Place.GONE
-    assert room.queue.park(entry, frozenset({DEVICES}), again=True) is Place.GONE
-    room.queue.done("uid-a")
-    room.queue.wake(DEVICES)
+    assert entry.state is QueuedPodState.GONE
+    assert room.queue.requeue(entry, frozenset({DEVICES}), retry=True) is QueuedPodState.GONE
+    room.queue.mark_bound("uid-a")
+    room.queue.notify(DEVICES)
     room.clock.advance(1000)
     assert (room.order(), len(room.queue), room.queue.in_flight) == ([], 0, 0)
 
@@ -189,7 +189,7 @@ def test_a_pod_bound_by_somebody_else_while_it_is_tried_does_not_come_back():
     room.queue.add(pod())
     entry = room.take()
     room.queue.update(pod(), pod(node_name="n"))
-    assert room.queue.park(entry, frozenset({DEVICES})) is Place.GONE
+    assert room.queue.requeue(entry, frozenset({DEVICES})) is QueuedPodState.GONE
     assert len(room.queue) == 0
 
 
@@ -198,10 +198,10 @@ def test_a_pod_removed_anywhere_is_gone(parked):
     room = Room()
     room.queue.add(pod())
     if parked:
-        room.queue.park(room.take(), frozenset({DEVICES, CLAIM}))
+        room.queue.requeue(room.take(), frozenset({DEVICES, CLAIM}))
     room.queue.remove("uid-a")
     room.queue.remove("uid-a")
-    room.queue.wake(DEVICES)
+    room.queue.notify(DEVICES)
     room.clock.advance(1000)
     assert room.order() == []
     assert room.queue.get("uid-a") is None
@@ -211,7 +211,7 @@ def test_a_pod_that_is_done_is_not_tried_again_because_of_older_news():
     room = Room()
     room.queue.add(pod())
     room.take()
-    room.queue.done("uid-a")
+    room.queue.mark_bound("uid-a")
     room.queue.update(pod(), recorded(pod(), gpu="x"))
     room.queue.add(pod())
     room.queue.update(pod(), pod(node_selector={"a": "b"}))
@@ -251,9 +251,9 @@ def test_a_pod_that_changes_while_it_is_tried_is_tried_again():
     room.queue.add(pod())
     entry = room.take()
     room.queue.update(pod(), pod(node_selector={"disk": "ssd"}))
-    assert room.queue.park(entry, frozenset({DEVICES})) is Place.BACKOFF
+    assert room.queue.requeue(entry, frozenset({DEVICES})) is QueuedPodState.BACKOFF
     room.clock.advance(1)
-    assert room.queue.park(room.take(), frozenset({DEVICES})) is Place.WAITING
+    assert room.queue.requeue(room.take(), frozenset({DEVICES})) is QueuedPodState.WAITING
 
 
 def test_a_status_that_comes_while_a_pod_is_tried_does_not_send_it_round_in_circles():
@@ -261,7 +261,9 @@ def test_a_status_that_comes_while_a_pod_is_tried_does_not_send_it_round_in_circ
     room.queue.add(pod())
     entry = room.take()
     room.queue.update(pod(), replace(pod(), status=replace(pod().status, phase="Pending")))
-    assert room.queue.park(entry, frozenset({DEVICES, Signal(Topic.POD, "ns/a")})) is Place.WAITING
+    assert (
+        room.queue.requeue(entry, frozenset({DEVICES, Signal(Topic.POD, "ns/a")})) is QueuedPodState.WAITING
+    )
 
 
 def test_an_update_of_an_active_pod_keeps_its_turn():
@@ -286,17 +288,20 @@ def test_who_refused_is_counted_until_the_next_attempt():
     for name in "ab":
         room.queue.add(pod(name))
         entry = room.take()
-        entry.plugins = frozenset(
+        entry.refusing_plugins = frozenset(
             {"DynamicResources", "NodeResourcesFit"} if name == "a" else {"NodeResourcesFit"}
         )
-        room.queue.park(entry, frozenset({DEVICES}))
-    assert room.queue.unschedulable() == {("DynamicResources", "dray"): 1, ("NodeResourcesFit", "dray"): 2}
+        room.queue.requeue(entry, frozenset({DEVICES}))
+    assert room.queue.count_unschedulable() == {
+        ("DynamicResources", "dray"): 1,
+        ("NodeResourcesFit", "dray"): 2,
+    }
     room.queue.remove("uid-a")
     room.clock.advance(20)
-    room.queue.wake(DEVICES)
-    assert room.queue.unschedulable() == {("NodeResourcesFit", "dray"): 1}
+    room.queue.notify(DEVICES)
+    assert room.queue.count_unschedulable() == {("NodeResourcesFit", "dray"): 1}
     room.take()
-    assert room.queue.unschedulable() == {}
+    assert room.queue.count_unschedulable() == {}
 
 
 def test_a_loop_that_begins_anew_finds_what_the_last_one_took():
@@ -305,8 +310,8 @@ def test_a_loop_that_begins_anew_finds_what_the_last_one_took():
     for name in "abc":
         room.queue.add(pod(name))
         room.take()
-    room.queue.done("uid-c")
-    room.queue.recall()
+    room.queue.mark_bound("uid-c")
+    room.queue.requeue_in_flight()
     assert room.places() == {"backoff": 2, "unschedulable": 1}
     assert room.queue.in_flight == 0
     room.clock.advance(1)

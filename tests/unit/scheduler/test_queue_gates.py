@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.scheduler.queue import GATES
-from dray.scheduler.queued_pod import Place
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.scheduler.queue import SCHEDULING_GATES
+from dray.scheduler.queued_pod import QueuedPodState
 from tests.unit.scheduler.waiting import DEVICES, ROOM, Room, pod
 
 CLAIM = Signal(Topic.CLAIM, "ns/x")
@@ -15,37 +15,42 @@ def test_a_pod_with_gates_waits_until_the_last_is_gone():
     room.queue.add(pod(gates=("one", "two")))
     entry = room.entry("a")
     assert room.places() == {"gated": 1}
-    assert entry.verdict == "waiting for scheduling gates: one, two"
-    assert room.queue.unschedulable() == {(GATES, "dray"): 1}
+    assert entry.message == "waiting for scheduling gates: one, two"
+    assert room.queue.count_unschedulable() == {(SCHEDULING_GATES, "dray"): 1}
     room.queue.update(pod(gates=("one", "two")), pod(gates=("two",)))
     assert room.places() == {"gated": 1}
     room.clock.advance(1000)
     assert room.order() == []
     room.queue.update(pod(gates=("two",)), pod())
     entry = room.take()
-    assert (entry.verdict, entry.plugins, entry.ready, entry.attempts) == ("", frozenset(), 1000, 1)
+    assert (entry.message, entry.refusing_plugins, entry.eligible_since, entry.attempts) == (
+        "",
+        frozenset(),
+        1000,
+        1,
+    )
 
 
 def test_a_pod_that_may_not_be_tried_yet_is_judged_again_when_its_signals_come():
     room = Room()
-    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
+    room.verdicts["a"] = PluginRejection("P", "no claim", frozenset({CLAIM}))
     room.queue.add(pod())
-    room.queue.wake(DEVICES)
+    room.queue.notify(DEVICES)
     assert room.places() == {"gated": 1}
-    room.verdicts["a"] = Verdict("P", "no class", frozenset({ROOM}))
-    room.queue.wake(CLAIM)
+    room.verdicts["a"] = PluginRejection("P", "no class", frozenset({ROOM}))
+    room.queue.notify(CLAIM)
     assert room.places() == {"gated": 1}
-    assert room.entry("a").verdict == "no class"
+    assert room.entry("a").message == "no class"
     del room.verdicts["a"]
-    room.queue.wake(CLAIM)
+    room.queue.notify(CLAIM)
     assert room.places() == {"gated": 1}
-    room.queue.wake(ROOM)
+    room.queue.notify(ROOM)
     assert room.order() == ["a"]
 
 
 def test_a_gated_pod_is_judged_again_after_five_minutes():
     room = Room()
-    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
+    room.verdicts["a"] = PluginRejection("P", "no claim", frozenset({CLAIM}))
     room.queue.add(pod())
     room.clock.advance(300)
     assert room.order() == []
@@ -58,9 +63,9 @@ def test_a_pod_that_lost_its_claim_while_it_was_tried_is_gated_and_then_left_alo
     room = Room()
     room.queue.add(pod())
     entry = room.take()
-    room.verdicts["a"] = Verdict("P", "no claim", frozenset({CLAIM}))
-    room.queue.wake(CLAIM)
-    assert room.queue.park(entry, frozenset({CLAIM})) is Place.GATED
+    room.verdicts["a"] = PluginRejection("P", "no claim", frozenset({CLAIM}))
+    room.queue.notify(CLAIM)
+    assert room.queue.requeue(entry, frozenset({CLAIM})) is QueuedPodState.GATED
     del room.verdicts["a"]
-    room.queue.wake(CLAIM)
+    room.queue.notify(CLAIM)
     assert room.places() == {"backoff": 1}

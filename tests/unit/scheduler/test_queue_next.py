@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
-from dray.scheduler.queue import Queue
+from dray.scheduler.queue import SchedulingQueue
 from tests.unit.scheduler.waiting import DEVICES, Room, pod
 
 
 def test_next_waits_for_a_pod_to_come():
     async def scene() -> str:
-        queue = Queue(Tempo(ManualClock()))
-        waits = asyncio.create_task(queue.next())
+        queue = SchedulingQueue(TimeSource(ManualClock()))
+        waits = asyncio.create_task(queue.pop())
         await asyncio.sleep(0)
         assert not waits.done()
         queue.add(pod())
@@ -28,11 +28,11 @@ def test_next_sleeps_until_the_first_backoff_is_over():
     room = Room()
     for name in "ab":
         room.queue.add(pod(name))
-        room.queue.park(room.take(), frozenset(), again=True)
+        room.queue.requeue(room.take(), frozenset(), retry=True)
         room.clock.advance(0.25)
 
     async def scene() -> list[tuple[str, float]]:
-        return [((await room.queue.next()).name, room.clock.monotonic()) for _ in range(2)]
+        return [((await room.queue.pop()).name, room.clock.monotonic()) for _ in range(2)]
 
     assert asyncio.run(scene()) == [("ns/a", 1), ("ns/b", 1.25)]
 
@@ -41,9 +41,9 @@ def test_next_sleeps_no_longer_than_anybody_waits():
     room = Room()
     room.waiting("a", DEVICES)
     room.queue.add(pod("gone"))
-    room.queue.park(room.take(), frozenset(), again=True)
+    room.queue.requeue(room.take(), frozenset(), retry=True)
     room.queue.remove("uid-gone")
-    assert asyncio.run(room.queue.next()).name == "ns/a"
+    assert asyncio.run(room.queue.pop()).name == "ns/a"
     assert room.clock.monotonic() == 300
 
 
@@ -53,13 +53,13 @@ def test_a_signal_ends_the_sleep_of_next():
 
     async def scene() -> str:
         clock = ManualClock()
-        queue = Queue(Tempo(clock, never))
+        queue = SchedulingQueue(TimeSource(clock, never))
         queue.add(pod())
-        queue.park(await queue.next(), frozenset({DEVICES}))
-        waits = asyncio.create_task(queue.next())
+        queue.requeue(await queue.pop(), frozenset({DEVICES}))
+        waits = asyncio.create_task(queue.pop())
         await asyncio.sleep(0.01)
         clock.advance(2)
-        queue.wake(DEVICES)
+        queue.notify(DEVICES)
         return (await asyncio.wait_for(waits, 5)).name
 
     assert asyncio.run(scene()) == "ns/a"
@@ -67,8 +67,8 @@ def test_a_signal_ends_the_sleep_of_next():
 
 def test_every_taker_gets_a_pod_of_its_own():
     async def scene() -> set[str]:
-        queue = Queue(Tempo(ManualClock()))
-        takers = [asyncio.create_task(queue.next()) for _ in range(3)]
+        queue = SchedulingQueue(TimeSource(ManualClock()))
+        takers = [asyncio.create_task(queue.pop()) for _ in range(3)]
         await asyncio.sleep(0)
         for name in "abc":
             queue.add(pod(name))
@@ -79,10 +79,10 @@ def test_every_taker_gets_a_pod_of_its_own():
 
 def test_next_can_be_given_up():
     async def scene() -> None:
-        queue = Queue(Tempo())
+        queue = SchedulingQueue(TimeSource())
         queue.add(pod())
-        queue.park(await queue.next(), frozenset({DEVICES}))
-        waits = asyncio.create_task(queue.next())
+        queue.requeue(await queue.pop(), frozenset({DEVICES}))
+        waits = asyncio.create_task(queue.pop())
         await asyncio.sleep(0.01)
         waits.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from dray.api.classic import (
-    ClassicClaim,
     ClassicClaimStatus,
+    ClassicResourceClaim,
     DriverSchedulingStatus,
     ResourceClass,
     SchedulerSchedulingStatus,
@@ -42,7 +42,13 @@ from dray.api.resource import (
     ResourceSliceSpec,
 )
 from dray.placement.rejections import Signal, Topic
-from dray.scheduler.queueing_hints import DEVICES, NODES, ROOM, RULES, signals_of
+from dray.scheduler.queueing_hints import (
+    CAPACITY_FREED,
+    DEVICES_CHANGED,
+    NODES_CHANGED,
+    QUEUEING_HINTS,
+    compute_signals,
+)
 from dray.values.quantity import Quantity
 
 META = ObjectMeta(name="x", namespace="ns", uid="1")
@@ -81,12 +87,12 @@ def claim(*devices: str, users: str = "", **status: Any) -> ResourceClaim:
 
 def classic(
     phase: str = "", offer: str = "", declined: str = "", users: str = "", wanted: str = ""
-) -> ClassicClaim:
+) -> ClassicResourceClaim:
     scheduling = SchedulingStatus(
         scheduler=SchedulerSchedulingStatus(selected_node=wanted, potential_nodes=tuple(offer)),
         driver=DriverSchedulingStatus(unsuitable_nodes=tuple(declined)),
     )
-    return ClassicClaim(
+    return ClassicResourceClaim(
         metadata=META,
         status=ClassicClaimStatus(
             phase=phase,
@@ -131,30 +137,30 @@ GATES = (SchedulingGate(name="wait"),)
 SCHEDULED = PodCondition(type="PodScheduled", status="False")
 
 ROWS = [
-    ("a node came", None, node(), {NODES}),
+    ("a node came", None, node(), {NODES_CHANGED}),
     ("a node went", node(), None, set()),
     ("a node said it lives", node(BUSY, cpu="1"), seen_later(node(BUSY, cpu="1")), set()),
-    ("a node has other labels", node(), node(labels={"disk": "ssd"}), {NODES}),
-    ("a node lost a taint", node(BUSY, TIRED), node(TIRED), {NODES}),
+    ("a node has other labels", node(), node(labels={"disk": "ssd"}), {NODES_CHANGED}),
+    ("a node lost a taint", node(BUSY, TIRED), node(TIRED), {NODES_CHANGED}),
     ("a node got a taint", node(BUSY), node(BUSY, TIRED), set()),
-    ("a taint of a node became softer", node(BUSY), node(SOFT), {NODES}),
-    ("a node was opened", node(cordoned=True), node(), {NODES}),
+    ("a taint of a node became softer", node(BUSY), node(SOFT), {NODES_CHANGED}),
+    ("a node was opened", node(cordoned=True), node(), {NODES_CHANGED}),
     ("a node was closed", node(), node(cordoned=True), set()),
-    ("a node can give more", node(cpu="1"), node(cpu="1500m"), {NODES}),
-    ("a node can give something new", node(cpu="1"), node(cpu="1", gpus="1"), {NODES}),
+    ("a node can give more", node(cpu="1"), node(cpu="1500m"), {NODES_CHANGED}),
+    ("a node can give something new", node(cpu="1"), node(cpu="1", gpus="1"), {NODES_CHANGED}),
     ("a node can give less", node(cpu="2", gpus="1"), node(cpu="1"), set()),
     ("a node says the same in other words", node(cpu="1"), node(cpu="1000m"), set()),
     ("a pod came", None, pod(), set()),
     ("a pod came on a node", None, pod("n"), set()),
     ("a pod got its node", pod(), pod("n"), set()),
-    ("a pod on a node ended", pod("n", "Running"), pod("n", "Succeeded"), {ROOM}),
-    ("a pod on a node failed", pod("n", "Running"), pod("n", "Failed"), {ROOM}),
-    ("a pod on a node was deleted", pod("n", "Running"), None, {ROOM}),
+    ("a pod on a node ended", pod("n", "Running"), pod("n", "Succeeded"), {CAPACITY_FREED}),
+    ("a pod on a node failed", pod("n", "Running"), pod("n", "Failed"), {CAPACITY_FREED}),
+    ("a pod on a node was deleted", pod("n", "Running"), None, {CAPACITY_FREED}),
     ("a pod that had ended was deleted", pod("n", "Failed"), None, set()),
     ("a pod that had ended was seen again", pod("n", "Failed"), seen_later(pod("n", "Failed")), set()),
     ("a pod without a node was deleted", pod(), None, set()),
     ("a pod on a node started", pod("n"), pod("n", "Running"), set()),
-    ("a pod on a node needs something else", pod("n"), SMALL, {ROOM}),
+    ("a pod on a node needs something else", pod("n"), SMALL, {CAPACITY_FREED}),
     ("a claim of a pod was recorded", pod(), recorded("x-gpu"), {POD}),
     ("a pod was told it needs no claim", pod(), recorded(None), {POD}),
     ("a pod has other labels", pod(), replace(pod(), metadata=replace(META, labels={"a": "b"})), {POD}),
@@ -164,25 +170,25 @@ ROWS = [
     ("a claim went", claim(), None, {CLAIM}),
     ("a claim with devices came", None, claim("a"), {CLAIM}),
     ("a claim got devices", claim(), claim("a"), {CLAIM}),
-    ("a claim gave back its devices", claim("a"), claim(), {CLAIM, DEVICES}),
-    ("a claim gave back one device", claim("a", "b"), claim("b"), {CLAIM, DEVICES}),
-    ("a claim has another device", claim("a"), claim("b"), {CLAIM, DEVICES}),
-    ("a claim with devices went", claim("a"), None, {CLAIM, DEVICES}),
+    ("a claim gave back its devices", claim("a"), claim(), {CLAIM, DEVICES_CHANGED}),
+    ("a claim gave back one device", claim("a", "b"), claim("b"), {CLAIM, DEVICES_CHANGED}),
+    ("a claim has another device", claim("a"), claim("b"), {CLAIM, DEVICES_CHANGED}),
+    ("a claim with devices went", claim("a"), None, {CLAIM, DEVICES_CHANGED}),
     ("a claim got a user", claim("a", users="p"), claim("a", users="pq"), set()),
     ("a claim lost a user", claim("a", users="pq"), claim("a", users="q"), {CLAIM}),
     ("a claim got another owner", claim(), replace(claim(), metadata=OWNED), {CLAIM}),
     ("a claim is to go", claim("a"), replace(claim("a"), metadata=LEAVING), set()),
     ("a driver told of a device", claim("a"), claim("a", devices=(AllocatedDeviceStatus(),)), set()),
     ("a claim was seen again", claim("a", users="p"), seen_later(claim("a", users="p")), set()),
-    ("a slice came", None, published(GPU), {DEVICES}),
-    ("a slice went", published(GPU), None, {DEVICES}),
-    ("a slice has another device", published(GPU), published(GPU, OTHER), {DEVICES}),
-    ("a device lost its taint", published(TAINTED), published(GPU), {DEVICES}),
-    ("a pool has a new generation", published(GPU), published(GPU, generation=2), {DEVICES}),
+    ("a slice came", None, published(GPU), {DEVICES_CHANGED}),
+    ("a slice went", published(GPU), None, {DEVICES_CHANGED}),
+    ("a slice has another device", published(GPU), published(GPU, OTHER), {DEVICES_CHANGED}),
+    ("a device lost its taint", published(TAINTED), published(GPU), {DEVICES_CHANGED}),
+    ("a pool has a new generation", published(GPU), published(GPU, generation=2), {DEVICES_CHANGED}),
     ("a rule came", None, rule(), set()),
-    ("a rule went", rule(), None, {DEVICES}),
-    ("a rule selects others", rule(), rule("other"), {DEVICES}),
-    ("a rule has another effect", rule(), rule(effect="None"), {DEVICES}),
+    ("a rule went", rule(), None, {DEVICES_CHANGED}),
+    ("a rule selects others", rule(), rule("other"), {DEVICES_CHANGED}),
+    ("a rule has another effect", rule(), rule(effect="None"), {DEVICES_CHANGED}),
     ("the status of a rule was written", rule(), TOLD, set()),
     ("a slice was seen again", published(GPU), seen_later(published(GPU)), set()),
     ("a class came", None, device_class("true"), {CLASS}),
@@ -227,13 +233,13 @@ ROWS = [
 
 @pytest.mark.parametrize(("old", "new", "signals"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_what_a_change_could_mean(old, new, signals):
-    assert signals_of(old, new) == signals
+    assert compute_signals(old, new) == signals
 
 
 def test_every_kind_is_in_the_table():
-    assert {type(old or new) for _, old, new, _ in ROWS} == set(RULES)
+    assert {type(old or new) for _, old, new, _ in ROWS} == set(QUEUEING_HINTS)
 
 
 def test_nobody_waits_for_other_kinds():
     with pytest.raises(TypeError, match="Namespace"):
-        signals_of(None, Namespace())
+        compute_signals(None, Namespace())

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from dray.allocator.search.resumable import TimeLimit
-from dray.placement.device_searches import Question, Searches
-from dray.placement.pending_pod import Subject
-from dray.placement.plugins.dynamic_resources import Devices
-from dray.placement.scheduling_cycle import Unplaceable, place
-from dray.scheduler.search_worker import RECHECK_SECONDS, SLICE_SECONDS, SearchWorker
+from dray.placement.device_searches import DeviceQuery, DeviceSearches
+from dray.placement.pending_pod import PendingPod
+from dray.placement.plugins.dynamic_resources import DynamicResources
+from dray.placement.scheduling_cycle import Unschedulable, place_pod
+from dray.scheduler.search_worker import RECHECK_SECONDS, TIME_SLICE_SECONDS, SearchWorker
 from tests.brute import making as make
 from tests.unit.placement.claimed import claim, cluster, devices_only, models, wanting
 
@@ -25,7 +25,7 @@ class Ticking:
         self.now = 0.0
 
     def __call__(self) -> float:
-        self.now += SLICE_SECONDS
+        self.now += TIME_SLICE_SECONDS
         return self.now
 
 
@@ -34,20 +34,20 @@ class Scene:
 
     def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
         self.clock = Ticking()
-        self.plugin: Devices
-        self.plugin, self.profile = devices_only(Searches(TimeLimit(self.clock, 1000.0), 1e-9))
+        self.plugin: DynamicResources
+        self.plugin, self.profile = devices_only(DeviceSearches(TimeLimit(self.clock, 1000.0), 1e-9))
         self.searches = self.plugin.searches
         self.worker = SearchWorker(self.searches, self.clock, busy)
         self.snapshot = cluster({"a": models(*"x" * 30), "b": models(*"x" * 31), "c": models(*"x" * 32)})
 
-    def ask(self, subject: Subject) -> Question:
+    def ask(self, subject: PendingPod) -> DeviceQuery:
         """Decide a pod, which leads to nothing yet."""
-        found = place(self.snapshot, subject, self.profile)
-        assert isinstance(found, Unplaceable)
+        found = place_pod(self.snapshot, subject, self.profile)
+        assert isinstance(found, Unschedulable)
         assert found.unfinished
-        return self.plugin.question(subject, self.snapshot)
+        return self.plugin.get_query(subject, self.snapshot)
 
-    async def wait(self, subject: Subject, is_stale: Callable[[], bool] = lambda: False) -> None:
+    async def wait(self, subject: PendingPod, is_stale: Callable[[], bool] = lambda: False) -> None:
         await self.worker.wait(self.ask(subject), is_stale)
 
 
@@ -70,7 +70,7 @@ def played(play: Callable[[Scene], Awaitable[None]], busy: Callable[[], bool] = 
 def test_a_pod_is_woken_as_soon_as_devices_are_found() -> None:
     async def play(scene: Scene) -> None:
         await scene.wait(wanting(MANY))
-        assert scene.searches.ended == {"Solved": 1}
+        assert scene.searches.ending_counts == {"Solved": 1}
         assert scene.searches.unfinished == 0, "nobody waits for the other nodes"
 
     played(play)
@@ -79,7 +79,7 @@ def test_a_pod_is_woken_as_soon_as_devices_are_found() -> None:
 def test_where_nodes_are_ranked_all_searches_are_waited_for() -> None:
     async def play(scene: Scene) -> None:
         await scene.wait(wanting(RANKED))
-        assert scene.searches.ended == {"Solved": 3}
+        assert scene.searches.ending_counts == {"Solved": 3}
 
     played(play)
 
@@ -92,7 +92,7 @@ def test_pods_that_ask_the_same_share_their_searches() -> None:
             await asyncio.sleep(0)
             assert scene.worker.waiting == 3
         assert scene.worker.waiting == 0
-        assert scene.searches.ended == {"Solved": 3}
+        assert scene.searches.ending_counts == {"Solved": 3}
 
     played(play)
 
@@ -100,14 +100,14 @@ def test_pods_that_ask_the_same_share_their_searches() -> None:
 def test_nobody_works_for_a_pod_that_does_not_wait_any_more() -> None:
     async def play(scene: Scene) -> None:
         waiting = asyncio.create_task(scene.wait(wanting(RANKED)))
-        while not scene.searches.seconds:
+        while not scene.searches.total_seconds:
             await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
-        spent = scene.searches.seconds
+        spent = scene.searches.total_seconds
         for _ in range(50):
             await asyncio.sleep(0)
-        assert scene.searches.seconds == spent
+        assert scene.searches.total_seconds == spent
         assert (scene.searches.unfinished, scene.worker.waiting) == (0, 0)
 
     played(play)
@@ -118,8 +118,10 @@ def test_what_a_decision_left_behind_is_forgotten_unless_somebody_waits() -> Non
         waiting = asyncio.create_task(scene.wait(wanting(RANKED)))
         await asyncio.sleep(0)
         scene.ask(wanting(MANY, name="q"))
-        scene.worker.forget_others()
-        assert scene.searches.open_questions() == (scene.plugin.question(wanting(RANKED), scene.snapshot),)
+        scene.worker.drop_unwanted_searches()
+        assert scene.searches.list_open_queries() == (
+            scene.plugin.get_query(wanting(RANKED), scene.snapshot),
+        )
         await waiting
 
     played(play)
@@ -130,11 +132,11 @@ def test_a_pod_is_woken_when_what_it_was_judged_by_is_old() -> None:
 
     async def play(scene: Scene) -> None:
         def is_stale() -> bool:
-            asked.append(scene.searches.seconds)
+            asked.append(scene.searches.total_seconds)
             return len(asked) > 1
 
         await scene.wait(wanting(RANKED), is_stale)
-        assert scene.searches.ended["Solved"] < 3
+        assert scene.searches.ending_counts["Solved"] < 3
 
     played(play)
     first, second = asked
@@ -148,7 +150,7 @@ def test_pods_that_can_be_placed_get_as_much_time_as_a_slice_had() -> None:
     async def play(scene: Scene) -> None:
         async def place_others() -> None:
             while True:
-                turns.append(scene.searches.seconds)
+                turns.append(scene.searches.total_seconds)
                 await asyncio.sleep(0)
 
         others = asyncio.create_task(place_others())

@@ -11,17 +11,27 @@ from msgspec.structs import replace
 
 from dray.api.core import Pod, PodCondition
 from dray.client.client import Client
-from dray.client.errors import Conflict, Forbidden, NotFound, ServerTimeout, Unreachable
+from dray.client.errors import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    ServerTimeoutError,
+    ServerUnreachableError,
+)
 from dray.client.events import EventRecorder
-from dray.client.patches import StrategicPatch
-from dray.client.rest_client import Habits
+from dray.client.patches import StrategicMergePatch
+from dray.client.rest_client import ClientOptions
 from dray.explain import Steps
-from dray.placement.rejections import Verdict
-from dray.placement.scheduling_cycle import Unplaceable, place
-from dray.placement.unschedulable_message import briefly, why
+from dray.placement.rejections import PluginRejection
+from dray.placement.scheduling_cycle import Unschedulable, place_pod
+from dray.placement.unschedulable_message import explain_unschedulable, summarize_unschedulable
 from dray.scheduler import status_reporter
-from dray.scheduler.queued_pod import Entry, Place
-from dray.scheduler.status_reporter import LATE, PATIENCE, Teller
+from dray.scheduler.queued_pod import QueuedPod, QueuedPodState
+from dray.scheduler.status_reporter import (
+    MAX_REPORT_LAG_SECONDS,
+    REPORT_DELAY_SECONDS,
+    SchedulingStatusReporter,
+)
 from tests.contract.turned import Turned
 from tests.property.test_placement_law import OPEN
 from tests.unit.placement.claimed import claim, cluster, devices_only, wanting
@@ -37,12 +47,14 @@ class Scene:
         self.written: list[dict[str, Any]] = []
         self.recorded: list[str] = []
         self.failures: list[Exception] = []
-        self.habits = Habits(tempo=self.time.tempo)
-        self.teller = Teller(cast(Client, self), cast(EventRecorder, self), OPEN, lambda _pod: self.pod)
+        self.habits = ClientOptions(time_source=self.time.tempo)
+        self.teller = SchedulingStatusReporter(
+            cast(Client, self), cast(EventRecorder, self), OPEN, lambda _pod: self.pod
+        )
         assert self.pod is not None
-        self.entry = Entry(self.pod, since=0.0, ready=0.0, place=Place.WAITING)
+        self.entry = QueuedPod(self.pod, queued_at=0.0, eligible_since=0.0, state=QueuedPodState.WAITING)
 
-    async def patch(self, _kind: object, _name: str, change: StrategicPatch, *_: str, **__: str) -> None:
+    async def patch(self, _kind: object, _name: str, change: StrategicMergePatch, *_: str, **__: str) -> None:
         if self.failures:
             raise self.failures.pop(0)
         self.written.append(cast(dict[str, Any], change.document))
@@ -77,15 +89,15 @@ def played(play: Callable[[Scene], Coroutine[Any, Any, None]]) -> Scene:
     return asyncio.run(run())
 
 
-NO = Verdict("Stub", "no room")
+NO = PluginRejection("Stub", "no room")
 
 
 def test_a_pod_is_told_when_it_has_waited_a_while() -> None:
     async def play(scene: Scene) -> None:
-        scene.teller.note(scene.entry, NO)
-        await scene.time.turn(PATIENCE / 2)
+        scene.teller.enqueue(scene.entry, NO)
+        await scene.time.turn(REPORT_DELAY_SECONDS / 2)
         assert scene.written == []
-        await scene.time.turn(PATIENCE / 2)
+        await scene.time.turn(REPORT_DELAY_SECONDS / 2)
 
     scene = played(play)
     (written,) = scene.written
@@ -98,14 +110,14 @@ def test_a_pod_is_told_when_it_has_waited_a_while() -> None:
         "no room",
     )
     assert scene.recorded == ["no room"]
-    assert scene.entry.verdict == "no room"
+    assert scene.entry.message == "no room"
 
 
 @pytest.mark.parametrize(("held", "told"), [(True, ["no room"]), (False, [])])
 def test_a_pod_that_is_being_tried_is_told_only_when_it_is_held_up_there(held: bool, told: list[str]) -> None:
     async def play(scene: Scene) -> None:
-        scene.entry.place = Place.TRYING
-        scene.teller.note(scene.entry, NO, held=held)
+        scene.entry.state = QueuedPodState.TRYING
+        scene.teller.enqueue(scene.entry, NO, in_flight=held)
         await scene.time.turn(1)
 
     assert played(play).recorded == told
@@ -113,9 +125,9 @@ def test_a_pod_that_is_being_tried_is_told_only_when_it_is_held_up_there(held: b
 
 def test_the_last_refusal_counts_and_does_not_start_the_wait_anew() -> None:
     async def play(scene: Scene) -> None:
-        scene.teller.note(scene.entry, NO)
-        await scene.time.turn(PATIENCE - 0.1)
-        scene.teller.note(scene.entry, Verdict("Stub", "something else"))
+        scene.teller.enqueue(scene.entry, NO)
+        await scene.time.turn(REPORT_DELAY_SECONDS - 0.1)
+        scene.teller.enqueue(scene.entry, PluginRejection("Stub", "something else"))
         await scene.time.turn(0.1)
 
     assert played(play).recorded == ["something else"]
@@ -123,19 +135,19 @@ def test_the_last_refusal_counts_and_does_not_start_the_wait_anew() -> None:
 
 def test_a_pod_that_has_its_node_meanwhile_is_not_told() -> None:
     async def play(scene: Scene) -> None:
-        scene.teller.note(scene.entry, NO)
-        scene.teller.drop(scene.entry.uid)
+        scene.teller.enqueue(scene.entry, NO)
+        scene.teller.forget(scene.entry.uid)
         await scene.time.turn(1)
-        scene.teller.note(scene.entry, NO)
-        scene.entry.place = Place.DONE
+        scene.teller.enqueue(scene.entry, NO)
+        scene.entry.state = QueuedPodState.DONE
         await scene.time.turn(1)
-        scene.entry.place = Place.WAITING
+        scene.entry.state = QueuedPodState.WAITING
         assert scene.pod is not None
         scene.pod = replace(scene.pod, spec=replace(scene.pod.spec, node_name="n"))
-        scene.teller.note(scene.entry, NO)
+        scene.teller.enqueue(scene.entry, NO)
         await scene.time.turn(1)
         scene.pod = None
-        scene.teller.note(scene.entry, NO)
+        scene.teller.enqueue(scene.entry, NO)
         await scene.time.turn(1)
 
     scene = played(play)
@@ -145,7 +157,7 @@ def test_a_pod_that_has_its_node_meanwhile_is_not_told() -> None:
 def test_what_a_pod_says_already_is_not_said_again() -> None:
     async def play(scene: Scene) -> None:
         scene.says("no room")
-        scene.teller.note(scene.entry, NO)
+        scene.teller.enqueue(scene.entry, NO)
         await scene.time.turn(1)
 
     scene = played(play)
@@ -156,8 +168,8 @@ def test_what_a_pod_says_already_is_not_said_again() -> None:
 def test_since_when_it_waits_stays(status: str, since: str) -> None:
     async def play(scene: Scene) -> None:
         scene.says("something else", status)
-        scene.teller.note(scene.entry, NO)
-        await scene.time.turn(PATIENCE)
+        scene.teller.enqueue(scene.entry, NO)
+        await scene.time.turn(REPORT_DELAY_SECONDS)
 
     (written,) = played(play).written
     assert written["status"]["conditions"][0]["lastTransitionTime"] == since
@@ -165,9 +177,9 @@ def test_since_when_it_waits_stays(status: str, since: str) -> None:
 
 def test_a_newer_version_is_waited_for() -> None:
     async def play(scene: Scene) -> None:
-        scene.failures = [Conflict(409, {})]
-        scene.teller.note(scene.entry, NO)
-        await scene.time.turn(PATIENCE)
+        scene.failures = [ConflictError(409, {})]
+        scene.teller.enqueue(scene.entry, NO)
+        await scene.time.turn(REPORT_DELAY_SECONDS)
         assert scene.written == []
         assert scene.pod is not None
         scene.pod = replace(scene.pod, metadata=replace(scene.pod.metadata, resource_version="8"))
@@ -177,12 +189,14 @@ def test_a_newer_version_is_waited_for() -> None:
     assert written["metadata"]["resourceVersion"] == "8"
 
 
-@pytest.mark.parametrize("failure", [Unreachable("no answer"), Conflict(409, {}), ServerTimeout(504, {})])
+@pytest.mark.parametrize(
+    "failure", [ServerUnreachableError("no answer"), ConflictError(409, {}), ServerTimeoutError(504, {})]
+)
 def test_what_nobody_heard_is_said_again(failure: Exception) -> None:
     async def play(scene: Scene) -> None:
         scene.failures = [failure] * 4
-        scene.teller.note(scene.entry, NO)
-        await scene.time.turn(PATIENCE)
+        scene.teller.enqueue(scene.entry, NO)
+        await scene.time.turn(REPORT_DELAY_SECONDS)
         assert scene.recorded == []
         for _ in range(40):
             await scene.time.turn(0.1)
@@ -190,33 +204,33 @@ def test_what_nobody_heard_is_said_again(failure: Exception) -> None:
     assert played(play).recorded == ["no room"]
 
 
-@pytest.mark.parametrize("failure", [NotFound(404, {}), Forbidden(403, {})])
+@pytest.mark.parametrize("failure", [NotFoundError(404, {}), ForbiddenError(403, {})])
 def test_what_may_not_be_said_is_said_with_the_next_refusal(failure: Exception) -> None:
     async def play(scene: Scene) -> None:
         scene.failures = [failure]
-        scene.teller.note(scene.entry, NO)
+        scene.teller.enqueue(scene.entry, NO)
         for _ in range(40):
             await scene.time.turn(0.1)
         assert scene.recorded == []
-        scene.teller.note(scene.entry, NO)
+        scene.teller.enqueue(scene.entry, NO)
         await scene.time.turn(1)
 
     assert played(play).recorded == ["no room"]
 
 
-def refused() -> Unplaceable:
+def refused() -> Unschedulable:
     _, profile = devices_only()
-    found = place(cluster({"a": ()}), wanting(claim()), profile)
-    assert isinstance(found, Unplaceable)
+    found = place_pod(cluster({"a": ()}), wanting(claim()), profile)
+    assert isinstance(found, Unschedulable)
     return found
 
 
 def test_a_refusal_is_told_in_the_words_of_the_explanation() -> None:
     async def play(scene: Scene) -> None:
-        scene.teller.note(scene.entry, refused())
+        scene.teller.enqueue(scene.entry, refused())
         await scene.time.turn(1)
 
-    assert played(play).recorded == [why(refused(), OPEN)]
+    assert played(play).recorded == [explain_unschedulable(refused(), OPEN)]
 
 
 def test_an_explanation_that_fails_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,11 +240,11 @@ def test_an_explanation_that_fails_harms_nobody(monkeypatch: pytest.MonkeyPatch)
     broken: list[str] = []
 
     async def play(scene: Scene) -> None:
-        monkeypatch.setattr(status_reporter, "finding_words", fails)
-        scene.teller.broken = lambda entry, _why: broken.append(entry.name)
-        scene.teller.note(scene.entry, refused())
+        monkeypatch.setattr(status_reporter, "build_explanation", fails)
+        scene.teller.on_failure = lambda entry, _why: broken.append(entry.name)
+        scene.teller.enqueue(scene.entry, refused())
         await scene.time.turn(1)
-        scene.teller.note(scene.entry, NO)
+        scene.teller.enqueue(scene.entry, NO)
         await scene.time.turn(1)
 
     assert played(play).recorded == ["no room"]
@@ -238,27 +252,27 @@ def test_an_explanation_that_fails_harms_nobody(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_when_many_wait_to_be_told_the_others_are_told_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status_reporter, "MANY_UNTOLD", 1)
+    monkeypatch.setattr(status_reporter, "MAX_FULL_REPORTS", 1)
 
     async def play(scene: Scene) -> None:
-        other = Entry(pod("b"), since=0.0, ready=0.0, place=Place.WAITING)
-        scene.teller.note(scene.entry, NO)
-        scene.teller.note(other, refused())
-        scene.teller.drop(scene.entry.uid)
+        other = QueuedPod(pod("b"), queued_at=0.0, eligible_since=0.0, state=QueuedPodState.WAITING)
+        scene.teller.enqueue(scene.entry, NO)
+        scene.teller.enqueue(other, refused())
+        scene.teller.forget(scene.entry.uid)
         assert scene.pod is not None
         scene.pod = other.pod
         await scene.time.turn(1)
 
-    assert played(play).recorded == [briefly(refused())] == ["a: no devices for claim ml/c"]
+    assert played(play).recorded == [summarize_unschedulable(refused())] == ["a: no devices for claim ml/c"]
 
 
 def test_whoever_waits_too_long_for_words_is_told_briefly() -> None:
     async def play(scene: Scene) -> None:
-        scene.teller.note(scene.entry, refused())
-        scene.time.clock.advance(PATIENCE + LATE + 1)
+        scene.teller.enqueue(scene.entry, refused())
+        scene.time.clock.advance(REPORT_DELAY_SECONDS + MAX_REPORT_LAG_SECONDS + 1)
         await scene.time.turn(1)
 
-    assert played(play).recorded == [briefly(refused())]
+    assert played(play).recorded == [summarize_unschedulable(refused())]
 
 
 def test_others_work_between_the_steps_of_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,8 +286,8 @@ def test_others_work_between_the_steps_of_an_explanation(monkeypatch: pytest.Mon
                 yield
             return "at last"
 
-        monkeypatch.setattr(status_reporter, "finding_words", slow)
-        scene.teller.note(scene.entry, refused())
+        monkeypatch.setattr(status_reporter, "build_explanation", slow)
+        scene.teller.enqueue(scene.entry, refused())
         for _ in range(40):
             await scene.time.turn(0.05)
 
@@ -286,7 +300,7 @@ def test_others_work_between_the_steps_of_an_explanation(monkeypatch: pytest.Mon
 
 def test_whoever_explains_rests() -> None:
     async def play(scene: Scene) -> None:
-        other = Entry(pod("b"), since=0.0, ready=0.0, place=Place.WAITING)
+        other = QueuedPod(pod("b"), queued_at=0.0, eligible_since=0.0, state=QueuedPodState.WAITING)
         patch = scene.patch
 
         async def slow(*arguments: Any, **more: Any) -> None:
@@ -294,9 +308,9 @@ def test_whoever_explains_rests() -> None:
             await patch(*arguments, **more)
 
         scene.patch = slow  # type: ignore[method-assign]
-        scene.teller.note(scene.entry, NO)
-        scene.teller.note(other, Verdict("Stub", "neither"))
-        await scene.time.turn(PATIENCE)
+        scene.teller.enqueue(scene.entry, NO)
+        scene.teller.enqueue(other, PluginRejection("Stub", "neither"))
+        await scene.time.turn(REPORT_DELAY_SECONDS)
         assert scene.recorded == ["no room"]
         scene.pod = other.pod
         await scene.time.turn(0.39)

@@ -7,11 +7,11 @@ from typing import Any
 
 from dray.api.core import Pod, PodResourceClaimStatus, PodSpec, PodStatus, SchedulingGate
 from dray.api.meta import ObjectMeta
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.scheduler.queue import Queue
-from dray.scheduler.queued_pod import Entry
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.scheduler.queue import SchedulingQueue
+from dray.scheduler.queued_pod import QueuedPod
 
 DEVICES = Signal(Topic.DEVICES)
 ROOM = Signal(Topic.ROOM)
@@ -40,46 +40,48 @@ def recorded(before: Pod, **claims: str) -> Pod:
 class Room:
     """A queue, its clock, and what it was asked and told."""
 
-    def __init__(self, judge: Callable[[Pod], Verdict | None] | None = None) -> None:
+    def __init__(self, judge: Callable[[Pod], PluginRejection | None] | None = None) -> None:
         self.clock = ManualClock()
         self.moves: list[tuple[str, str, str]] = []
-        self.verdicts: dict[str, Verdict] = {}
-        self.queue = Queue(Tempo(self.clock, self.sleep), judge=judge or self.judge, told=self.told)
+        self.verdicts: dict[str, PluginRejection] = {}
+        self.queue = SchedulingQueue(
+            TimeSource(self.clock, self.sleep), pre_enqueue=judge or self.judge, on_enqueued=self.told
+        )
 
     async def sleep(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
-    def judge(self, asked: Pod) -> Verdict | None:
+    def judge(self, asked: Pod) -> PluginRejection | None:
         return self.verdicts.get(asked.metadata.name)
 
-    def told(self, entry: Entry, event: str) -> None:
-        self.moves.append((entry.pod.metadata.name, entry.place.value, event))
+    def told(self, entry: QueuedPod, event: str) -> None:
+        self.moves.append((entry.pod.metadata.name, entry.state.value, event))
 
-    def take(self) -> Entry:
-        entry = self.queue.take()
+    def take(self) -> QueuedPod:
+        entry = self.queue.pop_ready()
         assert entry is not None
         return entry
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> QueuedPod:
         entry = self.queue.get(f"uid-{name}")
         assert entry is not None
         return entry
 
     def places(self) -> dict[str, int]:
         """The lengths that are not zero."""
-        return {place: count for place, count in self.queue.lengths().items() if count}
+        return {place: count for place, count in self.queue.count_pending().items() if count}
 
     def order(self) -> list[str]:
         """The names of all that are ready, as they come."""
         names = []
-        while (entry := self.queue.take()) is not None:
+        while (entry := self.queue.pop_ready()) is not None:
             names.append(entry.pod.metadata.name)
         return names
 
-    def waiting(self, name: str, *signals: Signal, prompt: bool = False) -> Entry:
+    def waiting(self, name: str, *signals: Signal, prompt: bool = False) -> QueuedPod:
         """A pod that was tried and waits."""
         self.queue.add(pod(name))
         entry = self.take()
         assert entry.pod.metadata.name == name
-        self.queue.park(entry, frozenset(signals), prompt=prompt)
+        self.queue.requeue(entry, frozenset(signals), skip_backoff=prompt)
         return entry

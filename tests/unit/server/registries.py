@@ -7,13 +7,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dray.api.kinds import Kind, kind_named
-from dray.server.admission.change import Rule
-from dray.server.http.requests import Call, Request, User
-from dray.server.objects.pending_object import Draft
-from dray.server.objects.stored_object import Held
-from dray.server.registry.object_registry import Keep, Registry, Remove, Wanted, Written
-from dray.server.watch.cache import Cache
+from dray.api.kinds import Kind, find_kind
+from dray.server.admission.change import AdmissionRule
+from dray.server.http.requests import ApiCall, ApiRequest, RequestUser
+from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import StoredObject
+from dray.server.registry.object_registry import (
+    DeleteObject,
+    ObjectRegistry,
+    SaveObject,
+    WriteDecision,
+    WriteResult,
+)
+from dray.server.watch.cache import WatchCache
 from dray.store import Store
 from dray.store.memory import MemoryStore
 
@@ -21,7 +27,7 @@ Document = dict[str, Any]
 
 
 def kind(name: str, group: str = "resource.k8s.io") -> Kind:
-    found = kind_named(group, name)
+    found = find_kind(group, name)
     assert found is not None
     return found
 
@@ -35,69 +41,73 @@ PODS, QUOTAS, CONFIGS = kind("Pod", ""), kind("ResourceQuota", ""), kind("Config
 class World:
     """A store with its cache, and a registry that asks the rules."""
 
-    def __init__(self, store: Store, make: Callable[[Cache], Sequence[Rule]]) -> None:
+    def __init__(self, store: Store, make: Callable[[WatchCache], Sequence[AdmissionRule]]) -> None:
         self.store = store
-        self.cache = Cache(store)
+        self.cache = WatchCache(store)
         self._make = make
         self._numbers = iter(range(1, 10**9))
 
     async def open(self) -> None:
-        await self.cache.fill()
+        await self.cache.resync()
         self.rules = self._make(self.cache)
-        self.registry = Registry(self.store, self.cache, self.rules)
+        self.registry = ObjectRegistry(self.store, self.cache, self.rules)
 
     async def write(
-        self, of: Kind, namespace: str, name: str, wanted: Callable[[Held | None], Wanted]
-    ) -> Written:
-        request = Request(
-            Call("update", "", of, of.group, of.version, of.plural, namespace, name), User("tester")
+        self, of: Kind, namespace: str, name: str, wanted: Callable[[StoredObject | None], WriteDecision]
+    ) -> WriteResult:
+        request = ApiRequest(
+            ApiCall("update", "", of, of.group, of.version, of.plural, namespace, name), RequestUser("tester")
         )
         return await self.registry.write(request, of, namespace, name, wanted)
 
-    async def put(self, document: Mapping[str, Any]) -> Written:
+    async def put(self, document: Mapping[str, Any]) -> WriteResult:
         """Store a document as it is, whatever stood there; identity is kept, or given."""
         metadata = document["metadata"]
-        draft = Draft.of_document(document)
+        draft = PendingObject.from_document(document)
         uid = metadata.get("uid") or f"uid-{next(self._numbers)}"
 
-        def wanted(old: Held | None) -> Wanted:
+        def wanted(old: StoredObject | None) -> WriteDecision:
             known = old.metadata.uid if old is not None else uid
-            return Keep(draft.with_metadata({**draft.metadata, "uid": known}))
+            return SaveObject(draft.replace_metadata({**draft.metadata, "uid": known}))
 
         return await self.write(draft.kind, metadata.get("namespace", ""), metadata["name"], wanted)
 
-    async def change(self, of: Kind, namespace: str, name: str, edit: Callable[[Document], None]) -> Written:
-        def wanted(old: Held | None) -> Wanted:
+    async def change(
+        self, of: Kind, namespace: str, name: str, edit: Callable[[Document], None]
+    ) -> WriteResult:
+        def wanted(old: StoredObject | None) -> WriteDecision:
             assert old is not None
             document = old.document
             edit(document)
-            return Keep(Draft.of_document(document))
+            return SaveObject(PendingObject.from_document(document))
 
         return await self.write(of, namespace, name, wanted)
 
-    async def delete(self, of: Kind, namespace: str, name: str) -> Written:
-        return await self.write(of, namespace, name, lambda old: Remove())
+    async def delete(self, of: Kind, namespace: str, name: str) -> WriteResult:
+        return await self.write(of, namespace, name, lambda old: DeleteObject())
 
     async def caught_up(self) -> None:
-        await self.cache.caught_up()
+        await self.cache.wait_until_fresh()
 
     # --- claims ---
 
     async def claim(self, name: str, uid: str = "", **spec: Any) -> None:
         await self.put(claim(name, uid, **spec))
 
-    async def allocate(self, name: str, *results: Mapping[str, Any]) -> Written:
+    async def allocate(self, name: str, *results: Mapping[str, Any]) -> WriteResult:
         def edit(document: Document) -> None:
             document["status"] = {"allocation": {"devices": {"results": list(results)}}}
 
         return await self.change(CLAIMS, "default", name, edit)
 
-    async def deallocate(self, name: str) -> Written:
+    async def deallocate(self, name: str) -> WriteResult:
         return await self.change(CLAIMS, "default", name, lambda document: document.pop("status", None))
 
 
 @asynccontextmanager
-async def world(make: Callable[[Cache], Sequence[Rule]], store: Store | None = None) -> AsyncIterator[World]:
+async def world(
+    make: Callable[[WatchCache], Sequence[AdmissionRule]], store: Store | None = None
+) -> AsyncIterator[World]:
     """A world that lives as long as the block."""
     opened = World(store or MemoryStore(), make)
     await opened.open()

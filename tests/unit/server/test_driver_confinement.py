@@ -15,9 +15,9 @@ import pytest
 
 from dray.api.json_text import write_json
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcess
+from dray.client.transports.in_process import InProcessTransport
 from dray.driver import Driver
-from dray.driver.deploy.manifests import manifests, short
+from dray.driver.deploy.manifests import build_manifests, shorten_driver_name
 from dray.store.memory import MemoryStore
 from tests.contract.api import APPLY, JSON_PATCH, MERGE, Api, Said, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice
@@ -38,7 +38,7 @@ class Nic(Driver):
     name = OTHER
 
 
-ACCOUNT = short(Gpu.name)
+ACCOUNT = shorten_driver_name(Gpu.name)
 
 
 class Scene:
@@ -83,7 +83,7 @@ async def scene() -> AsyncIterator[Scene]:
         for name in ("node-a", "node-b"):
             await api.create(node(name))
         for driver in (Gpu(), Nic()):
-            for document in manifests(driver, "registry.example.com/driver:1"):
+            for document in build_manifests(driver, "registry.example.com/driver:1"):
                 await _create(api, document)
         for each in (
             resource_slice("gpu-a"),
@@ -99,7 +99,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 async def _create(api: Api, document: dict[str, Any]) -> None:
-    admin = Client(InProcess(api.app, "admin", ("system:masters", "system:authenticated")))
+    admin = Client(InProcessTransport(api.app, "admin", ("system:masters", "system:authenticated")))
     await admin.create(document)
 
 
@@ -259,7 +259,12 @@ def test_s04_a_driver_does_not_make_its_account_speak_for_others() -> None:
     where = path("serviceaccounts", f"{ACCOUNT}-node", namespace=ACCOUNT)
     change = {"metadata": {"annotations": {"dray.dev/driver": OTHER}}}
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    other = path("serviceaccounts", f"{short(OTHER)}-node", namespace=short(OTHER), sub="token")
+    other = path(
+        "serviceaccounts",
+        f"{shorten_driver_name(OTHER)}-node",
+        namespace=shorten_driver_name(OTHER),
+        sub="token",
+    )
     run(
         lambda found: _refused(
             found, [("PATCH", where, change, MERGE), ("POST", other, token, "application/json")]
@@ -268,7 +273,12 @@ def test_s04_a_driver_does_not_make_its_account_speak_for_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["admin", "system:node:node-b", f"system:serviceaccount:{short(OTHER)}:{short(OTHER)}-node"]
+    "name",
+    [
+        "admin",
+        "system:node:node-b",
+        f"system:serviceaccount:{shorten_driver_name(OTHER)}:{shorten_driver_name(OTHER)}-node",
+    ],
 )
 def test_s04_a_driver_does_not_pass_for_somebody_else(name: str) -> None:
     async def story(found: Scene) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.server.admission.resource_quota import Quotas
-from dray.server.http.errors import Failure
-from dray.server.ledger.admission import Guard
-from dray.server.ledger.reconciliation import audit
+from dray.server.admission.resource_quota import ResourceQuotaAdmission
+from dray.server.http.errors import ApiStatusError
+from dray.server.ledger.admission import LedgerAdmission
+from dray.server.ledger.reconciliation import audit_cached_ledger
 from dray.store.memory import MemoryStore
 from tests.unit.claims.ledgers import device, slice_of
 from tests.unit.server.registries import CLAIMS, CONFIGS, PREPARATIONS, QUOTAS, preparation, result, world
@@ -16,7 +16,7 @@ ROUNDS = 30
 
 
 def rules(cache):
-    return [Guard(cache), Quotas(cache)]
+    return [LedgerAdmission(cache), ResourceQuotaAdmission(cache)]
 
 
 def test_of_two_servers_one_gives_a_device_away():
@@ -34,10 +34,10 @@ def test_of_two_servers_one_gives_a_device_away():
                     other.allocate(f"b{i}", result(f"gpu-{i}")),
                     return_exceptions=True,
                 )
-                refused = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+                refused = [outcome for outcome in outcomes if isinstance(outcome, ApiStatusError)]
                 assert [failure.code for failure in refused] == [409]
-            assert (await audit(one.cache)).agrees
-            assert (await audit(other.cache)).agrees
+            assert (await audit_cached_ledger(one.cache)).is_consistent
+            assert (await audit_cached_ledger(other.cache)).is_consistent
 
     asyncio.run(story())
 
@@ -54,11 +54,11 @@ def test_a_node_prepares_at_one_server_while_the_claim_goes_at_the_other():
                 deletion = other.delete(CLAIMS, "default", f"c{i}")
                 steps = [one.put(said), deletion] if i % 2 else [deletion, one.put(said)]
                 outcomes = await asyncio.gather(*steps, return_exceptions=True)
-                prepared = not any(isinstance(outcome, Failure) for outcome in outcomes)
-                assert (await audit(one.cache)).rows == (2 if prepared else 0)
+                prepared = not any(isinstance(outcome, ApiStatusError) for outcome in outcomes)
+                assert (await audit_cached_ledger(one.cache)).rows == (2 if prepared else 0)
                 if prepared:
                     await other.delete(PREPARATIONS, "", f"p{i}")
-            assert (await audit(other.cache)).rows == 0
+            assert (await audit_cached_ledger(other.cache)).rows == 0
 
     asyncio.run(story())
 
@@ -86,7 +86,7 @@ def test_a_limit_holds_over_both_servers():
                 )
                 assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == limit
                 await other.caught_up()
-                assert len(other.cache.all(CONFIGS, name)) == limit
+                assert len(other.cache.list_objects(CONFIGS, name)) == limit
                 held = other.cache.get(QUOTAS, name, "q")
                 assert held is not None
                 assert held.document["status"]["used"] == {"configmaps": str(limit)}

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from textwrap import dedent
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.resource import Device
-from dray.manifests import Document, Source, read
-from dray.simulation.bundle import Bundle, gather
-from dray.simulation.file_placement import Limits, Outcome, place, stock_of
+from dray.manifests import ManifestDocument, ManifestSource, read_documents
+from dray.simulation.bundle import Bundle, build_bundle
+from dray.simulation.file_placement import PlacementOutcome, PlacementScope, build_inventory, place_all
 
 NOW = "2026-01-31T12:00:00Z"
 
 
-def documents(text: str, name: str = "cluster.yaml") -> list[Document]:
-    return list(read(Source.decode(name, dedent(text).encode())))
+def documents(text: str, name: str = "cluster.yaml") -> list[ManifestDocument]:
+    return list(read_documents(ManifestSource.decode(name, dedent(text).encode())))
 
 
 def bundle(text: str) -> Bundle:
-    return gather(documents(text), now=NOW)
+    return build_bundle(documents(text), now=NOW)
 
 
 def judge(expression: str, driver: str, device: Device) -> bool | str:
@@ -34,10 +34,14 @@ def counted_ids() -> Callable[[], str]:
     return lambda: f"share-{next(numbers)}"
 
 
-def outcomes(cluster: Bundle, limits: Limits | None = None, **switches: bool) -> list[Outcome]:
-    door = Admission.switched(switches)
+def outcomes(
+    cluster: Bundle, limits: PlacementScope | None = None, **switches: bool
+) -> list[PlacementOutcome]:
+    door = AllocatorGateFilter.from_overrides(switches)
     return list(
-        place(cluster, stock_of(cluster, door, judge), door, new_share_id=counted_ids(), limits=limits)
+        place_all(
+            cluster, build_inventory(cluster, door, judge), door, new_share_id=counted_ids(), scope=limits
+        )
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.feature_gates import Admission
-from dray.simulation.allocation_audit import audit
-from dray.simulation.bundle import LONE_NODE, BundleError, gather
-from dray.simulation.file_placement import stock_of
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.simulation.allocation_audit import audit_bundle
+from dray.simulation.bundle import ASSUMED_NODE_NAME, BundleError, build_bundle
+from dray.simulation.file_placement import build_inventory
 from tests.unit.simulation.stage import (
     NOW,
     allocated,
@@ -44,7 +44,7 @@ def test_every_kind_finds_its_place_and_gets_its_defaults():
     assert cluster.pods[0].spec.resource_claims[0].resource_claim_name == "mine"
     assert [n.metadata.name for n in cluster.namespaces] == ["ml"]
     assert cluster.remarks == ()
-    assert cluster.place(cluster.claims[0]) == "cluster.yaml:32"
+    assert cluster.find_location(cluster.claims[0]) == "cluster.yaml:32"
 
 
 def test_lists_as_kubectl_prints_them_and_older_versions_are_understood():
@@ -84,7 +84,7 @@ def test_all_that_is_broken_is_named_with_its_line():
         """
     )
     with pytest.raises(BundleError) as refused:
-        gather(broken, now=NOW)
+        build_bundle(broken, now=NOW)
     places = [problem.partition(": ")[0] for problem in refused.value.problems]
     assert places == ["cluster.yaml:5", "cluster.yaml:8", "cluster.yaml:11"]
     assert "count" in refused.value.problems[0]
@@ -101,7 +101,7 @@ def test_all_that_is_broken_is_named_with_its_line():
 )
 def test_what_stands_there_twice_is_broken_input(text, said):
     with pytest.raises(BundleError) as refused:
-        gather(documents(text), now=NOW)
+        build_bundle(documents(text), now=NOW)
     assert said in str(refused.value)
 
 
@@ -116,16 +116,16 @@ def test_the_same_object_again_is_only_remarked():
 def test_places_in_json_are_found_when_they_are_asked_for():
     item = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "%s"}}'
     text = '{"apiVersion": "v1", "kind": "List", "items": [\n' + item % "a" + ",\n" + item % "b" + "]}"
-    cluster = gather(documents(text, "dump.json"), now=NOW)
-    assert [cluster.place(known) for known in cluster.nodes] == ["dump.json:2", "dump.json:3"]
+    cluster = build_bundle(documents(text, "dump.json"), now=NOW)
+    assert [cluster.find_location(known) for known in cluster.nodes] == ["dump.json:2", "dump.json:3"]
     with pytest.raises(BundleError, match=r"dump.json:3: Node `a` is here again, see dump.json:2"):
-        gather(documents(text.replace('"b"', '"a", "labels": {"x": "y"}'), "dump.json"), now=NOW)
+        build_bundle(documents(text.replace('"b"', '"a", "labels": {"x": "y"}'), "dump.json"), now=NOW)
 
 
 def test_a_classic_claim_may_not_share_its_name_with_another_claim():
     classic = "apiVersion: cdi.k8s.io/v1alpha1\nkind: ResourceClaim\nmetadata: {name: c}\n"
     with pytest.raises(BundleError, match="is here again"):
-        gather(documents(claim("c", "gpu") + classic), now=NOW)
+        build_bundle(documents(claim("c", "gpu") + classic), now=NOW)
 
 
 def test_classic_claims_are_set_aside_and_named():
@@ -178,9 +178,9 @@ def test_nodes_of_single_devices_count_too():
 
 def test_a_single_node_is_never_assumed_in_silence():
     cluster = bundle(claim("c", "gpu"))
-    assert [n.metadata.name for n in cluster.nodes] == [LONE_NODE]
+    assert [n.metadata.name for n in cluster.nodes] == [ASSUMED_NODE_NAME]
     assert cluster.node_remarks == (
-        f"no nodes given and no slice names one: assumed a single node `{LONE_NODE}`",
+        f"no nodes given and no slice names one: assumed a single node `{ASSUMED_NODE_NAME}`",
     )
 
 
@@ -242,14 +242,17 @@ def test_taint_rules_count_for_placing_and_auditing_unless_their_gate_is_off():
     )
     assert [rule.metadata.name for rule in cluster.rules] == ["service-day"]
     assert cluster.rules[0].spec.taint.time_added == NOW
-    door, without = Admission.switched({}), Admission.switched({"DRADeviceTaintRules": False})
+    door, without = (
+        AllocatorGateFilter.from_overrides({}),
+        AllocatorGateFilter.from_overrides({"DRADeviceTaintRules": False}),
+    )
     for way, taints in ((door, 1), (without, 0)):
-        seen = stock_of(cluster, way).seen_from(cluster.nodes[0]).shape.contents
+        seen = build_inventory(cluster, way).get_node_view(cluster.nodes[0]).shape.profiles
         assert [len(content.taints) for content in seen] == [taints]
-    (judged,) = audit(cluster, door)
+    (judged,) = audit_bundle(cluster, door)
     assert judged.rules == ("TaintsTolerated",)
-    (judged,) = audit(cluster, without)
-    assert judged.complaints == ()
+    (judged,) = audit_bundle(cluster, without)
+    assert judged.problems == ()
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from dray.simulation.benchmarks.allocator_timing import LEAST_CALIBRATIONS, LOOP_PIECES, Calibration
+from dray.simulation.benchmarks.allocator_timing import LOOP_PIECES, MIN_CALIBRATIONS, Calibration
 
 
 def test_a_disturbed_pass_does_not_count_once_the_calibration_is_finished():
@@ -20,4 +20,4 @@ def test_a_disturbed_pass_does_not_count_once_the_calibration_is_finished():
     disturbed = calibration.seconds
     calibration.finish()
     assert calibration.seconds * 10 == disturbed
-    assert next(ticks) == 2 * LOOP_PIECES * LEAST_CALIBRATIONS
+    assert next(ticks) == 2 * LOOP_PIECES * MIN_CALIBRATIONS

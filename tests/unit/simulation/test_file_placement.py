@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.simulation.file_placement import Limits, NotPlaced, Outcome, Placed
+from dray.simulation.file_placement import PlacedUnit, PlacementOutcome, PlacementScope, UnplacedUnit
 from tests.unit.simulation.stage import (
     allocated,
     bundle,
@@ -21,20 +21,20 @@ GPU = "gpu.example.com"
 TWO_NODES = node("node-a") + node("node-b") + device_class("gpu", GPU)
 
 
-def shown(outcome: Outcome) -> str:
+def shown(outcome: PlacementOutcome) -> str:
     """`pod default/x on node-a: gpu-0`, or why not."""
-    if isinstance(outcome, NotPlaced):
-        return f"{outcome.subject}: {outcome.why or 'no devices'}"
+    if isinstance(outcome, UnplacedUnit):
+        return f"{outcome.unit}: {outcome.why or 'no devices'}"
     devices = [
         result.device
         for made in outcome.claims
         if made.status.allocation
         for result in made.status.allocation.devices.results
     ]
-    return f"{outcome.subject} on {outcome.node.metadata.name}: {' '.join(devices)}"
+    return f"{outcome.unit} on {outcome.node.metadata.name}: {' '.join(devices)}"
 
 
-def placed(text: str, limits: Limits | None = None, **switches: bool) -> list[str]:
+def placed(text: str, limits: PlacementScope | None = None, **switches: bool) -> list[str]:
     return [shown(outcome) for outcome in outcomes(bundle(text), limits, **switches)]
 
 
@@ -90,9 +90,9 @@ def test_a_shared_claim_is_allocated_once_and_reserved_for_each():
         "pod default/second on node-b: gpu-0",
     ]
     first, second = found
-    assert isinstance(first, Placed)
-    assert isinstance(second, Placed)
-    assert [len(o.fresh) for o in (first, second)] == [1, 0]
+    assert isinstance(first, PlacedUnit)
+    assert isinstance(second, PlacedUnit)
+    assert [len(o.newly_allocated) for o in (first, second)] == [1, 0]
     assert [c.name for c in second.claims[0].status.reserved_for] == ["x", "second"]
 
 
@@ -114,11 +114,11 @@ def test_claims_with_devices_on_two_nodes_leave_no_node():
         + claim("d", "gpu", status=allocated(GPU, "node-b", "gpu-0", "node-b"))
     )
     (found,) = outcomes(bundle(text + pod("x", claims="c d")))
-    assert isinstance(found, NotPlaced)
+    assert isinstance(found, UnplacedUnit)
     assert found.why == (
         "no node reaches the devices that these claims already have: `default/d`, `default/c`"
     )
-    assert [(n.metadata.name, c.metadata.name) for n, c in found.outlook.barred] == [
+    assert [(n.metadata.name, c.metadata.name) for n, c in found.context.excluded] == [
         ("node-a", "d"),
         ("node-b", "c"),
     ]
@@ -128,7 +128,7 @@ def test_a_pod_that_has_a_node_is_only_tried_there():
     text = TWO_NODES + slice_of("node-a", "gpu-0") + slice_of("node-b", "gpu-0") + template("t", "gpu")
     bound = pod("x", templates="t", extra="  nodeName: node-b\n")
     assert placed(text + bound) == ["pod default/x on node-b: gpu-0"]
-    assert placed(text + bound, Limits(node="node-a")) == [
+    assert placed(text + bound, PlacementScope(node="node-a")) == [
         "pod default/x: the pod is bound to node `node-b`, not to `node-a`"
     ]
     gone = pod("x", templates="t", extra="  nodeName: node-z\n")
@@ -146,7 +146,7 @@ def test_cordoned_nodes_are_left_out_unless_asked_for():
     cordoned = "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\nspec: {unschedulable: true}\n---\n"
     text = cordoned + device_class("gpu", GPU) + slice_of("node-a", "gpu-0") + claim("c", "gpu")
     assert placed(text) == ["claim default/c: no node takes pods: `node-a` unschedulable"]
-    assert placed(text, Limits(node="node-a")) == ["claim default/c on node-a: gpu-0"]
+    assert placed(text, PlacementScope(node="node-a")) == ["claim default/c on node-a: gpu-0"]
 
 
 def test_claims_of_waiting_pods_wait_with_them_and_others_alone():
@@ -161,14 +161,18 @@ def test_a_run_can_be_limited_to_a_pod_or_a_claim():
     text = (
         TWO_NODES + slice_of("node-a", "gpu-0") + claim("c", "gpu") + claim("d", "gpu") + pod("x", claims="d")
     )
-    assert placed(text, Limits(claims=frozenset({("default", "c")}))) == ["claim default/c on node-a: gpu-0"]
-    assert placed(text, Limits(pods=frozenset({("default", "x")}))) == ["pod default/x on node-a: gpu-0"]
+    assert placed(text, PlacementScope(claims=frozenset({("default", "c")}))) == [
+        "claim default/c on node-a: gpu-0"
+    ]
+    assert placed(text, PlacementScope(pods=frozenset({("default", "x")}))) == [
+        "pod default/x on node-a: gpu-0"
+    ]
 
 
 def test_claims_from_templates_are_made_as_the_controller_makes_them():
     text = TWO_NODES + slice_of("node-a", "gpu-0") + template("t", "gpu") + pod("x", templates="t")
     (found,) = outcomes(bundle(text))
-    assert isinstance(found, Placed)
+    assert isinstance(found, PlacedUnit)
     metadata = found.claims[0].metadata
     assert (metadata.namespace, metadata.name) == ("default", "x-t")
     assert metadata.labels == {"app": "x"}
@@ -179,7 +183,7 @@ def test_claims_from_templates_are_made_as_the_controller_makes_them():
 def test_a_name_that_is_taken_is_not_given_again():
     text = TWO_NODES + slice_of("node-a", "gpu-0") + template("t", "gpu") + claim("x-t", "gpu")
     first, _ = outcomes(bundle(text + pod("x", templates="t")))
-    assert isinstance(first, Placed)
+    assert isinstance(first, PlacedUnit)
     assert first.claims[0].metadata.name == "x-t-2"
 
 
@@ -191,7 +195,7 @@ def test_the_claim_made_for_a_template_earlier_is_used_again():
     )
     text = TWO_NODES + slice_of("node-a", "gpu-0", "gpu-1") + template("t", "gpu") + made
     (found,) = outcomes(bundle(text + pod("x", templates="t")))
-    assert isinstance(found, Placed)
+    assert isinstance(found, PlacedUnit)
     assert found.claims[0].metadata.name == "x-t-abcde"
 
 
@@ -205,7 +209,7 @@ def test_the_status_of_the_pod_names_claims_and_entries_that_need_none():
         + claim("mine", "gpu")
     )
     (found,) = outcomes(bundle(text + pod("x", templates="t u", extra=statuses)))
-    assert isinstance(found, Placed)
+    assert isinstance(found, PlacedUnit)
     assert [made.metadata.name for made in found.claims] == ["mine"]
 
 
@@ -302,8 +306,8 @@ def test_shares_get_ids_from_the_caller_and_use_up_capacity():
         for name in ("c", "d")
     )
     first, second = outcomes(bundle(TWO_NODES + device_class("nic", "nic.example.com") + shared + ask))
-    assert isinstance(first, Placed)
-    assert isinstance(second, NotPlaced)
+    assert isinstance(first, PlacedUnit)
+    assert isinstance(second, UnplacedUnit)
     allocation = first.claims[0].status.allocation
     assert allocation is not None
     assert allocation.devices.results[0].share_id == "share-1"

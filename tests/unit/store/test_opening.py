@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from dray.store import Delete, Put, open_store
-from dray.store.errors import Damaged, ForeignFile, FormatError, InUse, OpenError, StoreError, Unreachable
+from dray.store.errors import (
+    CorruptStoreError,
+    ForeignFileError,
+    StoreError,
+    StoreFormatError,
+    StoreInUseError,
+    StoreOpenError,
+    StoreUnreachableError,
+)
 from dray.store.memory import MemoryStore
 from dray.store.sqlite.store import SqliteStore
 
@@ -34,7 +42,7 @@ async def test_an_address_names_its_back_end(tmp_path: Path):
 
 @pytest.mark.parametrize("address", ["", "sqlite:", "http://x", "etcd:x", "etcd://", "etcd://nowhere/dray"])
 async def test_an_address_that_names_nothing_is_refused(address: str):
-    await refused(address, OpenError, "`etcd" if address.startswith("etcd") else "`memory:`")
+    await refused(address, StoreOpenError, "`etcd" if address.startswith("etcd") else "`memory:`")
 
 
 async def test_a_new_file_is_for_its_owner_only(tmp_path: Path):
@@ -45,7 +53,7 @@ async def test_a_new_file_is_for_its_owner_only(tmp_path: Path):
 
 async def test_a_file_in_use_names_the_process(tmp_path: Path):
     async with await open_store(str(tmp_path / "a.db")):
-        await refused(str(tmp_path / "a.db"), InUse, "a.db", str(os.getpid()))
+        await refused(str(tmp_path / "a.db"), StoreInUseError, "a.db", str(os.getpid()))
     async with await open_store(str(tmp_path / "a.db")):
         pass
 
@@ -53,7 +61,7 @@ async def test_a_file_in_use_names_the_process(tmp_path: Path):
 async def test_a_text_file_is_left_alone(tmp_path: Path):
     path = tmp_path / "notes"
     path.write_text("my notes")
-    await refused(str(path), ForeignFile, "not a store of dray", "choose another file")
+    await refused(str(path), ForeignFileError, "not a store of dray", "choose another file")
     assert path.read_text() == "my notes"
 
 
@@ -63,7 +71,7 @@ async def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path):
     connection.execute("CREATE TABLE theirs (x)")
     connection.close()
     before = path.read_bytes()
-    await refused(str(path), ForeignFile, "another program")
+    await refused(str(path), ForeignFileError, "another program")
     assert path.read_bytes() == before
 
 
@@ -72,7 +80,7 @@ async def test_a_newer_format_is_refused(tmp_path: Path):
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 3")
     connection.close()
-    await refused(str(path), FormatError, "format 3", "format 2")
+    await refused(str(path), StoreFormatError, "format 3", "format 2")
 
 
 @pytest.mark.parametrize(
@@ -93,18 +101,18 @@ async def test_a_file_that_was_tampered_with_is_refused(tmp_path: Path, statemen
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript(statement)
     connection.close()
-    await refused(str(path), Damaged, word, "dray server restore")
+    await refused(str(path), CorruptStoreError, word, "dray server restore")
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path):
-    await refused(str(tmp_path / "no" / "a.db"), OpenError, "no")
+    await refused(str(tmp_path / "no" / "a.db"), StoreOpenError, "no")
 
 
 async def test_an_etcd_that_is_not_there_is_one_line():
     from dray.store.etcd.store import EtcdStore
 
-    with pytest.raises(Unreachable) as raised:
-        await EtcdStore.open(("127.0.0.1:1",), patience=0.3)
+    with pytest.raises(StoreUnreachableError) as raised:
+        await EtcdStore.open(("127.0.0.1:1",), timeout=0.3)
     assert "`127.0.0.1:1`" in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -116,9 +124,9 @@ async def test_a_damaged_record_is_never_served_while_running(tmp_path: Path):
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("UPDATE history SET value = x'39' WHERE key = x'61'")
         connection.close()
-        with pytest.raises(Damaged, match="checksum"):
+        with pytest.raises(CorruptStoreError, match="checksum"):
             await store.get(b"a")
-        with pytest.raises(Damaged, match="checksum"):
+        with pytest.raises(CorruptStoreError, match="checksum"):
             await store.range(b"")
 
 
@@ -128,7 +136,7 @@ async def test_compaction_gives_space_back(tmp_path: Path):
         for _ in range(20):
             await asyncio.gather(*(store.txn([], [Put(b"k%d" % n, os.urandom(2000))]) for n in range(50)))
         await store.backup(tmp_path / "before.db")
-        await store.compact(await store.revision())
+        await store.compact(await store.get_revision())
         await store.backup(tmp_path / "after.db")
         assert len((await store.range(b"")).entries) == 50
     before, after = (tmp_path / "before.db").stat().st_size, (tmp_path / "after.db").stat().st_size
@@ -151,6 +159,6 @@ async def test_compaction_counts_a_delete_that_was_followed_by_a_new_beginning_o
             await store.txn([], [Put(b"%d" % n, b"") for n in range(120)])
             await store.txn([], [Delete(b"%d" % n) for n in range(120)])
         await store.txn([], [Put(b"7", b"last")])
-        await store.compact(await store.revision())
+        await store.compact(await store.get_revision())
     async with await SqliteStore.open(path) as store:
         assert [entry.key for entry in (await store.range(b"")).entries] == [b"7"]

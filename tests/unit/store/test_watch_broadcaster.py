@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.store import Batch, Event
-from dray.store.errors import Closed, SlowWatcher
-from dray.store.watch_broadcaster import Hub, only
+from dray.store import EventBatch, StoreEvent
+from dray.store.errors import SlowWatcherError, StoreClosedError
+from dray.store.watch_broadcaster import WatchBroadcaster, filter_batch
 
 PIECES = st.lists(st.sampled_from([b"/", b"a", b"b", b"ab", b"\xff"]), max_size=5).map(b"".join)
 
@@ -24,19 +24,20 @@ class Nothing:
     async def check_readable(self, revision: int) -> None:
         pass
 
-    async def past(self, prefix: bytes, after: int, up_to: int) -> Sequence[Batch]:
-        return [Batch(up_to)]
+    async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:
+        return [EventBatch(up_to)]
 
 
 @given(st.lists(PIECES, max_size=6), st.lists(st.lists(PIECES, min_size=1, max_size=4), max_size=6))
 def test_every_watcher_gets_exactly_what_begins_with_its_prefix(prefixes, changes):
     batches = [
-        Batch(2 + n, tuple(Event(key, 2 + n, None, None) for key in keys)) for n, keys in enumerate(changes)
+        EventBatch(2 + n, tuple(StoreEvent(key, 2 + n, None, None) for key in keys))
+        for n, keys in enumerate(changes)
     ]
 
     async def story() -> None:
-        hub = Hub(1)
-        seen: list[list[Batch]] = [[] for _ in prefixes]
+        hub = WatchBroadcaster(1)
+        seen: list[list[EventBatch]] = [[] for _ in prefixes]
 
         async def follow(number: int) -> None:
             async with aclosing(hub.watch(Nothing(), prefixes[number], 1, None)) as watch:
@@ -46,46 +47,46 @@ def test_every_watcher_gets_exactly_what_begins_with_its_prefix(prefixes, change
         watching = [asyncio.create_task(follow(number)) for number in range(len(prefixes))]
         await asyncio.sleep(0)
         hub.publish(batches)
-        hub.close(Closed("done"))
+        hub.close(StoreClosedError("done"))
         await asyncio.gather(*watching, return_exceptions=True)
         for prefix, got in zip(prefixes, seen, strict=True):
-            assert got == [part for batch in batches if (part := only(batch, prefix)).events]
+            assert got == [part for batch in batches if (part := filter_batch(batch, prefix)).events]
 
     asyncio.run(story())
 
 
 async def test_watchers_that_left_leave_nothing_behind():
-    hub = Hub(1)
+    hub = WatchBroadcaster(1)
     for prefix in (b"a/", b"a", b"", b"a/b"):
         watch = hub.watch(Nothing(), prefix, 1, 0.001)
-        assert await anext(watch) == Batch(1)
+        assert await anext(watch) == EventBatch(1)
         await watch.aclose()
     assert not hub._watchers
-    assert not hub._odd_lengths
+    assert not hub._unaligned_lengths
 
 
 async def test_waiting_for_a_revision_ends_when_it_comes_or_when_the_store_ends():
-    hub = Hub(1)
-    await hub.reached(1)
-    waiting = asyncio.create_task(hub.reached(3))
-    ending = asyncio.create_task(hub.reached(9))
+    hub = WatchBroadcaster(1)
+    await hub.wait_for_revision(1)
+    waiting = asyncio.create_task(hub.wait_for_revision(3))
+    ending = asyncio.create_task(hub.wait_for_revision(9))
     await asyncio.sleep(0)
-    hub.publish([Batch(2)])
+    hub.publish([EventBatch(2)])
     await asyncio.sleep(0)
     assert not waiting.done()
-    hub.publish([Batch(3)])
+    hub.publish([EventBatch(3)])
     await waiting
-    hub.close(Closed("the store is closed"))
-    with pytest.raises(Closed):
+    hub.close(StoreClosedError("the store is closed"))
+    with pytest.raises(StoreClosedError):
         await ending
-    with pytest.raises(Closed):
-        await hub.reached(10)
+    with pytest.raises(StoreClosedError):
+        await hub.wait_for_revision(10)
 
 
 async def test_a_bookmark_is_never_ahead_of_a_change_that_came_with_it():
     """A change that came in the very moment a quiet watcher was to be told how far it is was told after."""
-    hub, patience = Hub(1), 0.02
-    change = Batch(2, (Event(b"a/b", 2, None, None),))
+    hub, patience = WatchBroadcaster(1), 0.02
+    change = EventBatch(2, (StoreEvent(b"a/b", 2, None, None),))
     async with aclosing(hub.watch(Nothing(), b"a/", 1, patience)) as watch:
         waiting = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0)
@@ -93,16 +94,16 @@ async def test_a_bookmark_is_never_ahead_of_a_change_that_came_with_it():
         asyncio.get_running_loop().call_later(patience + 0.001, hub.publish, [change])
         time.sleep(2 * patience)
         assert await waiting == change
-        assert await anext(watch) == Batch(2)
+        assert await anext(watch) == EventBatch(2)
 
 
 async def test_a_watcher_that_was_cut_off_gets_no_bookmark_instead():
-    hub, patience = Hub(1, limit=1), 0.02
-    changes = [Batch(revision, (Event(b"a/b", revision, None, None),)) for revision in (2, 3)]
+    hub, patience = WatchBroadcaster(1, max_events=1), 0.02
+    changes = [EventBatch(revision, (StoreEvent(b"a/b", revision, None, None),)) for revision in (2, 3)]
     async with aclosing(hub.watch(Nothing(), b"a/", 1, patience)) as watch:
         waiting = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(patience + 0.001, hub.publish, changes)
         time.sleep(2 * patience)
-        with pytest.raises(SlowWatcher):
+        with pytest.raises(SlowWatcherError):
             await waiting

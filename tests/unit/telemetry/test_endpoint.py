@@ -8,21 +8,21 @@ import aiohttp
 import pytest
 
 from dray.errors import InputError
-from dray.telemetry.endpoint import telling
-from dray.telemetry.health import Health, health_at
-from dray.telemetry.metrics import Measure, Metrics, Sort, table
+from dray.telemetry.endpoint import serve_telemetry
+from dray.telemetry.health import ProbeResult, run_health_checks
+from dray.telemetry.metrics import MetricDefinition, MetricsRegistry, MetricType, build_metric_table
 
-HEIGHT = Measure("height", Sort.GAUGE, "How high")
+HEIGHT = MetricDefinition("height", MetricType.GAUGE, "How high")
 GOOD = {"informers": lambda: None, "leader": lambda: None}
 BAD = GOOD | {"informers": lambda: "pods were never listed"}
 
 
 def asked(checks, *paths: str) -> list[tuple[int, str]]:
     async def ask() -> list[tuple[int, str]]:
-        numbers, answers = Metrics(table(HEIGHT)), []
+        numbers, answers = MetricsRegistry(build_metric_table(HEIGHT)), []
         numbers.set("height", 3)
         async with (
-            telling(numbers, checks, address="127.0.0.1:0") as address,
+            serve_telemetry(numbers, checks, address="127.0.0.1:0") as address,
             aiohttp.ClientSession() as client,
         ):
             for path in paths:
@@ -59,7 +59,7 @@ def test_single_checks_can_be_asked():
 
 def test_nothing_listens_without_an_address():
     async def ask() -> str | None:
-        async with telling(Metrics(table(HEIGHT)), GOOD) as address:
+        async with serve_telemetry(MetricsRegistry(build_metric_table(HEIGHT)), GOOD) as address:
             return address
 
     assert asyncio.run(ask()) is None
@@ -69,7 +69,9 @@ def test_the_address_is_free_again_afterwards():
     async def twice() -> list[str | None]:
         seen: list[str | None] = ["127.0.0.1:0"]
         for _ in range(2):
-            async with telling(Metrics(table(HEIGHT)), GOOD, address=seen[-1]) as address:
+            async with serve_telemetry(
+                MetricsRegistry(build_metric_table(HEIGHT)), GOOD, address=seen[-1]
+            ) as address:
                 seen.append(address)
         return seen
 
@@ -80,10 +82,10 @@ def test_the_address_is_free_again_afterwards():
 
 def test_an_address_in_use_is_told():
     async def both() -> None:
-        numbers = Metrics(table(HEIGHT))
-        async with telling(numbers, GOOD, address="127.0.0.1:0") as address:
+        numbers = MetricsRegistry(build_metric_table(HEIGHT))
+        async with serve_telemetry(numbers, GOOD, address="127.0.0.1:0") as address:
             with pytest.raises(InputError, match=f"cannot listen on `{address}`: address already in use$"):
-                async with telling(numbers, GOOD, address=address):
+                async with serve_telemetry(numbers, GOOD, address=address):
                     pass
 
     asyncio.run(both())
@@ -92,7 +94,7 @@ def test_an_address_in_use_is_told():
 @pytest.mark.parametrize("address", ["localhost", "localhost:http", "localhost:65536", ":"])
 def test_what_is_no_address_is_refused(address):
     async def ask() -> None:
-        async with telling(Metrics(table(HEIGHT)), GOOD, address=address):
+        async with serve_telemetry(MetricsRegistry(build_metric_table(HEIGHT)), GOOD, address=address):
             pass
 
     with pytest.raises(InputError, match="expected HOST:PORT"):
@@ -102,14 +104,14 @@ def test_what_is_no_address_is_refused(address):
 @pytest.mark.parametrize(
     ("path", "verbose", "health"),
     [
-        ("/readyz", False, Health(True, "ok")),
-        ("/readyz/", True, Health(True, "[+]informers ok\n[+]leader ok\nreadyz check passed\n")),
-        ("/healthz/leader", True, Health(True, "[+]leader ok\nhealthz check passed\n")),
-        ("/livez", True, Health(True, "livez check passed\n")),
+        ("/readyz", False, ProbeResult(True, "ok")),
+        ("/readyz/", True, ProbeResult(True, "[+]informers ok\n[+]leader ok\nreadyz check passed\n")),
+        ("/healthz/leader", True, ProbeResult(True, "[+]leader ok\nhealthz check passed\n")),
+        ("/livez", True, ProbeResult(True, "livez check passed\n")),
         ("/readyz/nothing", False, None),
         ("/metrics", False, None),
         ("/", False, None),
     ],
 )
 def test_health_by_path(path, verbose, health):
-    assert health_at(path, GOOD, verbose=verbose) == health
+    assert run_health_checks(path, GOOD, verbose=verbose) == health

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from dray.clock import ManualClock
 from dray.errors import InputError
 from dray.telemetry import logs
-from dray.telemetry.logs import Complaints, Level, Log, adopt, to_descriptor
-from dray.telemetry.redaction import plain
+from dray.telemetry.logs import (
+    ChangeLogger,
+    LogLevel,
+    StructuredLogger,
+    build_descriptor_sink,
+    redirect_library_logs,
+)
+from dray.telemetry.redaction import redact
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl-_x"
 
@@ -25,9 +31,9 @@ class Taken(list):
         return True
 
 
-def made(**settings) -> tuple[Log, Taken, ManualClock]:
+def made(**settings) -> tuple[StructuredLogger, Taken, ManualClock]:
     lines, clock = Taken(), ManualClock()
-    return Log(lines, clock, **settings), lines, clock
+    return StructuredLogger(lines, clock, **settings), lines, clock
 
 
 def test_a_line_for_people():
@@ -53,7 +59,7 @@ def test_a_line_for_machines():
 
 
 def test_lines_below_the_level_are_not_written():
-    log, lines, _ = made(level=Level.WARNING)
+    log, lines, _ = made(level=LogLevel.WARNING)
     log.debug("a")
     log.info("b")
     log.warning("c")
@@ -95,7 +101,7 @@ def test_a_forged_line_stays_inside_its_field():
     ],
 )
 def test_what_looks_like_a_credential_is_hidden(text):
-    shown = plain(text)
+    shown = redact(text)
     assert "<hidden>" in shown
     for secret in (TOKEN, "abcdef0123456789", "YWRtaW46", "hunter22"):
         assert secret not in shown
@@ -103,11 +109,11 @@ def test_what_looks_like_a_credential_is_hidden(text):
 
 @pytest.mark.parametrize("text", ["/api/v1/namespaces/a/secrets/token-x", "basic-auth", "bearer of news"])
 def test_names_that_only_sound_like_it_are_shown(text):
-    assert plain(text) == text
+    assert redact(text) == text
 
 
 def test_long_texts_are_cut():
-    assert len(plain("x" * 100_000)) < 1100
+    assert len(redact("x" * 100_000)) < 1100
 
 
 def test_a_message_that_comes_again_and_again_is_counted():
@@ -115,7 +121,7 @@ def test_a_message_that_comes_again_and_again_is_counted():
     for number in range(100):
         log.warning("The disk is slow", number=number)
         log.info("Other", number=number) if number == 50 else None
-    assert len(lines) == logs.REPEATS + 1
+    assert len(lines) == logs.MAX_REPEATS + 1
     clock.advance(logs.PERIOD_SECONDS)
     log.warning("The disk is slow", number=100)
     assert lines[-1].endswith("number=100 repeated=90\n")
@@ -123,7 +129,7 @@ def test_a_message_that_comes_again_and_again_is_counted():
 
 def test_a_complaint_is_heard_once_until_it_is_another_or_over():
     log, lines, _ = made()
-    complaints = Complaints(log)
+    complaints = ChangeLogger(log)
     for about, why in (
         ("a", "full"),
         ("a", "full"),
@@ -132,21 +138,21 @@ def test_a_complaint_is_heard_once_until_it_is_another_or_over():
         ("a", "gone"),
         ("a", "full"),
     ):
-        complaints.say(about, Level.ERROR, "No luck", of=about, error=InputError(why))
+        complaints.report(about, LogLevel.ERROR, "No luck", of=about, error=InputError(why))
     assert [line.split("of=")[1].split()[0] + line.split()[-1][:-1] for line in lines] == [
         "afull",
         "bfull",
         "agone",
         "afull",
     ]
-    assert complaints.over("a")
-    assert not complaints.over("a")
-    complaints.say("a", Level.ERROR, "No luck", of="a", error=InputError("full"))
+    assert complaints.clear("a")
+    assert not complaints.clear("a")
+    complaints.report("a", LogLevel.ERROR, "No luck", of="a", error=InputError("full"))
     assert len(lines) == 5
 
 
 def test_only_so_many_messages_are_remembered(monkeypatch):
-    monkeypatch.setattr(logs, "MOST_MESSAGES", 10)
+    monkeypatch.setattr(logs, "MAX_COUNTED_MESSAGES", 10)
     log, lines, _ = made()
     for number in range(100):
         log.info(f"message {number}")
@@ -171,9 +177,9 @@ def test_a_fault_is_told_with_its_place_and_a_refusal_without():
 def test_a_full_pipe_drops_lines_and_counts_them():
     reader, writer = os.pipe()
     os.set_blocking(writer, True)
-    log = Log(to_descriptor(writer), ManualClock())
+    log = StructuredLogger(build_descriptor_sink(writer), ManualClock())
     for number in range(2000):
-        log.say(Level.INFO, "x" * 500, {"number": number}, every=True)
+        log.log(LogLevel.INFO, "x" * 500, {"number": number}, always=True)
     assert log.dropped > 0
     dropped = log.dropped
     os.set_blocking(reader, False)
@@ -192,10 +198,10 @@ def test_a_full_pipe_drops_lines_and_counts_them():
 
 def test_a_line_longer_than_a_pipe_takes_is_cut():
     reader, writer = os.pipe()
-    take = to_descriptor(writer)
+    take = build_descriptor_sink(writer)
     assert take(("é" * 9000 + "\n").encode())
     line = os.read(reader, 1 << 16)
-    assert len(line) <= logs.LONGEST
+    assert len(line) <= logs.MAX_LINE_BYTES
     assert line.decode().endswith("...\n")
     os.close(reader)
     os.close(writer)
@@ -203,7 +209,7 @@ def test_a_line_longer_than_a_pipe_takes_is_cut():
 
 def test_libraries_speak_through_the_log():
     log, lines, _ = made()
-    adopt(log, "tests.some.library")
+    redirect_library_logs(log, "tests.some.library")
     logger = logging.getLogger("tests.some.library")
     logger.info("not this")
     logger.warning("careful: %s", f"Bearer {TOKEN}")

@@ -6,16 +6,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dray.telemetry import metrics
-from dray.telemetry.metrics import Measure, Metrics, Sort, table
+from dray.telemetry.metrics import MetricDefinition, MetricsRegistry, MetricType, build_metric_table
 
-CALLS = Measure("calls_total", Sort.COUNTER, "Calls", ("code",))
-WAITING = Measure("waiting", Sort.GAUGE, "Who waits", ("place",))
-HEIGHT = Measure("height", Sort.GAUGE, "How high")
-WAITS = Measure("wait_seconds", Sort.HISTOGRAM, "Time of waiting", ("place",), (0.1, 1.0))
-ROWS = table(CALLS, WAITING, HEIGHT, WAITS)
+CALLS = MetricDefinition("calls_total", MetricType.COUNTER, "Calls", ("code",))
+WAITING = MetricDefinition("waiting", MetricType.GAUGE, "Who waits", ("place",))
+HEIGHT = MetricDefinition("height", MetricType.GAUGE, "How high")
+WAITS = MetricDefinition("wait_seconds", MetricType.HISTOGRAM, "Time of waiting", ("place",), (0.1, 1.0))
+ROWS = build_metric_table(CALLS, WAITING, HEIGHT, WAITS)
 
 
-def value(numbers: Metrics, name: str, **labels: str) -> float | None:
+def value(numbers: MetricsRegistry, name: str, **labels: str) -> float | None:
     for family in text_string_to_metric_families(numbers.render().decode()):
         for sample in family.samples:
             if (sample.name, sample.labels) == (name, labels):
@@ -24,7 +24,7 @@ def value(numbers: Metrics, name: str, **labels: str) -> float | None:
 
 
 def test_a_counter_adds_up_by_its_labels():
-    numbers = Metrics(ROWS)
+    numbers = MetricsRegistry(ROWS)
     numbers.count("calls_total", "200")
     numbers.count("calls_total", "200", by=3)
     numbers.count("calls_total", "404")
@@ -33,7 +33,7 @@ def test_a_counter_adds_up_by_its_labels():
 
 
 def test_a_gauge_goes_up_and_down_or_is_set():
-    numbers = Metrics(ROWS)
+    numbers = MetricsRegistry(ROWS)
     numbers.count("waiting", "here", by=5)
     numbers.count("waiting", "here", by=-2)
     assert value(numbers, "waiting", place="here") == 3
@@ -42,7 +42,7 @@ def test_a_gauge_goes_up_and_down_or_is_set():
 
 
 def test_durations_fall_into_buckets_that_add_up():
-    numbers = Metrics(ROWS)
+    numbers = MetricsRegistry(ROWS)
     for seconds in (0.05, 0.1, 0.5, 2.0):
         numbers.observe("wait_seconds", seconds, "here")
     buckets = [value(numbers, "wait_seconds_bucket", place="here", le=le) for le in ("0.1", "1.0", "+Inf")]
@@ -52,9 +52,9 @@ def test_durations_fall_into_buckets_that_add_up():
 
 
 def test_gauges_are_asked_when_somebody_reads():
-    numbers, there = Metrics(ROWS), [1.0]
-    numbers.ask("height", lambda: [((), there[0])])
-    numbers.ask("waiting", lambda: [(("here",), 3.0), (("there",), 2.0)])
+    numbers, there = MetricsRegistry(ROWS), [1.0]
+    numbers.add_callback("height", lambda: [((), there[0])])
+    numbers.add_callback("waiting", lambda: [(("here",), 3.0), (("there",), 2.0)])
     assert value(numbers, "height") == 1
     there[0] = 7.0
     assert value(numbers, "height") == 7
@@ -62,12 +62,12 @@ def test_gauges_are_asked_when_somebody_reads():
 
 
 def test_a_metric_without_labels_is_there_before_anything_happened():
-    assert value(Metrics(ROWS), "height") == 0
+    assert value(MetricsRegistry(ROWS), "height") == 0
 
 
 def test_even_a_label_that_runs_wild_has_a_bound(monkeypatch):
-    monkeypatch.setattr(metrics, "MOST_SERIES", 5)
-    numbers = Metrics(ROWS)
+    monkeypatch.setattr(metrics, "MAX_SERIES", 5)
+    numbers = MetricsRegistry(ROWS)
     for number in range(50):
         numbers.count("calls_total", f"{number}")
     assert value(numbers, "calls_total", code="other") == 45
@@ -75,17 +75,17 @@ def test_even_a_label_that_runs_wild_has_a_bound(monkeypatch):
 
 def test_wrong_labels_are_noticed():
     with pytest.raises(ValueError, match="has the labels"):
-        Metrics(ROWS).count("calls_total")
+        MetricsRegistry(ROWS).count("calls_total")
 
 
 def test_two_services_do_not_mix():
-    one, other = Metrics(ROWS), Metrics(ROWS)
+    one, other = MetricsRegistry(ROWS), MetricsRegistry(ROWS)
     one.set("height", 3)
     assert (value(one, "height"), value(other, "height")) == (3, 0)
 
 
 def test_services_of_one_process_are_told_together_and_the_process_once():
-    one, other = Metrics(table(HEIGHT)), Metrics(table(CALLS))
+    one, other = MetricsRegistry(build_metric_table(HEIGHT)), MetricsRegistry(build_metric_table(CALLS))
     one.join(other)
     one.set("height", 3)
     other.count("calls_total", "200")
@@ -95,4 +95,4 @@ def test_services_of_one_process_are_told_together_and_the_process_once():
 
 
 def test_the_process_is_measured_too():
-    assert value(Metrics(ROWS), "process_resident_memory_bytes")
+    assert value(MetricsRegistry(ROWS), "process_resident_memory_bytes")

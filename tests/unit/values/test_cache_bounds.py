@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from dray.values.cache_bounds import BOUNDS, Bound
+from dray.values.cache_bounds import CACHE_BOUNDS, CacheBound
 
 _numbers = count()
 
@@ -18,11 +18,11 @@ def bound_of():
 
     def make(most):
         made.append(f"test {next(_numbers)}")
-        return Bound(made[-1], most, "a test")
+        return CacheBound(made[-1], most, "a test")
 
     yield make
     for name in made:
-        BOUNDS.pop(name, None)
+        CACHE_BOUNDS.pop(name, None)
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 8, 64, 1000])
@@ -30,7 +30,7 @@ def test_a_cache_never_has_more_entries_than_its_bound(bound_of, most):
     bound = bound_of(most)
     cache: dict[int, str] = {}
     for number in range(3 * most + 5):
-        assert bound.keep(cache, number, str(number)) == str(number)
+        assert bound.put(cache, number, str(number)) == str(number)
         assert cache[number] == str(number)
         assert len(cache) <= most
 
@@ -39,21 +39,21 @@ def test_the_oldest_entries_go_first_and_most_stay(bound_of):
     bound = bound_of(16)
     cache: dict[int, None] = {}
     for number in range(17):
-        bound.keep(cache, number, None)
+        bound.put(cache, number, None)
     assert list(cache) == list(range(3, 17))
 
 
 def test_a_bound_that_became_smaller_holds_from_the_next_entry_on(bound_of):
     bound, cache = bound_of(100), dict.fromkeys(range(100))
-    bound.most = 8
-    bound.keep(cache, 100, None)
+    bound.max_entries = 8
+    bound.put(cache, 100, None)
     assert len(cache) <= 8
 
 
 def test_a_bound_is_at_least_one_and_has_a_name_of_its_own(bound_of):
     bound = bound_of(1)
     with pytest.raises(ValueError, match="there is a bound"):
-        Bound(bound.name, 2, "a test")
+        CacheBound(bound.name, 2, "a test")
     with pytest.raises(ValueError, match="must be at least 1"):
-        Bound("none", 0, "a test")
-    assert "none" not in BOUNDS
+        CacheBound("none", 0, "a test")
+    assert "none" not in CACHE_BOUNDS

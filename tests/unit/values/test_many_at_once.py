@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dray.values.names import are_dns_labels, dns_label
+from dray.values.names import are_dns_labels, check_dns_label
 from dray.values.semver import Version, are_plain_versions
 
 NAMES = [
@@ -46,7 +46,7 @@ VERSIONS = [
 @example([])
 @example(["a", "b"])
 def test_labels_are_judged_together_as_each_alone(names):
-    assert are_dns_labels(names) == (not any(dns_label(name) for name in names))
+    assert are_dns_labels(names) == (not any(check_dns_label(name) for name in names))
 
 
 @given(st.lists(st.sampled_from(VERSIONS) | st.from_regex(r"[0-9.]{5,7}", fullmatch=True), max_size=4))

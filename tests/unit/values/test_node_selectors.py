@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from dray.values.node_selectors import (
-    NOWHERE,
+    NO_NODES,
     NodeSelector,
     NodeSelectorError,
     NodeSelectorRequirement,
     NodeSelectorTerm,
-    Unmergeable,
-    faults,
-    for_node,
+    UnmergeableSelectors,
+    build_node_name_selector,
+    check_node_selector,
 )
 
 LABELS = {"zone": "z1", "rack": "r1", "cores": "64"}
@@ -81,10 +81,10 @@ def test_which_nodes_match(wanted, expected):
 
 
 def test_the_selector_for_one_node():
-    only = for_node("node-a")
+    only = build_node_name_selector("node-a")
     assert only.matches("node-a", {})
     assert not only.matches("node-b", LABELS)
-    assert only.document() == {
+    assert only.to_document() == {
         "nodeSelectorTerms": [
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}
         ]
@@ -94,28 +94,28 @@ def test_the_selector_for_one_node():
 def test_merging_keeps_the_first_of_equal_requirements_in_order():
     one = selector(term(Z1, need("rack", "In", "r1", "r2"), fields=(HERE,)))
     two = selector(term(need("rack", "In", "r2", "r1"), need("cores", "Exists"), Z1, fields=(HERE,)))
-    assert one.merged(two) == selector(
+    assert one.merge(two) == selector(
         term(Z1, need("rack", "In", "r1", "r2"), need("cores", "Exists"), fields=(HERE,))
     )
-    assert one.merged(one) == one
+    assert one.merge(one) == one
 
 
 def test_merging_keeps_requirements_that_differ_in_any_part():
     one, two = selector(term(Z1)), selector(term(Z2, need("zone", "NotIn", "z1")))
-    assert one.merged(two) == selector(term(Z1, Z2, need("zone", "NotIn", "z1")))
+    assert one.merge(two) == selector(term(Z1, Z2, need("zone", "NotIn", "z1")))
 
 
 @pytest.mark.parametrize("nothing", [selector(), selector(term())], ids=["no terms", "an empty term"])
 def test_merging_with_a_selector_that_matches_nothing_matches_nothing(nothing):
     somewhere = selector(term(Z1))
-    assert somewhere.merged(nothing) == nothing.merged(somewhere) == NOWHERE
-    assert not NOWHERE.matches("node-a", LABELS)
+    assert somewhere.merge(nothing) == nothing.merge(somewhere) == NO_NODES
+    assert not NO_NODES.matches("node-a", LABELS)
 
 
 def test_selectors_of_several_terms_are_not_merged():
     one, two = selector(term(Z1)), selector(term(Z1), term(Z2))
-    refused = Unmergeable("a node selector with 2 terms cannot be merged; expected one term")
-    assert one.merged(two) == two.merged(one) == refused
+    refused = UnmergeableSelectors("a node selector with 2 terms cannot be merged; expected one term")
+    assert one.merge(two) == two.merge(one) == refused
 
 
 def test_documents_are_read_and_rendered():
@@ -130,12 +130,12 @@ def test_documents_are_read_and_rendered():
             {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}]},
         ]
     }
-    found = NodeSelector.read(document)
+    found = NodeSelector.from_document(document)
     assert found == selector(
         term(Z1, need("x", "Exists")), term(fields=(need("metadata.name", "NotIn", "node-b"),))
     )
-    assert found.document() == document
-    assert NOWHERE.document() == {}
+    assert found.to_document() == document
+    assert NO_NODES.to_document() == {}
     assert msgspec.json.decode(msgspec.json.encode(found), type=NodeSelector) == found
 
 
@@ -156,13 +156,13 @@ def test_documents_are_read_and_rendered():
 )
 def test_a_broken_document_is_refused_with_its_place(document, place):
     with pytest.raises(NodeSelectorError) as refusal:
-        NodeSelector.read(document)
+        NodeSelector.from_document(document)
     assert place in str(refusal.value)
 
 
 def test_selectors_are_frozen_and_hashable():
     one = selector(term(Z1, fields=(HERE,)))
-    assert len({one, NodeSelector.read(one.document())}) == 1
+    assert len({one, NodeSelector.from_document(one.to_document())}) == 1
     with pytest.raises(AttributeError):
         one.node_selector_terms = ()  # type: ignore[misc]
 
@@ -227,7 +227,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("bad", "expected"), FAULTS)
 def test_faults_are_found_in_order_with_kind_place_and_words(bad, expected):
-    found = faults(bad)
+    found = check_node_selector(bad)
     assert len(found) == len(expected)
     for fault, (kind, place, text) in zip(found, expected, strict=True):
         where = place.replace("E[", "nodeSelectorTerms[0].matchExpressions[")
@@ -238,5 +238,5 @@ def test_faults_are_found_in_order_with_kind_place_and_words(bad, expected):
 
 
 def test_faults_of_every_term_are_found():
-    found = faults(selector(term(Z1), term(need("zone", "Like"))))
+    found = check_node_selector(selector(term(Z1), term(need("zone", "Like"))))
     assert [fault.path for fault in found] == ["nodeSelectorTerms[1].matchExpressions[0].operator"]

@@ -8,80 +8,80 @@ from fractions import Fraction
 
 import pytest
 
-from dray.values.quantity import ZERO, Form, Quantity, QuantityError
+from dray.values.quantity import ZERO, Quantity, QuantityError, QuantityForm
 
 GI = 2**30
 
 # text, value, canonical text, form
 READINGS = [
-    ("0", 0, "0", Form.DECIMAL),
-    ("-0", 0, "0", Form.DECIMAL),
-    ("00", 0, "0", Form.DECIMAL),
-    ("0.0", 0, "0", Form.DECIMAL),
-    ("0Gi", 0, "0", Form.BINARY),
-    ("0e99", 0, "0", Form.EXPONENT),
-    ("1", 1, "1", Form.DECIMAL),
-    ("+1", 1, "1", Form.DECIMAL),
-    ("-1", -1, "-1", Form.DECIMAL),
-    ("001", 1, "1", Form.DECIMAL),
-    ("5.", 5, "5", Form.DECIMAL),
-    (".5", Fraction(1, 2), "500m", Form.DECIMAL),
-    ("-.5", Fraction(-1, 2), "-500m", Form.DECIMAL),
-    ("5.G", 5 * 10**9, "5G", Form.DECIMAL),
-    ("1.500", Fraction(3, 2), "1500m", Form.DECIMAL),
-    ("0.1", Fraction(1, 10), "100m", Form.DECIMAL),
-    ("1n", Fraction(1, 10**9), "1n", Form.DECIMAL),
-    ("1000n", Fraction(1, 10**6), "1u", Form.DECIMAL),
-    ("1.5u", Fraction(3, 2 * 10**6), "1500n", Form.DECIMAL),
-    ("100m", Fraction(1, 10), "100m", Form.DECIMAL),
-    ("1000m", 1, "1", Form.DECIMAL),
-    ("1k", 1000, "1k", Form.DECIMAL),
-    ("1000", 1000, "1k", Form.DECIMAL),
-    ("1024", 1024, "1024", Form.DECIMAL),
-    ("1.01E", 1010 * 10**15, "1010P", Form.DECIMAL),
-    ("2M", 2 * 10**6, "2M", Form.DECIMAL),
-    ("2G", 2 * 10**9, "2G", Form.DECIMAL),
-    ("2T", 2 * 10**12, "2T", Form.DECIMAL),
-    ("2P", 2 * 10**15, "2P", Form.DECIMAL),
-    ("9E", 9 * 10**18, "9E", Form.DECIMAL),
-    ("1Ki", 1024, "1Ki", Form.BINARY),
-    ("1024Ki", 2**20, "1Mi", Form.BINARY),
-    ("1000Ki", 1024000, "1000Ki", Form.BINARY),
-    ("1.5Gi", 3 * GI // 2, "1536Mi", Form.BINARY),
-    ("40960Mi", 40 * GI, "40Gi", Form.BINARY),
-    ("1Ti", 2**40, "1Ti", Form.BINARY),
-    ("1Pi", 2**50, "1Pi", Form.BINARY),
-    ("7Ei", 7 * 2**60, "7Ei", Form.BINARY),
-    ("-1Gi", -GI, "-1Gi", Form.BINARY),
-    ("0.5Ki", 512, "512", Form.BINARY),
-    ("-0.5Ki", -512, "-512", Form.BINARY),
-    ("0.9765625Ki", 1000, "1k", Form.BINARY),
-    ("0.3Mi", Fraction(3 * 2**20, 10), "314572800m", Form.BINARY),
-    ("15258.7890625Ki", 15625000, "15625000", Form.BINARY),
-    ("15625000", 15625000, "15625k", Form.DECIMAL),
-    ("0.0001Ki", Fraction(1024, 10**4), "102400u", Form.BINARY),
-    ("1e3", 1000, "1e3", Form.EXPONENT),
-    ("1E3", 1000, "1e3", Form.EXPONENT),
-    ("1e+3", 1000, "1e3", Form.EXPONENT),
-    ("1e4", 10000, "10e3", Form.EXPONENT),
-    ("1e0", 1, "1", Form.EXPONENT),
-    ("100e-2", 1, "1", Form.EXPONENT),
-    ("1.5e0", Fraction(3, 2), "1500e-3", Form.EXPONENT),
-    ("1e-3", Fraction(1, 1000), "1e-3", Form.EXPONENT),
-    ("-1.5e-3", Fraction(-3, 2000), "-1500e-6", Form.EXPONENT),
-    ("1e-9", Fraction(1, 10**9), "1e-9", Form.EXPONENT),
-    ("1e003", 1000, "1e3", Form.EXPONENT),
-    ("1e21", 10**21, "1e21", Form.EXPONENT),
-    ("1E", 10**18, "1E", Form.DECIMAL),
-    ("1Ei", 2**60, "1Ei", Form.BINARY),
-    ("1000000000000000000000", 10**21, "1000E", Form.DECIMAL),
-    ("1000000000000000000002", 10**21 + 2, "1000000000000000000002", Form.DECIMAL),
-    ("9223372036854775807", 2**63 - 1, "9223372036854775807", Form.DECIMAL),
-    ("9223372036854775808", 2**63, "9223372036854775808", Form.DECIMAL),
-    ("18446744073709551616", 2**64, "18446744073709551616", Form.DECIMAL),
-    ("36893488147419103232", 2**65, "36893488147419103232", Form.DECIMAL),
-    ("9223372036854775807m", Fraction(2**63 - 1, 1000), "9223372036854775807m", Form.DECIMAL),
-    ("9007199254740991.9990234375Ki", 2**63 - 1, "9223372036854775807", Form.BINARY),
+    ("0", 0, "0", QuantityForm.DECIMAL),
+    ("-0", 0, "0", QuantityForm.DECIMAL),
+    ("00", 0, "0", QuantityForm.DECIMAL),
+    ("0.0", 0, "0", QuantityForm.DECIMAL),
+    ("0Gi", 0, "0", QuantityForm.BINARY),
+    ("0e99", 0, "0", QuantityForm.EXPONENT),
+    ("1", 1, "1", QuantityForm.DECIMAL),
+    ("+1", 1, "1", QuantityForm.DECIMAL),
+    ("-1", -1, "-1", QuantityForm.DECIMAL),
+    ("001", 1, "1", QuantityForm.DECIMAL),
+    ("5.", 5, "5", QuantityForm.DECIMAL),
+    (".5", Fraction(1, 2), "500m", QuantityForm.DECIMAL),
+    ("-.5", Fraction(-1, 2), "-500m", QuantityForm.DECIMAL),
+    ("5.G", 5 * 10**9, "5G", QuantityForm.DECIMAL),
+    ("1.500", Fraction(3, 2), "1500m", QuantityForm.DECIMAL),
+    ("0.1", Fraction(1, 10), "100m", QuantityForm.DECIMAL),
+    ("1n", Fraction(1, 10**9), "1n", QuantityForm.DECIMAL),
+    ("1000n", Fraction(1, 10**6), "1u", QuantityForm.DECIMAL),
+    ("1.5u", Fraction(3, 2 * 10**6), "1500n", QuantityForm.DECIMAL),
+    ("100m", Fraction(1, 10), "100m", QuantityForm.DECIMAL),
+    ("1000m", 1, "1", QuantityForm.DECIMAL),
+    ("1k", 1000, "1k", QuantityForm.DECIMAL),
+    ("1000", 1000, "1k", QuantityForm.DECIMAL),
+    ("1024", 1024, "1024", QuantityForm.DECIMAL),
+    ("1.01E", 1010 * 10**15, "1010P", QuantityForm.DECIMAL),
+    ("2M", 2 * 10**6, "2M", QuantityForm.DECIMAL),
+    ("2G", 2 * 10**9, "2G", QuantityForm.DECIMAL),
+    ("2T", 2 * 10**12, "2T", QuantityForm.DECIMAL),
+    ("2P", 2 * 10**15, "2P", QuantityForm.DECIMAL),
+    ("9E", 9 * 10**18, "9E", QuantityForm.DECIMAL),
+    ("1Ki", 1024, "1Ki", QuantityForm.BINARY),
+    ("1024Ki", 2**20, "1Mi", QuantityForm.BINARY),
+    ("1000Ki", 1024000, "1000Ki", QuantityForm.BINARY),
+    ("1.5Gi", 3 * GI // 2, "1536Mi", QuantityForm.BINARY),
+    ("40960Mi", 40 * GI, "40Gi", QuantityForm.BINARY),
+    ("1Ti", 2**40, "1Ti", QuantityForm.BINARY),
+    ("1Pi", 2**50, "1Pi", QuantityForm.BINARY),
+    ("7Ei", 7 * 2**60, "7Ei", QuantityForm.BINARY),
+    ("-1Gi", -GI, "-1Gi", QuantityForm.BINARY),
+    ("0.5Ki", 512, "512", QuantityForm.BINARY),
+    ("-0.5Ki", -512, "-512", QuantityForm.BINARY),
+    ("0.9765625Ki", 1000, "1k", QuantityForm.BINARY),
+    ("0.3Mi", Fraction(3 * 2**20, 10), "314572800m", QuantityForm.BINARY),
+    ("15258.7890625Ki", 15625000, "15625000", QuantityForm.BINARY),
+    ("15625000", 15625000, "15625k", QuantityForm.DECIMAL),
+    ("0.0001Ki", Fraction(1024, 10**4), "102400u", QuantityForm.BINARY),
+    ("1e3", 1000, "1e3", QuantityForm.EXPONENT),
+    ("1E3", 1000, "1e3", QuantityForm.EXPONENT),
+    ("1e+3", 1000, "1e3", QuantityForm.EXPONENT),
+    ("1e4", 10000, "10e3", QuantityForm.EXPONENT),
+    ("1e0", 1, "1", QuantityForm.EXPONENT),
+    ("100e-2", 1, "1", QuantityForm.EXPONENT),
+    ("1.5e0", Fraction(3, 2), "1500e-3", QuantityForm.EXPONENT),
+    ("1e-3", Fraction(1, 1000), "1e-3", QuantityForm.EXPONENT),
+    ("-1.5e-3", Fraction(-3, 2000), "-1500e-6", QuantityForm.EXPONENT),
+    ("1e-9", Fraction(1, 10**9), "1e-9", QuantityForm.EXPONENT),
+    ("1e003", 1000, "1e3", QuantityForm.EXPONENT),
+    ("1e21", 10**21, "1e21", QuantityForm.EXPONENT),
+    ("1E", 10**18, "1E", QuantityForm.DECIMAL),
+    ("1Ei", 2**60, "1Ei", QuantityForm.BINARY),
+    ("1000000000000000000000", 10**21, "1000E", QuantityForm.DECIMAL),
+    ("1000000000000000000002", 10**21 + 2, "1000000000000000000002", QuantityForm.DECIMAL),
+    ("9223372036854775807", 2**63 - 1, "9223372036854775807", QuantityForm.DECIMAL),
+    ("9223372036854775808", 2**63, "9223372036854775808", QuantityForm.DECIMAL),
+    ("18446744073709551616", 2**64, "18446744073709551616", QuantityForm.DECIMAL),
+    ("36893488147419103232", 2**65, "36893488147419103232", QuantityForm.DECIMAL),
+    ("9223372036854775807m", Fraction(2**63 - 1, 1000), "9223372036854775807m", QuantityForm.DECIMAL),
+    ("9007199254740991.9990234375Ki", 2**63 - 1, "9223372036854775807", QuantityForm.BINARY),
 ]
 
 
@@ -180,7 +180,7 @@ def test_values_just_inside_the_bounds_are_read():
     ],
 )
 def test_what_a_decoder_found_is_read(found, canonical):
-    assert str(Quantity.read(found)) == canonical
+    assert str(Quantity.from_json_value(found)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_what_a_decoder_found_is_read(found, canonical):
 )
 def test_what_a_decoder_found_is_refused_with_a_reason(found, reason):
     with pytest.raises(QuantityError) as refusal:
-        Quantity.read(found)
+        Quantity.from_json_value(found)
     assert reason in str(refusal.value)
 
 
@@ -255,12 +255,12 @@ def test_sums_are_exact_and_keep_the_form_of_the_first_that_is_not_zero(left, ri
 def test_negation_multiples_and_forms():
     quarter = Quantity.parse("256Mi")
     assert str(-quarter) == "-256Mi"
-    assert str(quarter.times(4)) == "1Gi"
-    assert str(quarter.times(0)) == "0"
-    assert str(quarter.times(-2)) == "-512Mi"
-    assert str(quarter.with_form(Form.DECIMAL)) == "268435456"
-    assert str(Quantity.parse("2M").with_form(Form.EXPONENT)) == "2e6"
-    assert quarter.with_form(Form.BINARY) is quarter
+    assert str(quarter.multiply(4)) == "1Gi"
+    assert str(quarter.multiply(0)) == "0"
+    assert str(quarter.multiply(-2)) == "-512Mi"
+    assert str(quarter.to_form(QuantityForm.DECIMAL)) == "268435456"
+    assert str(Quantity.parse("2M").to_form(QuantityForm.EXPONENT)) == "2e6"
+    assert quarter.to_form(QuantityForm.BINARY) is quarter
 
 
 # amount, start, step, rounded
@@ -287,7 +287,7 @@ ROUNDINGS = [
 @pytest.mark.req("K5075-092")
 @pytest.mark.parametrize(("amount", "start", "step", "rounded"), ROUNDINGS)
 def test_rounding_up_goes_to_the_next_point_of_the_grid_exactly(amount, start, step, rounded):
-    found = Quantity.parse(amount).ceil_to(Quantity.parse(step), Quantity.parse(start))
+    found = Quantity.parse(amount).round_up_to(Quantity.parse(step), Quantity.parse(start))
     assert str(found) == rounded
     assert found.is_on_grid(Quantity.parse(step), Quantity.parse(start))
 
@@ -310,7 +310,7 @@ def test_a_grid_begins_at_its_start(amount, start, step, on_grid):
 
 @pytest.mark.parametrize("step", ["0", "-1"])
 def test_a_step_that_leads_nowhere_is_refused_with_a_reason(step):
-    for ask in (ZERO.ceil_to, ZERO.is_on_grid):
+    for ask in (ZERO.round_up_to, ZERO.is_on_grid):
         with pytest.raises(QuantityError, match="greater than zero"):
             ask(Quantity.parse(step), ZERO)
 
@@ -334,9 +334,9 @@ def test_views_are_exact_or_absent(text, sign, whole, milli):
     quantity = Quantity.parse(text)
     assert quantity.sign == sign
     assert quantity.is_zero is (sign == 0)
-    assert quantity.as_int() == whole
+    assert quantity.to_int() == whole
     assert quantity.is_integer is (whole is not None)
-    assert quantity.milli() == milli
+    assert quantity.to_milli() == milli
 
 
 def test_a_quantity_cannot_be_changed():

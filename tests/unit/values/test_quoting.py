@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.values.quoting import quoted
+from dray.values.quoting import quote_text
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from dray.values.quoting import quoted
     ],
 )
 def test_a_quotation_is_short_and_prints_on_one_line(text, shown):
-    assert quoted(text) == shown
+    assert quote_text(text) == shown

@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 
 from dray.wire.cdi import (
-    BadSpec,
     CdiDevice,
+    CdiSpec,
+    CdiSpecError,
+    ContainerEdits,
     DeviceNode,
-    Edits,
     Hook,
     Mount,
-    Qualified,
-    Spec,
-    lowest_version,
-    qualified,
-    read_spec,
-    write_spec,
+    QualifiedDeviceName,
+    get_minimum_version,
+    parse_qualified_name,
+    parse_spec,
+    serialize_spec,
 )
 
 KIND = "gpu.example.com/gpu"
-NONE = Edits()
+NONE = ContainerEdits()
 
 
-def spec(*devices: CdiDevice, kind: str = KIND, edits: Edits = NONE, **more: Any) -> Spec:
-    return Spec(
+def spec(*devices: CdiDevice, kind: str = KIND, edits: ContainerEdits = NONE, **more: Any) -> CdiSpec:
+    return CdiSpec(
         cdi_version="0.3.0",
         kind=kind,
         devices=devices or (CdiDevice(name="gpu-0"),),
@@ -36,9 +36,9 @@ def spec(*devices: CdiDevice, kind: str = KIND, edits: Edits = NONE, **more: Any
     )
 
 
-def problems(made: Spec) -> list[str]:
-    with pytest.raises(BadSpec) as bad:
-        write_spec(made)
+def problems(made: CdiSpec) -> list[str]:
+    with pytest.raises(CdiSpecError) as bad:
+        serialize_spec(made)
     return list(bad.value.problems)
 
 
@@ -46,7 +46,7 @@ FULL = spec(
     CdiDevice(
         name="gpu-0",
         annotations={"example.com/a": "b"},
-        container_edits=Edits(
+        container_edits=ContainerEdits(
             env=("GPU=0", "EMPTY=", "LINES=a\nb"),
             device_nodes=(
                 DeviceNode(
@@ -58,13 +58,13 @@ FULL = spec(
             additional_gids=(5,),
         ),
     ),
-    edits=Edits(env=("ALL=1",)),
+    edits=ContainerEdits(env=("ALL=1",)),
 )
 
 
 def test_what_is_written_is_read_back() -> None:
-    content = write_spec(FULL)
-    back = read_spec(content)
+    content = serialize_spec(FULL)
+    back = parse_spec(content)
     assert back.devices == FULL.devices
     assert back.container_edits == FULL.container_edits
     assert json.loads(content)["devices"][0]["containerEdits"]["deviceNodes"][0] == {
@@ -79,35 +79,38 @@ def test_what_is_written_is_read_back() -> None:
 
 def test_members_that_we_do_not_know_are_passed_over() -> None:
     content = {"cdiVersion": "1.0.0", "kind": KIND, "devices": [{"name": "a", "new": 1}], "later": {}}
-    assert read_spec(json.dumps(content).encode()).devices == (CdiDevice(name="a"),)
+    assert parse_spec(json.dumps(content).encode()).devices == (CdiDevice(name="a"),)
 
 
 @pytest.mark.parametrize(
     ("made", "version"),
     [
-        (spec(CdiDevice(name="gpu-0", container_edits=Edits(env=("A=B",)))), "0.3.0"),
-        (spec(edits=Edits(mounts=(Mount(host_path="/h", container_path="/c", type="bind"),))), "0.4.0"),
+        (spec(CdiDevice(name="gpu-0", container_edits=ContainerEdits(env=("A=B",)))), "0.3.0"),
+        (
+            spec(edits=ContainerEdits(mounts=(Mount(host_path="/h", container_path="/c", type="bind"),))),
+            "0.4.0",
+        ),
         (spec(CdiDevice(name="0")), "0.5.0"),
-        (spec(edits=Edits(device_nodes=(DeviceNode(path="/dev/a", host_path="/dev/b"),))), "0.5.0"),
+        (spec(edits=ContainerEdits(device_nodes=(DeviceNode(path="/dev/a", host_path="/dev/b"),))), "0.5.0"),
         (spec(CdiDevice(name="a", annotations={"a": "b"})), "0.6.0"),
         (spec(annotations={"a": "b"}), "0.6.0"),
-        (spec(edits=Edits(additional_gids=(1,))), "0.7.0"),
+        (spec(edits=ContainerEdits(additional_gids=(1,))), "0.7.0"),
         (FULL, "0.7.0"),
     ],
 )
-def test_a_spec_says_the_lowest_version_that_knows_its_fields(made: Spec, version: str) -> None:
-    assert lowest_version(made) == version
-    assert json.loads(write_spec(made))["cdiVersion"] == version
+def test_a_spec_says_the_lowest_version_that_knows_its_fields(made: CdiSpec, version: str) -> None:
+    assert get_minimum_version(made) == version
+    assert json.loads(serialize_spec(made))["cdiVersion"] == version
 
 
 def test_everything_that_is_wrong_is_told_at_once_with_its_field() -> None:
-    edits = Edits(
+    edits = ContainerEdits(
         env=("GOOD=1", "NOTHING", "=x", "NUL=\0"),
         device_nodes=(DeviceNode(type="x", permissions="rx"),),
         mounts=(Mount(host_path="/h"),),
         hooks=(Hook(hook_name="never", path="true", env=("X",)),),
     )
-    made = Spec(
+    made = CdiSpec(
         kind="gpu",
         devices=(CdiDevice(name="a b"), CdiDevice(name="c", container_edits=edits), CdiDevice(name="c")),
     )
@@ -131,7 +134,7 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_field() -> None:
 
 
 def test_a_spec_without_devices_is_none() -> None:
-    assert problems(Spec(kind=KIND)) == ["devices: expected at least one"]
+    assert problems(CdiSpec(kind=KIND)) == ["devices: expected at least one"]
 
 
 @pytest.mark.parametrize(
@@ -147,15 +150,15 @@ def test_a_spec_without_devices_is_none() -> None:
     ],
 )
 def test_a_file_that_is_no_spec_says_why(content: bytes, text: str) -> None:
-    with pytest.raises(BadSpec) as bad:
-        read_spec(content)
+    with pytest.raises(CdiSpecError) as bad:
+        parse_spec(content)
     assert text in str(bad.value)
 
 
 @pytest.mark.parametrize("name", ["gpu-0", "0", "a.b_c:d-e", "0b5e1a7e-5c1f"])
 def test_a_qualified_name_is_taken_apart(name: str) -> None:
-    assert qualified(f"{KIND}={name}") == Qualified(KIND, name)
-    assert str(qualified(f"{KIND}={name}")) == f"{KIND}={name}"
+    assert parse_qualified_name(f"{KIND}={name}") == QualifiedDeviceName(KIND, name)
+    assert str(parse_qualified_name(f"{KIND}={name}")) == f"{KIND}={name}"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,7 @@ def test_a_qualified_name_is_taken_apart(name: str) -> None:
 )
 def test_a_name_that_could_lead_out_of_a_directory_is_none(name: str) -> None:
     with pytest.raises(ValueError, match=r"is no name of a CDI device|a device is named with"):
-        qualified(name)
+        parse_qualified_name(name)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "a\0b", "a\n"])
@@ -190,7 +193,7 @@ def test_a_device_whose_name_leads_elsewhere_is_not_written(name: str) -> None:
 
 
 def test_edits_add_up_in_their_order() -> None:
-    one, two = Edits(env=("A=1",), additional_gids=(1,)), Edits(env=("A=2",))
-    assert one | two == Edits(env=("A=1", "A=2"), additional_gids=(1,))
+    one, two = ContainerEdits(env=("A=1",), additional_gids=(1,)), ContainerEdits(env=("A=2",))
+    assert one | two == ContainerEdits(env=("A=1", "A=2"), additional_gids=(1,))
     assert one
-    assert not Edits()
+    assert not ContainerEdits()

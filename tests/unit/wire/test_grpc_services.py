@@ -16,7 +16,13 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 from dray.wire import grpc_services, unix_sockets
-from dray.wire.grpc_services import OFFERED, Service, Stub, handler, message
+from dray.wire.grpc_services import (
+    OFFERED_SERVICES,
+    GrpcService,
+    GrpcStub,
+    build_rpc_handler,
+    get_message_class,
+)
 from tests.e2e import plain_messages
 
 PROTOS = Path(str(resources.files("dray.wire"))) / "protos"
@@ -33,25 +39,25 @@ def test_the_descriptors_are_compiled_from_the_files_beside_them(tmp_path: Path)
 
 
 def numbers(name: str) -> dict[str, int]:
-    return {field.name: field.number for field in message(name).DESCRIPTOR.fields}
+    return {field.name: field.number for field in get_message_class(name).DESCRIPTOR.fields}
 
 
 @pytest.mark.req("K3063-137", "K3063-138", "K3063-147")
 def test_the_classic_protocol_has_the_numbers_of_its_proposal() -> None:
     package = "cdi.k8s.io.v1alpha1"
-    assert grpc_services.CLASSIC.name == f"{package}.ResourcePlugin"
+    assert grpc_services.CLASSIC_V1ALPHA1.name == f"{package}.ResourcePlugin"
     assert numbers(f"{package}.NodePrepareResourceRequest") == {"resource_uid": 1}
     assert numbers(f"{package}.NodePrepareResourceResponse") == {"cdi_device": 1}
     assert numbers(f"{package}.NodeUnprepareResourceRequest") == {"resource_uid": 1, "cdi_device": 2}
     assert numbers(f"{package}.NodeUnprepareResourceResponse") == {}
-    assert message(f"{package}.NodePrepareResourceResponse")(cdi_device=["a/b=c"]).SerializeToString() == (
-        b"\x0a\x05a/b=c"
-    )
+    assert get_message_class(f"{package}.NodePrepareResourceResponse")(
+        cdi_device=["a/b=c"]
+    ).SerializeToString() == (b"\x0a\x05a/b=c")
 
 
 @pytest.mark.req("K3063-139")
 def test_a_device_of_the_runtime_interface_carries_cdi_names() -> None:
-    device = message("runtime.v1.Device")
+    device = get_message_class("runtime.v1.Device")
     assert numbers("runtime.v1.Device") == {
         "container_path": 1,
         "host_path": 2,
@@ -70,10 +76,12 @@ def test_a_device_of_the_runtime_interface_carries_cdi_names() -> None:
         ("k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin", grpc_services.DRA_V1BETA1),
         ("v1.DRAResourceHealth", grpc_services.HEALTH_V1),
         ("v1beta1.DRAResourceHealth", grpc_services.HEALTH_V1BETA1),
-        ("cdi.k8s.io.v1alpha1.ResourcePlugin", grpc_services.CLASSIC),
+        ("cdi.k8s.io.v1alpha1.ResourcePlugin", grpc_services.CLASSIC_V1ALPHA1),
     ],
 )
-def test_messages_have_the_names_and_numbers_that_kubernetes_published(name: str, service: Service) -> None:
+def test_messages_have_the_names_and_numbers_that_kubernetes_published(
+    name: str, service: GrpcService
+) -> None:
     assert service.name == name
     for method in service.methods.values():
         assert method.path == f"/{name}/{method.name}"
@@ -106,7 +114,7 @@ _WIRE = {_FIELD.TYPE_ENUM: "number", _FIELD.TYPE_INT64: "number"}
 
 
 def test_services_are_offered_by_version_and_the_best_come_first() -> None:
-    assert list(OFFERED) == [
+    assert list(OFFERED_SERVICES) == [
         "v1.DRAPlugin",
         "v1beta1.DRAPlugin",
         "v1.DRAResourceHealth",
@@ -114,13 +122,13 @@ def test_services_are_offered_by_version_and_the_best_come_first() -> None:
         "v1alpha1.DRAResourceHealth",
         "v1alpha1.ResourcePlugin",
     ]
-    assert {service.name.rpartition(".")[2] for service in OFFERED.values()} == {
-        name.partition(".")[2] for name in OFFERED
+    assert {service.name.rpartition(".")[2] for service in OFFERED_SERVICES.values()} == {
+        name.partition(".")[2] for name in OFFERED_SERVICES
     }
 
 
 async def _prepare(request: Any) -> Any:
-    reply = grpc_services.DRA_V1.message("NodePrepareResourcesResponse")()
+    reply = grpc_services.DRA_V1.get_message_class("NodePrepareResourcesResponse")()
     for claim in request.claims:
         device = reply.claims[claim.uid].devices.add(pool_name=claim.namespace, device_name=claim.name)
         device.request_names.extend(["a", "b/c"])
@@ -129,7 +137,7 @@ async def _prepare(request: Any) -> Any:
 
 async def _watch(_request: Any) -> AsyncIterator[Any]:
     for name in ("one", "two"):
-        reply = grpc_services.HEALTH_V1.message("NodeWatchResourcesResponse")()
+        reply = grpc_services.HEALTH_V1.get_message_class("NodeWatchResourcesResponse")()
         reply.devices.add(device={"device_name": name}, health="UNHEALTHY", last_updated_time=2**40)
         yield reply
 
@@ -147,16 +155,16 @@ class _Served:
         self._server = grpc.aio.server()
         self._server.add_generic_rpc_handlers(
             [
-                handler(grpc_services.DRA_V1, {"NodePrepareResources": _prepare}),
-                handler(grpc_services.HEALTH_V1, {"NodeWatchResources": _watch}),
+                build_rpc_handler(grpc_services.DRA_V1, {"NodePrepareResources": _prepare}),
+                build_rpc_handler(grpc_services.HEALTH_V1, {"NodeWatchResources": _watch}),
                 grpc.method_handlers_generic_handler(
                     "nonsense.Service", {"GetInfo": grpc.unary_unary_rpc_method_handler(_nonsense)}
                 ),
             ]
         )
-        self._server.add_insecure_port(unix_sockets.address(path))
+        self._server.add_insecure_port(unix_sockets.format_grpc_target(path))
         await self._server.start()
-        self._channel = unix_sockets.channel(path)
+        self._channel = unix_sockets.open_channel(path)
         return self._channel
 
     async def __aexit__(self, *_: object) -> None:
@@ -168,8 +176,8 @@ class _Served:
 def test_what_is_asked_over_a_socket_is_answered() -> None:
     async def run() -> None:
         async with _Served() as channel:
-            stub = Stub(channel, grpc_services.DRA_V1)
-            request = grpc_services.DRA_V1.message("NodePrepareResourcesRequest")()
+            stub = GrpcStub(channel, grpc_services.DRA_V1)
+            request = grpc_services.DRA_V1.get_message_class("NodePrepareResourcesRequest")()
             request.claims.add(namespace="n", name="c", uid="u")
             reply = await stub.call("NodePrepareResources", request, timeout=TIMEOUT)
             (device,) = reply.claims["u"].devices
@@ -185,10 +193,12 @@ def test_what_is_asked_over_a_socket_is_answered() -> None:
 def test_what_is_streamed_arrives_one_after_the_other() -> None:
     async def run() -> None:
         async with _Served() as channel:
-            request = grpc_services.HEALTH_V1.message("NodeWatchResourcesRequest")()
+            request = grpc_services.HEALTH_V1.get_message_class("NodeWatchResourcesRequest")()
             replies = [
                 each
-                async for each in Stub(channel, grpc_services.HEALTH_V1).stream("NodeWatchResources", request)
+                async for each in GrpcStub(channel, grpc_services.HEALTH_V1).stream(
+                    "NodeWatchResources", request
+                )
             ]
             devices = [each for reply in replies for each in reply.devices]
             assert [(each.device.device_name, each.health, each.last_updated_time) for each in devices] == [
@@ -203,11 +213,13 @@ def test_what_is_streamed_arrives_one_after_the_other() -> None:
     ("service", "method"),
     [(grpc_services.DRA_V1BETA1, "NodePrepareResources"), (grpc_services.DRA_V1, "NodeUnprepareResources")],
 )
-def test_what_nobody_answers_is_unimplemented(service: Service, method: str) -> None:
+def test_what_nobody_answers_is_unimplemented(service: GrpcService, method: str) -> None:
     async def run() -> None:
         async with _Served() as channel:
             with pytest.raises(grpc.aio.AioRpcError) as failed:
-                await Stub(channel, service).call(method, service.methods[method].request(), timeout=TIMEOUT)
+                await GrpcStub(channel, service).call(
+                    method, service.methods[method].request(), timeout=TIMEOUT
+                )
             assert failed.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
     asyncio.run(run())
@@ -217,11 +229,13 @@ def test_a_reply_that_is_nonsense_is_said_to_be_so(capfd: pytest.CaptureFixture[
     async def run() -> None:
         async with _Served() as channel:
             method = grpc_services.REGISTRATION.methods["GetInfo"]
-            made = grpc_services.Method(
+            made = grpc_services.GrpcMethod(
                 "GetInfo", "/nonsense.Service/GetInfo", method.request, method.response, False
             )
-            stub = Stub(channel, Service("nonsense.Service", {"GetInfo": made}))
-            with pytest.raises(grpc_services.Unreadable, match="the reply to GetInfo is no PluginInfo"):
+            stub = GrpcStub(channel, GrpcService("nonsense.Service", {"GetInfo": made}))
+            with pytest.raises(
+                grpc_services.UnreadableReplyError, match="the reply to GetInfo is no PluginInfo"
+            ):
                 await stub.call("GetInfo", method.request(), timeout=TIMEOUT)
 
     asyncio.run(run())
@@ -237,4 +251,4 @@ def test_other_users_of_the_same_names_are_not_in_the_way() -> None:
     )
     file.message_type.add(name="PluginInfo")
     descriptor_pool.Default().Add(file)
-    assert len(message("pluginregistration.PluginInfo").DESCRIPTOR.fields) == 4
+    assert len(get_message_class("pluginregistration.PluginInfo").DESCRIPTOR.fields) == 4

@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from dray.errors import InputError
-from dray.wire.unix_sockets import LONGEST, claim_directory, free_path, socket_path
+from dray.wire.unix_sockets import (
+    MAX_SOCKET_PATH_BYTES,
+    build_socket_path,
+    remove_stale_socket,
+    secure_socket_directory,
+)
 
 POD = "0b5e1a7e-5c1f-4c56-9b57-8d5e2c2f6a11"
 
@@ -23,7 +28,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_a_path_that_fits_is_the_plain_one() -> None:
-    assert socket_path(Path("/run/dray"), "gpu.example.com-reg.sock") == Path(
+    assert build_socket_path(Path("/run/dray"), "gpu.example.com-reg.sock") == Path(
         "/run/dray/gpu.example.com-reg.sock"
     )
 
@@ -31,68 +36,70 @@ def test_a_path_that_fits_is_the_plain_one() -> None:
 @pytest.mark.parametrize("length", range(1, 64))
 def test_h04_a_long_name_of_a_driver_and_a_pod_is_still_a_legal_path(folder: Path, length: int) -> None:
     """Others made a path of the driver's name and the pod's uid, and could not listen when it was long."""
-    deep = folder / ("d" * (LONGEST - len(os.fsencode(folder)) - len("/") * 2 - 16 - len(".sock")))
+    deep = folder / (
+        "d" * (MAX_SOCKET_PATH_BYTES - len(os.fsencode(folder)) - len("/") * 2 - 16 - len(".sock"))
+    )
     deep.mkdir()
-    path = socket_path(deep, f"{'g' * length}-{POD}.sock")
-    assert len(os.fsencode(path)) <= LONGEST
+    path = build_socket_path(deep, f"{'g' * length}-{POD}.sock")
+    assert len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES
     assert path.suffix == ".sock"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
-    assert socket_path(deep, f"{'g' * length}-{POD}.sock") == path, "the same at every start"
-    assert socket_path(deep, f"{'g' * length}-{POD[:-1]}2.sock") != path
+    assert build_socket_path(deep, f"{'g' * length}-{POD}.sock") == path, "the same at every start"
+    assert build_socket_path(deep, f"{'g' * length}-{POD[:-1]}2.sock") != path
 
 
 def test_a_path_of_exactly_the_longest_length_is_kept() -> None:
     directory = Path("/" + "d" * 49)
-    name = "n" * (LONGEST - 51)
-    assert len(os.fsencode(directory / name)) == LONGEST
-    assert socket_path(directory, name).name == name
-    assert socket_path(directory, name + "y").name != name + "y"
+    name = "n" * (MAX_SOCKET_PATH_BYTES - 51)
+    assert len(os.fsencode(directory / name)) == MAX_SOCKET_PATH_BYTES
+    assert build_socket_path(directory, name).name == name
+    assert build_socket_path(directory, name + "y").name != name + "y"
 
 
 def test_bytes_count_and_not_letters() -> None:
-    path = socket_path(Path("/run"), "ü" * 60 + ".sock")
-    assert len(os.fsencode(path)) <= LONGEST
+    path = build_socket_path(Path("/run"), "ü" * 60 + ".sock")
+    assert len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES
     assert path.name != "ü" * 60 + ".sock"
 
 
 def test_a_directory_that_leaves_no_room_is_told() -> None:
     with pytest.raises(InputError, match=r"may have 107 bytes, .* has 1\d\d; choose a shorter directory"):
-        socket_path(Path("/" + "d" * 100), "gpu.example.com.sock")
+        build_socket_path(Path("/" + "d" * 100), "gpu.example.com.sock")
 
 
 def test_a_directory_is_made_for_its_owner_only(folder: Path) -> None:
-    claim_directory(folder / "a" / "b")
+    secure_socket_directory(folder / "a" / "b")
     assert (folder / "a" / "b").stat().st_mode & 0o777 == 0o700
-    claim_directory(folder / "a" / "b")
+    secure_socket_directory(folder / "a" / "b")
 
 
 def test_a_link_is_not_taken_for_a_directory(folder: Path) -> None:
     (folder / "real").mkdir()
     (folder / "link").symlink_to(folder / "real")
     with pytest.raises(InputError, match="must be a directory of its own, not a link or a file"):
-        claim_directory(folder / "link")
+        secure_socket_directory(folder / "link")
 
 
 def test_a_directory_of_somebody_else_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(InputError, match=r"belongs to user \d+, not to this one \(12345\)"):
-        claim_directory(folder)
+        secure_socket_directory(folder)
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o722])
 def test_a_directory_that_others_write_to_is_refused(folder: Path, mode: int) -> None:
     folder.chmod(mode)
     with pytest.raises(InputError, match="may be written to by others"):
-        claim_directory(folder)
+        secure_socket_directory(folder)
 
 
 def test_an_old_socket_is_removed_and_a_free_path_is_fine(folder: Path) -> None:
     path = folder / "x.sock"
-    free_path(path)
+    remove_stale_socket(path)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
-    free_path(path)
+    remove_stale_socket(path)
     assert not path.exists()
 
 
@@ -104,7 +111,7 @@ def test_what_is_no_socket_stays_and_is_told(folder: Path) -> None:
     link.symlink_to(folder / "x.sock")
     for path in (file, link):
         with pytest.raises(InputError, match="is in the way and is not a socket; remove it"):
-            free_path(path)
+            remove_stale_socket(path)
     assert file.read_text() == "precious"
     assert link.is_symlink()
     assert (folder / "x.sock").exists()
@@ -122,4 +129,4 @@ def test_an_old_socket_that_cannot_be_removed_is_told_with_the_cause(
 
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(InputError, match=r"the old socket `.*` cannot be removed: Operation not permitted"):
-        free_path(path)
+        remove_stale_socket(path)

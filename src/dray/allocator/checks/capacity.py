@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dray.allocator.partial_solution import Board
-from dray.allocator.refusals import Reason, Refusal, Short
+from dray.allocator.partial_solution import PartialSolution
+from dray.allocator.refusals import Refusal, RefusalReason, Shortage
 from dray.api.resource import CapacityRequestPolicy, Device, DeviceCapacity
-from dray.values.quantity import NANOS
+from dray.values.quantity import NANOS_PER_UNIT
 
-Amounts = tuple[tuple[str, int], ...]
+RequestedAmounts = tuple[tuple[str, int], ...]
 """Capacity name and nanos, as asked."""
 
-_MAX = (2**63 - 1) * NANOS
+_MAX_NANOS = (2**63 - 1) * NANOS_PER_UNIT
 
 
-def consumption(device: Device, amounts: Amounts) -> dict[str, int] | Refusal:
+def compute_consumption(device: Device, amounts: RequestedAmounts) -> dict[str, int] | Refusal:
     """What one allocation takes of each capacity, in nanos; a refusal when it can never be."""
     asked = dict(amounts)
     for name in asked:
         if name not in device.capacity:
-            return Refusal(Reason.CAPACITY_MISSING, name)
+            return Refusal(RefusalReason.CAPACITY_MISSING, name)
     consumed: dict[str, int] = {}
     refusal: Refusal | None = None
     for name, capacity in device.capacity.items():
@@ -34,10 +34,10 @@ def consumption(device: Device, amounts: Amounts) -> dict[str, int] | Refusal:
             # Nearly all of them, and asked of every device that can be shared: at once.
             consumed[name] = asked.get(name, total.nanos)
             continue
-        taken = _within(name, capacity, _rounded(name, capacity, asked.get(name)))
+        taken = _check_total(name, capacity, _round_amount(name, capacity, asked.get(name)))
         if not isinstance(taken, Refusal):
             consumed[name] = taken
-        elif taken.reason is Reason.CAPACITY_UNREPRESENTABLE:
+        elif taken.reason is RefusalReason.CAPACITY_UNREPRESENTABLE:
             # This ends the whole search, so it must not depend on which capacity comes first.
             return taken
         else:
@@ -45,31 +45,31 @@ def consumption(device: Device, amounts: Amounts) -> dict[str, int] | Refusal:
     return refusal or consumed
 
 
-def _within(name: str, capacity: DeviceCapacity, taken: int | Refusal) -> int | Refusal:
+def _check_total(name: str, capacity: DeviceCapacity, taken: int | Refusal) -> int | Refusal:
     """An amount, when the device could give it."""
     total = capacity.value.nanos if capacity.value is not None else 0
     if isinstance(taken, Refusal) or 0 <= taken <= total:
         return taken
-    reason = Reason.CAPACITY_SHORT if taken > total else Reason.CAPACITY_UNREPRESENTABLE
-    return Refusal(reason, Short(name, taken, total))
+    reason = RefusalReason.CAPACITY_SHORT if taken > total else RefusalReason.CAPACITY_UNREPRESENTABLE
+    return Refusal(reason, Shortage(name, taken, total))
 
 
-def _rounded(name: str, capacity: DeviceCapacity, asked: int | None) -> int | Refusal:
+def _round_amount(name: str, capacity: DeviceCapacity, asked: int | None) -> int | Refusal:
     policy = capacity.request_policy
     default = policy.default.nanos if policy is not None and policy.default is not None else None
     if asked is None:
         whole = capacity.value.nanos if capacity.value is not None else 0
         taken: int | Refusal = whole if default is None else default
     else:
-        taken = asked if policy is None else _by_policy(name, policy, asked)
+        taken = asked if policy is None else _round_by_policy(name, policy, asked)
     if policy is None or isinstance(taken, Refusal):
         return taken
     # The default may break its own policy. An amount that steps led to is another one, though it is the same.
     stepped = asked is not None and policy.valid_range is not None and policy.valid_range.step is not None
-    return taken if taken == default and not stepped else _allowed(name, policy, taken)
+    return taken if taken == default and not stepped else _check_policy(name, policy, taken)
 
 
-def _by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Refusal:
+def _round_by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Refusal:
     """The smallest amount on the policy's grid that is enough; the amount itself where there is none."""
     limits = policy.valid_range
     if limits is None or limits.min is None:
@@ -82,41 +82,43 @@ def _by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Re
         return asked
     rounded = least + -(-(asked - least) // step) * step
     return (
-        rounded if rounded <= _MAX else Refusal(Reason.CAPACITY_UNREPRESENTABLE, Short(name, rounded, _MAX))
+        rounded
+        if rounded <= _MAX_NANOS
+        else Refusal(RefusalReason.CAPACITY_UNREPRESENTABLE, Shortage(name, rounded, _MAX_NANOS))
     )
 
 
-def _allowed(name: str, policy: CapacityRequestPolicy, taken: int) -> int | Refusal:
+def _check_policy(name: str, policy: CapacityRequestPolicy, taken: int) -> int | Refusal:
     """An amount, when the policy allows it."""
     limits = policy.valid_range
     if limits is None:
         values = [value.nanos for value in policy.valid_values]
         if not values or taken in values:
             return taken
-        return Refusal(Reason.CAPACITY_POLICY, Short(name, taken, max(values)))
+        return Refusal(RefusalReason.CAPACITY_POLICY, Shortage(name, taken, max(values)))
     if limits.max is not None and taken > limits.max.nanos:
-        return Refusal(Reason.CAPACITY_POLICY, Short(name, taken, limits.max.nanos))
+        return Refusal(RefusalReason.CAPACITY_POLICY, Shortage(name, taken, limits.max.nanos))
     least, step = limits.min, limits.step
     if least is not None and step is not None and step.nanos > 0 and (taken - least.nanos) % step.nanos:
         below = taken - (taken - least.nanos) % step.nanos
-        return Refusal(Reason.CAPACITY_POLICY, Short(name, taken, below))
+        return Refusal(RefusalReason.CAPACITY_POLICY, Shortage(name, taken, below))
     return taken
 
 
-def refuse(
-    board: Board, candidate: int, consumed: Mapping[str, int], left: Mapping[str, int]
+def check(
+    solution: PartialSolution, candidate: int, consumed: Mapping[str, int], left: Mapping[str, int]
 ) -> Refusal | None:
     """Whether what shares hold already, and what this attempt took, leaves too little."""
-    facts = board.facts
+    facts = solution.facts
     for name, amount in consumed.items():
         rest = left[name] - facts.get(("share", candidate, name), 0) if facts else left[name]
         if amount > rest:
-            return Refusal(Reason.CAPACITY_SHORT, Short(name, amount, rest))
+            return Refusal(RefusalReason.CAPACITY_SHORT, Shortage(name, amount, rest))
     return None
 
 
-def take(board: Board, candidate: int, consumed: Mapping[str, int]) -> None:
+def take(solution: PartialSolution, candidate: int, consumed: Mapping[str, int]) -> None:
     """Note what a share takes."""
     for name, amount in consumed.items():
         fact = ("share", candidate, name)
-        board.write(fact, board.facts.get(fact, 0) + amount)
+        solution.set_fact(fact, solution.facts.get(fact, 0) + amount)

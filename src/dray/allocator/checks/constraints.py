@@ -9,27 +9,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.allocator.partial_solution import Board
-from dray.allocator.refusals import Conflict, Reason, Refusal
-from dray.allocator.requests import Rule
+from dray.allocator.partial_solution import PartialSolution
+from dray.allocator.refusals import ConstraintConflict, Refusal, RefusalReason
+from dray.allocator.requests import ClaimConstraint
 
-Values = frozenset[tuple[str, Any]]
+AttributeValues = frozenset[tuple[str, Any]]
 
 
-def refuse(board: Board, rule: Rule, values: Values) -> Refusal | None:
+def check(solution: PartialSolution, constraint: ClaimConstraint, values: AttributeValues) -> Refusal | None:
     """Whether a device with these values breaks the rule."""
     if not values:
-        return Refusal(Reason.ATTRIBUTE_MISSING, rule.attribute)
-    pinned: Values | None = board.facts.get(rule)
-    if pinned is None or pinned.isdisjoint(values) is rule.distinct:
+        return Refusal(RefusalReason.ATTRIBUTE_MISSING, constraint.attribute)
+    pinned: AttributeValues | None = solution.facts.get(constraint)
+    if pinned is None or pinned.isdisjoint(values) is constraint.distinct:
         return None
-    return Refusal(Reason.CONSTRAINT, Conflict(rule.attribute, rule.distinct, values, pinned))
+    return Refusal(
+        RefusalReason.CONSTRAINT,
+        ConstraintConflict(constraint.attribute, constraint.distinct, values, pinned),
+    )
 
 
-def take(board: Board, rule: Rule, values: Values) -> None:
+def take(solution: PartialSolution, constraint: ClaimConstraint, values: AttributeValues) -> None:
     """Note what is common, or what is taken, from now on."""
-    pinned: Values | None = board.facts.get(rule)
+    pinned: AttributeValues | None = solution.facts.get(constraint)
     if pinned is None:
-        board.write(rule, values)
+        solution.set_fact(constraint, values)
     else:
-        board.write(rule, pinned | values if rule.distinct else pinned & values)
+        solution.set_fact(constraint, pinned | values if constraint.distinct else pinned & values)

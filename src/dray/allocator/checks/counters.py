@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dray.allocator.partial_solution import Board
-from dray.allocator.refusals import Reason, Refusal, Short
+from dray.allocator.partial_solution import PartialSolution
+from dray.allocator.refusals import Refusal, RefusalReason, Shortage
 
-Consumption = tuple[tuple[str, str, int], ...]
+CounterConsumption = tuple[tuple[str, str, int], ...]
 """Counter set, counter, nanos."""
 
 
-def refuse(
-    board: Board, pool: int, consumes: Consumption, left: Mapping[tuple[str, str], int]
+def check(
+    solution: PartialSolution, pool: int, consumes: CounterConsumption, left: Mapping[tuple[str, str], int]
 ) -> Refusal | None:
     """Whether a counter does not have enough left."""
     for counter_set, name, amount in consumes:
-        rest = left[counter_set, name] - board.facts.get(("counter", pool, counter_set, name), 0)
+        rest = left[counter_set, name] - solution.facts.get(("counter", pool, counter_set, name), 0)
         if amount > rest:
-            return Refusal(Reason.COUNTER_SHORT, Short(f"{counter_set}/{name}", amount, rest))
+            return Refusal(RefusalReason.COUNTER_SHORT, Shortage(f"{counter_set}/{name}", amount, rest))
     return None
 
 
-def take(board: Board, pool: int, consumes: Consumption) -> None:
+def take(solution: PartialSolution, pool: int, consumes: CounterConsumption) -> None:
     """Charge the counters."""
     for counter_set, name, amount in consumes:
         fact = ("counter", pool, counter_set, name)
-        board.write(fact, board.facts.get(fact, 0) + amount)
+        solution.set_fact(fact, solution.facts.get(fact, 0) + amount)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dray.allocator.refusals import Reason, Refusal
+from dray.allocator.refusals import Refusal, RefusalReason
 from dray.api.resource import DeviceTaint, DeviceToleration
-from dray.api.tolerations import tolerated
+from dray.api.tolerations import is_tolerated
 
 
-def refuse(taints: Iterable[DeviceTaint], tolerations: tuple[DeviceToleration, ...]) -> Refusal | None:
+def check(taints: Iterable[DeviceTaint], tolerations: tuple[DeviceToleration, ...]) -> Refusal | None:
     """The first taint that nothing tolerates."""
     for taint in taints:
-        if not tolerated(taint, tolerations):
-            return Refusal(Reason.TAINTED, taint)
+        if not is_tolerated(taint, tolerations):
+            return Refusal(RefusalReason.TAINTED, taint)
     return None

@@ -18,38 +18,44 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dray.allocator.checks import taints
-from dray.allocator.inventory.device_profiles import Content, Contents, GroupVerdicts, Reading, ReadingJudge
-from dray.allocator.refusals import Reason, Refusal
-from dray.allocator.requests import Want
+from dray.allocator.inventory.device_profiles import (
+    DeviceProfile,
+    DeviceProfileTable,
+    GroupableSelector,
+    GroupingEvaluator,
+    GroupResults,
+)
+from dray.allocator.refusals import Refusal, RefusalReason
+from dray.allocator.requests import RequestAlternative
 from dray.api.devices.device_value import DeviceRead, DeviceReads, has_domain
-from dray.values.cache_bounds import Bound
+from dray.values.cache_bounds import CacheBound
 
-WANTS = Bound("devices that suit wants", 128, "a list of devices")
-GROUPS = Bound("devices by what selectors read", 64, "a list of devices")
-VERDICTS = Bound("selector results on groups of devices", 8_192, "all device contents of a stock")
+SUITABLE_DEVICES = CacheBound("devices that suit wants", 128, "a list of devices")
+DEVICE_GROUPS = CacheBound("devices by what selectors read", 64, "a list of devices")
+GROUP_RESULTS = CacheBound("selector results on groups of devices", 8_192, "all device contents of a stock")
 
-FAULTS = frozenset({Reason.BROKEN_SELECTOR, Reason.CAPACITY_UNREPRESENTABLE})
+FATAL_REASONS = frozenset({RefusalReason.BROKEN_SELECTOR, RefusalReason.CAPACITY_UNREPRESENTABLE})
 """Reasons that end a search when it reaches them: the device cannot be judged."""
 
-STRETCH = 24
+BATCH_SIZE = 24
 """Devices judged at once; the whole of most pools."""
 
 
-class Groups:
+class DeviceGroups:
     """The plain devices of a list by what an expression reads of them, as far as anybody looked."""
 
-    __slots__ = ("masks", "reach")
+    __slots__ = ("masks", "size")
 
     def __init__(self) -> None:
-        self.reach = 0
+        self.size = 0
         self.masks: dict[Any, int] = {}
 
-    def extend(self, driver: str, reads: DeviceReads, stretch: Sequence[Content], plain: int) -> None:
+    def extend(self, driver: str, reads: DeviceReads, batch: Sequence[DeviceProfile], plain: int) -> None:
         """Sort the next devices into groups."""
         masks = self.masks
-        bit = 1 << self.reach
-        self.reach += len(stretch)
-        columns = [_keys(driver, read, stretch) for read in reads]
+        bit = 1 << self.size
+        self.size += len(batch)
+        columns = [_read_keys(driver, read, batch) for read in reads]
         for key in columns[0] if len(columns) == 1 else zip(*columns, strict=True):
             if bit & plain:
                 masks[key] = masks.get(key, 0) | bit
@@ -59,17 +65,17 @@ class Groups:
 class Suitability:
     """Which devices of a list suit a want, as far as anybody looked.
 
-    `mask` has those that suit, `suiting` also those that match but may not be taken, `faulty` those that
+    `mask` has those that suit, `matching` also those that match but may not be taken, `faulty` those that
     cannot be judged.
     """
 
-    __slots__ = ("faulty", "mask", "reach", "suiting")
+    __slots__ = ("evaluated", "faulty", "mask", "matching")
 
     def __init__(self) -> None:
-        self.reach = self.mask = self.suiting = self.faulty = 0
+        self.evaluated = self.mask = self.matching = self.faulty = 0
 
 
-PlacedList = tuple[int, "DeviceList"]
+OffsetList = tuple[int, "DeviceList"]
 """A list, and the number of its first candidate."""
 
 
@@ -78,104 +84,112 @@ class DeviceList:
 
     __slots__ = (
         "__weakref__",
-        "_barred",
-        "_free",
+        "_excluded",
+        "_group_results",
+        "_grouping",
         "_groups",
         "_hidden",
-        "_judge",
         "_plain",
         "_suitable",
         "_tainted",
-        "_verdicts",
+        "_unrestricted",
         "all_plain",
-        "contents",
         "driver",
+        "profiles",
     )
 
     def __init__(
-        self, contents: tuple[Content, ...], tangled: int, judge: ReadingJudge | None, verdicts: GroupVerdicts
+        self,
+        profiles: tuple[DeviceProfile, ...],
+        multi_term: int,
+        grouping: GroupingEvaluator | None,
+        group_results: GroupResults,
     ) -> None:
-        self.contents = contents
-        self.driver = contents[0].driver if contents else ""
-        self._barred = tangled
+        self.profiles = profiles
+        self.driver = profiles[0].driver if profiles else ""
+        self._excluded = multi_term
         self._hidden = self._tainted = 0
-        self._free = self._plain = (1 << len(contents)) - 1
-        self._note_oddities()
-        self.all_plain = self._plain.bit_count() == len(contents)
-        self._judge = judge
-        self._verdicts = verdicts
-        self._groups: dict[DeviceReads, Groups] = {}
+        self._unrestricted = self._plain = (1 << len(profiles)) - 1
+        self._build_masks()
+        self.all_plain = self._plain.bit_count() == len(profiles)
+        self._grouping = grouping
+        self._group_results = group_results
+        self._groups: dict[DeviceReads, DeviceGroups] = {}
         self._suitable: dict[Any, Suitability] = {}
 
-    def _note_oddities(self) -> None:
+    def _build_masks(self) -> None:
         """Find the devices that are not like most: in one go, as every node has such a list."""
-        for place, content in enumerate(self.contents):
+        for place, content in enumerate(self.profiles):
             if content.withheld is not None:
-                self._barred |= 1 << place
-                self._hidden |= (content.withheld is Reason.BINDING_CONDITIONS) << place
+                self._excluded |= 1 << place
+                self._hidden |= (content.withheld is RefusalReason.BINDING_CONDITIONS) << place
             if content.taints:
                 self._tainted |= 1 << place
-            if not content.gives_freely:
-                self._free ^= 1 << place
+            if not content.accepts_any_amount:
+                self._unrestricted ^= 1 << place
             if not content.plain:
                 self._plain ^= 1 << place
 
-    def judged(self, want: Want, beyond: int) -> tuple[Suitability, int]:
+    def evaluate(self, alternative: RequestAlternative, position: int) -> tuple[Suitability, int]:
         """Which devices suit a want, judged further than a place, and how many were judged for it now."""
-        found = self._suitable.get(want.key)
+        found = self._suitable.get(alternative.key)
         if found is None:
-            found = WANTS.keep(self._suitable, want.key, Suitability())
-        if found.reach > beyond:
+            found = SUITABLE_DEVICES.put(self._suitable, alternative.key, Suitability())
+        if found.evaluated > position:
             return found, 0
-        self._extend(found, want)
-        return found, found.reach - beyond
+        self._extend(found, alternative)
+        return found, found.evaluated - position
 
-    def demanded_driver(self, want: Want) -> str | None:
+    def find_required_driver(self, alternative: RequestAlternative) -> str | None:
         """The only driver whose plain devices can suit a want."""
-        if self._judge is None or not want.selectors:
+        if self._grouping is None or not alternative.selectors:
             return None
         # Only the first selector tells: it may fail on a device, and then those behind it are not asked.
-        return self._judge.reading(want.selectors[0][1]).driver
+        return self._grouping.compile_expression(alternative.selectors[0][1]).driver
 
-    def _extend(self, known: Suitability, want: Want) -> None:
+    def _extend(self, known: Suitability, alternative: RequestAlternative) -> None:
         """Judge the next stretch of devices; without groups every device is judged on its own."""
-        start = known.reach
-        stop = known.reach = start + 1 if self._judge is None else min(start + STRETCH, len(self.contents))
+        start = known.evaluated
+        stop = known.evaluated = (
+            start + 1 if self._grouping is None else min(start + BATCH_SIZE, len(self.profiles))
+        )
         alive = ((1 << stop) - (1 << start)) & ~self._hidden
-        for _owner, expression in want.selectors:
+        for _owner, expression in alternative.selectors:
             alive, broken = self._select(expression, alive, stop)
-            if broken and Reason.BROKEN_SELECTOR in FAULTS:
+            if broken and RefusalReason.BROKEN_SELECTOR in FATAL_REASONS:
                 known.faulty |= broken
             if not alive:
                 return
-        asking = alive if want.amounts else alive & ~self._free
+        asking = alive if alternative.amounts else alive & ~self._unrestricted
         if asking:
-            alive = self._able(known, want, alive, asking)
-        known.suiting |= alive
-        alive &= ~self._barred
+            alive = self._filter_by_capacity(known, alternative, alive, asking)
+        known.matching |= alive
+        alive &= ~self._excluded
         if alive & self._tainted:
-            alive = self._tolerated(want, alive)
+            alive = self._filter_by_taints(alternative, alive)
         known.mask |= alive
 
-    def _able(self, known: Suitability, want: Want, alive: int, asking: int) -> int:
+    def _filter_by_capacity(
+        self, known: Suitability, alternative: RequestAlternative, alive: int, restricted: int
+    ) -> int:
         """Without the devices that can never give what is asked."""
-        amounts = want.amounts
-        for place in places(asking):
-            content = self.contents[place]
+        amounts = alternative.amounts
+        for place in iter_bits(restricted):
+            content = self.profiles[place]
             totals = content.totals
-            if content.gives_freely and all(nanos <= totals.get(name, -1) for name, nanos in amounts):
+            if content.accepts_any_amount and all(nanos <= totals.get(name, -1) for name, nanos in amounts):
                 continue
-            consumed = content.consumed(amounts)
+            consumed = content.compute_consumption(amounts)
             if isinstance(consumed, Refusal):
                 alive &= ~(1 << place)
-                if consumed.reason in FAULTS:
+                if consumed.reason in FATAL_REASONS:
                     known.faulty |= 1 << place
         return alive
 
-    def _tolerated(self, want: Want, alive: int) -> int:
+    def _filter_by_taints(self, alternative: RequestAlternative, alive: int) -> int:
         """Without the devices that have a taint the want does not tolerate."""
-        for place in places(alive & self._tainted):
-            if taints.refuse(self.contents[place].taints, want.tolerations) is not None:
+        for place in iter_bits(alive & self._tainted):
+            if taints.check(self.profiles[place].taints, alternative.tolerations) is not None:
                 alive &= ~(1 << place)
         return alive
 
@@ -184,9 +198,9 @@ class DeviceList:
     def _select(self, expression: str, alive: int, stop: int) -> tuple[int, int]:
         """Of some devices those for which a selector is true, and those on which it fails."""
         plain = alive & self._plain
-        if self._judge is None or not plain:
+        if self._grouping is None or not plain:
             return self._select_each(expression, alive)
-        reading = self._judge.reading(expression)
+        reading = self._grouping.compile_expression(expression)
         if reading.driver is not None and reading.driver != self.driver:
             selected = broken = 0
         elif reading.driver_alone:
@@ -200,11 +214,13 @@ class DeviceList:
         more, worse = self._select_each(expression, alive & ~plain)
         return selected | more, broken | worse
 
-    def _select_groups(self, expression: str, reading: Reading, alive: int, stop: int) -> tuple[int, int]:
+    def _select_groups(
+        self, expression: str, selector: GroupableSelector, alive: int, stop: int
+    ) -> tuple[int, int]:
         """The same, of plain devices; the verdict on the first of a group is that on all."""
-        reads, text, verdicts, driver = reading.reads, reading.text, self._verdicts, self.driver
+        reads, text, verdicts, driver = selector.reads, selector.text, self._group_results, self.driver
         selected = broken = 0
-        for key, members in self._grouped(reads, stop).items() if reads else (((), alive),):
+        for key, members in self._group_devices(reads, stop).items() if reads else (((), alive),):
             members &= alive
             if not members:
                 continue
@@ -215,27 +231,27 @@ class DeviceList:
             sought = (expression, driver, key)
             verdict = verdicts.get(sought)
             if verdict is None:
-                first = self.contents[(members & -members).bit_length() - 1]
-                verdict = VERDICTS.keep(verdicts, sought, reading.judge(driver, first.device))
+                first = self.profiles[(members & -members).bit_length() - 1]
+                verdict = GROUP_RESULTS.put(verdicts, sought, selector.evaluate(driver, first.device))
             if verdict is True:
                 selected |= members
             elif verdict is not False:
                 broken |= members
         return selected, broken
 
-    def _grouped(self, reads: DeviceReads, stop: int) -> dict[Any, int]:
+    def _group_devices(self, reads: DeviceReads, stop: int) -> dict[Any, int]:
         found = self._groups.get(reads)
         if found is None:
-            found = GROUPS.keep(self._groups, reads, Groups())
-        if found.reach < stop:
-            found.extend(self.driver, reads, self.contents[found.reach : stop], self._plain)
+            found = DEVICE_GROUPS.put(self._groups, reads, DeviceGroups())
+        if found.size < stop:
+            found.extend(self.driver, reads, self.profiles[found.size : stop], self._plain)
         return found.masks
 
     def _select_each(self, expression: str, alive: int) -> tuple[int, int]:
         """The same, each device on its own."""
         selected = broken = 0
-        for place in places(alive):
-            verdict = self.contents[place].verdict(expression)
+        for place in iter_bits(alive):
+            verdict = self.profiles[place].evaluate(expression)
             if verdict is True:
                 selected |= 1 << place
             elif verdict is not False:
@@ -243,25 +259,29 @@ class DeviceList:
         return selected, broken
 
 
-def suitable_lists(lists: Sequence[PlacedList], want: Want) -> Sequence[PlacedList]:
+def filter_lists(lists: Sequence[OffsetList], alternative: RequestAlternative) -> Sequence[OffsetList]:
     """The lists that may have a device for a want, whose driver it does not rule out."""
-    driver = lists[0][1].demanded_driver(want) if lists else None
+    driver = lists[0][1].find_required_driver(alternative) if lists else None
     if driver is None:
         return lists
     return [placed for placed in lists if placed[1].driver == driver or not placed[1].all_plain]
 
 
-def device_list(known: Contents, contents: tuple[Content, ...], tangled: tuple[bool, ...]) -> DeviceList:
+def intern_device_list(
+    profile_table: DeviceProfileTable, profiles: tuple[DeviceProfile, ...], multi_term: tuple[bool, ...]
+) -> DeviceList:
     """The list of some devices; the same one for as long as anybody has it."""
-    key = (contents, tangled)
-    found: DeviceList | None = known.lists.get(key)
+    key = (profiles, multi_term)
+    found: DeviceList | None = profile_table.device_lists.get(key)
     if found is None:
-        mask = sum(1 << place for place, is_tangled in enumerate(tangled) if is_tangled)
-        found = known.lists[key] = DeviceList(contents, mask, known.reading, known.verdicts)
+        mask = sum(1 << place for place, is_tangled in enumerate(multi_term) if is_tangled)
+        found = profile_table.device_lists[key] = DeviceList(
+            profiles, mask, profile_table.grouping, profile_table.group_results
+        )
     return found
 
 
-def places(mask: int) -> Iterator[int]:
+def iter_bits(mask: int) -> Iterator[int]:
     """The places in a mask, in order."""
     while mask:
         low = mask & -mask
@@ -272,21 +292,23 @@ def places(mask: int) -> Iterator[int]:
 # --- what tells devices apart ---
 
 
-def _keys(driver: str, read: DeviceRead, contents: Sequence[Content]) -> list[Any]:
+def _read_keys(driver: str, read: DeviceRead, profiles: Sequence[DeviceProfile]) -> list[Any]:
     """What a read finds on devices, as something to compare by: equal only when the values are the same."""
     field, domain, id = read
     if field == "allowMultipleAllocations":
-        return [content.shareable for content in contents]
+        return [content.shareable for content in profiles]
     if not id:
-        return [has_domain(driver, getattr(content.device, field), domain) for content in contents]
+        return [has_domain(driver, getattr(content.device, field), domain) for content in profiles]
     names = (id, f"{domain}/{id}") if domain == driver else (f"{domain}/{id}",)
-    find = _attribute_keys if field == "attributes" else _capacity_keys
-    return find(contents, *names)
+    find = _read_attribute_keys if field == "attributes" else _read_capacity_keys
+    return find(profiles, *names)
 
 
-def _attribute_keys(contents: Sequence[Content], name: str, otherwise: str | None = None) -> list[Any]:
+def _read_attribute_keys(
+    profiles: Sequence[DeviceProfile], name: str, otherwise: str | None = None
+) -> list[Any]:
     keys: list[Any] = []
-    for content in contents:
+    for content in profiles:
         attributes = content.device.attributes
         held = attributes.get(name)
         if held is None and otherwise is not None:
@@ -303,9 +325,11 @@ def _attribute_keys(contents: Sequence[Content], name: str, otherwise: str | Non
     return keys
 
 
-def _capacity_keys(contents: Sequence[Content], name: str, otherwise: str | None = None) -> list[Any]:
+def _read_capacity_keys(
+    profiles: Sequence[DeviceProfile], name: str, otherwise: str | None = None
+) -> list[Any]:
     keys: list[Any] = []
-    for content in contents:
+    for content in profiles:
         capacity = content.device.capacity
         held = capacity.get(name)
         if held is None and otherwise is not None:

@@ -16,23 +16,23 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from dray.allocator.checks.capacity import Amounts, consumption
+from dray.allocator.checks.capacity import RequestedAmounts, compute_consumption
 from dray.allocator.refusals import Refusal
 from dray.allocator.withheld_devices import WithheldDevice
 from dray.api.devices.device_value import DeviceReads, is_plain
 from dray.api.json_text import write_json
 from dray.api.resource import Device, ResourceSliceSpec
-from dray.values.cache_bounds import Bound
-from dray.values.quantity import Form, Quantity
+from dray.values.cache_bounds import CacheBound
+from dray.values.quantity import Quantity, QuantityForm
 
-Verdict = bool | str
+SelectorResult = bool | str
 """True, false, or why the selector fails on the device."""
 
-Judge = Callable[[str, str, Device], Verdict]
+DeviceSelectorEvaluator = Callable[[str, str, Device], SelectorResult]
 """Expression, driver, device: the verdict."""
 
 
-class Reading(Protocol):
+class GroupableSelector(Protocol):
     """How an expression is judged on plain devices (see `devicevalue`).
 
     Those of one driver that agree in what it `reads` get the same verdict; None when it may read anything.
@@ -52,39 +52,39 @@ class Reading(Protocol):
     @property
     def text(self) -> str | None: ...
 
-    def judge(self, driver: str, device: Device, /) -> Verdict: ...
+    def evaluate(self, driver: str, device: Device, /) -> SelectorResult: ...
 
 
 @runtime_checkable
-class ReadingJudge(Protocol):
+class GroupingEvaluator(Protocol):
     """A judge that can tell what an expression reads of a device."""
 
-    def __call__(self, expression: str, driver: str, device: Device) -> Verdict: ...
+    def __call__(self, expression: str, driver: str, device: Device) -> SelectorResult: ...
 
-    def reading(self, expression: str) -> Reading:
+    def compile_expression(self, expression: str) -> GroupableSelector:
         """How the expression is judged on plain devices."""
 
 
-GroupVerdicts = dict[tuple[str, str, Any], Verdict]
+GroupResults = dict[tuple[str, str, Any], SelectorResult]
 """Verdicts by expression, driver and what the expression reads; see `devicelist`, which bounds them."""
 
-_BLOCKING = ("NoSchedule", "NoExecute")
+_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
-_NOTHING: dict[Any, Any] = {}
+_EMPTY_CACHE: dict[Any, Any] = {}
 """Stands for a cache that has no entry yet; nobody writes to it."""
 
-VERDICTS = Bound("selector results", 256, "a device content")
-VALUE_SETS = Bound("values of attributes", 64, "a device content")
-CONSUMED = Bound("amounts of shares", 128, "a device content")
-WRITTEN = Bound("amounts of shares as quantities", 128, "a device content")
+SELECTOR_RESULTS = CacheBound("selector results", 256, "a device content")
+VALUE_SETS = CacheBound("values of attributes", 64, "a device content")
+SHARE_AMOUNTS = CacheBound("amounts of shares", 128, "a device content")
+SHARE_QUANTITIES = CacheBound("amounts of shares as quantities", 128, "a device content")
 
 
-def nanos_of(amount: Quantity | None) -> int:
+def to_nanos(amount: Quantity | None) -> int:
     """An amount in nanos; what is not said is nothing."""
     return amount.nanos if amount is not None else 0
 
 
-def _drawn(device: Device) -> tuple[tuple[str, str, int], ...]:
+def _sum_counter_draws(device: Device) -> tuple[tuple[str, str, int], ...]:
     """What a device draws from each counter: set, counter, nanos.
 
     A set that is named twice is drawn from twice; what is below nothing must not make room for others.
@@ -93,26 +93,26 @@ def _drawn(device: Device) -> tuple[tuple[str, str, int], ...]:
     for part in device.consumes_counters:
         for name, counter in part.counters.items():
             place = (part.counter_set, name)
-            drawn[place] = drawn.get(place, 0) + max(nanos_of(counter.value), 0)
+            drawn[place] = drawn.get(place, 0) + max(to_nanos(counter.value), 0)
     return tuple((group, name, nanos) for (group, name), nanos in drawn.items())
 
 
-class Content:
+class DeviceProfile:
     """Everything about a device that selectors, constraints and amounts can see."""
 
     __slots__ = (
         "__weakref__",
         "_consumed",
-        "_judge",
-        "_sets",
-        "_verdicts",
-        "_written",
+        "_evaluator",
+        "_quantities",
+        "_results",
+        "_value_sets",
+        "accepts_any_amount",
+        "capacity_limited",
         "counter_sets",
         "counters",
         "device",
         "driver",
-        "gives_freely",
-        "limited",
         "plain",
         "shareable",
         "taints",
@@ -120,48 +120,48 @@ class Content:
         "withheld",
     )
 
-    def __init__(self, driver: str, device: Device, judge: Judge) -> None:
+    def __init__(self, driver: str, device: Device, evaluator: DeviceSelectorEvaluator) -> None:
         self.driver = driver
         self.device = device
         self.shareable = bool(device.allow_multiple_allocations)
         self.plain = is_plain(driver, device)
-        self.taints = tuple([taint for taint in device.taints if taint.effect in _BLOCKING])
+        self.taints = tuple([taint for taint in device.taints if taint.effect in _BLOCKING_EFFECTS])
         self.withheld = device.withheld if isinstance(device, WithheldDevice) else None
-        self.counters = _drawn(device) if device.consumes_counters else ()
+        self.counters = _sum_counter_draws(device) if device.consumes_counters else ()
         self.counter_sets = tuple([drawn.counter_set for drawn in device.consumes_counters])
         self.totals: dict[str, int] = {}
-        self.gives_freely = True
+        self.accepts_any_amount = True
         """Whether any amount up to the total can be asked, and none need be."""
         for name, capacity in device.capacity.items():
-            total = self.totals[name] = nanos_of(capacity.value)
+            total = self.totals[name] = to_nanos(capacity.value)
             if capacity.request_policy is not None or total < 0:
-                self.gives_freely = False
-        self.limited = self.shareable or not self.gives_freely
+                self.accepts_any_amount = False
+        self.capacity_limited = self.shareable or not self.accepts_any_amount
         """Whether its own capacities may rule it out, although nothing is asked of them."""
-        self._judge = judge
+        self._evaluator = evaluator
         # Most contents are never asked most questions, and a large cluster has very many contents.
-        self._verdicts: dict[str, Verdict] = _NOTHING
-        self._sets: dict[str, frozenset[tuple[str, Any]]] = _NOTHING
-        self._consumed: dict[Amounts, dict[str, int] | Refusal] = _NOTHING
-        self._written: dict[int, tuple[dict[str, int], tuple[tuple[str, Quantity], ...]]] = _NOTHING
+        self._results: dict[str, SelectorResult] = _EMPTY_CACHE
+        self._value_sets: dict[str, frozenset[tuple[str, Any]]] = _EMPTY_CACHE
+        self._consumed: dict[RequestedAmounts, dict[str, int] | Refusal] = _EMPTY_CACHE
+        self._quantities: dict[int, tuple[dict[str, int], tuple[tuple[str, Quantity], ...]]] = _EMPTY_CACHE
 
-    def verdict(self, expression: str) -> Verdict:
+    def evaluate(self, expression: str) -> SelectorResult:
         """Whether a selector is true of the device, or why it fails."""
-        found = self._verdicts.get(expression)
+        found = self._results.get(expression)
         if found is None:
-            found = self._judge(expression, self.driver, self.device)
-            if self._verdicts is _NOTHING:
-                self._verdicts = {}
-            VERDICTS.keep(self._verdicts, expression, found)
+            found = self._evaluator(expression, self.driver, self.device)
+            if self._results is _EMPTY_CACHE:
+                self._results = {}
+            SELECTOR_RESULTS.put(self._results, expression, found)
         return found
 
-    def values(self, attribute: str) -> frozenset[tuple[str, Any]]:
+    def get_values(self, attribute: str) -> frozenset[tuple[str, Any]]:
         """The typed values of an attribute, a scalar as a set of one; empty when the device lacks it."""
-        found = self._sets.get(attribute)
+        found = self._value_sets.get(attribute)
         if found is None:
-            if self._sets is _NOTHING:
-                self._sets = {}
-            found = VALUE_SETS.keep(self._sets, attribute, self._look_up(attribute))
+            if self._value_sets is _EMPTY_CACHE:
+                self._value_sets = {}
+            found = VALUE_SETS.put(self._value_sets, attribute, self._look_up(attribute))
         return found
 
     def _look_up(self, attribute: str) -> frozenset[tuple[str, Any]]:
@@ -169,88 +169,88 @@ class Content:
         if held is None:
             domain, _, name = attribute.rpartition("/")
             held = self.device.attributes.get(name) if domain == self.driver else None
-        typed = held.held() if held is not None else None
+        typed = held.get_typed_values() if held is not None else None
         return frozenset((typed[0], value) for value in typed[1]) if typed is not None else frozenset()
 
-    def consumed(self, amounts: Amounts) -> dict[str, int] | Refusal:
+    def compute_consumption(self, amounts: RequestedAmounts) -> dict[str, int] | Refusal:
         """What one share takes of each capacity when these amounts are asked, or why it cannot."""
         found = self._consumed.get(amounts)
         if found is None:
-            if self._consumed is _NOTHING:
+            if self._consumed is _EMPTY_CACHE:
                 self._consumed = {}
-            found = CONSUMED.keep(self._consumed, amounts, consumption(self.device, amounts))
+            found = SHARE_AMOUNTS.put(self._consumed, amounts, compute_consumption(self.device, amounts))
         return found
 
-    def written(self, consumed: dict[str, int]) -> tuple[tuple[str, Quantity], ...]:
+    def to_quantities(self, consumed: dict[str, int]) -> tuple[tuple[str, Quantity], ...]:
         """What one share takes, as quantities in the form the device writes its capacity."""
         # By identity, as the same few dicts come back for every share; kept, or an id could be reused.
-        found = self._written.get(id(consumed))
+        found = self._quantities.get(id(consumed))
         if found is None:
-            if self._written is _NOTHING:
-                self._written = {}
+            if self._quantities is _EMPTY_CACHE:
+                self._quantities = {}
             pairs = tuple(
-                (name, Quantity(nanos, _form(self.device.capacity[name].value)))
+                (name, Quantity(nanos, _get_form(self.device.capacity[name].value)))
                 for name, nanos in consumed.items()
             )
-            found = WRITTEN.keep(self._written, id(consumed), (consumed, pairs))
+            found = SHARE_QUANTITIES.put(self._quantities, id(consumed), (consumed, pairs))
         return found[1]
 
 
-def _form(amount: Quantity | None) -> Form:
-    return Form.DECIMAL if amount is None else amount.form
+def _get_form(amount: Quantity | None) -> QuantityForm:
+    return QuantityForm.DECIMAL if amount is None else amount.form
 
 
-class SliceContents:
+class SliceProfiles:
     """The devices of a slice in order; slices that publish the same devices have the same one."""
 
-    __slots__ = ("__weakref__", "contents", "devices", "everything")
+    __slots__ = ("__weakref__", "all_positions", "devices", "profiles")
 
-    def __init__(self, devices: tuple[Device, ...], contents: tuple[Content, ...]) -> None:
+    def __init__(self, devices: tuple[Device, ...], profiles: tuple[DeviceProfile, ...]) -> None:
         self.devices = devices
-        self.contents = contents
-        self.everything = tuple(range(len(devices)))
+        self.profiles = profiles
+        self.all_positions = tuple(range(len(devices)))
         """The positions of all devices."""
 
 
-class Contents:
+class DeviceProfileTable:
     """All contents that somebody has, each once; their lists, and what was said of groups of them."""
 
-    __slots__ = ("_known", "_sharing", "_slices", "judge", "lists", "reading", "verdicts")
+    __slots__ = ("_by_devices", "_known", "_slices", "device_lists", "evaluator", "group_results", "grouping")
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
-        self.reading = judge if isinstance(judge, ReadingJudge) else None
-        self.lists: WeakValueDictionary[Any, Any] = WeakValueDictionary()
-        self.verdicts: GroupVerdicts = {}
-        self._known: WeakValueDictionary[tuple[str, bytes], Content] = WeakValueDictionary()
-        self._slices: WeakValueDictionary[Any, SliceContents] = WeakValueDictionary()
-        self._sharing: WeakValueDictionary[tuple[str, int], SliceContents] = WeakValueDictionary()
+    def __init__(self, evaluator: DeviceSelectorEvaluator) -> None:
+        self.evaluator = evaluator
+        self.grouping = evaluator if isinstance(evaluator, GroupingEvaluator) else None
+        self.device_lists: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+        self.group_results: GroupResults = {}
+        self._known: WeakValueDictionary[tuple[str, bytes], DeviceProfile] = WeakValueDictionary()
+        self._slices: WeakValueDictionary[Any, SliceProfiles] = WeakValueDictionary()
+        self._by_devices: WeakValueDictionary[tuple[str, int], SliceProfiles] = WeakValueDictionary()
         """By the identity of their devices, for slices that share them."""
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def of_slice(self, spec: ResourceSliceSpec) -> SliceContents:
+    def intern_slice(self, spec: ResourceSliceSpec) -> SliceProfiles:
         """The devices of a slice; slices that share theirs are found at once."""
         driver, devices, counters = spec.driver, spec.devices, spec.shared_counters
         if not counters:
-            shared = self._sharing.get((driver, id(devices)))
+            shared = self._by_devices.get((driver, id(devices)))
             if shared is not None:
                 return shared
-        contents = tuple([self.of(driver, device) for device in devices])
+        contents = tuple([self.intern_device(driver, device) for device in devices])
         names = tuple([device.name for device in devices])
         key = (contents, names, write_json(counters) if counters else driver)
         found = self._slices.get(key)
         if found is None:
-            found = self._slices[key] = SliceContents(devices, contents)
+            found = self._slices[key] = SliceProfiles(devices, contents)
             if not counters:
-                self._sharing[driver, id(devices)] = found
+                self._by_devices[driver, id(devices)] = found
         return found
 
-    def of(self, driver: str, device: Device) -> Content:
+    def intern_device(self, driver: str, device: Device) -> DeviceProfile:
         """The content of a device."""
         key = (driver, write_json(msgspec.structs.replace(device, name="")))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Content(driver, device, self.judge)
+            found = self._known[key] = DeviceProfile(driver, device, self.evaluator)
         return found

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from dray.allocator.requests import named
+from dray.allocator.requests import format_claim_name
 from dray.api.resource import ResourceClaim
 
 PoolId = tuple[str, str]
@@ -24,14 +24,14 @@ PoolId = tuple[str, str]
 class PoolUsage:
     """Who holds what of one pool; amounts are nanos, summed over all shares of a device.
 
-    `more` are further holders of a whole device: two at once is a mistake of somebody else, and when one of
-    them goes the other still holds it.
+    `extra_holders` are further holders of a whole device: two at once is a mistake of somebody else, and when
+    one of them goes the other still holds it.
     """
 
     whole: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     holders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra_holders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def devices(self) -> frozenset[str]:
@@ -39,74 +39,74 @@ class PoolUsage:
         return frozenset(self.whole) | frozenset(self.shares)
 
 
-UNTOUCHED = PoolUsage()
+NO_USAGE = PoolUsage()
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class DeviceUsage:
     """Who holds what, pool by pool."""
 
     pools: Mapping[PoolId, PoolUsage] = field(default_factory=lambda: MappingProxyType({}))
 
-    def of_pool(self, pool: PoolId) -> PoolUsage:
+    def get_pool(self, pool: PoolId) -> PoolUsage:
         """What is taken of one pool."""
-        return self.pools.get(pool, UNTOUCHED)
+        return self.pools.get(pool, NO_USAGE)
 
     @classmethod
-    def of(cls, claims: Iterable[ResourceClaim]) -> Usage:
+    def from_claims(cls, claims: Iterable[ResourceClaim]) -> DeviceUsage:
         """What the allocations of these claims hold."""
-        return cls().taking(claims)
+        return cls().add_claims(claims)
 
-    def taking(self, claims: Iterable[ResourceClaim]) -> Usage:
+    def add_claims(self, claims: Iterable[ResourceClaim]) -> DeviceUsage:
         """This usage and what the allocations of more claims hold."""
-        return self._changed(claims, _Draft.add)
+        return self._apply(claims, _PoolUsageBuilder.add)
 
-    def releasing(self, claims: Iterable[ResourceClaim]) -> Usage:
+    def remove_claims(self, claims: Iterable[ResourceClaim]) -> DeviceUsage:
         """This usage without what the allocations of these claims hold in it."""
-        return self._changed(claims, _Draft.remove)
+        return self._apply(claims, _PoolUsageBuilder.remove)
 
-    def _changed(
+    def _apply(
         self,
         claims: Iterable[ResourceClaim],
-        change: Callable[[_Draft, str, str, Mapping[str, int] | None], None],
-    ) -> Usage:
-        touched: dict[PoolId, _Draft] = {}
+        change: Callable[[_PoolUsageBuilder, str, str, Mapping[str, int] | None], None],
+    ) -> DeviceUsage:
+        touched: dict[PoolId, _PoolUsageBuilder] = {}
         for claim in claims:
             if claim.status.allocation is None:
                 continue
-            holder = named(claim)
+            holder = format_claim_name(claim)
             for result in claim.status.allocation.devices.results:
                 if result.admin_access:
                     continue
                 pool = (result.driver, result.pool)
-                draft = touched.get(pool) or touched.setdefault(pool, _Draft(self.of_pool(pool)))
+                draft = touched.get(pool) or touched.setdefault(pool, _PoolUsageBuilder(self.get_pool(pool)))
                 # What is below nothing was stored by mistake; it must not make room for others.
                 amounts = {name: max(amount.nanos, 0) for name, amount in result.consumed_capacity.items()}
                 shared = result.share_id is not None or bool(amounts)
                 change(draft, result.device, holder, amounts if shared else None)
         if not touched:
             return self
-        pools = {**self.pools, **{pool: draft.done() for pool, draft in touched.items()}}
+        pools = {**self.pools, **{pool: draft.build() for pool, draft in touched.items()}}
         for pool in touched:
             if not pools[pool].holders:
                 del pools[pool]
-        return Usage(pools)
+        return DeviceUsage(pools)
 
 
-class _Draft:
+class _PoolUsageBuilder:
     """The usage of a pool while it is being changed."""
 
-    def __init__(self, old: PoolUsage) -> None:
-        self._whole = dict(old.whole)
-        self._shares = {device: dict(amounts) for device, amounts in old.shares.items()}
-        self._holders = dict(old.holders)
-        self._more = dict(old.more)
+    def __init__(self, current: PoolUsage) -> None:
+        self._whole = dict(current.whole)
+        self._shares = {device: dict(amounts) for device, amounts in current.shares.items()}
+        self._holders = dict(current.holders)
+        self._extra_holders = dict(current.extra_holders)
 
     def add(self, device: str, holder: str, amounts: Mapping[str, int] | None) -> None:
         self._holders[device] = (*self._holders.get(device, ()), holder)
         if amounts is None:
             if device in self._whole:
-                self._more[device] = (*self._more.get(device, ()), self._whole[device])
+                self._extra_holders[device] = (*self._extra_holders.get(device, ()), self._whole[device])
             self._whole[device] = holder
             return
         held = self._shares.setdefault(device, {})
@@ -128,20 +128,20 @@ class _Draft:
             self._remove_share(device, amounts, len(others))
 
     def _remove_whole(self, device: str, holder: str) -> None:
-        wholly = [*self._more.pop(device, ()), self._whole.pop(device)]
+        wholly = [*self._extra_holders.pop(device, ()), self._whole.pop(device)]
         wholly.remove(holder)
         if wholly:
             self._whole[device] = wholly.pop()
         if wholly:
-            self._more[device] = tuple(wholly)
+            self._extra_holders[device] = tuple(wholly)
 
     def _remove_share(self, device: str, amounts: Mapping[str, int], others: int) -> None:
-        if others == (device in self._whole) + len(self._more.get(device, ())):
+        if others == (device in self._whole) + len(self._extra_holders.get(device, ())):
             self._shares.pop(device, None)
             return
         held = self._shares[device]
         for name, nanos in amounts.items():
             held[name] -= nanos
 
-    def done(self) -> PoolUsage:
-        return PoolUsage(self._whole, self._shares, self._holders, self._more)
+    def build(self) -> PoolUsage:
+        return PoolUsage(self._whole, self._shares, self._holders, self._extra_holders)

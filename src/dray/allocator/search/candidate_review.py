@@ -12,54 +12,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.allocator.inventory.device_inventory import Shape
-from dray.allocator.refusals import Reason, Refusal
-from dray.allocator.requests import Ask
-from dray.allocator.search.backtracking import _Walk
-from dray.allocator.search.candidates import options_of
-from dray.allocator.search.frames import Frame
-from dray.allocator.search.trace import Pick, Point
+from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.refusals import Refusal, RefusalReason
+from dray.allocator.requests import AllocationRequest
+from dray.allocator.search.backtracking import BacktrackingSearch
+from dray.allocator.search.candidates import get_candidate_set
+from dray.allocator.search.frames import SearchFrame
+from dray.allocator.search.trace import Pick, SearchPoint
 
-_RANK = {reason: rank for rank, reason in enumerate(Reason)}
-_NEVER = frozenset({Reason.UNSUITED, Reason.BROKEN_SELECTOR, Reason.BINDING_CONDITIONS})
-_IN_USE = Refusal(Reason.IN_USE)
-_AFTER_AMOUNTS = frozenset({Reason.TAINTED, Reason.NODE_SELECTOR})
+_RANK = {reason: rank for rank, reason in enumerate(RefusalReason)}
+_STATIC_REASONS = frozenset(
+    {RefusalReason.UNSUITED, RefusalReason.BROKEN_SELECTOR, RefusalReason.BINDING_CONDITIONS}
+)
+_IN_USE = Refusal(RefusalReason.IN_USE)
+_AFTER_AMOUNTS = frozenset({RefusalReason.TAINTED, RefusalReason.NODE_SELECTOR})
 
 
-class Standpoint:
+class CandidateReview:
     """The board as it was after some picks."""
 
-    def __init__(self, ask: Ask, shape: Shape, picks: Sequence[Pick]) -> None:
+    def __init__(
+        self, allocation_request: AllocationRequest, shape: NodeShape, picks: Sequence[Pick]
+    ) -> None:
         self._shape = shape
-        self._walk = _Walk(ask, shape, False)
-        self._takers: dict[int, Point] = {}
+        self._search = BacktrackingSearch(allocation_request, shape, False)
+        self._taken_at: dict[int, SearchPoint] = {}
         for pick in picks:
-            self._walk._take(self._frame(pick.point), pick.candidate)
-            self._takers[pick.candidate] = pick.point
+            self._search._take_candidate(self._build_frame(pick.point), pick.candidate)
+            self._taken_at[pick.candidate] = pick.point
 
-    def refusals(self, point: Point) -> dict[int, Refusal | None]:
+    def find_refusals(self, point: SearchPoint) -> dict[int, Refusal | None]:
         """For each candidate the search looked at, the first rule that refuses it at a point.
 
         `TAKEN_HERE` carries the point that has the candidate. None means that no rule is against it.
         """
-        frame = self._frame(point)
-        return {candidate: self._refusal(frame, candidate) for candidate in range(frame.options.frontier)}
+        frame = self._build_frame(point)
+        return {
+            candidate: self._find_refusal(frame, candidate) for candidate in range(frame.candidates.frontier)
+        }
 
-    def _refusal(self, frame: Frame, candidate: int) -> Refusal | None:
-        static = frame.options.refusals.get(candidate)
-        if static is not None and static.reason in _NEVER:
+    def _find_refusal(self, frame: SearchFrame, candidate: int) -> Refusal | None:
+        static = frame.candidates.refusals.get(candidate)
+        if static is not None and static.reason in _STATIC_REASONS:
             return static
-        if not frame.want.admin and self._shape.taken >> candidate & 1:
+        if not frame.alternative.admin and self._shape.taken >> candidate & 1:
             return _IN_USE
-        if self._walk._blocked(frame) >> candidate & 1:
-            return Refusal(Reason.TAKEN_HERE, self._takers.get(candidate))
+        if self._search._find_blocked(frame) >> candidate & 1:
+            return Refusal(RefusalReason.TAKEN_HERE, self._taken_at.get(candidate))
         if static is not None and static.reason not in _AFTER_AMOUNTS:
             return static
-        dynamic = self._walk._refuse(frame, candidate)
+        dynamic = self._search._check_candidate(frame, candidate)
         if static is None or dynamic is None:
             return static or dynamic
         return min(static, dynamic, key=lambda refusal: _RANK[refusal.reason])
 
-    def _frame(self, point: Point) -> Frame:
-        alternative = point.choice.wants.index(point.want)
-        return Frame(point.choice, alternative, options_of(self._shape, point.want), 0, 0)
+    def _build_frame(self, point: SearchPoint) -> SearchFrame:
+        alternative = point.choice.alternatives.index(point.alternative)
+        return SearchFrame(point.choice, alternative, get_candidate_set(self._shape, point.alternative), 0, 0)

@@ -3,66 +3,75 @@
 from __future__ import annotations
 
 from dray.allocator.refusals import Refusal
-from dray.allocator.requests import Choice, Want
-from dray.allocator.search.candidates import Options
-from dray.allocator.search.pruning import Witness
-from dray.allocator.search.trace import Point
+from dray.allocator.requests import RequestAlternative, RequestChoice
+from dray.allocator.search.candidates import CandidateSet
+from dray.allocator.search.pruning import KnownCompletion
+from dray.allocator.search.trace import SearchPoint
 
-NOTHING = -1
+NO_CANDIDATE = -1
 """Instead of a candidate: there is none."""
 
 NO_DEVICE_NEEDED = -2
 """Instead of a candidate: none is asked for."""
 
 
-class Frame:
+class SearchFrame:
     """A point of the walk: what is tried there, how far, and what came of it."""
 
     __slots__ = (
         "allowed",
         "alternative",
-        "before",
+        "alternative_index",
+        "blocker",
+        "candidates",
         "choice",
+        "completion",
         "count",
         "cursor",
-        "lacking",
+        "device_index",
+        "devices_before",
+        "first_position",
+        "is_checked",
+        "is_counted",
         "mark",
-        "nth",
-        "options",
         "refused",
-        "settled",
-        "sized",
-        "start",
         "taken",
-        "want",
-        "witness",
     )
 
-    def __init__(self, choice: Choice, alternative: int, options: Options, mark: int, before: int) -> None:
-        want = choice.wants[alternative]
+    def __init__(
+        self,
+        choice: RequestChoice,
+        alternative_index: int,
+        candidates: CandidateSet,
+        mark: int,
+        devices_before: int,
+    ) -> None:
+        want = choice.alternatives[alternative_index]
         self.choice = choice
-        self.alternative = alternative
-        self.want: Want = want
-        self.options = options
+        self.alternative_index = alternative_index
+        self.alternative: RequestAlternative = want
+        self.candidates = candidates
         self.mark = mark
-        self.before = before
-        self.count = options.suiting.bit_count() if want.wants_all else want.count
-        self.sized = True
-        self.nth = self.cursor = self.start = 0
+        self.devices_before = devices_before
+        self.count = candidates.matching.bit_count() if want.takes_all else want.count
+        self.is_counted = True
+        self.device_index = self.cursor = self.first_position = 0
         self.allowed = -1
-        self.settled = False
-        self.witness: Witness | None = None
-        self.taken = NOTHING
-        self.lacking: Refusal | None = None
+        self.is_checked = False
+        self.completion: KnownCompletion | None = None
+        self.taken = NO_CANDIDATE
+        self.blocker: Refusal | None = None
         self.refused: list[tuple[int, Refusal]] = []
 
-    def following(self, mark: int) -> Frame:
+    def build_next(self, mark: int) -> SearchFrame:
         """The frame for the next device of the same want."""
-        frame = Frame(self.choice, self.alternative, self.options, mark, self.before + 1)
-        frame.nth = self.nth + 1
-        frame.cursor = frame.start = self.cursor
+        frame = SearchFrame(
+            self.choice, self.alternative_index, self.candidates, mark, self.devices_before + 1
+        )
+        frame.device_index = self.device_index + 1
+        frame.cursor = frame.first_position = self.cursor
         return frame
 
     @property
-    def point(self) -> Point:
-        return Point(self.choice, self.want, self.nth)
+    def point(self) -> SearchPoint:
+        return SearchPoint(self.choice, self.alternative, self.device_index)

@@ -19,24 +19,34 @@ from typing import Final
 
 import msgspec
 
-from dray.allocator.inventory.device_inventory import Shape
-from dray.allocator.requests import Ask, Want
+from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.candidates import options_of
-from dray.allocator.search.trace import Beat, DeadEnd, Ending, Exhausted, Faulted, GaveUp, Point, Solved, Took
+from dray.allocator.search.candidates import get_candidate_set
+from dray.allocator.search.trace import (
+    CandidateTaken,
+    DeadEnd,
+    Exhausted,
+    Faulted,
+    GaveUp,
+    SearchEnding,
+    SearchPoint,
+    Solved,
+    TraceEvent,
+)
 
 Clock = Callable[[], float]
 """Seconds that only go forward."""
 
 SEARCH_SECONDS: Final = 1.0
 """Work that one search, which is one node shape, gets unless said otherwise."""
-SHAPES_PER_QUESTION: Final = 10
+SHAPES_PER_QUERY: Final = 10
 """A question about many nodes gets so many times the work of one search: 10 s, the filter timeout of
 Kubernetes."""
-NO_BUDGET: Final = 2**62
+UNLIMITED_STEPS: Final = 2**62
 """Steps for a search that is limited by time."""
 
-_FEW: Final = 16
+_FIRST_EVENTS: Final = 16
 """Events that are taken at once when a search begins: most searches have ended by then, and need no notes."""
 _ENDINGS: Final = (Solved, Exhausted, GaveUp, Faulted)
 
@@ -50,48 +60,62 @@ class TimeLimit(msgspec.Struct, frozen=True):
     @property
     def total(self) -> float:
         """Seconds for a question about many nodes."""
-        return self.per_search * SHAPES_PER_QUESTION
+        return self.per_search * SHAPES_PER_QUERY
 
-    def at_most(self, seconds: float) -> TimeLimit:
+    def limit_to(self, seconds: float) -> TimeLimit:
         """The limit of a search for which there are only so many seconds left."""
         return self if self.per_search <= seconds else TimeLimit(self.clock, seconds)
 
 
-def begin(ask: Ask, shape: Shape, clock: Clock, budget: int = NO_BUDGET) -> Ending | RunningSearch:
+def start_search(
+    allocation_request: AllocationRequest, shape: NodeShape, clock: Clock, budget: int = UNLIMITED_STEPS
+) -> SearchEnding | ResumableSearch:
     """Begin a search: its ending when it comes at once, as it mostly does, or the search to continue."""
     began = clock()
-    events = iter(search(ask, shape, budget))
-    first = list(islice(events, _FEW))
+    events = iter(search(allocation_request, shape, budget))
+    first = list(islice(events, _FIRST_EVENTS))
     last = first[-1]
     if isinstance(last, _ENDINGS) and not isinstance(last, GaveUp):
         return last
-    running = RunningSearch(ask, shape, chain(first, events))
+    running = ResumableSearch(allocation_request, shape, chain(first, events))
     running.spent = clock() - began
     return running
 
 
-class RunningSearch:
+class ResumableSearch:
     """A search that is run slice by slice."""
 
-    __slots__ = ("_ask", "_best", "_events", "_shape", "_stack", "_stuck", "ending", "spent", "steps")
+    __slots__ = (
+        "_allocation_request",
+        "_best_points",
+        "_deepest_dead_end",
+        "_events",
+        "_shape",
+        "_stack",
+        "ending",
+        "spent",
+        "steps",
+    )
 
-    def __init__(self, ask: Ask, shape: Shape, events: Iterator[Beat]) -> None:
-        self._ask = ask
+    def __init__(
+        self, allocation_request: AllocationRequest, shape: NodeShape, events: Iterator[TraceEvent]
+    ) -> None:
+        self._allocation_request = allocation_request
         self._shape = shape
         self._events = events
-        self._stack: list[Point] = []
+        self._stack: list[SearchPoint] = []
         """The points of the devices that are taken now."""
-        self._best: tuple[Point, ...] = ()
+        self._best_points: tuple[SearchPoint, ...] = ()
         """The same when they were most."""
-        self._stuck: tuple[int, Point] | None = None
+        self._deepest_dead_end: tuple[int, SearchPoint] | None = None
         """The dead end with most devices taken, and how many they were."""
         self.spent = 0.0
         """Seconds of work so far."""
         self.steps = 0
         """Devices taken and dead ends met so far."""
-        self.ending: Ending | None = None
+        self.ending: SearchEnding | None = None
 
-    def advance(self, clock: Clock, seconds: float) -> Ending | None:
+    def advance(self, clock: Clock, seconds: float) -> SearchEnding | None:
         """Work for some seconds, at least for one event; how the search ended, or None while it has not."""
         ending = self.ending
         if ending is not None:
@@ -99,7 +123,7 @@ class RunningSearch:
         began = now = clock()
         until = began + seconds
         for event in self._events:
-            ending = self._note(event)
+            ending = self._record_event(event)
             now = clock()
             if ending is not None or now >= until:
                 break
@@ -109,48 +133,48 @@ class RunningSearch:
 
     def give_up(self) -> GaveUp:
         """What there is to say when this search is not continued."""
-        found = len(self._best)
-        stuck = self._stuck[1] if self._stuck is not None else None
-        return GaveUp(self.steps, self.spent, found, self._wanted(), stuck)
+        found = len(self._best_points)
+        stuck = self._deepest_dead_end[1] if self._deepest_dead_end is not None else None
+        return GaveUp(self.steps, self.spent, found, self._count_wanted(), stuck)
 
-    def _note(self, event: Beat) -> Ending | None:
+    def _record_event(self, event: TraceEvent) -> SearchEnding | None:
         """Keep what an event says about how far the search came; returns it when it is the last one."""
-        if isinstance(event, Took):
+        if isinstance(event, CandidateTaken):
             self.steps += 1
-            self._undo(event.pick.point)
+            self._discard_from(event.pick.point)
             self._stack.append(event.pick.point)
-            if len(self._stack) > len(self._best):
-                self._best = tuple(self._stack)
+            if len(self._stack) > len(self._best_points):
+                self._best_points = tuple(self._stack)
         elif isinstance(event, DeadEnd):
             self.steps += 1
-            self._undo(event.point)
-            if self._stuck is None or len(self._stack) > self._stuck[0]:
-                self._stuck = (len(self._stack), event.point)
+            self._discard_from(event.point)
+            if self._deepest_dead_end is None or len(self._stack) > self._deepest_dead_end[0]:
+                self._deepest_dead_end = (len(self._stack), event.point)
         elif isinstance(event, _ENDINGS):
             return event
         return None
 
-    def _undo(self, point: Point) -> None:
+    def _discard_from(self, point: SearchPoint) -> None:
         """Forget the devices taken at a point and behind it."""
-        stack, index, nth = self._stack, point.choice.index, point.nth
+        stack, index, nth = self._stack, point.choice.index, point.device_index
         while stack:
             last = stack[-1]
-            if last.choice.index < index or (last.choice.index == index and last.nth < nth):
+            if last.choice.index < index or (last.choice.index == index and last.device_index < nth):
                 return
             stack.pop()
 
-    def _wanted(self) -> int:
+    def _count_wanted(self) -> int:
         """How many devices are asked for: by the alternatives that were tried when most were found, and by
         the smallest alternatives of the requests behind them."""
-        tried = {point.choice.index: point.want for point in self._best}
+        tried = {point.choice.index: point.alternative for point in self._best_points}
         total = 0
-        for choice in self._ask.choices:
-            wants = (tried[choice.index],) if choice.index in tried else choice.wants
-            total += min(self._count(want) for want in wants)
+        for choice in self._allocation_request.choices:
+            wants = (tried[choice.index],) if choice.index in tried else choice.alternatives
+            total += min(self._count_devices(want) for want in wants)
         return total
 
-    def _count(self, want: Want) -> int:
-        if not want.wants_all:
-            return want.count
+    def _count_devices(self, alternative: RequestAlternative) -> int:
+        if not alternative.takes_all:
+            return alternative.count
         # How many match is known once they were all judged; one at least, or there is no solution.
-        return max(1, options_of(self._shape, want).suiting.bit_count())
+        return max(1, get_candidate_set(self._shape, alternative).matching.bit_count())

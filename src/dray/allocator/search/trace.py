@@ -9,45 +9,45 @@ from __future__ import annotations
 import msgspec
 
 from dray.allocator.refusals import Refusal
-from dray.allocator.requests import Choice, Want
+from dray.allocator.requests import RequestAlternative, RequestChoice
 
 
-class Point(msgspec.Struct, frozen=True, gc=False):
+class SearchPoint(msgspec.Struct, frozen=True, gc=False):
     """Where the search stands: a choice, the alternative it tries, which device of it."""
 
-    choice: Choice
-    want: Want
-    nth: int
+    choice: RequestChoice
+    alternative: RequestAlternative
+    device_index: int
 
 
 class Pick(msgspec.Struct, frozen=True, gc=False):
     """A candidate taken at a point; `consumed` is set for a share."""
 
-    point: Point
+    point: SearchPoint
     candidate: int
     consumed: dict[str, int] | None = None
 
 
-class Took(msgspec.Struct, frozen=True, gc=False):
+class CandidateTaken(msgspec.Struct, frozen=True, gc=False):
     """A candidate passed every check and is part of the partial solution."""
 
     pick: Pick
-    passed_over: tuple[tuple[int, Refusal], ...] = ()
+    refused: tuple[tuple[int, Refusal], ...] = ()
 
 
 class DeadEnd(msgspec.Struct, frozen=True, gc=False):
     """No candidate is left at a point, or what was taken leaves too little for the rest.
 
     `refused` are the candidates that a rule across picks refused here; what never suited the want is
-    known to its options. `short` says what is lacking when counting ahead ended the branch.
+    known to its options. `blocker` says what is lacking when counting ahead ended the branch.
     """
 
-    point: Point
+    point: SearchPoint
     refused: tuple[tuple[int, Refusal], ...] = ()
-    short: Refusal | None = None
+    blocker: Refusal | None = None
 
 
-class Progress(msgspec.Struct, frozen=True, gc=False):
+class SearchProgress(msgspec.Struct, frozen=True, gc=False):
     """Nothing to tell, but work went on: whoever drives the search may stop it here."""
 
     steps: int
@@ -77,17 +77,17 @@ class GaveUp(msgspec.Struct, frozen=True, gc=False):
     seconds: float = 0.0
     found: int = 0
     wanted: int = 0
-    stuck: Point | None = None
+    stuck_at: SearchPoint | None = None
 
 
 class Faulted(msgspec.Struct, frozen=True, gc=False):
     """A candidate could not be judged: its selector fails or an amount cannot be represented."""
 
-    point: Point
+    point: SearchPoint
     candidate: int
     refusal: Refusal
     steps: int
 
 
-Ending = Solved | Exhausted | GaveUp | Faulted
-Beat = Took | DeadEnd | Progress | Ending
+SearchEnding = Solved | Exhausted | GaveUp | Faulted
+TraceEvent = CandidateTaken | DeadEnd | SearchProgress | SearchEnding

@@ -5,7 +5,7 @@ parts (options, shapes, pruning, board, checks) must never be imported. Tests us
 builds as a guard, the command line as a verb.
 """
 
-from dray.allocator.verify.findings import Finding, Given, Rule
+from dray.allocator.verify.findings import AllocationFinding, AllocationRule, VerificationInput
 from dray.allocator.verify.verifier import verify
 
-__all__ = ["Finding", "Given", "Rule", "verify"]
+__all__ = ["AllocationFinding", "AllocationRule", "VerificationInput", "verify"]

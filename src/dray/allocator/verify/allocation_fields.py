@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dray.allocator.verify.claim_case import Case, Part
-from dray.allocator.verify.findings import Finding, Rule
+from dray.allocator.verify.claim_case import ClaimCase, ResultPart
+from dray.allocator.verify.findings import AllocationFinding, AllocationRule
 from dray.api.resource import DeviceAllocationConfiguration
 from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement
 
@@ -18,14 +18,14 @@ Requirement = tuple[str, str, str, frozenset[str]]
 """Field or label, key, operator, values."""
 
 
-def fields_are_copied(case: Case) -> Iterator[Finding]:
+def check_copied_fields(case: ClaimCase) -> Iterator[AllocationFinding]:
     """Results carry the tolerations of their request and the binding conditions of their device."""
     for part in case.parts:
-        lent, result = case.lent(part), part.result
-        if lent is None or part.ask is None:
+        lent, result = case.find_device(part), part.result
+        if lent is None or part.spec is None:
             continue
         pairs = {
-            "tolerations": (result.tolerations, part.ask.tolerations),
+            "tolerations": (result.tolerations, part.spec.tolerations),
             "bindingConditions": (result.binding_conditions, lent.device.binding_conditions),
             "bindingFailureConditions": (
                 result.binding_failure_conditions,
@@ -34,31 +34,35 @@ def fields_are_copied(case: Case) -> Iterator[Finding]:
         }
         for field, (found, wanted) in pairs.items():
             if found != wanted:
-                yield case.finding(Rule.COPIES, f"device {part}: `{field}` is not what it should be")
+                yield case.build_finding(
+                    AllocationRule.COPIES, f"device {part}: `{field}` is not what it should be"
+                )
 
 
-def node_selector_fits(case: Case) -> Iterator[Finding]:
+def check_node_selector(case: ClaimCase) -> Iterator[AllocationFinding]:
     """The allocation is bound to the nodes where all of its devices can be used, this one among them."""
-    lent = [one for part in case.parts if (one := case.lent(part)) is not None]
+    lent = [one for part in case.parts if (one := case.find_device(part)) is not None]
     tangled = [one for one in lent if one.selector and len(one.selector.node_selector_terms) > 1]
     for one in tangled:
-        yield case.finding(Rule.NODE_SELECTOR, f"device {one} has a node selector of several terms")
+        yield case.build_finding(
+            AllocationRule.NODE_SELECTOR, f"device {one} has a node selector of several terms"
+        )
     if tangled:
         return
-    name = case.given.node.metadata.name
+    name = case.inputs.node.metadata.name
     wanted: frozenset[Requirement] = frozenset()
     if any(one.is_local for one in lent):
         wanted = frozenset({("field", "metadata.name", "In", frozenset({name}))})
     else:
         for one in lent:
-            wanted |= _requirements(one.selector)
+            wanted |= _collect_requirements(one.selector)
     found = case.allocation.node_selector
-    if _requirements(found) != wanted or (found is not None and len(found.node_selector_terms) != 1):
+    if _collect_requirements(found) != wanted or (found is not None and len(found.node_selector_terms) != 1):
         text = f"its node selector is not that of its devices on node `{name}`"
-        yield case.finding(Rule.NODE_SELECTOR, text)
+        yield case.build_finding(AllocationRule.NODE_SELECTOR, text)
 
 
-def _requirements(selector: NodeSelector | None) -> frozenset[Requirement]:
+def _collect_requirements(selector: NodeSelector | None) -> frozenset[Requirement]:
     def of(kind: str, items: tuple[NodeSelectorRequirement, ...]) -> set[Requirement]:
         return {(kind, item.key, item.operator, frozenset(item.values)) for item in items}
 
@@ -68,24 +72,26 @@ def _requirements(selector: NodeSelector | None) -> frozenset[Requirement]:
     return frozenset(found)
 
 
-def config_is_due(case: Case) -> Iterator[Finding]:
+def check_config(case: ClaimCase) -> Iterator[AllocationFinding]:
     """Drivers get the configuration of the classes and of the claim for what was chosen, and nothing else."""
-    if case.allocation.devices.config != tuple(_config(case)):
-        yield case.finding(Rule.CONFIG, "its configuration is not that of its classes and its claim")
+    if case.allocation.devices.config != tuple(_collect_config(case)):
+        yield case.build_finding(
+            AllocationRule.CONFIG, "its configuration is not that of its classes and its claim"
+        )
 
 
-def _config(case: Case) -> Iterator[DeviceAllocationConfiguration]:
+def _collect_config(case: ClaimCase) -> Iterator[DeviceAllocationConfiguration]:
     order = [request.name for request in case.claim.spec.devices.requests]
-    chosen: dict[str, Part] = {part.request: part for part in case.parts if part.ask is not None}
+    chosen: dict[str, ResultPart] = {part.request: part for part in case.parts if part.spec is not None}
     mine = [chosen[name] for name in order if name in chosen]
-    classes = {item.metadata.name: item for item in case.given.classes}
+    classes = {item.metadata.name: item for item in case.inputs.classes}
 
-    def covering(parts: list[Part], names: tuple[str, ...]) -> tuple[str, ...]:
+    def covering(parts: list[ResultPart], names: tuple[str, ...]) -> tuple[str, ...]:
         """No names where these are all there is."""
         return () if {part.request for part in parts} == set(order) else names
 
-    for name in dict.fromkeys(part.ask.device_class_name for part in mine if part.ask is not None):
-        using = [part for part in mine if part.ask is not None and part.ask.device_class_name == name]
+    for name in dict.fromkeys(part.spec.device_class_name for part in mine if part.spec is not None):
+        using = [part for part in mine if part.spec is not None and part.spec.device_class_name == name]
         for config in classes[name].spec.config if name in classes else ():
             named = covering(using, tuple(part.result.request for part in using))
             yield DeviceAllocationConfiguration(source="FromClass", requests=named, opaque=config.opaque)
@@ -96,5 +102,5 @@ def _config(case: Case) -> Iterator[DeviceAllocationConfiguration]:
             yield DeviceAllocationConfiguration(source="FromClaim", requests=named, opaque=said.opaque)
 
 
-RULES = (fields_are_copied, node_selector_fits, config_is_due)
+RULES = (check_copied_fields, check_node_selector, check_config)
 """Every rule about what is written around the devices."""

@@ -10,27 +10,27 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dray.allocator.verify.findings import Given
+from dray.allocator.verify.findings import VerificationInput
 from dray.allocator.withheld_devices import HiddenSlice, WithheldDevice
 from dray.api.core import Node
 from dray.api.resource import Device, ResourceSlice, ResourceSliceSpec
 from dray.values.node_selectors import NodeSelector
 
-Place = tuple[str, str, str]
+DevicePath = tuple[str, str, str]
 """Driver, pool, device."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
+class AvailableDevice:
     """A device that a node may use."""
 
     driver: str
     pool: str
     device: Device
-    where: ResourceSliceSpec | Device
+    node_selection: ResourceSliceSpec | Device
 
     @property
-    def place(self) -> Place:
+    def path(self) -> DevicePath:
         """Its identity in the cluster."""
         return (self.driver, self.pool, self.device.name)
 
@@ -42,40 +42,40 @@ class Lent:
     @property
     def is_local(self) -> bool:
         """Whether it can be used on one node only."""
-        return bool(self.where.node_name or self.device.binds_to_node)
+        return bool(self.node_selection.node_name or self.device.binds_to_node)
 
     @property
     def selector(self) -> NodeSelector | None:
         """The nodes it can be used on, when a selector says so."""
-        return None if self.is_local else self.where.node_selector
+        return None if self.is_local else self.node_selection.node_selector
 
     def __str__(self) -> str:
-        return "/".join(self.place)
+        return "/".join(self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class Lending:
+class AvailableDevices:
     """What a node sees: devices by identity, those withheld by a closed gate, unusable pools with the reason,
     slices of each usable pool."""
 
-    devices: dict[Place, Lent] = field(default_factory=dict)
-    withheld: dict[Place, WithheldDevice] = field(default_factory=dict)
+    devices: dict[DevicePath, AvailableDevice] = field(default_factory=dict)
+    withheld: dict[DevicePath, WithheldDevice] = field(default_factory=dict)
     unusable: dict[tuple[str, str], str] = field(default_factory=dict)
     pools: dict[tuple[str, str], list[ResourceSlice]] = field(default_factory=dict)
     hidden: tuple[HiddenSlice, ...] = ()
 
-    def is_hidden(self, place: Place) -> bool:
+    def is_hidden(self, path: DevicePath) -> bool:
         """Whether a closed gate hides the slice of a device."""
-        specs = [item.published.spec for item in self.hidden if item.spec.pool.name == place[1]]
-        return any(spec.driver == place[0] and place[2] in {d.name for d in spec.devices} for spec in specs)
+        specs = [item.published.spec for item in self.hidden if item.spec.pool.name == path[1]]
+        return any(spec.driver == path[0] and path[2] in {d.name for d in spec.devices} for spec in specs)
 
 
-def lending(given: Given) -> Lending:
+def find_available_devices(inputs: VerificationInput) -> AvailableDevices:
     """What all pools lend to the node."""
-    found = Lending(hidden=tuple(item for item in given.slices if isinstance(item, HiddenSlice)))
-    for pool in {(item.spec.driver, item.spec.pool.name) for item in given.slices}:
-        every = [item for item in given.slices if (item.spec.driver, item.spec.pool.name) == pool]
-        seen = [item for item in every if _lent_by(item, given.node) is not None]
+    found = AvailableDevices(hidden=tuple(item for item in inputs.slices if isinstance(item, HiddenSlice)))
+    for pool in {(item.spec.driver, item.spec.pool.name) for item in inputs.slices}:
+        every = [item for item in inputs.slices if (item.spec.driver, item.spec.pool.name) == pool]
+        seen = [item for item in every if _list_slice_devices(item, inputs.node) is not None]
         if not seen:
             continue
         newest = max(item.spec.pool.generation for item in seen)
@@ -85,43 +85,50 @@ def lending(given: Given) -> Lending:
         if not complete_here and any(item.spec.pool.generation > newest for item in every):
             continue
         lent = [
-            one for item in seen if not item.spec.shared_counters for one in _lent_by(item, given.node) or ()
+            one
+            for item in seen
+            if not item.spec.shared_counters
+            for one in _list_slice_devices(item, inputs.node) or ()
         ]
-        flaw = _flaw(same, seen, complete_here)
+        flaw = _find_flaw(same, seen, complete_here)
         if flaw is not None:
             found.unusable[pool] = flaw
             continue
         found.pools[pool] = same
         for one in lent:
             if isinstance(one.device, WithheldDevice):
-                found.withheld[one.place] = one.device
+                found.withheld[one.path] = one.device
             else:
-                found.devices[one.place] = one
+                found.devices[one.path] = one
     return found
 
 
-def _lent_by(published: ResourceSlice, node: Node) -> list[Lent] | None:
+def _list_slice_devices(published: ResourceSlice, node: Node) -> list[AvailableDevice] | None:
     """The devices of a slice for a node; None when the slice is not for that node."""
     spec = published.spec
     if spec.per_device_node_selection:
-        own = [Lent(spec.driver, spec.pool.name, one, one) for one in spec.devices if _is_for(one, node)]
+        own = [
+            AvailableDevice(spec.driver, spec.pool.name, one, one)
+            for one in spec.devices
+            if _is_for_node(one, node)
+        ]
         if spec.node_name or spec.all_nodes or spec.node_selector is not None:
-            return own if _is_for(spec, node) else None
+            return own if _is_for_node(spec, node) else None
         return own or None
-    if not _is_for(spec, node):
+    if not _is_for_node(spec, node):
         return None
-    return [Lent(spec.driver, spec.pool.name, one, spec) for one in spec.devices]
+    return [AvailableDevice(spec.driver, spec.pool.name, one, spec) for one in spec.devices]
 
 
-def _is_for(where: ResourceSliceSpec | Device, node: Node) -> bool:
-    if where.node_name:
-        return where.node_name == node.metadata.name
-    if where.all_nodes or where.node_selector is None:
-        return bool(where.all_nodes)
-    return where.node_selector.matches(node.metadata.name, node.metadata.labels)
+def _is_for_node(node_selection: ResourceSliceSpec | Device, node: Node) -> bool:
+    if node_selection.node_name:
+        return node_selection.node_name == node.metadata.name
+    if node_selection.all_nodes or node_selection.node_selector is None:
+        return bool(node_selection.all_nodes)
+    return node_selection.node_selector.matches(node.metadata.name, node.metadata.labels)
 
 
-def _flaw(same: list[ResourceSlice], seen: list[ResourceSlice], complete_here: bool) -> str | None:
+def _find_flaw(same: list[ResourceSlice], seen: list[ResourceSlice], complete_here: bool) -> str | None:
     """Why a pool must not be used, if so; `seen` are the slices that the node sees."""
     counts = {item.spec.pool.resource_slice_count for item in same}
     if len(counts) > 1:
@@ -141,13 +148,13 @@ def _flaw(same: list[ResourceSlice], seen: list[ResourceSlice], complete_here: b
     }
     if not drawn <= budget:
         return "a device draws from a counter that does not exist"
-    if _repeats(group.name for group in sets):
+    if _has_repeats(group.name for group in sets):
         return "it has two counter sets of one name"
     own = [item for item in seen if not item.spec.shared_counters]
-    if _repeats(device.name for item in own for device in item.spec.devices):
+    if _has_repeats(device.name for item in own for device in item.spec.devices):
         return "it has two devices of one name"
     return None
 
 
-def _repeats(names: Iterable[str]) -> bool:
+def _has_repeats(names: Iterable[str]) -> bool:
     return any(times > 1 for times in Counter(names).values())

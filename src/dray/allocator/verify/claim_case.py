@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dray.allocator.verify.available_devices import Lending, Lent, Place
-from dray.allocator.verify.findings import Finding, Given, Rule
+from dray.allocator.verify.available_devices import AvailableDevice, AvailableDevices, DevicePath
+from dray.allocator.verify.findings import AllocationFinding, AllocationRule, VerificationInput
 from dray.api.resource import (
     AllocationResult,
     DeviceClaim,
@@ -17,39 +17,39 @@ from dray.api.resource import (
 from dray.values.quantity import Quantity
 
 
-def place_of(result: DeviceRequestAllocationResult) -> Place:
+def get_device_path(result: DeviceRequestAllocationResult) -> DevicePath:
     """Which device a result names."""
     return (result.driver, result.pool, result.device)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ResultPart:
     """One result, with the request it is for and what that asks; nothing is asked by what does not exist."""
 
     result: DeviceRequestAllocationResult
     request: str
-    ask: ExactDeviceRequest | DeviceSubRequest | None
+    spec: ExactDeviceRequest | DeviceSubRequest | None
 
     @property
-    def asked(self) -> dict[str, Quantity]:
+    def requested_amounts(self) -> dict[str, Quantity]:
         """The amounts asked for."""
-        return self.ask.capacity.requests if self.ask is not None and self.ask.capacity is not None else {}
+        return self.spec.capacity.requests if self.spec is not None and self.spec.capacity is not None else {}
 
     @property
     def is_admin(self) -> bool:
         """Whether the request asks for admin access."""
-        return isinstance(self.ask, ExactDeviceRequest) and bool(self.ask.admin_access)
+        return isinstance(self.spec, ExactDeviceRequest) and bool(self.spec.admin_access)
 
     def __str__(self) -> str:
-        return "/".join(place_of(self.result))
+        return "/".join(get_device_path(self.result))
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ClaimCase:
     """One claim, its allocation, and the world around them."""
 
-    given: Given
-    lending: Lending
+    inputs: VerificationInput
+    available: AvailableDevices
     claim: ResourceClaim
     allocation: AllocationResult
 
@@ -60,23 +60,24 @@ class Case:
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ResultPart, ...]:
         """The results, each with its request."""
-        known = _asks(self.claim.spec.devices)
+        known = _index_requests(self.claim.spec.devices)
         return tuple(
-            Part(result, *known.get(result.request, ("", None))) for result in self.allocation.devices.results
+            ResultPart(result, *known.get(result.request, ("", None)))
+            for result in self.allocation.devices.results
         )
 
-    def lent(self, part: Part) -> Lent | None:
+    def find_device(self, part: ResultPart) -> AvailableDevice | None:
         """The device of a part as the node sees it."""
-        return self.lending.devices.get(place_of(part.result))
+        return self.available.devices.get(get_device_path(part.result))
 
-    def finding(self, rule: Rule, text: str) -> Finding:
+    def build_finding(self, rule: AllocationRule, text: str) -> AllocationFinding:
         """What is wrong with this claim."""
-        return Finding(rule, self.name, text)
+        return AllocationFinding(rule, self.name, text)
 
 
-def _asks(claim: DeviceClaim) -> dict[str, tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
+def _index_requests(claim: DeviceClaim) -> dict[str, tuple[str, ExactDeviceRequest | DeviceSubRequest]]:
     """By the name a result uses: the request, and what is asked there."""
     known: dict[str, tuple[str, ExactDeviceRequest | DeviceSubRequest]] = {}
     for request in claim.requests:

@@ -9,11 +9,11 @@ from enum import StrEnum
 from dray.api.core import Node
 from dray.api.resource import Device, DeviceClass, ResourceClaim, ResourceSlice
 
-Judge = Callable[[str, str, Device], bool | str]
+DeviceSelectorEvaluator = Callable[[str, str, Device], bool | str]
 """Expression, driver, device: true, false, or why there is no verdict."""
 
 
-class Rule(StrEnum):
+class AllocationRule(StrEnum):
     """The rules an allocation must keep."""
 
     CLAIMS = "OneResultPerClaim"
@@ -40,10 +40,10 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AllocationFinding:
     """One rule that an allocation breaks, and how, in a sentence."""
 
-    rule: Rule
+    rule: AllocationRule
     claim: str
     text: str
 
@@ -52,11 +52,11 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class VerificationInput:
     """The world an allocation was made in: what is published, who holds what already, seen from one node."""
 
     slices: tuple[ResourceSlice, ...]
     classes: tuple[DeviceClass, ...]
     held: tuple[ResourceClaim, ...]
     node: Node
-    judge: Judge
+    evaluator: DeviceSelectorEvaluator

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dray.allocator.verify import allocation_fields, claim_rules, cross_claim_rules
-from dray.allocator.verify.available_devices import lending
-from dray.allocator.verify.claim_case import Case
-from dray.allocator.verify.findings import Finding, Given, Rule
+from dray.allocator.verify.available_devices import find_available_devices
+from dray.allocator.verify.claim_case import ClaimCase
+from dray.allocator.verify.findings import AllocationFinding, AllocationRule, VerificationInput
 from dray.api.resource import AllocationResult, ResourceClaim
 
 
 def verify(
-    given: Given, asking: Sequence[ResourceClaim], allocations: Sequence[AllocationResult]
-) -> tuple[Finding, ...]:
+    inputs: VerificationInput,
+    claims_to_check: Sequence[ResourceClaim],
+    allocations: Sequence[AllocationResult],
+) -> tuple[AllocationFinding, ...]:
     """Everything wrong with the allocations of these claims; nothing when they are sound."""
-    if len(asking) != len(allocations):
-        text = f"{len(asking)} claims have {len(allocations)} allocations; expected one each"
-        return (Finding(Rule.CLAIMS, "", text),)
-    lent = lending(given)
-    cases = [Case(given, lent, *pair) for pair in zip(asking, allocations, strict=True)]
+    if len(claims_to_check) != len(allocations):
+        text = f"{len(claims_to_check)} claims have {len(allocations)} allocations; expected one each"
+        return (AllocationFinding(AllocationRule.CLAIMS, "", text),)
+    lent = find_available_devices(inputs)
+    cases = [ClaimCase(inputs, lent, *pair) for pair in zip(claims_to_check, allocations, strict=True)]
     found = [
         finding
         for case in cases
         for rule in (*claim_rules.RULES, *allocation_fields.RULES)
         for finding in rule(case)
     ]
-    return (*found, *cross_claim_rules.together(given, lent, cases))
+    return (*found, *cross_claim_rules.check_all(inputs, lent, cases))

@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import msgspec
 
-from dray.api.meta import Value
+from dray.api.meta import ApiStruct
 from dray.values import label_selectors
 
 
-class LabelSelectorRequirement(Value, frozen=True):
+class LabelSelectorRequirement(ApiStruct, frozen=True):
     """One condition on one label."""
 
     key: str = ""
@@ -19,21 +19,21 @@ class LabelSelectorRequirement(Value, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Value, frozen=True):
+class LabelSelector(ApiStruct, frozen=True):
     """Which objects are meant, by their labels; without any condition all are."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-def selected(selector: LabelSelector | None, candidates: Iterable[Mapping[str, str]]) -> bool:
+def matches_labels(selector: LabelSelector | None, candidates: Iterable[Mapping[str, str]]) -> bool:
     """Whether a selector takes one of several sets of labels; one that says nothing takes everything."""
     if selector is None or selector == LabelSelector():
         return True
-    read = _read(msgspec.json.encode(selector))
+    read = _parse_selector(msgspec.json.encode(selector))
     return any(map(read.matches, candidates))
 
 
 @lru_cache(maxsize=256)
-def _read(selector: bytes) -> label_selectors.LabelSelector:
-    return label_selectors.LabelSelector.read(msgspec.json.decode(selector))
+def _parse_selector(selector: bytes) -> label_selectors.ParsedLabelSelector:
+    return label_selectors.ParsedLabelSelector.from_document(msgspec.json.decode(selector))

@@ -20,29 +20,29 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from dray.api.admission.review import Unclear
+from dray.api.admission.review import InvalidAdmissionResponse
 from dray.api.admission.webhook_configuration import MatchCondition
-from dray.cel import CompileFault, Env, EvalFault, Program, Variable
+from dray.cel import CelProgram, CompileFault, Env, EvalFault, Variable
 from dray.cel import types as t
-from dray.cel.library import STANDARD
+from dray.cel.library import STANDARD_LIBRARIES
 from dray.cel.values import Value
 
-COST_LIMIT: Final = 100_000
+MATCH_COST_LIMIT: Final = 100_000
 """What the conditions of a webhook may cost together, in fact: some hundredths of a second."""
 _VARIABLES: Final = ("object", "oldObject", "request")
 _INT64: Final = 2**63
 
-Bindings = Mapping[str, Value]
+ConditionBindings = Mapping[str, Value]
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Env:
-    return Env(tuple(Variable(name, t.DYN) for name in _VARIABLES), STANDARD)
+def _build_environment() -> Env:
+    return Env(tuple(Variable(name, t.DYN) for name in _VARIABLES), STANDARD_LIBRARIES)
 
 
-def compiled(expression: str) -> Program | str:
+def compile_condition(expression: str) -> CelProgram | str:
     """An expression that can be evaluated, or why it cannot."""
-    program = _environment().compile(expression)
+    program = _build_environment().compile(expression)
     if isinstance(program, CompileFault):
         return f"compilation failed: {program}"
     if program.type not in (t.BOOL, t.DYN):
@@ -50,47 +50,51 @@ def compiled(expression: str) -> Program | str:
     return program
 
 
-def met(conditions: Iterable[MatchCondition], bindings: Callable[[], Bindings]) -> bool | Unclear:
+def evaluate_conditions(
+    conditions: Iterable[MatchCondition], bindings: Callable[[], ConditionBindings]
+) -> bool | InvalidAdmissionResponse:
     """Whether all conditions hold, or why that cannot be said."""
-    failed: Unclear | None = None
-    given: Bindings | None = None
-    left = COST_LIMIT
+    failed: InvalidAdmissionResponse | None = None
+    given: ConditionBindings | None = None
+    left = MATCH_COST_LIMIT
     for condition in conditions:
         given = bindings() if given is None else given
-        answer, cost = _held(condition, given, left)
+        answer, cost = _evaluate_condition(condition, given, left)
         left = max(0, left - cost)
         if answer is False:
             return False
-        if isinstance(answer, Unclear):
+        if isinstance(answer, InvalidAdmissionResponse):
             failed = failed or answer
     return failed or True
 
 
-def bound(request: Mapping[str, Any], new: Any, old: Any) -> Bindings:
+def bind_variables(request: Mapping[str, Any], new: Any, old: Any) -> ConditionBindings:
     """Documents as the variables of expressions."""
     about = {name: value for name, value in request.items() if name not in _VARIABLES}
-    return {"request": _value(about), "object": _value(new), "oldObject": _value(old)}
+    return {"request": _to_cel_value(about), "object": _to_cel_value(new), "oldObject": _to_cel_value(old)}
 
 
-def _held(condition: MatchCondition, given: Bindings, budget: int) -> tuple[bool | Unclear, int]:
+def _evaluate_condition(
+    condition: MatchCondition, given: ConditionBindings, budget: int
+) -> tuple[bool | InvalidAdmissionResponse, int]:
     """Whether a condition holds, and what it cost to find out."""
-    program, what = compiled(condition.expression), f"match condition `{condition.name}`"
+    program, what = compile_condition(condition.expression), f"match condition `{condition.name}`"
     if isinstance(program, str):
-        return Unclear(f"{what}: {program}"), 0
+        return InvalidAdmissionResponse(f"{what}: {program}"), 0
     measured = program.measure(given, budget)
     result = measured.result
     if result is True or result is False:
         return bool(result), measured.cost
     why = f": {result.message}" if isinstance(result, EvalFault) else " is neither true nor false"
-    return Unclear(f"{what}{why}"), measured.cost
+    return InvalidAdmissionResponse(f"{what}{why}"), measured.cost
 
 
-def _value(document: Any) -> Value:
+def _to_cel_value(document: Any) -> Value:
     """A document as a value of CEL."""
     if isinstance(document, Mapping):
-        return {str(name): _value(value) for name, value in document.items()}
+        return {str(name): _to_cel_value(value) for name, value in document.items()}
     if isinstance(document, list | tuple):
-        return tuple(_value(value) for value in document)
+        return tuple(_to_cel_value(value) for value in document)
     if isinstance(document, Decimal) or (isinstance(document, int) and not -_INT64 <= document < _INT64):
         return float(document)
     found: Value = document

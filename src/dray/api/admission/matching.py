@@ -4,7 +4,8 @@ Theory of operation: a webhook is asked when one of its rules names the resource
 selectors take the namespace and the object. Rules are looked at twice at most: first with the version in
 which the request was made, then, when the webhook asks for equivalents, with every other version in which the
 same objects are served. The version that a rule names is the one the webhook is asked in. What rules say does
-not depend on the object, so whoever asks often may remember `called_in`; selectors are looked at every time.
+not depend on the object, so whoever asks often may remember `find_called_version`; selectors are looked at
+every time.
 
 Rules for this file: pure; rows of tests are enough to know all of it.
 """
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from dray.api.admission.label_selector import selected
+from dray.api.admission.label_selector import matches_labels
 from dray.api.admission.webhook_configuration import (
     ALL,
     CLUSTER,
@@ -26,7 +27,7 @@ from dray.api.admission.webhook_configuration import (
     Webhook,
 )
 
-EXEMPT = frozenset(
+EXEMPT_RESOURCES = frozenset(
     {
         "mutatingwebhookconfigurations",
         "validatingadmissionpolicies",
@@ -37,7 +38,7 @@ EXEMPT = frozenset(
 """Resources of our group that no webhook is asked about: who locks himself out must be able to mend that."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class AdmissionTarget(msgspec.Struct, frozen=True):
     """A resource, and what is done to it; `versions` are all in which it is served."""
 
     operation: str
@@ -49,53 +50,53 @@ class Target(msgspec.Struct, frozen=True):
     versions: tuple[str, ...] = ()
 
 
-class Labelled(msgspec.Struct, frozen=True):
+class AdmissionLabels(msgspec.Struct, frozen=True):
     """What selectors look at: labels of the namespace, None outside of all, and of the new and old object."""
 
     namespace: Mapping[str, str] | None = None
     objects: tuple[Mapping[str, str], ...] = ()
 
 
-def called_in(webhook: Webhook, target: Target) -> str | None:
+def find_called_version(webhook: Webhook, target: AdmissionTarget) -> str | None:
     """The version in which a webhook is asked about a target; None when its rules do not name it."""
-    if target.group == GROUP and target.resource in EXEMPT:
+    if target.group == GROUP and target.resource in EXEMPT_RESOURCES:
         return None
     equivalent = webhook.match_policy in (None, EQUIVALENT)
     others = [version for version in target.versions if version != target.version] if equivalent else []
     for version in (target.version, *others):
-        if any(_names(rule, target, version) for rule in webhook.rules):
+        if any(_rule_matches(rule, target, version) for rule in webhook.rules):
             return version
     return None
 
 
-def takes(webhook: Webhook, labelled: Labelled) -> bool:
+def matches_selectors(webhook: Webhook, labels: AdmissionLabels) -> bool:
     """Whether the selectors of a webhook take the namespace and the object."""
-    if labelled.namespace is not None and not selected(webhook.namespace_selector, (labelled.namespace,)):
+    if labels.namespace is not None and not matches_labels(webhook.namespace_selector, (labels.namespace,)):
         return False
-    return selected(webhook.object_selector, labelled.objects)
+    return matches_labels(webhook.object_selector, labels.objects)
 
 
-def _names(rule: RuleWithOperations, target: Target, version: str) -> bool:
+def _rule_matches(rule: RuleWithOperations, target: AdmissionTarget, version: str) -> bool:
     return (
-        _any(rule.operations, target.operation)
-        and _any(rule.api_groups, target.group)
-        and _any(rule.api_versions, version)
-        and _in_scope(rule.scope, target)
-        and any(_is_resource(pattern, target) for pattern in rule.resources)
+        _matches_any(rule.operations, target.operation)
+        and _matches_any(rule.api_groups, target.group)
+        and _matches_any(rule.api_versions, version)
+        and _is_in_scope(rule.scope, target)
+        and any(_matches_resource(pattern, target) for pattern in rule.resources)
     )
 
 
-def _any(named: Sequence[str], wanted: str) -> bool:
-    return wanted in named or ALL in named
+def _matches_any(patterns: Sequence[str], wanted: str) -> bool:
+    return wanted in patterns or ALL in patterns
 
 
-def _in_scope(scope: str | None, target: Target) -> bool:
+def _is_in_scope(scope: str | None, target: AdmissionTarget) -> bool:
     # A namespace itself stands outside of all namespaces.
     wanted = {CLUSTER: False, NAMESPACED: True}.get(scope or ALL)
     return wanted is None or wanted is target.namespaced
 
 
-def _is_resource(pattern: str, target: Target) -> bool:
+def _matches_resource(pattern: str, target: AdmissionTarget) -> bool:
     """`pods`, `pods/status`, `*/status`; `*` alone is every resource, `*/*` every subresource as well."""
     resource, _, subresource = pattern.partition("/")
     return resource in (ALL, target.resource) and subresource in (ALL, target.subresource)

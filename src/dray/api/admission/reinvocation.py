@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Turns:
+class ReinvocationTracker:
     """Remembers who was asked before a change."""
 
     def __init__(self) -> None:
-        self._asked: list[int] = []
+        self._called: list[int] = []
         self._due: set[int] = set()
 
-    def asked(self, position: int, *, curious: bool, changed: bool) -> None:
+    def record_call(self, position: int, *, wants_reinvocation: bool, changed: bool) -> None:
         """Note that a webhook was asked: whether it wants to see later changes, and whether it made one."""
         if changed:
-            self._due.update(self._asked)
-            self._asked.clear()
-        if curious:
-            self._asked.append(position)
+            self._due.update(self._called)
+            self._called.clear()
+        if wants_reinvocation:
+            self._called.append(position)
 
-    def due(self) -> Iterable[int]:
+    def list_due(self) -> Iterable[int]:
         """Positions of those that are asked once more."""
         return sorted(self._due)

@@ -1,8 +1,8 @@
 """Admission reviews: the question that a webhook is asked, and what its answer says.
 
 Theory of operation: a question is a document with everything a webhook may want to know. An answer is read
-with suspicion: whatever it is, it becomes a `Ruling` or an `Unclear` with a sentence that says what was
-expected. Texts of webhooks go to clients and logs, so they are cut to a length.
+with suspicion: whatever it is, it becomes a `AdmissionResponse` or an `InvalidAdmissionResponse` with a
+sentence that says what was expected. Texts of webhooks go to clients and logs, so they are cut to a length.
 
 Rules for this file: pure; identities come from outside.
 """
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.admission.matching import Target
+from dray.api.admission.matching import AdmissionTarget
 from dray.api.json_text import read_json
 from dray.errors import DecodeError
 
@@ -24,19 +24,19 @@ API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 JSON_PATCH: Final = "JSONPatch"
 
-LONGEST_MESSAGE: Final = 16 * 1024
-LONGEST_WARNING: Final = 256
-MOST_WARNINGS: Final = 32
-MOST_ANNOTATIONS: Final = 32
-LONGEST_ANNOTATION: Final = 1024
-_LEAST_CODE, _LARGEST_CODE = 400, 599
+MAX_MESSAGE_LENGTH: Final = 16 * 1024
+MAX_WARNING_LENGTH: Final = 256
+MAX_WARNINGS: Final = 32
+MAX_ANNOTATIONS: Final = 32
+MAX_ANNOTATION_LENGTH: Final = 1024
+_MIN_CODE, _MAX_CODE = 400, 599
 
 
-class Ruling(msgspec.Struct, frozen=True):
+class AdmissionResponse(msgspec.Struct, frozen=True):
     """What a webhook says: yes, maybe with changes, or no and why."""
 
     allowed: bool
-    code: int = _LEAST_CODE
+    code: int = _MIN_CODE
     reason: str = ""
     message: str = ""
     patch: tuple[Any, ...] = ()
@@ -44,20 +44,20 @@ class Ruling(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str] = {}
 
 
-class Unclear(msgspec.Struct, frozen=True):
+class InvalidAdmissionResponse(msgspec.Struct, frozen=True):
     """An answer that is none, and why."""
 
-    why: str
+    reason: str
 
 
-class Question(msgspec.Struct, frozen=True):
+class AdmissionRequest(msgspec.Struct, frozen=True):
     """What a webhook is asked about."""
 
-    target: Target
+    target: AdmissionTarget
     """As the request was made."""
     version: str
     """In which the webhook is asked."""
-    about: tuple[str, str, str]
+    gvk: tuple[str, str, str]
     """Group, version and kind of the object in the request."""
     name: str
     namespace: str
@@ -66,115 +66,129 @@ class Question(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
-def asked(question: Question, uid: str, new: Any, old: Any) -> dict[str, Any]:
+def build_review(admission_request: AdmissionRequest, uid: str, new: Any, old: Any) -> dict[str, Any]:
     """The review of a question; `new` and `old` are documents in the version of the question, or None."""
-    target = question.target
-    group, version, kind = question.about
+    target = admission_request.target
+    group, version, kind = admission_request.gvk
     # Objects of another group, such as a binding, have one version whatever the resource has.
-    told = question.version if (group, version) == (target.group, target.version) else version
+    told = admission_request.version if (group, version) == (target.group, target.version) else version
     request: dict[str, Any] = {
         "uid": uid,
         "kind": {"group": group, "version": told, "kind": kind},
-        "resource": {"group": target.group, "version": question.version, "resource": target.resource},
+        "resource": {
+            "group": target.group,
+            "version": admission_request.version,
+            "resource": target.resource,
+        },
         "subResource": target.subresource,
         "requestKind": {"group": group, "version": version, "kind": kind},
         "requestResource": {"group": target.group, "version": target.version, "resource": target.resource},
         "requestSubResource": target.subresource,
-        "name": question.name,
-        "namespace": question.namespace,
+        "name": admission_request.name,
+        "namespace": admission_request.namespace,
         "operation": target.operation,
-        "userInfo": dict(question.user),
+        "userInfo": dict(admission_request.user),
         "object": new,
         "oldObject": old,
-        "dryRun": question.dry_run,
-        "options": dict(question.options),
+        "dryRun": admission_request.dry_run,
+        "options": dict(admission_request.options),
     }
     absent = ("subResource", "requestSubResource", "name", "namespace")
     kept = {name: value for name, value in request.items() if value != "" or name not in absent}
     return {"kind": KIND, "apiVersion": API_VERSION, "request": kept}
 
 
-def ruled(body: bytes, uid: str, *, mutating: bool) -> Ruling | Unclear:
+def parse_review_response(
+    body: bytes, uid: str, *, mutating: bool
+) -> AdmissionResponse | InvalidAdmissionResponse:
     """What an answer to the review of this uid says."""
     try:
         review = read_json(body)
     except DecodeError as broken:
-        return Unclear(f"its answer is not JSON: {broken}")
+        return InvalidAdmissionResponse(f"its answer is not JSON: {broken}")
     if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != (API_VERSION, KIND):
-        return Unclear(f"expected webhook response of {API_VERSION}, Kind={KIND}")
+        return InvalidAdmissionResponse(f"expected webhook response of {API_VERSION}, Kind={KIND}")
     response = review.get("response")
     if not isinstance(response, dict):
-        return Unclear("webhook response was absent")
+        return InvalidAdmissionResponse("webhook response was absent")
     if response.get("uid") != uid:
-        return Unclear(f'expected response.uid="{uid}", got {_shown(response.get("uid"))}')
+        return InvalidAdmissionResponse(
+            f'expected response.uid="{uid}", got {_describe_value(response.get("uid"))}'
+        )
     if not isinstance(response.get("allowed"), bool):
-        return Unclear("response.allowed must be true or false")
+        return InvalidAdmissionResponse("response.allowed must be true or false")
     status = response.get("status")
     status = status if isinstance(status, dict) else {}
-    patch = _patch(response) if mutating else ()
-    if isinstance(patch, Unclear):
+    patch = _parse_patch(response) if mutating else ()
+    if isinstance(patch, InvalidAdmissionResponse):
         return patch
-    return Ruling(
+    return AdmissionResponse(
         response["allowed"],
-        _code(status.get("code")),
-        _text(status.get("reason"), LONGEST_WARNING),
-        _text(status.get("message"), LONGEST_MESSAGE),
+        _parse_code(status.get("code")),
+        _truncate_text(status.get("reason"), MAX_WARNING_LENGTH),
+        _truncate_text(status.get("message"), MAX_MESSAGE_LENGTH),
         patch,
-        _warnings(response.get("warnings")),
-        _annotations(response.get("auditAnnotations")),
+        _parse_warnings(response.get("warnings")),
+        _parse_annotations(response.get("auditAnnotations")),
     )
 
 
-def denial(webhook: str, ruling: Ruling) -> str:
+def format_denial(webhook: str, response: AdmissionResponse) -> str:
     """What the client is told whose request was denied, in the words of Kubernetes."""
     denied = f'admission webhook "{webhook}" denied the request'
-    why = ruling.message or ruling.reason
+    why = response.message or response.reason
     return f"{denied}: {why}" if why else f"{denied} without explanation"
 
 
-def _patch(response: Mapping[str, Any]) -> tuple[Any, ...] | Unclear:
+def _parse_patch(response: Mapping[str, Any]) -> tuple[Any, ...] | InvalidAdmissionResponse:
     patch, sort = response.get("patch"), response.get("patchType")
     if not patch and not sort:
         return ()
     if not patch:
-        return Unclear("webhook returned response.patchType but not response.patch")
+        return InvalidAdmissionResponse("webhook returned response.patchType but not response.patch")
     if not sort:
-        return Unclear("webhook returned response.patch but not response.patchType")
+        return InvalidAdmissionResponse("webhook returned response.patch but not response.patchType")
     if sort != JSON_PATCH:
-        return Unclear(f"response.patchType must be {JSON_PATCH}, got {_shown(sort)}")
+        return InvalidAdmissionResponse(
+            f"response.patchType must be {JSON_PATCH}, got {_describe_value(sort)}"
+        )
     try:
         operations = read_json(base64.b64decode(patch, validate=True))
     except (binascii.Error, ValueError, TypeError, DecodeError) as broken:
-        return Unclear(f"response.patch must be a JSON patch in base64: {broken}")
+        return InvalidAdmissionResponse(f"response.patch must be a JSON patch in base64: {broken}")
     if not isinstance(operations, list):
-        return Unclear("response.patch must be a list of operations")
+        return InvalidAdmissionResponse("response.patch must be a list of operations")
     return tuple(operations)
 
 
-def _code(code: Any) -> int:
+def _parse_code(code: Any) -> int:
     """A refusal is told with a code that means one."""
-    return code if isinstance(code, int) and _LEAST_CODE <= code <= _LARGEST_CODE else _LEAST_CODE
+    return code if isinstance(code, int) and _MIN_CODE <= code <= _MAX_CODE else _MIN_CODE
 
 
-def _text(value: Any, longest: int) -> str:
+def _truncate_text(value: Any, max_length: int) -> str:
     text = value if isinstance(value, str) else ""
-    return text if len(text) <= longest else f"{text[:longest]}..."
+    return text if len(text) <= max_length else f"{text[:max_length]}..."
 
 
-def _warnings(found: Any) -> tuple[str, ...]:
+def _parse_warnings(found: Any) -> tuple[str, ...]:
     listed = found if isinstance(found, list) else []
-    texts = (_text(each, LONGEST_WARNING) for each in listed[:MOST_WARNINGS])
+    texts = (_truncate_text(each, MAX_WARNING_LENGTH) for each in listed[:MAX_WARNINGS])
     return tuple(text for text in texts if text)
 
 
-def _annotations(found: Any) -> dict[str, str]:
+def _parse_annotations(found: Any) -> dict[str, str]:
     given = found if isinstance(found, dict) else {}
     texts = {str(name): value for name, value in given.items() if isinstance(value, str)}
     return {
-        _text(name, LONGEST_WARNING): _text(texts[name], LONGEST_ANNOTATION)
-        for name in sorted(texts)[:MOST_ANNOTATIONS]
+        _truncate_text(name, MAX_WARNING_LENGTH): _truncate_text(texts[name], MAX_ANNOTATION_LENGTH)
+        for name in sorted(texts)[:MAX_ANNOTATIONS]
     }
 
 
-def _shown(value: Any) -> str:
-    return f'"{_text(value, LONGEST_WARNING)}"' if isinstance(value, str) else f"{type(value).__name__}"
+def _describe_value(value: Any) -> str:
+    return (
+        f'"{_truncate_text(value, MAX_WARNING_LENGTH)}"'
+        if isinstance(value, str)
+        else f"{type(value).__name__}"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.admission.label_selector import LabelSelector
-from dray.api.meta import Int64, ObjectMeta, Value, Whole, always
+from dray.api.meta import ApiStruct, CompositeApiStruct, Int64, ObjectMeta, always_encode
 
 GROUP: Final = "admissionregistration.k8s.io"
 REVIEW_VERSION: Final = "v1"
@@ -17,11 +17,11 @@ CLUSTER, NAMESPACED, ALL = "Cluster", "Namespaced", "*"
 NO_EFFECTS, NONE_ON_DRY_RUN = "None", "NoneOnDryRun"
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
-USUAL_SECONDS: Final = 10
-USUAL_PORT: Final = 443
+DEFAULT_TIMEOUT_SECONDS: Final = 10
+DEFAULT_PORT: Final = 443
 
 
-class RuleWithOperations(Value, frozen=True):
+class RuleWithOperations(ApiStruct, frozen=True):
     """Which operations on which resources; `*` stands for all."""
 
     operations: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class RuleWithOperations(Value, frozen=True):
     scope: str | None = None
 
 
-class ServiceReference(Value, frozen=True):
+class ServiceReference(ApiStruct, frozen=True):
     """A service of the cluster, and where it answers reviews."""
 
     namespace: str = ""
@@ -40,7 +40,7 @@ class ServiceReference(Value, frozen=True):
     port: Int64 | None = None
 
 
-class WebhookClientConfig(Value, frozen=True):
+class WebhookClientConfig(ApiStruct, frozen=True):
     """How a webhook is reached: at a URL, or as a service."""
 
     url: str | None = None
@@ -48,14 +48,14 @@ class WebhookClientConfig(Value, frozen=True):
     ca_bundle: str = ""
 
 
-class MatchCondition(Value, frozen=True):
+class MatchCondition(ApiStruct, frozen=True):
     """A condition on a request, as a CEL expression."""
 
     name: str = ""
     expression: str = ""
 
 
-class ValidatingWebhook(Whole, frozen=True):
+class ValidatingWebhook(CompositeApiStruct, frozen=True):
     """Somebody who may say no."""
 
     name: str = ""
@@ -71,7 +71,7 @@ class ValidatingWebhook(Whole, frozen=True):
     match_conditions: tuple[MatchCondition, ...] = ()
 
 
-class MutatingWebhook(Whole, frozen=True):
+class MutatingWebhook(CompositeApiStruct, frozen=True):
     """Somebody who may say no, and may change what is stored."""
 
     name: str = ""
@@ -91,19 +91,19 @@ class MutatingWebhook(Whole, frozen=True):
 Webhook = ValidatingWebhook | MutatingWebhook
 
 
-class ValidatingWebhookConfiguration(Whole, frozen=True):
+class ValidatingWebhookConfiguration(CompositeApiStruct, frozen=True):
     """Webhooks that are asked about objects when they are as they would be stored."""
 
-    api_version: str = always(f"{GROUP}/v1")
-    kind: str = always("ValidatingWebhookConfiguration")
+    api_version: str = always_encode(f"{GROUP}/v1")
+    kind: str = always_encode("ValidatingWebhookConfiguration")
     metadata: ObjectMeta = ObjectMeta()
     webhooks: tuple[ValidatingWebhook, ...] = ()
 
 
-class MutatingWebhookConfiguration(Whole, frozen=True):
+class MutatingWebhookConfiguration(CompositeApiStruct, frozen=True):
     """Webhooks that are asked first, one after the other, and may change objects."""
 
-    api_version: str = always(f"{GROUP}/v1")
-    kind: str = always("MutatingWebhookConfiguration")
+    api_version: str = always_encode(f"{GROUP}/v1")
+    kind: str = always_encode("MutatingWebhookConfiguration")
     metadata: ObjectMeta = ObjectMeta()
     webhooks: tuple[MutatingWebhook, ...] = ()

@@ -5,9 +5,9 @@ the claim's status. Only shapes live here; legal transitions and defaults have f
 """
 
 from dray.api.classic.resource_claim import (
-    ClassicClaim,
     ClassicClaimSpec,
     ClassicClaimStatus,
+    ClassicResourceClaim,
     DriverSchedulingStatus,
     SchedulerSchedulingStatus,
     SchedulingStatus,
@@ -15,9 +15,9 @@ from dray.api.classic.resource_claim import (
 from dray.api.classic.resource_class import ResourceClass
 
 __all__ = [
-    "ClassicClaim",
     "ClassicClaimSpec",
     "ClassicClaimStatus",
+    "ClassicResourceClaim",
     "DriverSchedulingStatus",
     "ResourceClass",
     "SchedulerSchedulingStatus",

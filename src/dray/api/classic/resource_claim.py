@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.api.meta import NO_OPAQUE, Int64, ObjectMeta, OwnerRef, Value, Whole, always, settle
+from dray.api.meta import (
+    NO_OPAQUE,
+    ApiStruct,
+    CompositeApiStruct,
+    Int64,
+    ObjectMeta,
+    OwnerRef,
+    always_encode,
+    normalize_opaque,
+)
 from dray.values.node_selectors import NodeSelector
 
 IMMEDIATE = "Immediate"
@@ -15,7 +24,7 @@ ALLOCATED = "Allocated"
 REALLOCATE = "Reallocate"
 
 
-class ClassicClaimSpec(Value, frozen=True):
+class ClassicClaimSpec(ApiStruct, frozen=True):
     """Which class, with which parameters, allocated when; it never changes."""
 
     resource_class_name: str = ""
@@ -23,31 +32,31 @@ class ClassicClaimSpec(Value, frozen=True):
     allocation_mode: str = ""
 
     def __post_init__(self) -> None:
-        settle(self, "parameters")
+        normalize_opaque(self, "parameters")
 
 
-class SchedulerSchedulingStatus(Value, frozen=True):
+class SchedulerSchedulingStatus(ApiStruct, frozen=True):
     """What the scheduler offers: the node it chose, the nodes it considers."""
 
     selected_node: str = ""
     potential_nodes: tuple[str, ...] = ()
 
 
-class DriverSchedulingStatus(Value, frozen=True):
+class DriverSchedulingStatus(ApiStruct, frozen=True):
     """What the driver answers: where the resource cannot be, and where it can."""
 
     unsuitable_nodes: tuple[str, ...] = ()
     available_on_nodes: NodeSelector | None = None
 
 
-class SchedulingStatus(Whole, frozen=True):
+class SchedulingStatus(CompositeApiStruct, frozen=True):
     """The negotiation, while it lasts."""
 
     scheduler: SchedulerSchedulingStatus = SchedulerSchedulingStatus()
     driver: DriverSchedulingStatus = DriverSchedulingStatus()
 
 
-class ClassicClaimStatus(Value, frozen=True):
+class ClassicClaimStatus(ApiStruct, frozen=True):
     """Phase, negotiation, what the driver returned, who uses it."""
 
     phase: str = ""
@@ -58,7 +67,7 @@ class ClassicClaimStatus(Value, frozen=True):
     user_limit: Int64 | None = None
     reserved_for: tuple[OwnerRef, ...] = ()
 
-    def reachable(self) -> NodeSelector | None:
+    def get_reachable_nodes(self) -> NodeSelector | None:
         """The nodes where the resource can be used; None is everywhere.
 
         The specification keeps this inside `scheduling`, which the driver clears once it has allocated;
@@ -69,11 +78,11 @@ class ClassicClaimStatus(Value, frozen=True):
         return self.scheduling.driver.available_on_nodes
 
 
-class ClassicClaim(Whole, frozen=True):
+class ClassicResourceClaim(CompositeApiStruct, frozen=True):
     """A claim that its driver's controller allocates."""
 
-    api_version: str = always("cdi.k8s.io/v1alpha1")
-    kind: str = always("ResourceClaim")
+    api_version: str = always_encode("cdi.k8s.io/v1alpha1")
+    kind: str = always_encode("ResourceClaim")
     metadata: ObjectMeta = ObjectMeta()
     spec: ClassicClaimSpec = ClassicClaimSpec()
     status: ClassicClaimStatus = ClassicClaimStatus()

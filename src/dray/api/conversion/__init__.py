@@ -15,44 +15,44 @@ from dray.api.kinds import Kind
 
 Document = Mapping[str, Any]
 
-_UP: Mapping[tuple[str, str], Callable[[Document], dict[str, Any]]] = MappingProxyType(
+_TO_INTERNAL: Mapping[tuple[str, str], Callable[[Document], dict[str, Any]]] = MappingProxyType(
     {
-        ("ResourceClaim", "v1beta1"): v1beta1.claim_up,
-        ("ResourceClaimTemplate", "v1beta1"): v1beta1.template_up,
-        ("ResourceSlice", "v1beta1"): v1beta1.slice_up,
+        ("ResourceClaim", "v1beta1"): v1beta1.convert_claim_to_internal,
+        ("ResourceClaimTemplate", "v1beta1"): v1beta1.convert_template_to_internal,
+        ("ResourceSlice", "v1beta1"): v1beta1.convert_slice_to_internal,
     }
 )
-_DOWN: Mapping[tuple[str, str], Callable[[Document], dict[str, Any]]] = MappingProxyType(
+_FROM_INTERNAL: Mapping[tuple[str, str], Callable[[Document], dict[str, Any]]] = MappingProxyType(
     {
-        ("ResourceClaim", "v1beta1"): v1beta1.claim_down,
-        ("ResourceClaimTemplate", "v1beta1"): v1beta1.template_down,
-        ("ResourceSlice", "v1beta1"): v1beta1.slice_down,
+        ("ResourceClaim", "v1beta1"): v1beta1.convert_claim_from_internal,
+        ("ResourceClaimTemplate", "v1beta1"): v1beta1.convert_template_from_internal,
+        ("ResourceSlice", "v1beta1"): v1beta1.convert_slice_from_internal,
     }
 )
 
 
-def up(kind: Kind, version: str, document: Document) -> dict[str, Any]:
+def convert_to_internal(kind: Kind, version: str, document: Document) -> dict[str, Any]:
     """A document of an older version in the internal form."""
-    rewrite = _UP.get((kind.name, version), dict)
+    rewrite = _TO_INTERNAL.get((kind.name, version), dict)
     return {**rewrite(document), "apiVersion": kind.internal_api_version}
 
 
-def down(kind: Kind, version: str, document: Document) -> dict[str, Any]:
+def convert_from_internal(kind: Kind, version: str, document: Document) -> dict[str, Any]:
     """A document of the internal form in another version."""
-    rewrite = _DOWN.get((kind.name, version), dict)
-    return {**rewrite(document), "apiVersion": kind.api_version(version)}
+    rewrite = _FROM_INTERNAL.get((kind.name, version), dict)
+    return {**rewrite(document), "apiVersion": kind.format_api_version(version)}
 
 
-def tidied(kind: Kind, document: Document) -> Document:
+def normalize_document(kind: Kind, document: Document) -> Document:
     """A document with the spellings of the specification's first pods brought to today's."""
-    return legacy_pods.tidied(document) if kind.name == "Pod" else document
+    return legacy_pods.normalize_pod(document) if kind.name == "Pod" else document
 
 
-def shape_of(kind: Kind, version: str) -> type:
+def get_struct_type(kind: Kind, version: str) -> type:
     """The type a document of this version must fit."""
-    return v1beta1.SHAPES.get(kind.name, kind.type) if version == "v1beta1" else kind.type
+    return v1beta1.STRUCT_TYPES.get(kind.name, kind.type) if version == "v1beta1" else kind.type
 
 
-def place_in(kind: Kind, version: str, path: str) -> str:
+def translate_path(kind: Kind, version: str, path: str) -> str:
     """Where a field of the internal form stands in a document of this version."""
-    return v1beta1.place(kind.name, path) if version == "v1beta1" else path
+    return v1beta1.translate_path(kind.name, path) if version == "v1beta1" else path

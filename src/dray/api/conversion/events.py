@@ -12,7 +12,7 @@ from typing import Any
 
 Document = Mapping[str, Any]
 
-_NAMES: Mapping[str, str] = MappingProxyType(
+_CORE_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "regarding": "involvedObject",
         "note": "message",
@@ -25,18 +25,18 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 """The name in `events.k8s.io`, and in the core group."""
 
-_BACK = {core: event for event, core in _NAMES.items()}
+_EVENTS_NAMES = {core: event for event, core in _CORE_NAMES.items()}
 
 
-def to_core(document: Document) -> dict[str, Any]:
+def convert_to_core(document: Document) -> dict[str, Any]:
     """An event of `events.k8s.io` as the core group writes it."""
-    return _renamed(document, _NAMES) | {"apiVersion": "v1"}
+    return _rename_fields(document, _CORE_NAMES) | {"apiVersion": "v1"}
 
 
-def from_core(document: Document) -> dict[str, Any]:
+def convert_from_core(document: Document) -> dict[str, Any]:
     """A core event as `events.k8s.io` writes it."""
-    return _renamed(document, _BACK) | {"apiVersion": "events.k8s.io/v1"}
+    return _rename_fields(document, _EVENTS_NAMES) | {"apiVersion": "events.k8s.io/v1"}
 
 
-def _renamed(document: Document, names: Mapping[str, str]) -> dict[str, Any]:
+def _rename_fields(document: Document, names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(field, field): value for field, value in document.items()}

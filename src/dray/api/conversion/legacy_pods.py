@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
-from dray.api.decode_report import field_names
+from dray.api.decode_report import list_field_names
 
 Document = Mapping[str, Any]
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
-_SPEC_FIELDS = frozenset(field_names(ClassicClaimSpec))
+_SPEC_FIELDS = frozenset(list_field_names(ClassicClaimSpec))
 
 
-def tidied(document: Document) -> Document:
+def normalize_pod(document: Document) -> Document:
     """The pod with today's spellings; the same document when it already has them."""
     spec = document.get("spec")
     if not isinstance(spec, Mapping):
         return document
     changed: dict[str, Any] = {}
-    for name, tidy in _TIDIED.items():
+    for name, tidy in _NORMALIZERS.items():
         given = spec.get(name)
         if given and _is_list(given):
             made = [tidy(entry) for entry in given]
@@ -30,7 +30,7 @@ def tidied(document: Document) -> Document:
     return {**document, "spec": {**spec, **changed}} if changed else document
 
 
-def _container(container: Any) -> Any:
+def _normalize_container(container: Any) -> Any:
     resources: Any = container.get("resources") if isinstance(container, Mapping) else None
     claims: Any = resources.get("claims") if isinstance(resources, Mapping) else None
     if not _is_list(claims) or not any(isinstance(claim, str) for claim in claims):
@@ -39,7 +39,7 @@ def _container(container: Any) -> Any:
     return {**container, "resources": {**resources, "claims": named}}
 
 
-def _claim(entry: Any) -> Any:
+def _normalize_claim(entry: Any) -> Any:
     template = entry.get("template") if isinstance(entry, Mapping) else None
     if not isinstance(template, Mapping) or "spec" in template or not _SPEC_FIELDS & template.keys():
         return entry
@@ -48,7 +48,7 @@ def _claim(entry: Any) -> Any:
     return {**entry, "template": {**rest, "spec": spec}}
 
 
-_TIDIED = {**dict.fromkeys(CONTAINER_LISTS, _container), "resourceClaims": _claim}
+_NORMALIZERS = {**dict.fromkeys(CONTAINER_LISTS, _normalize_container), "resourceClaims": _normalize_claim}
 
 
 def _is_list(value: Any) -> bool:

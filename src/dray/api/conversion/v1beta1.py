@@ -1,6 +1,6 @@
 """`resource.k8s.io/v1beta1`: devices nested under `basic`, requests spread flat.
 
-Theory of operation: `SHAPES` are the internal structs with those two places changed, so that unknown
+Theory of operation: `STRUCT_TYPES` are the internal structs with those two places changed, so that unknown
 fields are judged, and named, in the version the user wrote. The rewrites move the fields; whatever
 they do not know stays where it is, for the decoder to report.
 """
@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api.decode_report import field_names
-from dray.api.meta import Value
+from dray.api.decode_report import list_field_names
+from dray.api.meta import ApiStruct
 from dray.api.resource import (
     Device,
     DeviceClaim,
@@ -32,10 +32,10 @@ from dray.api.resource import (
 Document = Mapping[str, Any]
 
 
-def _altered(
+def _derive_struct(
     origin: type[msgspec.Struct],
     *,
-    called: str = "",
+    struct_name: str = "",
     without: tuple[str, ...] = (),
     **changed: tuple[type, Any],
 ) -> type[msgspec.Struct]:
@@ -50,93 +50,107 @@ def _altered(
             default = msgspec.field(default_factory=known.default_factory, name=known.encode_name)
         fields.append((known.name, known.type, default))
     fields += [(name, shape, default) for name, (shape, default) in changed.items()]
-    return _struct(f"{called or origin.__name__}V1beta1", fields)
+    return _define_struct(f"{struct_name or origin.__name__}V1beta1", fields)
 
 
-def _struct(name: str, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
-    return msgspec.defstruct(name, fields, bases=(Value,), frozen=True, kw_only=True)
+def _define_struct(name: str, fields: list[tuple[str, Any, Any]]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(name, fields, bases=(ApiStruct,), frozen=True, kw_only=True)
 
 
-def _shapes() -> dict[str, type[msgspec.Struct]]:
-    basic = _altered(Device, called="BasicDevice", without=("name",))
-    device = _struct("DeviceV1beta1", [("name", str, ""), ("basic", basic | None, None)])
-    slice_spec = _altered(ResourceSliceSpec, devices=(tuple[device, ...], ()))  # type: ignore[valid-type]
+def _build_struct_types() -> dict[str, type[msgspec.Struct]]:
+    basic = _derive_struct(Device, struct_name="BasicDevice", without=("name",))
+    device = _define_struct("DeviceV1beta1", [("name", str, ""), ("basic", basic | None, None)])
+    slice_spec = _derive_struct(ResourceSliceSpec, devices=(tuple[device, ...], ()))  # type: ignore[valid-type]
     flat = {
         known.name: (known.type, msgspec.field(default=known.default, name=known.encode_name))
         for known in msgspec.structs.fields(ExactDeviceRequest)
     }
-    request = _altered(DeviceRequest, called="DeviceRequest", without=("exactly",), **flat)
-    devices = _altered(DeviceClaim, requests=(tuple[request, ...], ()))  # type: ignore[valid-type]
-    claim_spec = _altered(ResourceClaimSpec, devices=(devices, devices()))
-    template_spec = _altered(ResourceClaimTemplateSpec, spec=(claim_spec, claim_spec()))
+    request = _derive_struct(DeviceRequest, struct_name="DeviceRequest", without=("exactly",), **flat)
+    devices = _derive_struct(DeviceClaim, requests=(tuple[request, ...], ()))  # type: ignore[valid-type]
+    claim_spec = _derive_struct(ResourceClaimSpec, devices=(devices, devices()))
+    template_spec = _derive_struct(ResourceClaimTemplateSpec, spec=(claim_spec, claim_spec()))
     return {
-        "ResourceSlice": _altered(ResourceSlice, spec=(slice_spec, slice_spec())),
-        "ResourceClaim": _altered(ResourceClaim, spec=(claim_spec, claim_spec())),
-        "ResourceClaimTemplate": _altered(ResourceClaimTemplate, spec=(template_spec, template_spec())),
+        "ResourceSlice": _derive_struct(ResourceSlice, spec=(slice_spec, slice_spec())),
+        "ResourceClaim": _derive_struct(ResourceClaim, spec=(claim_spec, claim_spec())),
+        "ResourceClaimTemplate": _derive_struct(ResourceClaimTemplate, spec=(template_spec, template_spec())),
     }
 
 
-SHAPES: Mapping[str, type[msgspec.Struct]] = MappingProxyType(_shapes())
-_NESTED = frozenset(field_names(Device)) - {"name"}
-_FLAT = frozenset(field_names(ExactDeviceRequest))
+STRUCT_TYPES: Mapping[str, type[msgspec.Struct]] = MappingProxyType(_build_struct_types())
+_BASIC_FIELDS = frozenset(list_field_names(Device)) - {"name"}
+_EXACT_FIELDS = frozenset(list_field_names(ExactDeviceRequest))
 _REQUESTS = ("spec", "devices", "requests")
 
 
-def slice_up(document: Document) -> dict[str, Any]:
+def convert_slice_to_internal(document: Document) -> dict[str, Any]:
     """A slice in the internal form."""
-    return _at(document, ("spec", "devices"), lambda devices: _each(devices, _device_up))
+    return _change_at(
+        document, ("spec", "devices"), lambda devices: _change_each(devices, _convert_device_to_internal)
+    )
 
 
-def slice_down(document: Document) -> dict[str, Any]:
+def convert_slice_from_internal(document: Document) -> dict[str, Any]:
     """A slice as v1beta1."""
-    return _at(document, ("spec", "devices"), lambda devices: _each(devices, _device_down))
+    return _change_at(
+        document, ("spec", "devices"), lambda devices: _change_each(devices, _convert_device_from_internal)
+    )
 
 
-def claim_up(document: Document) -> dict[str, Any]:
+def convert_claim_to_internal(document: Document) -> dict[str, Any]:
     """A claim in the internal form."""
-    return _at(document, _REQUESTS, lambda requests: _each(requests, _request_up))
+    return _change_at(
+        document, _REQUESTS, lambda requests: _change_each(requests, _convert_request_to_internal)
+    )
 
 
-def claim_down(document: Document) -> dict[str, Any]:
+def convert_claim_from_internal(document: Document) -> dict[str, Any]:
     """A claim as v1beta1."""
-    return _at(document, _REQUESTS, lambda requests: _each(requests, _request_down))
+    return _change_at(
+        document, _REQUESTS, lambda requests: _change_each(requests, _convert_request_from_internal)
+    )
 
 
-def template_up(document: Document) -> dict[str, Any]:
+def convert_template_to_internal(document: Document) -> dict[str, Any]:
     """A template in the internal form."""
-    return _at(document, ("spec", *_REQUESTS), lambda requests: _each(requests, _request_up))
+    return _change_at(
+        document, ("spec", *_REQUESTS), lambda requests: _change_each(requests, _convert_request_to_internal)
+    )
 
 
-def template_down(document: Document) -> dict[str, Any]:
+def convert_template_from_internal(document: Document) -> dict[str, Any]:
     """A template as v1beta1."""
-    return _at(document, ("spec", *_REQUESTS), lambda requests: _each(requests, _request_down))
+    return _change_at(
+        document,
+        ("spec", *_REQUESTS),
+        lambda requests: _change_each(requests, _convert_request_from_internal),
+    )
 
 
-def place(kind_name: str, path: str) -> str:
+def translate_path(kind_name: str, path: str) -> str:
     """Where a field of the internal form stands in v1beta1."""
     if kind_name == "ResourceSlice":
         return re.sub(r"^(spec\.devices\[\d+\])\.(?!name\b|basic\b)", r"\1.basic.", path)
     return re.sub(r"(devices\.requests\[\d+\])\.exactly\b", r"\1", path)
 
 
-def _device_up(device: Document) -> dict[str, Any]:
+def _convert_device_to_internal(device: Document) -> dict[str, Any]:
     basic = device.get("basic")
     rest = {name: value for name, value in device.items() if name != "basic"}
     return {**rest, **basic} if isinstance(basic, Mapping) else rest
 
 
-def _device_down(device: Document) -> dict[str, Any]:
-    basic = {name: value for name, value in device.items() if name in _NESTED}
-    return {**{name: value for name, value in device.items() if name not in _NESTED}, "basic": basic}
+def _convert_device_from_internal(device: Document) -> dict[str, Any]:
+    basic = {name: value for name, value in device.items() if name in _BASIC_FIELDS}
+    return {**{name: value for name, value in device.items() if name not in _BASIC_FIELDS}, "basic": basic}
 
 
-def _request_up(request: Document) -> dict[str, Any]:
-    exactly = {name: value for name, value in request.items() if name in _FLAT and value is not None}
-    rest = {name: value for name, value in request.items() if name not in _FLAT}
+def _convert_request_to_internal(request: Document) -> dict[str, Any]:
+    exactly = {name: value for name, value in request.items() if name in _EXACT_FIELDS and value is not None}
+    rest = {name: value for name, value in request.items() if name not in _EXACT_FIELDS}
     return {**rest, "exactly": exactly} if exactly else rest
 
 
-def _request_down(request: Document) -> dict[str, Any]:
+def _convert_request_from_internal(request: Document) -> dict[str, Any]:
     exactly = request.get("exactly")
     rest = {name: value for name, value in request.items() if name != "exactly"}
     if not isinstance(exactly, Mapping):
@@ -145,20 +159,20 @@ def _request_down(request: Document) -> dict[str, Any]:
     return {**rest, **(exactly or {"deviceClassName": ""})}
 
 
-def _at(document: Document, path: tuple[str, ...], change: Callable[[Any], Any]) -> dict[str, Any]:
+def _change_at(document: Document, path: tuple[str, ...], change: Callable[[Any], Any]) -> dict[str, Any]:
     """The document with what stands at a path changed; unchanged where the path ends early."""
     name, *below = path
     if name not in document:
         return dict(document)
     inner = document[name]
     if below:
-        changed = _at(inner, tuple(below), change) if isinstance(inner, Mapping) else inner
+        changed = _change_at(inner, tuple(below), change) if isinstance(inner, Mapping) else inner
     else:
         changed = change(inner)
     return {**document, name: changed}
 
 
-def _each(items: Any, change: Callable[[Document], dict[str, Any]]) -> Any:
+def _change_each(items: Any, change: Callable[[Document], dict[str, Any]]) -> Any:
     if not isinstance(items, list | tuple):
         return items
     return [change(item) if isinstance(item, Mapping) else item for item in items]

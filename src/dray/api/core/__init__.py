@@ -16,7 +16,7 @@ from dray.api.core.cluster import (
     ResourceQuota,
     Taint,
 )
-from dray.api.core.opaque import Bystander, ClusterBystander, ClusterGrant, Grant
+from dray.api.core.opaque import OpaqueClusterObject, OpaqueObject, RbacClusterObject, RbacObject
 from dray.api.core.pod import (
     Affinity,
     Container,
@@ -37,14 +37,10 @@ from dray.api.core.pod import (
 
 __all__ = [
     "Affinity",
-    "Bystander",
-    "ClusterBystander",
-    "ClusterGrant",
     "Container",
     "ContainerClaim",
     "ContainerResources",
     "Event",
-    "Grant",
     "InlineTemplate",
     "Lease",
     "LeaseSpec",
@@ -54,6 +50,8 @@ __all__ = [
     "NodeCondition",
     "NodeSpec",
     "NodeStatus",
+    "OpaqueClusterObject",
+    "OpaqueObject",
     "Pod",
     "PodCondition",
     "PodResourceClaim",
@@ -61,6 +59,8 @@ __all__ = [
     "PodSpec",
     "PodStatus",
     "PreferredNode",
+    "RbacClusterObject",
+    "RbacObject",
     "ResourceQuota",
     "SchedulingGate",
     "Taint",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dray.api.meta import Int64, ObjectMeta, Timestamp, View, always
+from dray.api.meta import Int64, ObjectMeta, Projection, Timestamp, always_encode
 from dray.values.quantity import Quantity
 
 
-class Taint(View, frozen=True):
+class Taint(Projection, frozen=True):
     """What keeps pods away that do not tolerate it."""
 
     key: str = ""
@@ -15,14 +15,14 @@ class Taint(View, frozen=True):
     time_added: Timestamp | None = None
 
 
-class NodeSpec(View, frozen=True):
+class NodeSpec(Projection, frozen=True):
     """Whether new pods may come, and which."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
-class NodeCondition(View, frozen=True):
+class NodeCondition(Projection, frozen=True):
     """One observed aspect of a node."""
 
     type: str = ""
@@ -32,7 +32,7 @@ class NodeCondition(View, frozen=True):
     last_transition_time: Timestamp | None = None
 
 
-class NodeStatus(View, frozen=True):
+class NodeStatus(Projection, frozen=True):
     """What the node has, what of it pods can get, and how it is."""
 
     capacity: dict[str, Quantity] = {}
@@ -40,72 +40,72 @@ class NodeStatus(View, frozen=True):
     conditions: tuple[NodeCondition, ...] = ()
 
 
-class Node(View, frozen=True):
+class Node(Projection, frozen=True):
     """A machine that runs pods."""
 
-    api_version: str = always("v1")
-    kind: str = always("Node")
+    api_version: str = always_encode("v1")
+    kind: str = always_encode("Node")
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class NamespaceSpec(View, frozen=True):
+class NamespaceSpec(Projection, frozen=True):
     """Who must agree before the namespace goes."""
 
     finalizers: tuple[str, ...] = ()
 
 
-class NamespaceStatus(View, frozen=True):
+class NamespaceStatus(Projection, frozen=True):
     """Whether it is there to stay."""
 
     phase: str = ""
 
 
-class Namespace(View, frozen=True):
+class Namespace(Projection, frozen=True):
     """A room for names; its labels grant rights such as admin access."""
 
-    api_version: str = always("v1")
-    kind: str = always("Namespace")
+    api_version: str = always_encode("v1")
+    kind: str = always_encode("Namespace")
     metadata: ObjectMeta = ObjectMeta()
     spec: NamespaceSpec = NamespaceSpec()
     status: NamespaceStatus = NamespaceStatus()
 
 
-class Event(View, frozen=True):
+class Event(Projection, frozen=True):
     """Something worth telling about an object."""
 
-    api_version: str = always("v1")
-    kind: str = always("Event")
+    api_version: str = always_encode("v1")
+    kind: str = always_encode("Event")
     metadata: ObjectMeta = ObjectMeta()
     type: str = ""
     reason: str = ""
 
 
-class QuotaSpec(View, frozen=True):
+class QuotaSpec(Projection, frozen=True):
     """The limits."""
 
     hard: dict[str, Quantity] = {}
 
 
-class QuotaStatus(View, frozen=True):
+class QuotaStatus(Projection, frozen=True):
     """The limits in force and what is used."""
 
     hard: dict[str, Quantity] = {}
     used: dict[str, Quantity] = {}
 
 
-class ResourceQuota(View, frozen=True):
+class ResourceQuota(Projection, frozen=True):
     """How much a namespace may ask for."""
 
-    api_version: str = always("v1")
-    kind: str = always("ResourceQuota")
+    api_version: str = always_encode("v1")
+    kind: str = always_encode("ResourceQuota")
     metadata: ObjectMeta = ObjectMeta()
     spec: QuotaSpec = QuotaSpec()
     status: QuotaStatus = QuotaStatus()
 
 
-class LeaseSpec(View, frozen=True):
+class LeaseSpec(Projection, frozen=True):
     """Who holds it and until when."""
 
     holder_identity: str | None = None
@@ -115,10 +115,10 @@ class LeaseSpec(View, frozen=True):
     lease_transitions: Int64 | None = None
 
 
-class Lease(View, frozen=True):
+class Lease(Projection, frozen=True):
     """A lock with an end: leader election and heartbeats."""
 
-    api_version: str = always("coordination.k8s.io/v1")
-    kind: str = always("Lease")
+    api_version: str = always_encode("coordination.k8s.io/v1")
+    kind: str = always_encode("Lease")
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dray.api.meta import ObjectMeta, View
+from dray.api.meta import ObjectMeta, Projection
 
 
-class Bystander(View, frozen=True):
+class OpaqueObject(Projection, frozen=True):
     """An object in a namespace that dray keeps whole and does not look into."""
 
     api_version: str = ""
@@ -13,11 +13,11 @@ class Bystander(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class Grant(Bystander, frozen=True):
+class RbacObject(OpaqueObject, frozen=True):
     """A role or a binding in a namespace; authorisation reads their documents."""
 
 
-class ClusterBystander(View, frozen=True):
+class OpaqueClusterObject(Projection, frozen=True):
     """The same, outside all namespaces."""
 
     api_version: str = ""
@@ -25,5 +25,5 @@ class ClusterBystander(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class ClusterGrant(ClusterBystander, frozen=True):
+class RbacClusterObject(OpaqueClusterObject, frozen=True):
     """A role or a binding for the whole cluster."""

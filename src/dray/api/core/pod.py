@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
-from dray.api.meta import Int64, ObjectMeta, Timestamp, View, always
+from dray.api.meta import Int64, ObjectMeta, Projection, Timestamp, always_encode
 from dray.values.node_selectors import NodeSelector, NodeSelectorTerm
 from dray.values.quantity import Quantity
 
 
-class ContainerClaim(View, frozen=True):
+class ContainerClaim(Projection, frozen=True):
     """A claim of the pod that a container uses, or one request of it."""
 
     name: str = ""
     request: str = ""
 
 
-class ContainerResources(View, frozen=True):
+class ContainerResources(Projection, frozen=True):
     """What a container needs."""
 
     requests: dict[str, Quantity] = {}
@@ -23,7 +23,7 @@ class ContainerResources(View, frozen=True):
     claims: tuple[ContainerClaim, ...] = ()
 
 
-class Container(View, frozen=True):
+class Container(Projection, frozen=True):
     """One container of a pod."""
 
     name: str = ""
@@ -31,14 +31,14 @@ class Container(View, frozen=True):
     resources: ContainerResources = ContainerResources()
 
 
-class InlineTemplate(View, frozen=True):
+class InlineTemplate(Projection, frozen=True):
     """The classic template inside a pod: labels, annotations and spec of the claim to make."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ClassicClaimSpec = ClassicClaimSpec()
 
 
-class PodResourceClaim(View, frozen=True):
+class PodResourceClaim(Projection, frozen=True):
     """One claim of a pod: by name, from a template object, or from an inline template."""
 
     name: str = ""
@@ -47,7 +47,7 @@ class PodResourceClaim(View, frozen=True):
     template: InlineTemplate | None = None
 
 
-class Toleration(View, frozen=True):
+class Toleration(Projection, frozen=True):
     """A taint of a node that a pod puts up with."""
 
     key: str = ""
@@ -57,33 +57,33 @@ class Toleration(View, frozen=True):
     toleration_seconds: Int64 | None = None
 
 
-class PreferredNode(View, frozen=True):
+class PreferredNode(Projection, frozen=True):
     """Nodes a pod would rather run on, and how much."""
 
     weight: Int64 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(View, frozen=True):
+class NodeAffinity(Projection, frozen=True):
     """Nodes a pod must run on, and nodes it would rather run on."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
 
 
-class Affinity(View, frozen=True):
+class Affinity(Projection, frozen=True):
     """Where a pod wants to be."""
 
     node_affinity: NodeAffinity | None = None
 
 
-class SchedulingGate(View, frozen=True):
+class SchedulingGate(Projection, frozen=True):
     """A reason why a pod may not be scheduled yet."""
 
     name: str = ""
 
 
-class PodSpec(View, frozen=True):
+class PodSpec(Projection, frozen=True):
     """What runs, what it needs, where it may run."""
 
     containers: tuple[Container, ...] = ()
@@ -102,14 +102,14 @@ class PodSpec(View, frozen=True):
     termination_grace_period_seconds: Int64 | None = None
 
 
-class PodResourceClaimStatus(View, frozen=True):
+class PodResourceClaimStatus(Projection, frozen=True):
     """Which claim was made for an entry of the pod; no name means none was needed."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
-class PodCondition(View, frozen=True):
+class PodCondition(Projection, frozen=True):
     """One observed aspect of a pod."""
 
     type: str = ""
@@ -119,7 +119,7 @@ class PodCondition(View, frozen=True):
     last_transition_time: Timestamp | None = None
 
 
-class PodStatus(View, frozen=True):
+class PodStatus(Projection, frozen=True):
     """How far the pod has come."""
 
     phase: str = ""
@@ -128,11 +128,11 @@ class PodStatus(View, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
-class Pod(View, frozen=True):
+class Pod(Projection, frozen=True):
     """A workload that may hold claims."""
 
-    api_version: str = always("v1")
-    kind: str = always("Pod")
+    api_version: str = always_encode("v1")
+    kind: str = always_encode("Pod")
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()

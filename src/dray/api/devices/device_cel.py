@@ -9,8 +9,8 @@ Theory of operation: a name without a domain belongs to the domain of the driver
 holds nothing, and asking it for an attribute is an error (`no such key`), so selectors test with `has` or
 `in` first. A list attribute is a list, whichever way it was written; a version is a semantic version.
 
-A selector tells what it `reads`, where that is a few attributes and capacities written out in it. Its answer
-depends on them alone, and only they are looked up to judge a device.
+A selector tells what it `find_reads`, where that is a few attributes and capacities written out in it. Its
+answer depends on them alone, and only they are looked up to judge a device.
 
 Gates: an expression that comes in new may use only what is switched on. One that was stored may use
 everything, because it was allowed to when it was written.
@@ -22,24 +22,29 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from dray.api.devices.device_value import DeviceReads, built_value, device_reads, read_value
+from dray.api.devices.device_value import (
+    DeviceReads,
+    build_device_value,
+    build_partial_value,
+    resolve_device_reads,
+)
 from dray.api.resource.device import Device
-from dray.cel import CompileFault, Env, EvalFault, Measured, Program, Stage, Variable
+from dray.cel import CelProgram, CompileFault, CompileStage, Env, EvalFault, MeasuredResult, Variable
 from dray.cel import types as t
-from dray.cel.cost.size_bounds import Extent
-from dray.cel.library import INCLUDES, STANDARD
-from dray.cel.values import Value, type_name
+from dray.cel.cost.size_bounds import SizeBound
+from dray.cel.library import INCLUDES_LIBRARY, STANDARD_LIBRARIES
+from dray.cel.values import Value, get_type_name
 from dray.gates import GateSet
 from dray.values.names import MAX_DOMAIN, MAX_DRIVER, MAX_ID
 
-MAX_EXPRESSION: Final = 10 * 1024
+MAX_EXPRESSION_BYTES: Final = 10 * 1024
 """Bytes of an expression; validation refuses more before anything is compiled."""
-COST_LIMIT: Final = 1_000_000
+SELECTOR_COST_LIMIT: Final = 1_000_000
 """What a selector may cost, at worst and in fact."""
 
-DEVICE: Final = t.Type(t.Kind.STRUCT, "kubernetes.DRADevice")
+DEVICE_TYPE: Final = t.Type(t.TypeKind.STRUCT, "kubernetes.DRADevice")
 
-_SHORT: Final = 512
+_MAX_SHORT_LENGTH: Final = 512
 """Characters of an expression of which many are remembered."""
 _MAX_ATTRIBUTES: Final = 32
 _MAX_VALUE: Final = 64
@@ -55,7 +60,7 @@ class DeviceBinding:
         self._device = device
         self._value: dict[str, Value] | EvalFault | None = None
 
-    def is_of(self, driver: str, device: Device) -> bool:
+    def is_bound_to(self, driver: str, device: Device) -> bool:
         """Whether it is this device, the very object."""
         return self._device is device and self._driver == driver
 
@@ -63,19 +68,19 @@ class DeviceBinding:
     def value(self) -> dict[str, Value] | EvalFault:
         """The value of the variable `device`, or why this device has none."""
         if self._value is None:
-            self._value = built_value(self._driver, self._device)
+            self._value = build_device_value(self._driver, self._device)
         return self._value
 
 
 @dataclass(frozen=True, slots=True)
-class SelectorFault:
+class InvalidSelector:
     """A selector that cannot be used: in words, and what the compiler found when it was the compiler.
 
     Asked about devices it says the same of all of them, so it reads nothing.
     """
 
     detail: str
-    compiling: CompileFault | None = None
+    compile_fault: CompileFault | None = None
     reads: DeviceReads = ()
     driver: None = None
     driver_alone: bool = False
@@ -84,35 +89,35 @@ class SelectorFault:
     def __str__(self) -> str:
         return self.detail
 
-    def judge(self, driver: str, device: Device) -> bool | str:
+    def evaluate(self, driver: str, device: Device) -> bool | str:
         """Why no device can be judged."""
         return self.detail
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class CompiledSelector:
     """A compiled selector.
 
-    `reads` is all that its answer depends on, next to the driver; None when that may be anything. `driver` is
-    the only driver for whose devices it can be true, and `driver_alone` says that it asks nothing else. With
-    a `text` it asks only whether the one attribute it reads is that text.
+    `find_reads` is all that its answer depends on, next to the driver; None when that may be anything.
+    `driver` is the only driver for whose devices it can be true, and `driver_alone` says that it asks nothing
+    else. With a `text` it asks only whether the one attribute it reads is that text.
     """
 
-    program: Program
+    program: CelProgram
     reads: DeviceReads | None = None
     driver: str | None = None
     driver_alone: bool = False
     text: str | None = None
 
-    def judge(self, driver: str, device: Device) -> bool | str:
+    def evaluate(self, driver: str, device: Device) -> bool | str:
         """Whether a plain device (see `devicevalue`) is selected, or why that cannot be said."""
         if self.reads is None:
             result: Value | EvalFault = self.matches(DeviceBinding(driver, device))
         else:
-            result = self.program.evaluate_one(read_value(driver, device, self.reads))
+            result = self.program.evaluate_one(build_partial_value(driver, device, self.reads))
         if result is True or result is False:
             return bool(result)
-        found = _as_bool(result)
+        found = _to_bool(result)
         return found if isinstance(found, bool) else str(found)
 
     def matches(self, device: DeviceBinding) -> bool | EvalFault:
@@ -120,86 +125,88 @@ class Selector:
         value = device.value
         if type(value) is EvalFault:
             return value
-        return _answer(self.program.evaluate_one(value))
+        return _to_answer(self.program.evaluate_one(value))
 
-    def measure(self, device: DeviceBinding) -> Measured:
+    def measure(self, device: DeviceBinding) -> MeasuredResult:
         """Like `matches`, and what it cost."""
         value = device.value
         if type(value) is EvalFault:
-            return Measured(value, 0)
+            return MeasuredResult(value, 0)
         measured = self.program.measure({"device": value})
-        return Measured(_as_bool(measured.result), measured.cost)
+        return MeasuredResult(_to_bool(measured.result), measured.cost)
 
     @property
     def is_too_complex(self) -> bool:
         """Whether the worst case costs more than a selector may."""
-        return self.program.cost > COST_LIMIT
+        return self.program.cost > SELECTOR_COST_LIMIT
 
 
-Compiled: TypeAlias = Selector | SelectorFault
+SelectorCompilation: TypeAlias = CompiledSelector | InvalidSelector
 
 
-def prepare(driver: str, device: Device) -> DeviceBinding:
+def bind_device(driver: str, device: Device) -> DeviceBinding:
     """A device of a driver, ready for any number of selectors."""
     return DeviceBinding(driver, device)
 
 
-def compile_stored(expression: str) -> Compiled:
+def compile_stored_selector(expression: str) -> SelectorCompilation:
     """Compile the expression of a selector that may use everything there is, whatever the gates are."""
-    return _remembered(expression, True, True)
+    return _compile_cached(expression, True, True)
 
 
-def compile_selector(expression: str, *, stored: bool, gates: GateSet) -> Compiled:
+def compile_selector(expression: str, *, stored: bool, gates: GateSet) -> SelectorCompilation:
     """Compile the expression of a selector, new or as it was stored."""
-    sharing = stored or gates.enabled("DRAConsumableCapacity")
-    lists = stored or gates.enabled("DRAListTypeAttributes")
-    return _remembered(expression, sharing, lists)
+    sharing = stored or gates.is_enabled("DRAConsumableCapacity")
+    lists = stored or gates.is_enabled("DRAListTypeAttributes")
+    return _compile_cached(expression, sharing, lists)
 
 
-def compile_anew(expression: str) -> Compiled:
-    """Like `compile_stored`, without looking whether it was compiled before: to measure what that takes."""
+def compile_uncached(expression: str) -> SelectorCompilation:
+    """Like `compile_stored_selector`, without looking whether it was compiled before: to measure what that
+    takes.
+    """
     return _compile(expression, True, True)
 
 
-def _remembered(expression: str, sharing: bool, lists: bool) -> Compiled:
-    compiled = _compiled if len(expression) <= _SHORT else _long
+def _compile_cached(expression: str, sharing: bool, lists: bool) -> SelectorCompilation:
+    compiled = _compile_short if len(expression) <= _MAX_SHORT_LENGTH else _compile_long
     return compiled(expression, sharing, lists)
 
 
 @lru_cache(maxsize=512)
-def _compiled(expression: str, sharing: bool, lists: bool) -> Compiled:
+def _compile_short(expression: str, sharing: bool, lists: bool) -> SelectorCompilation:
     return _compile(expression, sharing, lists)
 
 
 @lru_cache(maxsize=32)
-def _long(expression: str, sharing: bool, lists: bool) -> Compiled:
+def _compile_long(expression: str, sharing: bool, lists: bool) -> SelectorCompilation:
     """Of long expressions few are remembered: a program takes a hundred times as much as its text."""
     return _compile(expression, sharing, lists)
 
 
-def _compile(expression: str, sharing: bool, lists: bool) -> Compiled:
-    program = environment(sharing=sharing, lists=lists).compile(expression)
+def _compile(expression: str, sharing: bool, lists: bool) -> SelectorCompilation:
+    program = build_environment(sharing=sharing, lists=lists).compile(expression)
     if isinstance(program, CompileFault):
-        return SelectorFault(f"{_STAGES[program.stage]}: {program}", program)
-    if program.type not in (t.BOOL, _attribute_type(lists)):
-        return SelectorFault(f"must evaluate to bool or the unknown type, not {program.type}")
-    return _selector(program)
+        return InvalidSelector(f"{_STAGES[program.stage]}: {program}", program)
+    if program.type not in (t.BOOL, _get_attribute_type(lists)):
+        return InvalidSelector(f"must evaluate to bool or the unknown type, not {program.type}")
+    return _build_selector(program)
 
 
-def _selector(program: Program) -> Selector:
-    reads = device_reads(program.reading.reads("device"))
-    demanded = program.reading.demanded("device")
-    if demanded is not None and demanded.words == ("driver",):
-        return Selector(program, reads, demanded.text, demanded.alone)
-    if demanded is not None and demanded.alone and len(demanded.words) == 3 and reads:
-        return Selector(program, reads, text=demanded.text)
-    return Selector(program, reads)
+def _build_selector(program: CelProgram) -> CompiledSelector:
+    reads = resolve_device_reads(program.reading.find_reads("device"))
+    demanded = program.reading.find_required_text("device")
+    if demanded is not None and demanded.path == ("driver",):
+        return CompiledSelector(program, reads, demanded.text, demanded.is_only_condition)
+    if demanded is not None and demanded.is_only_condition and len(demanded.path) == 3 and reads:
+        return CompiledSelector(program, reads, text=demanded.text)
+    return CompiledSelector(program, reads)
 
 
 _STAGES: Final = {
-    Stage.CHECK: "compilation failed",
-    Stage.PLAN: "program instantiation failed",
-    Stage.INTERNAL: "compilation failed",
+    CompileStage.CHECK: "compilation failed",
+    CompileStage.PLAN: "program instantiation failed",
+    CompileStage.INTERNAL: "compilation failed",
 }
 
 
@@ -207,42 +214,42 @@ _STAGES: Final = {
 
 
 @lru_cache(maxsize=4)
-def environment(*, sharing: bool, lists: bool) -> Env:
+def build_environment(*, sharing: bool, lists: bool) -> Env:
     """The environment of selectors, with or without what the two gates add."""
-    attribute = _attribute_type(lists)
+    attribute = _get_attribute_type(lists)
     fields = {
         "driver": t.STRING,
-        "attributes": t.map_of(t.STRING, t.map_of(t.STRING, attribute)),
-        "capacity": t.map_of(t.STRING, t.map_of(t.STRING, t.QUANTITY)),
+        "attributes": t.make_map_type(t.STRING, t.make_map_type(t.STRING, attribute)),
+        "capacity": t.make_map_type(t.STRING, t.make_map_type(t.STRING, t.QUANTITY)),
     }
     if sharing:
         fields["allowMultipleAllocations"] = t.BOOL
-    libraries = (*STANDARD, INCLUDES) if lists else STANDARD
-    return Env((Variable("device", DEVICE, _EXTENT),), libraries, {DEVICE.name: fields})
+    libraries = (*STANDARD_LIBRARIES, INCLUDES_LIBRARY) if lists else STANDARD_LIBRARIES
+    return Env((Variable("device", DEVICE_TYPE, _EXTENT),), libraries, {DEVICE_TYPE.name: fields})
 
 
-def _attribute_type(lists: bool) -> t.Type:
+def _get_attribute_type(lists: bool) -> t.Type:
     """What an attribute holds is known only at run time; before there were lists it could not be iterated."""
     return t.DYN if lists else t.ANY
 
 
 # The limits of the API, which bound what an expression can cost. Kubernetes does not know the size of a
 # quantity, nor that of a whole device.
-_VALUE: Final = Extent(_MAX_VALUE)
-_EXTENT: Final = Extent(
+_VALUE: Final = SizeBound(_MAX_VALUE)
+_EXTENT: Final = SizeBound(
     0,
     fields={
-        "driver": Extent(MAX_DRIVER),
-        "allowMultipleAllocations": Extent(1),
-        "attributes": Extent(
+        "driver": SizeBound(MAX_DRIVER),
+        "allowMultipleAllocations": SizeBound(1),
+        "attributes": SizeBound(
             _MAX_ATTRIBUTES,
-            keys=Extent(MAX_DOMAIN),
-            values=Extent(_MAX_ATTRIBUTES, keys=Extent(MAX_ID), values=_VALUE, named=_VALUE),
+            keys=SizeBound(MAX_DOMAIN),
+            values=SizeBound(_MAX_ATTRIBUTES, keys=SizeBound(MAX_ID), values=_VALUE, named=_VALUE),
         ),
-        "capacity": Extent(
+        "capacity": SizeBound(
             _MAX_ATTRIBUTES,
-            keys=Extent(MAX_DOMAIN),
-            values=Extent(_MAX_ATTRIBUTES, keys=Extent(MAX_ID)),
+            keys=SizeBound(MAX_DOMAIN),
+            values=SizeBound(_MAX_ATTRIBUTES, keys=SizeBound(MAX_ID)),
         ),
     },
 )
@@ -260,15 +267,15 @@ _NO_BOOL: Final = {
 }
 
 
-def _answer(result: Value | EvalFault) -> bool | EvalFault:
-    return result if result is True or result is False else _as_bool(result)
+def _to_answer(result: Value | EvalFault) -> bool | EvalFault:
+    return result if result is True or result is False else _to_bool(result)
 
 
-def _as_bool(result: Value | EvalFault) -> bool | EvalFault:
+def _to_bool(result: Value | EvalFault) -> bool | EvalFault:
     if result is True or result is False:
         return bool(result)
     if type(result) is EvalFault:
         return result
-    name = type_name(result)
+    name = get_type_name(result)
     why = _NO_BOOL.get(name, f"type conversion error from '{name}' to 'bool'")
     return EvalFault(f"CEL result of type {name} could not be converted to bool: {why}")

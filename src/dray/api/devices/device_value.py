@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from dray.api.resource.device import Device, DeviceAttribute
-from dray.cel import EvalFault, Read
+from dray.cel import EvalFault, PathRead
 from dray.cel.values import OpenMap, Value
 from dray.values.semver import Version, VersionError
 
@@ -34,7 +34,7 @@ class DeviceRead(NamedTuple):
 DeviceReads: TypeAlias = tuple[DeviceRead, ...]
 
 
-def device_reads(reads: Iterable[Read] | None) -> DeviceReads | None:
+def resolve_device_reads(reads: Iterable[PathRead] | None) -> DeviceReads | None:
     """What a selector reads, in terms of a device; None when it uses a whole map, or odd names."""
     if reads is None:
         return None
@@ -54,13 +54,13 @@ def device_reads(reads: Iterable[Read] | None) -> DeviceReads | None:
     return tuple(sorted(found))
 
 
-def built_value(driver: str, device: Device) -> dict[str, Value] | EvalFault:
+def build_device_value(driver: str, device: Device) -> dict[str, Value] | EvalFault:
     """The whole value of a device, or why it has none."""
     attributes = OpenMap()
     capacity = OpenMap()
     for name, attribute in device.attributes.items():
         try:
-            value = _attribute_value(attribute)
+            value = _to_cel_value(attribute)
         except VersionError as bad:
             return EvalFault(f"attribute {name}: parse semantic version: {bad.reason}")
         if value is None:
@@ -87,7 +87,7 @@ def is_plain(driver: str, device: Device) -> bool:
             return False
         if attribute.string_value is None and attribute.int_value is None and attribute.bool_value is None:
             try:
-                if _attribute_value(attribute) is None:
+                if _to_cel_value(attribute) is None:
                     return False
             except VersionError:
                 return False
@@ -97,7 +97,7 @@ def is_plain(driver: str, device: Device) -> bool:
     return True
 
 
-def read_value(driver: str, device: Device, reads: DeviceReads) -> dict[str, Value]:
+def build_partial_value(driver: str, device: Device, reads: DeviceReads) -> dict[str, Value]:
     """The value of a plain device, as far as it is read."""
     attributes = OpenMap()
     capacity = OpenMap()
@@ -114,21 +114,21 @@ def read_value(driver: str, device: Device, reads: DeviceReads) -> dict[str, Val
                 continue
             found = read_named(driver, held, domain, id)
             if found is not None:
-                held_value = _attribute_value(found) if field == "attributes" else found.value
+                held_value = _to_cel_value(found) if field == "attributes" else found.value
                 within.setdefault(domain, {})[id] = held_value
     return value
 
 
-def read_named(driver: str, held: Mapping[str, Any], domain: str, id: str) -> Any:
+def read_named(driver: str, published: Mapping[str, Any], domain: str, id: str) -> Any:
     """An attribute or capacity by domain and id, as a plain device published it; None when it did not."""
-    found = held.get(f"{domain}/{id}")
-    return held.get(id) if found is None and domain == driver else found
+    found = published.get(f"{domain}/{id}")
+    return published.get(id) if found is None and domain == driver else found
 
 
-def has_domain(driver: str, held: Mapping[str, Any], domain: str) -> bool:
+def has_domain(driver: str, published: Mapping[str, Any], domain: str) -> bool:
     """Whether a device published anything in a domain."""
     own = domain == driver
-    return any(name.startswith(f"{domain}/") or (own and "/" not in name) for name in held)
+    return any(name.startswith(f"{domain}/") or (own and "/" not in name) for name in published)
 
 
 def _put(domains: dict[str, Any], driver: str, name: str, value: Value) -> None:
@@ -141,7 +141,7 @@ def _put(domains: dict[str, Any], driver: str, name: str, value: Value) -> None:
     within[id] = value
 
 
-def _attribute_value(attribute: DeviceAttribute) -> Value | None:
+def _to_cel_value(attribute: DeviceAttribute) -> Value | None:
     """What an attribute holds, as a value of CEL; nothing when no member is set."""
     if attribute.string_value is not None:
         return attribute.string_value
@@ -151,7 +151,7 @@ def _attribute_value(attribute: DeviceAttribute) -> Value | None:
         return attribute.bool_value
     if attribute.version_value is not None:
         return Version.parse(attribute.version_value)
-    held = attribute.held()
+    held = attribute.get_typed_values()
     if held is None:
         return None
     kind, values = held

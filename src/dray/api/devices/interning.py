@@ -1,7 +1,7 @@
 """Slices that publish the same devices have them in common, in memory.
 
 Theory of operation: every decoded slice has structs and dicts of its own for each device, and in a large
-cluster most of them say the same as those of a hundred other nodes. `DeviceSharing` gives a slice the
+cluster most of them say the same as those of a hundred other nodes. `DeviceInterner` gives a slice the
 devices of an earlier one that was written the same way. Whoever compares devices by identity first finds
 equal ones at once.
 
@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from dray.api.json_text import write_json
 from dray.api.resource import Device, ResourceSlice
-from dray.values.cache_bounds import Bound
+from dray.values.cache_bounds import CacheBound
 
-SHARED = Bound("devices of slices that others may share", 4_096, "an informer of slices")
+INTERNED_DEVICES = CacheBound("devices of slices that others may share", 4_096, "an informer of slices")
 
 Devices = tuple[Device, ...]
 
 
-class DeviceSharing:
+class DeviceInterner:
     """Remembers the devices of the last slices."""
 
     __slots__ = ("_count", "_known")
@@ -34,10 +34,10 @@ class DeviceSharing:
         """By how the last device is written: all devices, and how they are written once that was asked."""
         self._count = 0
 
-    def share(self, published: ResourceSlice) -> ResourceSlice:
+    def intern_devices(self, published: ResourceSlice) -> ResourceSlice:
         """The slice, with the devices of an earlier one if they are the same."""
         devices = published.spec.devices
-        if not devices or len(devices) > SHARED.most:
+        if not devices or len(devices) > INTERNED_DEVICES.max_entries:
             return published
         # Where devices differ from node to node the last one tells, and the others need not be looked at.
         key = write_json((len(devices), devices[-1]))
@@ -57,5 +57,5 @@ class DeviceSharing:
     def _remember(self, key: bytes, devices: Devices) -> None:
         self._known[key] = (devices, b"")
         self._count += len(devices)
-        while self._count > SHARED.most:
+        while self._count > INTERNED_DEVICES.max_entries:
             self._count -= len(self._known.popitem(last=False)[1][0])

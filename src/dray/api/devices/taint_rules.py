@@ -5,8 +5,8 @@ rule without a selector selects none. A slice under some rules is the same slice
 select its devices behind the devices' own, in the order of the rules' names. A slice that no rule selects is
 the very same object, so whoever keeps something by slices keeps it.
 
-`Tainted` keeps the slices of a cluster under its rules. A slice that changes is looked at alone; a rule that
-changes means a look at every slice, but a new one only for those that the rule selects.
+`TaintedSlices` keeps the slices of a cluster under its rules. A slice that changes is looked at alone; a rule
+that changes means a look at every slice, but a new one only for those that the rule selects.
 
 Rules for this file: pure. Whether rules count at all is asked at the door (`allocator/feature_gates`).
 """
@@ -26,7 +26,7 @@ from dray.api.resource import (
     ResourceSlice,
 )
 
-Rules = tuple[DeviceTaintRule, ...]
+TaintRules = tuple[DeviceTaintRule, ...]
 
 EVERY_DEVICE: Final = DeviceTaintSelector()
 
@@ -37,7 +37,7 @@ class RuleTaint(DeviceTaint, frozen=True, gc=False):
     rule: str = ""
 
 
-def taint_of(rule: DeviceTaintRule) -> RuleTaint:
+def build_rule_taint(rule: DeviceTaintRule) -> RuleTaint:
     """The taint of a rule, as devices get it."""
     taint = rule.spec.taint
     return RuleTaint(
@@ -49,12 +49,12 @@ def taint_of(rule: DeviceTaintRule) -> RuleTaint:
     )
 
 
-def rule_behind(taint: DeviceTaint) -> str:
+def get_rule_name(taint: DeviceTaint) -> str:
     """The name of the rule a taint comes from; empty for one that the driver published."""
     return taint.rule if isinstance(taint, RuleTaint) else ""
 
 
-def selects(rule: DeviceTaintRule, driver: str, pool: str, device: str | None = None) -> bool:
+def rule_selects(rule: DeviceTaintRule, driver: str, pool: str, device: str | None = None) -> bool:
     """Whether a rule selects a device; without a device, whether it may select some of a pool."""
     selector = rule.spec.device_selector
     if selector is None or (selector.driver is not None and selector.driver != driver):
@@ -64,25 +64,25 @@ def selects(rule: DeviceTaintRule, driver: str, pool: str, device: str | None = 
     return device is None or selector.device is None or selector.device == device
 
 
-def selects_everything(rule: DeviceTaintRule) -> bool:
+def rule_selects_everything(rule: DeviceTaintRule) -> bool:
     """Whether a rule selects every device of every driver."""
     return rule.spec.device_selector == EVERY_DEVICE
 
 
-def under(published: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> ResourceSlice:
+def apply_taint_rules(published: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> ResourceSlice:
     """A slice with the taints of rules on its devices; the very same when none selects one."""
     spec = published.spec
-    chosen = [rule for rule in rules if spec.devices and selects(rule, spec.driver, spec.pool.name)]
+    chosen = [rule for rule in rules if spec.devices and rule_selects(rule, spec.driver, spec.pool.name)]
     if not chosen:
         return published
-    added = [(rule.spec.device_selector, taint_of(rule)) for rule in chosen]
-    devices = tuple([_with(device, added) for device in spec.devices])
+    added = [(rule.spec.device_selector, build_rule_taint(rule)) for rule in chosen]
+    devices = tuple([_add_taints(device, added) for device in spec.devices])
     if all(new is old for new, old in zip(devices, spec.devices, strict=True)):
         return published
     return replace(published, spec=replace(spec, devices=devices))
 
 
-def _with(device: Device, added: list[tuple[DeviceTaintSelector | None, RuleTaint]]) -> Device:
+def _add_taints(device: Device, added: list[tuple[DeviceTaintSelector | None, RuleTaint]]) -> Device:
     more = tuple(
         taint
         for selector, taint in added
@@ -91,67 +91,71 @@ def _with(device: Device, added: list[tuple[DeviceTaintSelector | None, RuleTain
     return replace(device, taints=device.taints + more) if more else device
 
 
-def in_order(rules: Iterable[DeviceTaintRule]) -> Rules:
+def sort_rules(rules: Iterable[DeviceTaintRule]) -> TaintRules:
     """Rules by name: the order in which their taints follow those of the driver."""
     return tuple(sorted(rules, key=lambda rule: rule.metadata.name))
 
 
-def all_under(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> list[ResourceSlice]:
+def apply_taint_rules_to_all(
+    slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]
+) -> list[ResourceSlice]:
     """Slices with the taints of rules on their devices."""
-    ordered = in_order(rules)
-    return [under(each, ordered) for each in slices] if ordered else list(slices)
+    ordered = sort_rules(rules)
+    return [apply_taint_rules(each, ordered) for each in slices] if ordered else list(slices)
 
 
-class Tainted:
+class TaintedSlices:
     """The slices of a cluster under its rules, kept as both change."""
 
     def __init__(self) -> None:
         self._published: dict[str, ResourceSlice] = {}
-        self._under: dict[str, ResourceSlice] = {}
+        self._tainted: dict[str, ResourceSlice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
-        self._ordered: Rules = ()
+        self._sorted_rules: TaintRules = ()
 
     @property
     def slices(self) -> Iterable[ResourceSlice]:
         """Every slice under the rules."""
-        return self._under.values()
+        return self._tainted.values()
 
     def get(self, name: str) -> ResourceSlice | None:
         """A slice under the rules, by name."""
-        return self._under.get(name)
+        return self._tainted.get(name)
 
-    def saw_slice(self, published: ResourceSlice) -> ResourceSlice:
+    def upsert_slice(self, published: ResourceSlice) -> ResourceSlice:
         """A slice came or changed; it under the rules."""
         name = published.metadata.name
         self._published[name] = published
-        now = self._under[name] = under(published, self._ordered) if self._ordered else published
+        now = self._tainted[name] = (
+            apply_taint_rules(published, self._sorted_rules) if self._sorted_rules else published
+        )
         return now
 
-    def lost_slice(self, name: str) -> ResourceSlice | None:
+    def remove_slice(self, name: str) -> ResourceSlice | None:
         """A slice went; as it was under the rules."""
         self._published.pop(name, None)
-        return self._under.pop(name, None)
+        return self._tainted.pop(name, None)
 
-    def saw_rule(self, rule: DeviceTaintRule) -> list[ResourceSlice]:
+    def upsert_rule(self, rule: DeviceTaintRule) -> list[ResourceSlice]:
         """A rule came or changed; the slices that are different now."""
         known = self._rules.get(rule.metadata.name)
         if known is not None and known.spec == rule.spec:
             return []
         self._rules[rule.metadata.name] = rule
-        return list(self._reconsider(known, rule))
+        return list(self._update_slices(known, rule))
 
-    def lost_rule(self, name: str) -> list[ResourceSlice]:
+    def remove_rule(self, name: str) -> list[ResourceSlice]:
         """A rule went, whether it was known or not; the slices that are different now."""
         known = self._rules.pop(name, None)
-        return [] if known is None else list(self._reconsider(known, None))
+        return [] if known is None else list(self._update_slices(known, None))
 
-    def _reconsider(self, *concerned: DeviceTaintRule | None) -> Iterator[ResourceSlice]:
-        self._ordered = in_order(self._rules.values())
+    def _update_slices(self, *concerned: DeviceTaintRule | None) -> Iterator[ResourceSlice]:
+        self._sorted_rules = sort_rules(self._rules.values())
         rules = [rule for rule in concerned if rule is not None]
         for name, published in self._published.items():
             spec = published.spec
-            if any(selects(rule, spec.driver, spec.pool.name) for rule in rules):
-                now = under(published, self._ordered)
-                if now != self._under[name]:
-                    self._under[name] = now
+            if any(rule_selects(rule, spec.driver, spec.pool.name) for rule in rules):
+                now = apply_taint_rules(published, self._sorted_rules)
+                if now != self._tainted[name]:
+                    self._tainted[name] = now
                     yield now

@@ -12,46 +12,50 @@ from types import MappingProxyType
 
 from dray.api.field_docs.claims import CLAIMS
 from dray.api.field_docs.classic_and_core import CLASSIC, CORE
-from dray.api.field_docs.shared import EVERYWHERE, SHARED
+from dray.api.field_docs.shared import DEFAULT_DOCS, SHARED
 from dray.api.field_docs.slices import SLICES
 from dray.api.field_docs.webhooks import WEBHOOKS
 from dray.api.resource import Device, DeviceRequest, ExactDeviceRequest
 
-__all__ = ["WORDS", "about", "words_of"]
+__all__ = ["FIELD_DOCS", "get_field_docs", "get_struct_doc"]
 
-WORDS: Mapping[type, Mapping[str, str]] = MappingProxyType(
+FIELD_DOCS: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {**SHARED, **CLAIMS, **SLICES, **CLASSIC, **CORE, **WEBHOOKS}
 )
 """Every struct, and what its fields are for."""
 
-_OLDER = "V1beta1"
-_BY_NAME = {shape.__name__: shape for shape in WORDS}
-_MOVED: Mapping[str, tuple[type, ...]] = {
-    f"DeviceRequest{_OLDER}": (ExactDeviceRequest, DeviceRequest),
-    f"BasicDevice{_OLDER}": (Device,),
+_OLD_VERSION_SUFFIX = "V1beta1"
+_BY_NAME = {shape.__name__: shape for shape in FIELD_DOCS}
+_MOVED_FIELDS: Mapping[str, tuple[type, ...]] = {
+    f"DeviceRequest{_OLD_VERSION_SUFFIX}": (ExactDeviceRequest, DeviceRequest),
+    f"BasicDevice{_OLD_VERSION_SUFFIX}": (Device,),
 }
 """Structs of older versions that hold fields of others."""
 
 
-def _origins(shape: type) -> tuple[type, ...]:
+def _find_origins(struct_type: type) -> tuple[type, ...]:
     """The structs a struct has its fields from: itself, unless it is an older form of others."""
-    name = shape.__name__
-    if name in _MOVED:
-        return _MOVED[name]
-    return (_BY_NAME.get(name.removesuffix(_OLDER), shape) if name.endswith(_OLDER) else shape,)
+    name = struct_type.__name__
+    if name in _MOVED_FIELDS:
+        return _MOVED_FIELDS[name]
+    return (
+        _BY_NAME.get(name.removesuffix(_OLD_VERSION_SUFFIX), struct_type)
+        if name.endswith(_OLD_VERSION_SUFFIX)
+        else struct_type,
+    )
 
 
 @lru_cache(maxsize=512)
-def words_of(shape: type) -> Mapping[str, str]:
+def get_field_docs(struct_type: type) -> Mapping[str, str]:
     """What the fields of a struct are for, by their names on the wire."""
-    found = dict(EVERYWHERE)
-    for origin in _origins(shape):
-        found |= WORDS.get(origin, {})
-    if shape.__name__ == f"Device{_OLDER}":
+    found = dict(DEFAULT_DOCS)
+    for origin in _find_origins(struct_type):
+        found |= FIELD_DOCS.get(origin, {})
+    if struct_type.__name__ == f"Device{_OLD_VERSION_SUFFIX}":
         found["basic"] = "Everything about the device but its name."
     return found
 
 
-def about(shape: type) -> str:
+def get_struct_doc(struct_type: type) -> str:
     """What a struct is, in a sentence or two."""
-    return " ".join((_origins(shape)[0].__doc__ or "").partition("\n\n")[0].split())
+    return " ".join((_find_origins(struct_type)[0].__doc__ or "").partition("\n\n")[0].split())

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dray.api.classic.resource_claim import (
-    ClassicClaim,
     ClassicClaimSpec,
     ClassicClaimStatus,
+    ClassicResourceClaim,
     DriverSchedulingStatus,
     SchedulerSchedulingStatus,
     SchedulingStatus,
@@ -42,7 +42,7 @@ from dray.api.core.pod import (
     SchedulingGate,
     Toleration,
 )
-from dray.api.preparation import DeviceInHand, Preparation, PreparationSpec, PreparedClaim
+from dray.api.preparation import Preparation, PreparationDevice, PreparationSpec, PreparedClaim
 
 CLASSIC: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
@@ -50,7 +50,7 @@ CLASSIC: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "driverName": "The driver whose controller allocates claims of this class. Required.",
             "parameters": "What the administrator wants the driver to know; any JSON object.",
         },
-        ClassicClaim: {
+        ClassicResourceClaim: {
             "spec": "Which class, with which parameters. It never changes.",
             "status": "How far the negotiation between scheduler and driver has come.",
         },
@@ -208,7 +208,7 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "devices": "What the node has, whatever the claim says now. Only given after the server was "
             "restored from a copy, which may know nothing of it.",
         },
-        DeviceInHand: {
+        PreparationDevice: {
             "driver": "The driver of the device.",
             "pool": "The pool of the device.",
             "device": "The name of the device in its pool.",

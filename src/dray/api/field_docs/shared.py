@@ -8,7 +8,7 @@ from types import MappingProxyType
 from dray.api.meta import Condition, ObjectMeta, OwnerRef
 from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
-EVERYWHERE: Mapping[str, str] = MappingProxyType(
+DEFAULT_DOCS: Mapping[str, str] = MappingProxyType(
     {
         "apiVersion": "Group and version of this form of the object, such as `resource.k8s.io/v1`.",
         "kind": "The kind of the object, such as `ResourceClaim`.",

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.api.meta import NO_OPAQUE, Condition, Int64, Timestamp, Value, Whole, settle
+from dray.api.meta import (
+    NO_OPAQUE,
+    ApiStruct,
+    CompositeApiStruct,
+    Condition,
+    Int64,
+    Timestamp,
+    normalize_opaque,
+)
 from dray.values.node_selectors import NodeSelector
 from dray.values.quantity import Quantity
 
 
-class OpaqueDeviceConfiguration(Value, frozen=True):
+class OpaqueDeviceConfiguration(ApiStruct, frozen=True):
     """Parameters that only the driver understands, kept as they were written."""
 
     driver: str = ""
     parameters: msgspec.Raw = NO_OPAQUE
 
     def __post_init__(self) -> None:
-        settle(self, "parameters")
+        normalize_opaque(self, "parameters")
 
 
-class DeviceToleration(Value, frozen=True):
+class DeviceToleration(ApiStruct, frozen=True):
     """A taint that does not keep the device away."""
 
     key: str = ""
@@ -29,7 +37,7 @@ class DeviceToleration(Value, frozen=True):
     toleration_seconds: Int64 | None = None
 
 
-class DeviceRequestAllocationResult(Value, frozen=True):
+class DeviceRequestAllocationResult(ApiStruct, frozen=True):
     """One device, or one share of a device, given to a request (or `request/subrequest`)."""
 
     request: str = ""
@@ -44,7 +52,7 @@ class DeviceRequestAllocationResult(Value, frozen=True):
     consumed_capacity: dict[str, Quantity] = {}
 
 
-class DeviceAllocationConfiguration(Value, frozen=True):
+class DeviceAllocationConfiguration(ApiStruct, frozen=True):
     """Configuration that reaches the driver, with where it came from."""
 
     source: str = ""
@@ -52,14 +60,14 @@ class DeviceAllocationConfiguration(Value, frozen=True):
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceAllocationResult(Value, frozen=True):
+class DeviceAllocationResult(ApiStruct, frozen=True):
     """All devices of an allocation and their configuration."""
 
     results: tuple[DeviceRequestAllocationResult, ...] = ()
     config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
-class AllocationResult(Whole, frozen=True):
+class AllocationResult(CompositeApiStruct, frozen=True):
     """A solution written into a claim, with the nodes where it can be used."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
@@ -67,7 +75,7 @@ class AllocationResult(Whole, frozen=True):
     allocation_timestamp: Timestamp | None = None
 
 
-class ConsumerReference(Value, frozen=True):
+class ConsumerReference(ApiStruct, frozen=True):
     """Who may use the claim now."""
 
     api_group: str = ""
@@ -76,7 +84,7 @@ class ConsumerReference(Value, frozen=True):
     uid: str = ""
 
 
-class NetworkDeviceData(Value, frozen=True):
+class NetworkDeviceData(ApiStruct, frozen=True):
     """What a network driver tells about an interface."""
 
     interface_name: str = ""
@@ -84,7 +92,7 @@ class NetworkDeviceData(Value, frozen=True):
     hardware_address: str = ""
 
 
-class AllocatedDeviceStatus(Value, frozen=True):
+class AllocatedDeviceStatus(ApiStruct, frozen=True):
     """What a driver reports about one allocated device or share."""
 
     driver: str = ""
@@ -96,10 +104,10 @@ class AllocatedDeviceStatus(Value, frozen=True):
     network_data: NetworkDeviceData | None = None
 
     def __post_init__(self) -> None:
-        settle(self, "data")
+        normalize_opaque(self, "data")
 
 
-class ResourceClaimStatus(Value, frozen=True):
+class ResourceClaimStatus(ApiStruct, frozen=True):
     """What the claim got, who uses it, how the devices are."""
 
     allocation: AllocationResult | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.api.meta import Int64, ObjectMeta, Value, Whole, always
+from dray.api.meta import ApiStruct, CompositeApiStruct, Int64, ObjectMeta, always_encode
 from dray.api.resource.allocation import DeviceToleration, OpaqueDeviceConfiguration, ResourceClaimStatus
 from dray.values.quantity import Quantity
 
@@ -10,25 +10,25 @@ EXACT_COUNT = "ExactCount"
 ALL = "All"
 
 
-class CELDeviceSelector(Value, frozen=True):
+class CELDeviceSelector(ApiStruct, frozen=True):
     """A CEL expression over `device` that must be true."""
 
     expression: str = ""
 
 
-class DeviceSelector(Value, frozen=True):
+class DeviceSelector(ApiStruct, frozen=True):
     """One criterion a device must meet."""
 
     cel: CELDeviceSelector | None = None
 
 
-class CapacityRequirements(Value, frozen=True):
+class CapacityRequirements(ApiStruct, frozen=True):
     """How much of which capacity each device must provide."""
 
     requests: dict[str, Quantity] = {}
 
 
-class ExactDeviceRequest(Value, frozen=True):
+class ExactDeviceRequest(ApiStruct, frozen=True):
     """A need without alternatives."""
 
     device_class_name: str = ""
@@ -40,7 +40,7 @@ class ExactDeviceRequest(Value, frozen=True):
     capacity: CapacityRequirements | None = None
 
 
-class DeviceSubRequest(Value, frozen=True):
+class DeviceSubRequest(ApiStruct, frozen=True):
     """One alternative of a request; like an exact one, but named and without admin access.
 
     A type of its own, not a variant of `ExactDeviceRequest`: the two evolve separately.
@@ -55,7 +55,7 @@ class DeviceSubRequest(Value, frozen=True):
     capacity: CapacityRequirements | None = None
 
 
-class DeviceRequest(Value, frozen=True):
+class DeviceRequest(ApiStruct, frozen=True):
     """A named need: either exactly this, or the first available of these."""
 
     name: str = ""
@@ -63,7 +63,7 @@ class DeviceRequest(Value, frozen=True):
     first_available: tuple[DeviceSubRequest, ...] = ()
 
 
-class DeviceConstraint(Value, frozen=True):
+class DeviceConstraint(ApiStruct, frozen=True):
     """A rule across the devices of several requests."""
 
     requests: tuple[str, ...] = ()
@@ -71,14 +71,14 @@ class DeviceConstraint(Value, frozen=True):
     distinct_attribute: str | None = None
 
 
-class DeviceClaimConfiguration(Value, frozen=True):
+class DeviceClaimConfiguration(ApiStruct, frozen=True):
     """Configuration for the devices of some requests, or of all when none is named."""
 
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClaim(Value, frozen=True):
+class DeviceClaim(ApiStruct, frozen=True):
     """Requests, constraints across them, and configuration."""
 
     requests: tuple[DeviceRequest, ...] = ()
@@ -86,17 +86,17 @@ class DeviceClaim(Value, frozen=True):
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
-class ResourceClaimSpec(Whole, frozen=True):
+class ResourceClaimSpec(CompositeApiStruct, frozen=True):
     """What is needed; it never changes."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
-class ResourceClaim(Whole, frozen=True):
+class ResourceClaim(CompositeApiStruct, frozen=True):
     """What someone needs and got."""
 
-    api_version: str = always("resource.k8s.io/v1")
-    kind: str = always("ResourceClaim")
+    api_version: str = always_encode("resource.k8s.io/v1")
+    kind: str = always_encode("ResourceClaim")
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()

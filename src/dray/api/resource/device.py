@@ -11,16 +11,16 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import astuple
 
-from dray.api.meta import Int64, Timestamp, Value
+from dray.api.meta import ApiStruct, Int64, Timestamp
 from dray.values.node_selectors import NodeSelector
 from dray.values.quantity import Quantity
 
 Scalar = int | bool | str
-SCALARS: Final = ("int", "bool", "string", "version")
+SCALAR_TYPES: Final = ("int", "bool", "string", "version")
 """The types an attribute value can have, by their names on the wire, in the order of the members."""
 
 
-class ListAttribute(Value, frozen=True, gc=False):
+class ListAttribute(ApiStruct, frozen=True, gc=False):
     """A typed list in the spelling of KEP-5491: `list: {string: [...]}`."""
 
     int_values: tuple[Int64, ...] | None = msgspec.field(default=None, name="int")
@@ -28,19 +28,21 @@ class ListAttribute(Value, frozen=True, gc=False):
     string_values: tuple[str, ...] | None = msgspec.field(default=None, name="string")
     version_values: tuple[str, ...] | None = msgspec.field(default=None, name="version")
 
-    def held(self) -> tuple[str, tuple[Scalar, ...]] | None:
+    def get_typed_values(self) -> tuple[str, tuple[Scalar, ...]] | None:
         """The type and the values; None unless exactly one member is set."""
         given = [
-            (name, values) for name, values in zip(SCALARS, astuple(self), strict=True) if values is not None
+            (name, values)
+            for name, values in zip(SCALAR_TYPES, astuple(self), strict=True)
+            if values is not None
         ]
         return given[0] if len(given) == 1 else None
 
 
-class DeviceAttribute(Value, frozen=True, gc=False):
+class DeviceAttribute(ApiStruct, frozen=True, gc=False):
     """One fact about a device: exactly one member is set.
 
     Lists have two spellings, ours to read and to keep: `list: {string: [...]}` of the KEP and
-    `strings: [...]` of Kubernetes. `held` brings them together.
+    `strings: [...]` of Kubernetes. `get_typed_values` brings them together.
     """
 
     int_value: Int64 | None = msgspec.field(default=None, name="int")
@@ -53,7 +55,7 @@ class DeviceAttribute(Value, frozen=True, gc=False):
     version_values: tuple[str, ...] | None = msgspec.field(default=None, name="versions")
     list_value: ListAttribute | None = msgspec.field(default=None, name="list")
 
-    def held(self) -> tuple[str, tuple[Scalar, ...]] | None:
+    def get_typed_values(self) -> tuple[str, tuple[Scalar, ...]] | None:
         """The type and the values, a scalar as a list of one; None unless exactly one member is set."""
         members: tuple[Any, ...] = astuple(self)
         if members.count(None) != len(members) - 1:
@@ -63,11 +65,11 @@ class DeviceAttribute(Value, frozen=True, gc=False):
         while members[position] is None:
             position += 1
         member = members[position]
-        if position < len(SCALARS):
-            return SCALARS[position], (member,)
-        if position < 2 * len(SCALARS):
-            return SCALARS[position - len(SCALARS)], member
-        held: tuple[str, tuple[Scalar, ...]] | None = member.held()
+        if position < len(SCALAR_TYPES):
+            return SCALAR_TYPES[position], (member,)
+        if position < 2 * len(SCALAR_TYPES):
+            return SCALAR_TYPES[position - len(SCALAR_TYPES)], member
+        held: tuple[str, tuple[Scalar, ...]] | None = member.get_typed_values()
         return held
 
     @property
@@ -82,7 +84,7 @@ class DeviceAttribute(Value, frozen=True, gc=False):
         )
 
 
-class CapacityRequestPolicyRange(Value, frozen=True, gc=False):
+class CapacityRequestPolicyRange(ApiStruct, frozen=True, gc=False):
     """Amounts from `min` to `max` in steps; what is asked is rounded up to the grid."""
 
     min: Quantity | None = None
@@ -90,7 +92,7 @@ class CapacityRequestPolicyRange(Value, frozen=True, gc=False):
     step: Quantity | None = None
 
 
-class CapacityRequestPolicy(Value, frozen=True):
+class CapacityRequestPolicy(ApiStruct, frozen=True):
     """How much of a capacity one share may take."""
 
     default: Quantity | None = None
@@ -98,34 +100,34 @@ class CapacityRequestPolicy(Value, frozen=True):
     valid_range: CapacityRequestPolicyRange | None = None
 
 
-class DeviceCapacity(Value, frozen=True, gc=False):
+class DeviceCapacity(ApiStruct, frozen=True, gc=False):
     """An amount a device has; with a policy when shares may take parts of it."""
 
     value: Quantity | None = None
     request_policy: CapacityRequestPolicy | None = None
 
 
-class Counter(Value, frozen=True, gc=False):
+class Counter(ApiStruct, frozen=True, gc=False):
     """One number in a shared budget."""
 
     value: Quantity | None = None
 
 
-class CounterSet(Value, frozen=True):
+class CounterSet(ApiStruct, frozen=True):
     """A budget in a pool that several devices draw from."""
 
     name: str = ""
     counters: dict[str, Counter] = {}
 
 
-class DeviceCounterConsumption(Value, frozen=True):
+class DeviceCounterConsumption(ApiStruct, frozen=True):
     """What a device draws from one counter set when it is taken."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
 
 
-class DeviceTaint(Value, frozen=True, gc=False):
+class DeviceTaint(ApiStruct, frozen=True, gc=False):
     """A reason not to use a device, unless tolerated."""
 
     key: str = ""
@@ -134,7 +136,7 @@ class DeviceTaint(Value, frozen=True, gc=False):
     time_added: Timestamp | None = None
 
 
-class Device(Value, frozen=True):
+class Device(ApiStruct, frozen=True):
     """One thing that can be allocated."""
 
     name: str = ""

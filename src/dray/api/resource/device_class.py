@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from dray.api.meta import ObjectMeta, Value, Whole, always
+from dray.api.meta import ApiStruct, CompositeApiStruct, ObjectMeta, always_encode
 from dray.api.resource.allocation import OpaqueDeviceConfiguration
 from dray.api.resource.claim import DeviceSelector
 
 
-class DeviceClassConfiguration(Value, frozen=True):
+class DeviceClassConfiguration(ApiStruct, frozen=True):
     """Configuration that every device taken through the class gets."""
 
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClassSpec(Value, frozen=True):
+class DeviceClassSpec(ApiStruct, frozen=True):
     """What a device must be to belong to the class, and how it is set up."""
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceClassConfiguration, ...] = ()
 
 
-class DeviceClass(Whole, frozen=True):
+class DeviceClass(CompositeApiStruct, frozen=True):
     """A named kind of device."""
 
-    api_version: str = always("resource.k8s.io/v1")
-    kind: str = always("DeviceClass")
+    api_version: str = always_encode("resource.k8s.io/v1")
+    kind: str = always_encode("DeviceClass")
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dray.api.meta import Int64, ObjectMeta, Value, Whole, always
+from dray.api.meta import ApiStruct, CompositeApiStruct, Int64, ObjectMeta, always_encode
 from dray.api.resource.device import CounterSet, Device
 from dray.values.node_selectors import NodeSelector
 
 
-class ResourcePool(Value, frozen=True):
+class ResourcePool(ApiStruct, frozen=True):
     """Which pool a slice belongs to, its generation, and how many slices make it complete."""
 
     name: str = ""
-    generation: Int64 = always(0)
-    resource_slice_count: Int64 = always(0)
+    generation: Int64 = always_encode(0)
+    resource_slice_count: Int64 = always_encode(0)
     priority: Int64 | None = None
 
 
-class ResourceSliceSpec(Whole, frozen=True):
+class ResourceSliceSpec(CompositeApiStruct, frozen=True):
     """The devices or shared counters on this page, and the nodes that reach them."""
 
     driver: str = ""
@@ -30,10 +30,10 @@ class ResourceSliceSpec(Whole, frozen=True):
     priority: Int64 | None = None
 
 
-class ResourceSlice(Whole, frozen=True):
+class ResourceSlice(CompositeApiStruct, frozen=True):
     """One page of a pool."""
 
-    api_version: str = always("resource.k8s.io/v1")
-    kind: str = always("ResourceSlice")
+    api_version: str = always_encode("resource.k8s.io/v1")
+    kind: str = always_encode("ResourceSlice")
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()

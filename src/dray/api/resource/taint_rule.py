@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dray.api.meta import Condition, ObjectMeta, Value, Whole, always
+from dray.api.meta import ApiStruct, CompositeApiStruct, Condition, ObjectMeta, always_encode
 from dray.api.resource.device import DeviceTaint
 
 
-class DeviceTaintSelector(Value, frozen=True):
+class DeviceTaintSelector(ApiStruct, frozen=True):
     """Which devices: those that are everything it says. One that says nothing selects every device."""
 
     driver: str | None = None
@@ -14,24 +14,24 @@ class DeviceTaintSelector(Value, frozen=True):
     device: str | None = None
 
 
-class DeviceTaintRuleSpec(Whole, frozen=True):
+class DeviceTaintRuleSpec(CompositeApiStruct, frozen=True):
     """A taint, and the devices that get it; without a selector it is none."""
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
 
-class DeviceTaintRuleStatus(Value, frozen=True):
+class DeviceTaintRuleStatus(ApiStruct, frozen=True):
     """What the rule has done, or would do."""
 
     conditions: tuple[Condition, ...] = ()
 
 
-class DeviceTaintRule(Whole, frozen=True):
+class DeviceTaintRule(CompositeApiStruct, frozen=True):
     """A taint that an administrator puts on devices, whoever publishes them."""
 
-    api_version: str = always("resource.k8s.io/v1")
-    kind: str = always("DeviceTaintRule")
+    api_version: str = always_encode("resource.k8s.io/v1")
+    kind: str = always_encode("DeviceTaintRule")
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
     status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dray.api.meta import ObjectMeta, Whole, always
+from dray.api.meta import CompositeApiStruct, ObjectMeta, always_encode
 from dray.api.resource.claim import ResourceClaimSpec
 
 
-class ResourceClaimTemplateSpec(Whole, frozen=True):
+class ResourceClaimTemplateSpec(CompositeApiStruct, frozen=True):
     """Labels, annotations and spec that are copied into each claim."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Whole, frozen=True):
+class ResourceClaimTemplate(CompositeApiStruct, frozen=True):
     """Makes one claim per pod."""
 
-    api_version: str = always("resource.k8s.io/v1")
-    kind: str = always("ResourceClaimTemplate")
+    api_version: str = always_encode("resource.k8s.io/v1")
+    kind: str = always_encode("ResourceClaimTemplate")
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()

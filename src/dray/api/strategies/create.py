@@ -15,13 +15,13 @@ from typing import Any
 from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.resource import ResourceClaim, ResourceSlice
-from dray.api.strategies.defaults import with_defaults
-from dray.api.strategies.gated_fields import DroppedField, Gatekeeper
+from dray.api.strategies.defaults import apply_defaults
+from dray.api.strategies.gated_fields import DroppedField, FeatureGateFilter
 from dray.api.validation import validate_stored
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CreateStrategyResult:
     """An object as a server would store it, what it loses on the way, and why it would be refused."""
 
     object: Any
@@ -29,11 +29,13 @@ class Judged:
     errors: tuple[FieldError, ...] = ()
 
 
-def judge(kind: Kind, obj: Any, gates: Gatekeeper, *, now: str, stored: bool = False) -> Judged:
+def apply_create_strategy(
+    kind: Kind, obj: Any, gates: FeatureGateFilter, *, now: str, stored: bool = False
+) -> CreateStrategyResult:
     """Judge a decoded object in the order of a server; it has its name and namespace already."""
-    filled = with_defaults(obj, now=now)
-    kept = gates.admitted(kind, filled, filled if stored else None)
-    return Judged(kept.object, kept.dropped, tuple(validate_stored(kept.object)))
+    filled = apply_defaults(obj, now=now)
+    kept = gates.drop_disabled_fields(kind, filled, filled if stored else None)
+    return CreateStrategyResult(kept.object, kept.dropped, tuple(validate_stored(kept.object)))
 
 
 def is_from_server(obj: Any) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from dray.api import admission, classic, resource
 from dray.api.admission import webhook_configuration as webhooks
 from dray.api.classic.resource_claim import DELAYED, PENDING
-from dray.api.field_patterns import attribute_of, struct_in
+from dray.api.field_patterns import get_attribute_name, get_nested_struct
 from dray.api.resource.claim import EXACT_COUNT
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -30,7 +30,7 @@ _EQUAL = "Equal"
 
 
 @dataclass(frozen=True, slots=True)
-class Default:
+class FieldDefault:
     """One field that is filled in when it is unset."""
 
     field: str
@@ -39,92 +39,94 @@ class Default:
     about: str = "always"
 
 
-def _counts(holder: Any) -> bool:
+def _is_exact_count(holder: Any) -> bool:
     return bool(holder.allocation_mode == EXACT_COUNT)
 
 
-def _of_asks(prefix: str) -> tuple[Default, ...]:
+def _list_request_defaults(prefix: str) -> tuple[FieldDefault, ...]:
     asks = (f"{prefix}.devices.requests[].exactly", f"{prefix}.devices.requests[].firstAvailable[]")
     return tuple(
         row
         for ask in asks
         for row in (
-            Default(f"{ask}.allocationMode", EXACT_COUNT),
-            Default(f"{ask}.count", 1, _counts, "when `allocationMode` is `ExactCount`"),
-            Default(f"{ask}.tolerations[].operator", _EQUAL),
+            FieldDefault(f"{ask}.allocationMode", EXACT_COUNT),
+            FieldDefault(f"{ask}.count", 1, _is_exact_count, "when `allocationMode` is `ExactCount`"),
+            FieldDefault(f"{ask}.tolerations[].operator", _EQUAL),
         )
     )
 
 
-def _of_webhooks(*more: Default) -> tuple[Default, ...]:
+def _list_webhook_defaults(*more: FieldDefault) -> tuple[FieldDefault, ...]:
     timed = "when `timeoutSeconds` is not given"
     return (
-        Default("webhooks[].clientConfig.service.port", webhooks.USUAL_PORT),
-        Default("webhooks[].rules[].scope", webhooks.ALL),
-        Default("webhooks[].failurePolicy", webhooks.FAIL),
-        Default("webhooks[].matchPolicy", webhooks.EQUIVALENT),
-        Default("webhooks[].timeoutSeconds", webhooks.USUAL_SECONDS, _timed, timed),
+        FieldDefault("webhooks[].clientConfig.service.port", webhooks.DEFAULT_PORT),
+        FieldDefault("webhooks[].rules[].scope", webhooks.ALL),
+        FieldDefault("webhooks[].failurePolicy", webhooks.FAIL),
+        FieldDefault("webhooks[].matchPolicy", webhooks.EQUIVALENT),
+        FieldDefault(
+            "webhooks[].timeoutSeconds", webhooks.DEFAULT_TIMEOUT_SECONDS, _has_nonzero_timeout, timed
+        ),
         *more,
     )
 
 
-def _timed(holder: Any) -> bool:
+def _has_nonzero_timeout(holder: Any) -> bool:
     """Zero seconds are a mistake that is told, not a wish for the usual."""
     return bool(holder.timeout_seconds != 0)
 
 
-DEFAULTS: Mapping[type, tuple[Default, ...]] = {
+DEFAULTS: Mapping[type, tuple[FieldDefault, ...]] = {
     resource.ResourceClaim: (
-        *_of_asks("spec"),
-        Default("status.allocation.devices.results[].tolerations[].operator", _EQUAL),
+        *_list_request_defaults("spec"),
+        FieldDefault("status.allocation.devices.results[].tolerations[].operator", _EQUAL),
     ),
-    resource.ResourceClaimTemplate: _of_asks("spec.spec"),
-    resource.ResourceSlice: (Default("spec.devices[].taints[].timeAdded", NOW),),
-    resource.DeviceTaintRule: (Default("spec.taint.timeAdded", NOW),),
-    admission.ValidatingWebhookConfiguration: _of_webhooks(),
-    admission.MutatingWebhookConfiguration: _of_webhooks(
-        Default("webhooks[].reinvocationPolicy", webhooks.NEVER)
+    resource.ResourceClaimTemplate: _list_request_defaults("spec.spec"),
+    resource.ResourceSlice: (FieldDefault("spec.devices[].taints[].timeAdded", NOW),),
+    resource.DeviceTaintRule: (FieldDefault("spec.taint.timeAdded", NOW),),
+    admission.ValidatingWebhookConfiguration: _list_webhook_defaults(),
+    admission.MutatingWebhookConfiguration: _list_webhook_defaults(
+        FieldDefault("webhooks[].reinvocationPolicy", webhooks.NEVER)
     ),
-    classic.ClassicClaim: (
-        Default("spec.allocationMode", DELAYED),
-        Default("status.phase", PENDING),
-        Default("status.userLimit", 1),
+    classic.ClassicResourceClaim: (
+        FieldDefault("spec.allocationMode", DELAYED),
+        FieldDefault("status.phase", PENDING),
+        FieldDefault("status.userLimit", 1),
     ),
 }
 
 
-def with_defaults(obj: T, *, now: str, stored: T | None = None) -> T:
+def apply_defaults(obj: T, *, now: str, stored: T | None = None) -> T:
     """The object with every unset field of the table filled in; the same object when none was unset.
 
     Parts that are the very same in an object that is stored have been filled in before.
     """
-    plan = _plan(type(obj))
+    plan = _get_plan(type(obj))
     filled: T = plan.fill(obj, now, stored) if plan is not None else obj
     return filled
 
 
-class _Plan:
+class _DefaultsPlan:
     """The rows of the table that concern one struct, and the way to the parts that others concern.
 
     One walk fills all rows: an object is read once, and rebuilt only where something was unset.
     """
 
-    __slots__ = ("_branches", "_rows", "way")
+    __slots__ = ("_branches", "_rows", "only_branch")
 
-    def __init__(self, cls: type, rows: Sequence[tuple[tuple[str, ...], Default]]) -> None:
+    def __init__(self, cls: type, rows: Sequence[tuple[tuple[str, ...], FieldDefault]]) -> None:
         own = [(steps[0], row) for steps, row in rows if len(steps) == 1]
-        self._rows = tuple((attribute_of(cls, name), row.value, row.when) for name, row in own)
-        below: dict[str, list[tuple[tuple[str, ...], Default]]] = {}
+        self._rows = tuple((get_attribute_name(cls, name), row.value, row.when) for name, row in own)
+        below: dict[str, list[tuple[tuple[str, ...], FieldDefault]]] = {}
         for steps, row in rows:
             if len(steps) > 1:
                 below.setdefault(steps[0], []).append((steps[1:], row))
         branches = []
         for step, further in below.items():
             name = step.removesuffix("[]")
-            plan = _Plan(struct_in(cls, name), further)
-            branches.append((attribute_of(cls, name), step != name, plan))
+            plan = _DefaultsPlan(get_nested_struct(cls, name), further)
+            branches.append((get_attribute_name(cls, name), step != name, plan))
         self._branches = tuple(branches)
-        self.way = self._branches[0][0] if len(branches) == 1 and not own else None
+        self.only_branch = self._branches[0][0] if len(branches) == 1 and not own else None
 
     def fill(self, holder: Any, now: str, stored: Any = None) -> Any:
         for attribute, value, when in self._rows:
@@ -142,7 +144,7 @@ class _Plan:
 
     def fill_all(self, holders: tuple[Any, ...], now: str) -> tuple[Any, ...]:
         # Most devices have nothing that could be filled in; a slice has many of them.
-        if self.way is not None and not any(map(operator.attrgetter(self.way), holders)):
+        if self.only_branch is not None and not any(map(operator.attrgetter(self.only_branch), holders)):
             return holders
         filled = tuple([self.fill(holder, now) for holder in holders])
         same = all(map(operator.is_, filled, holders))
@@ -150,6 +152,6 @@ class _Plan:
 
 
 @lru_cache(maxsize=64)
-def _plan(cls: type) -> _Plan | None:
+def _get_plan(cls: type) -> _DefaultsPlan | None:
     rows = DEFAULTS.get(cls)
-    return _Plan(cls, [(tuple(row.field.split(".")), row) for row in rows]) if rows else None
+    return _DefaultsPlan(cls, [(tuple(row.field.split(".")), row) for row in rows]) if rows else None

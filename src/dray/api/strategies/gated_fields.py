@@ -22,12 +22,12 @@ from dray.api.kinds import Kind
 from dray.gates import GATES, GateSet
 
 
-def _of_asks(field: str, *, subrequests: bool = True) -> tuple[str, ...]:
+def _list_request_fields(field: str, *, subrequests: bool = True) -> tuple[str, ...]:
     exactly = f"devices.requests[].exactly.{field}"
     return (exactly, f"devices.requests[].firstAvailable[].{field}") if subrequests else (exactly,)
 
 
-def _of_claims(*spec: str, status: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+def _list_claim_fields(*spec: str, status: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
     """Fields of a claim's spec stand in claims and in templates; those of its status only in claims."""
     return {
         "ResourceClaim.resource.k8s.io": tuple(f"spec.{field}" for field in spec)
@@ -36,14 +36,14 @@ def _of_claims(*spec: str, status: tuple[str, ...] = ()) -> dict[str, tuple[str,
     }
 
 
-def _of_slices(*spec: str) -> dict[str, tuple[str, ...]]:
+def _list_slice_fields(*spec: str) -> dict[str, tuple[str, ...]]:
     return {"ResourceSlice.resource.k8s.io": tuple(f"spec.{field}" for field in spec)}
 
 
 _RESULTS = "allocation.devices.results[]"
 _CONDITIONS = ("bindingConditions", "bindingFailureConditions")
 
-GATED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
+GATED_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "DynamicResourceAllocation": {
             "Pod": (
@@ -52,36 +52,36 @@ GATED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
                 "status.resourceClaimStatuses",
             )
         },
-        "DRAPrioritizedList": _of_claims("devices.requests[].firstAvailable"),
+        "DRAPrioritizedList": _list_claim_fields("devices.requests[].firstAvailable"),
         "DRAConsumableCapacity": {
-            **_of_slices("devices[].allowMultipleAllocations", "devices[].capacity{}.requestPolicy"),
-            **_of_claims(
-                *_of_asks("capacity"),
+            **_list_slice_fields("devices[].allowMultipleAllocations", "devices[].capacity{}.requestPolicy"),
+            **_list_claim_fields(
+                *_list_request_fields("capacity"),
                 "devices.constraints[].distinctAttribute",
                 status=(f"{_RESULTS}.shareID", f"{_RESULTS}.consumedCapacity", "devices[].shareID"),
             ),
         },
-        "DRAListTypeAttributes": _of_slices(
+        "DRAListTypeAttributes": _list_slice_fields(
             *(f"devices[].attributes{{}}.{name}" for name in ("list", "ints", "bools", "strings", "versions"))
         ),
-        "DRAResourceSlicePriority": _of_slices("priority", "pool.priority"),
-        "DRAPartitionableDevices": _of_slices(
+        "DRAResourceSlicePriority": _list_slice_fields("priority", "pool.priority"),
+        "DRAPartitionableDevices": _list_slice_fields(
             "sharedCounters",
             "perDeviceNodeSelection",
             *(f"devices[].{name}" for name in ("consumesCounters", "nodeName", "nodeSelector", "allNodes")),
         ),
-        "DRAAdminAccess": _of_claims(
-            *_of_asks("adminAccess", subrequests=False), status=(f"{_RESULTS}.adminAccess",)
+        "DRAAdminAccess": _list_claim_fields(
+            *_list_request_fields("adminAccess", subrequests=False), status=(f"{_RESULTS}.adminAccess",)
         ),
         "DRADeviceTaints": {
-            **_of_slices("devices[].taints"),
-            **_of_claims(*_of_asks("tolerations"), status=(f"{_RESULTS}.tolerations",)),
+            **_list_slice_fields("devices[].taints"),
+            **_list_claim_fields(*_list_request_fields("tolerations"), status=(f"{_RESULTS}.tolerations",)),
         },
         "DRADeviceTaintRules": {},
-        "DRAResourceClaimDeviceStatus": _of_claims(status=("devices",)),
+        "DRAResourceClaimDeviceStatus": _list_claim_fields(status=("devices",)),
         "DRADeviceBindingConditions": {
-            **_of_slices("devices[].bindsToNode", *(f"devices[].{name}" for name in _CONDITIONS)),
-            **_of_claims(
+            **_list_slice_fields("devices[].bindsToNode", *(f"devices[].{name}" for name in _CONDITIONS)),
+            **_list_claim_fields(
                 status=("allocation.allocationTimestamp", *(f"{_RESULTS}.{name}" for name in _CONDITIONS))
             ),
         },
@@ -89,12 +89,12 @@ GATED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Gate, kind, fields. Kinds of the classic path and taint rules stand behind their gates as a whole: see
-`closed_by`."""
+`find_disabling_gate`."""
 
-_WHOLE_GROUPS: Mapping[str, str] = MappingProxyType(
+_GATED_GROUPS: Mapping[str, str] = MappingProxyType(
     {"cdi.k8s.io": "DRAControlPlaneController", "resource.k8s.io": "DynamicResourceAllocation"}
 )
-_WHOLE_KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+_GATED_KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"DeviceTaintRule.resource.k8s.io": ("DRADeviceTaints", "DRADeviceTaintRules")}
 )
 
@@ -111,66 +111,66 @@ class DroppedField:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FeatureGateFilterResult:
     """What is left of an object, and what was taken out."""
 
     object: Any
     dropped: tuple[DroppedField, ...] = ()
 
 
-def closed_by(kind: Kind, gates: GateSet) -> str | None:
+def find_disabling_gate(kind: Kind, gates: GateSet) -> str | None:
     """The gate that keeps a whole kind from being served; None when it is served."""
-    return next((gate for gate in gates_before(kind) if not gates.enabled(gate)), None)
+    return next((gate for gate in list_required_gates(kind) if not gates.is_enabled(gate)), None)
 
 
-def gates_before(kind: Kind) -> tuple[str, ...]:
+def list_required_gates(kind: Kind) -> tuple[str, ...]:
     """The gates that must be on for a kind to be served at all."""
-    group = _WHOLE_GROUPS.get(kind.group)
-    return (*((group,) if group else ()), *_WHOLE_KINDS.get(kind.qualified_name, ()))
+    group = _GATED_GROUPS.get(kind.group)
+    return (*((group,) if group else ()), *_GATED_KINDS.get(kind.qualified_name, ()))
 
 
-def drop_disabled(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> Kept:
+def drop_disabled_fields(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> FeatureGateFilterResult:
     """The object (a struct, or the document of an open kind) without fields whose gate is off.
 
     Fields of a gate stay when the old object already used any of them.
     """
     dropped: list[DroppedField] = []
-    for gate, patterns in _shut(kind, gates):
-        if old is not None and _uses(old, patterns):
+    for gate, patterns in _list_disabled_fields(kind, gates):
+        if old is not None and _uses_any_field(old, patterns):
             continue
         for pattern in patterns:
-            places = field_patterns.found(new, pattern)
+            places = field_patterns.find_fields(new, pattern)
             if places:
                 dropped += (DroppedField(gate, place) for place in places)
-                new = field_patterns.cleared(new, pattern)
-    return Kept(new, tuple(dropped))
+                new = field_patterns.clear_fields(new, pattern)
+    return FeatureGateFilterResult(new, tuple(dropped))
 
 
 @lru_cache(maxsize=512)
-def _shut(kind: Kind, gates: GateSet) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _list_disabled_fields(kind: Kind, gates: GateSet) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The gates that are off and have fields in a kind, with these fields."""
-    fields = ((gate, GATED.get(gate, {}).get(kind.qualified_name, ())) for gate in GATES)
-    return tuple((gate, patterns) for gate, patterns in fields if patterns and not gates.enabled(gate))
+    fields = ((gate, GATED_FIELDS.get(gate, {}).get(kind.qualified_name, ())) for gate in GATES)
+    return tuple((gate, patterns) for gate, patterns in fields if patterns and not gates.is_enabled(gate))
 
 
-def _uses(obj: Any, patterns: tuple[str, ...]) -> bool:
-    return any(field_patterns.found(obj, pattern) for pattern in patterns)
+def _uses_any_field(obj: Any, patterns: tuple[str, ...]) -> bool:
+    return any(field_patterns.find_fields(obj, pattern) for pattern in patterns)
 
 
-class Gatekeeper:
+class FeatureGateFilter:
     """The gates of one server: what it serves, and what it takes out of objects that come in."""
 
     def __init__(self, gates: GateSet) -> None:
         self._gates = gates
 
-    def serves(self, kind: Kind) -> bool:
+    def is_served(self, kind: Kind) -> bool:
         """Whether any gate keeps the kind from being served."""
-        return closed_by(kind, self._gates) is None
+        return find_disabling_gate(kind, self._gates) is None
 
-    def closed(self, kind: Kind) -> str | None:
+    def find_disabling_gate(self, kind: Kind) -> str | None:
         """The gate that keeps the kind from being served, if any does."""
-        return closed_by(kind, self._gates)
+        return find_disabling_gate(kind, self._gates)
 
-    def admitted(self, kind: Kind, new: Any, old: Any | None) -> Kept:
+    def drop_disabled_fields(self, kind: Kind, new: Any, old: Any | None) -> FeatureGateFilterResult:
         """The object without fields whose gate is off and that were not in use before."""
-        return drop_disabled(kind, new, old, self._gates)
+        return drop_disabled_fields(kind, new, old, self._gates)

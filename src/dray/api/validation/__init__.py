@@ -11,16 +11,16 @@ from dray.api.validation.kind_rules import (
     validate_stored,
     validate_update,
 )
-from dray.api.validation.limits import LIMITS, Limit
-from dray.api.validation.warnings import Caution, warnings_of
+from dray.api.validation.limits import LIMITS, FieldLimit
+from dray.api.validation.warnings import FieldWarning, collect_warnings
 
 __all__ = [
     "LIMITS",
-    "Caution",
-    "Limit",
+    "FieldLimit",
+    "FieldWarning",
+    "collect_warnings",
     "validate_create",
     "validate_status_update",
     "validate_stored",
     "validate_update",
-    "warnings_of",
 ]

@@ -5,43 +5,49 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dray.api.fields import Path, duplicate, invalid, required, too_long
+from dray.api.fields import FieldPath, duplicate, invalid, required, too_long
 from dray.api.meta import Condition
 from dray.api.validation import limits
-from dray.api.validation.field_rules import Errors, each, named, one_of, size
-from dray.values.names import qualified_name
+from dray.api.validation.field_rules import (
+    FieldErrors,
+    count_bytes,
+    validate_each,
+    validate_name,
+    validate_one_of,
+)
+from dray.values.names import check_qualified_name
 
 _STATUSES = ("True", "False", "Unknown")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
 
-def conditions(items: Sequence[Condition], limit: int, path: Path) -> Errors:
+def validate_conditions(items: Sequence[Condition], limit: int, path: FieldPath) -> FieldErrors:
     """A bounded list of conditions, each of a type of its own."""
-    yield from each(items, limit, _condition, path)
+    yield from validate_each(items, limit, _validate_condition, path)
     seen: set[str] = set()
     for position, item in enumerate(items[: limit + 1]):
         if item.type in seen:
-            yield duplicate(path.index(position).field("type"), item.type)
+            yield duplicate(path.index(position).child("type"), item.type)
         seen.add(item.type)
 
 
-def _condition(item: Condition, path: Path) -> Errors:
-    yield from named(item.type, qualified_name, path.field("type"))
-    yield from one_of(item.status, _STATUSES, path.field("status"))
+def _validate_condition(item: Condition, path: FieldPath) -> FieldErrors:
+    yield from validate_name(item.type, check_qualified_name, path.child("type"))
+    yield from validate_one_of(item.status, _STATUSES, path.child("status"))
     if item.observed_generation < 0:
-        place = path.field("observedGeneration")
+        place = path.child("observedGeneration")
         yield invalid(place, item.observed_generation, "must be greater than or equal to zero")
     if item.last_transition_time is None:
-        yield required(path.field("lastTransitionTime"), "must be set")
-    yield from _reason(item.reason, path.field("reason"))
-    if size(item.message) > limits.CONDITION_MESSAGE_BYTES:
-        yield too_long(path.field("message"), limits.CONDITION_MESSAGE_BYTES)
+        yield required(path.child("lastTransitionTime"), "must be set")
+    yield from _validate_reason(item.reason, path.child("reason"))
+    if count_bytes(item.message) > limits.CONDITION_MESSAGE_BYTES:
+        yield too_long(path.child("message"), limits.CONDITION_MESSAGE_BYTES)
 
 
-def _reason(reason: str, path: Path) -> Errors:
+def _validate_reason(reason: str, path: FieldPath) -> FieldErrors:
     if not reason:
         yield required(path, "must be set")
-    elif size(reason) > limits.CONDITION_REASON_BYTES:
+    elif count_bytes(reason) > limits.CONDITION_REASON_BYTES:
         yield too_long(path, limits.CONDITION_REASON_BYTES)
     elif not _REASON.fullmatch(reason):
         text = "must be one word in CamelCase, such as `DeviceReady`; letters, digits and `_,:` are allowed"

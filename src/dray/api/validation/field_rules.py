@@ -14,11 +14,11 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from dray.api.devices.device_cel import SelectorFault, compile_stored
+from dray.api.devices.device_cel import InvalidSelector, compile_stored_selector
 from dray.api.fields import (
-    Fault,
     FieldError,
-    Path,
+    FieldErrorType,
+    FieldPath,
     duplicate,
     forbidden,
     invalid,
@@ -29,13 +29,13 @@ from dray.api.fields import (
 )
 from dray.api.resource import DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration
 from dray.api.validation import limits
-from dray.values.names import Faults, driver_name, label_value, qualified_name
+from dray.values.names import NameFaults, check_driver_name, check_label_value, check_qualified_name
 from dray.values.node_selectors import NodeSelector
-from dray.values.node_selectors import faults as selector_faults
+from dray.values.node_selectors import check_node_selector as selector_faults
 
 T = TypeVar("T")
-Errors: TypeAlias = Iterator[FieldError]
-Judge: TypeAlias = Callable[[T, Path], Errors]
+FieldErrors: TypeAlias = Iterator[FieldError]
+FieldRule: TypeAlias = Callable[[T, FieldPath], FieldErrors]
 
 IMMUTABLE = "field is immutable"
 OMITTED = "<value omitted>"
@@ -45,7 +45,7 @@ EFFECTS = ("NoSchedule", "NoExecute", "None")
 EXISTS, EQUAL = "Exists", "Equal"
 
 
-def misnamed(faults: Faults, path: Path) -> Errors:
+def report_name_faults(faults: NameFaults, path: FieldPath) -> FieldErrors:
     """What a name rule found, as errors at a place."""
     for fault in faults:
         if fault.too_long is None:
@@ -54,20 +54,20 @@ def misnamed(faults: Faults, path: Path) -> Errors:
             yield too_long(path, fault.too_long)
 
 
-def named(name: str, rule: Callable[[str], Faults], path: Path) -> Errors:
+def validate_name(name: str, rule: Callable[[str], NameFaults], path: FieldPath) -> FieldErrors:
     """A name that must be there and keep a rule."""
     if not name:
         yield required(path)
     elif faults := rule(name):
-        yield from misnamed(faults, path)
+        yield from report_name_faults(faults, path)
 
 
-def size(text: str) -> int:
+def count_bytes(text: str) -> int:
     """The length in bytes, which is what limits count."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def one_of(value: str, supported: tuple[str, ...], path: Path) -> Errors:
+def validate_one_of(value: str, supported: tuple[str, ...], path: FieldPath) -> FieldErrors:
     """A value from a closed set, which must be there."""
     if not value:
         yield required(path)
@@ -75,7 +75,7 @@ def one_of(value: str, supported: tuple[str, ...], path: Path) -> Errors:
         yield not_supported(path, value, supported)
 
 
-def unchanged(new: object, old: object, path: Path) -> Errors:
+def validate_immutable(new: object, old: object, path: FieldPath) -> FieldErrors:
     """A field that keeps the value it was created with."""
     if new != old:
         yield invalid(path, new, IMMUTABLE)
@@ -84,16 +84,16 @@ def unchanged(new: object, old: object, path: Path) -> Errors:
 # --- lists and maps ---
 
 
-def each(items: Sequence[T], limit: int, judge: Judge[T], path: Path) -> Errors:
+def validate_each(items: Sequence[T], limit: int, rule: FieldRule[T], path: FieldPath) -> FieldErrors:
     """Every item of a list that is not too long; items of an overlong list are not looked at."""
     if len(items) > limit:
         yield too_many(path, len(items), limit)
         return
     for position, item in enumerate(items):
-        yield from judge(item, path.index(position))
+        yield from rule(item, path.index(position))
 
 
-def distinct(keys: Iterable[Hashable], path: Path) -> Errors:
+def validate_distinct(keys: Iterable[Hashable], path: FieldPath) -> FieldErrors:
     """Items of a list that must differ in their keys; the second of two equal ones is reported."""
     seen: set[Hashable] = set()
     for position, key in enumerate(keys):
@@ -102,17 +102,17 @@ def distinct(keys: Iterable[Hashable], path: Path) -> Errors:
         seen.add(key)
 
 
-def keyed(names: Iterable[str], rule: Callable[[str], Faults], path: Path) -> Errors:
+def validate_keys(names: Iterable[str], rule: Callable[[str], NameFaults], path: FieldPath) -> FieldErrors:
     """The keys of a map; an error stands at the map and quotes the key."""
     for name in names:
         if faults := rule(name):
-            yield from misnamed(faults, path)
+            yield from report_name_faults(faults, path)
 
 
 # --- values that only their driver understands ---
 
 
-def opaque(raw: msgspec.Raw, limit: int, path: Path) -> Errors:
+def validate_opaque(raw: msgspec.Raw, limit: int, path: FieldPath) -> FieldErrors:
     """A JSON object of bounded size that must be there."""
     written = bytes(raw)
     if not written:
@@ -120,10 +120,10 @@ def opaque(raw: msgspec.Raw, limit: int, path: Path) -> Errors:
     elif len(written) > limit:
         yield too_long(path, limit)
     else:
-        yield from _json_object(written, path)
+        yield from _validate_json_object(written, path)
 
 
-def _json_object(written: bytes, path: Path) -> Errors:
+def _validate_json_object(written: bytes, path: FieldPath) -> FieldErrors:
     try:
         value = msgspec.json.decode(written)
     except (msgspec.MsgspecError, UnicodeDecodeError) as broken:
@@ -137,101 +137,101 @@ def _json_object(written: bytes, path: Path) -> Errors:
             yield invalid(path, OMITTED, "must be a valid JSON object")
 
 
-def configuration(config: OpaqueDeviceConfiguration | None, path: Path) -> Errors:
-    """The `opaque` member that every configuration entry has."""
+def validate_opaque_config(config: OpaqueDeviceConfiguration | None, path: FieldPath) -> FieldErrors:
+    """The `validate_opaque` member that every configuration entry has."""
     if config is None:
-        yield required(path.field("opaque"))
+        yield required(path.child("opaque"))
         return
-    if not config.driver or driver_name(config.driver):
-        yield from named(config.driver, driver_name, path.field("opaque", "driver"))
-    yield from opaque(config.parameters, limits.OPAQUE_BYTES, path.field("opaque", "parameters"))
+    if not config.driver or check_driver_name(config.driver):
+        yield from validate_name(config.driver, check_driver_name, path.child("opaque", "driver"))
+    yield from validate_opaque(config.parameters, limits.OPAQUE_BYTES, path.child("opaque", "parameters"))
 
 
 # --- selectors, tolerations, nodes ---
 
 
-def selector(item: DeviceSelector, path: Path) -> Errors:
+def validate_selector(item: DeviceSelector, path: FieldPath) -> FieldErrors:
     """A criterion: an expression that is there, short, compiles, and is cheap whatever a device holds."""
     if item.cel is None:
-        yield required(path.field("cel"))
+        yield required(path.child("cel"))
     elif not item.cel.expression:
-        yield required(path.field("cel", "expression"))
-    elif size(item.cel.expression) > limits.EXPRESSION_BYTES:
-        yield too_long(path.field("cel", "expression"), limits.EXPRESSION_BYTES)
+        yield required(path.child("cel", "expression"))
+    elif count_bytes(item.cel.expression) > limits.EXPRESSION_BYTES:
+        yield too_long(path.child("cel", "expression"), limits.EXPRESSION_BYTES)
     else:
-        yield from _expression(item.cel.expression, path)
+        yield from _validate_expression(item.cel.expression, path)
 
 
-def _expression(text: str, path: Path) -> Errors:
+def _validate_expression(text: str, path: FieldPath) -> FieldErrors:
     """What is behind a gate was allowed when the object was written, or refused at the door."""
-    compiled = compile_stored(text)
-    if isinstance(compiled, SelectorFault):
-        yield invalid(path.field("cel", "expression"), text, compiled.detail)
+    compiled = compile_stored_selector(text)
+    if isinstance(compiled, InvalidSelector):
+        yield invalid(path.child("cel", "expression"), text, compiled.detail)
     elif compiled.is_too_complex:
-        yield forbidden(path.field("cel", "expression"), "too complex, exceeds cost limit")
+        yield forbidden(path.child("cel", "expression"), "too complex, exceeds cost limit")
 
 
-def toleration(item: DeviceToleration, path: Path) -> Errors:
+def validate_toleration(item: DeviceToleration, path: FieldPath) -> FieldErrors:
     """A toleration: key and effect may be absent, which stands for all of them."""
-    if item.key and (faults := qualified_name(item.key)):
-        yield from misnamed(faults, path.field("key"))
+    if item.key and (faults := check_qualified_name(item.key)):
+        yield from report_name_faults(faults, path.child("key"))
     if item.operator == EXISTS:
         if item.value:
-            yield invalid(path.field("value"), item.value, "must be empty for operator `Exists`")
+            yield invalid(path.child("value"), item.value, "must be empty for operator `Exists`")
     elif item.operator == EQUAL:
-        yield from misnamed(label_value(item.value), path.field("value"))
+        yield from report_name_faults(check_label_value(item.value), path.child("value"))
     else:
-        yield from one_of(item.operator, (EQUAL, EXISTS), path.field("operator"))
+        yield from validate_one_of(item.operator, (EQUAL, EXISTS), path.child("operator"))
     if item.effect and item.effect not in EFFECTS:
-        yield not_supported(path.field("effect"), item.effect, EFFECTS)
+        yield not_supported(path.child("effect"), item.effect, EFFECTS)
 
 
-def node_selector(item: NodeSelector, path: Path) -> Errors:
+def validate_node_selector(item: NodeSelector, path: FieldPath) -> FieldErrors:
     """Terms and requirements that make sense."""
     for fault in selector_faults(item):
-        yield FieldError(Fault(fault.kind), str(path.field(fault.path)), fault.value, fault.text)
+        yield FieldError(FieldErrorType(fault.kind), str(path.child(fault.path)), fault.value, fault.text)
 
 
-def one_term(item: NodeSelector, path: Path) -> Errors:
+def validate_single_term(item: NodeSelector, path: FieldPath) -> FieldErrors:
     """A node selector that can be merged with others, which only those of one term can."""
-    yield from node_selector(item, path)
+    yield from validate_node_selector(item, path)
     if len(item.node_selector_terms) != 1:
         found = len(item.node_selector_terms)
-        yield invalid(path.field("nodeSelectorTerms"), found, "must have exactly one node selector term")
+        yield invalid(path.child("nodeSelectorTerms"), found, "must have exactly one node selector term")
 
 
-def binding_conditions(ready: Sequence[str], failed: Sequence[str], path: Path) -> Errors:
+def validate_binding_conditions(ready: Sequence[str], failed: Sequence[str], path: FieldPath) -> FieldErrors:
     """Names of conditions that a binding waits for, and of those that end the waiting; both or none."""
     for conditions, field in ((ready, "bindingConditions"), (failed, "bindingFailureConditions")):
-        place = path.field(field)
-        yield from each(conditions, limits.BINDING_CONDITIONS, _condition_name, place)
+        place = path.child(field)
+        yield from validate_each(conditions, limits.BINDING_CONDITIONS, _validate_condition_name, place)
         if len(conditions) <= limits.BINDING_CONDITIONS:
-            yield from distinct(conditions, place)
-    for position in _overlapping(failed, frozenset(ready)):
-        place = path.field("bindingFailureConditions").index(position)
+            yield from validate_distinct(conditions, place)
+    for position in _find_overlaps(failed, frozenset(ready)):
+        place = path.child("bindingFailureConditions").index(position)
         yield invalid(
             place, failed[position], "bindingFailureConditions must not overlap with bindingConditions"
         )
     if failed and not ready:
         missing = "bindingConditions are required to use bindingFailureConditions"
-        yield invalid(path.field("bindingConditions"), [], missing)
+        yield invalid(path.child("bindingConditions"), [], missing)
     if ready and not failed:
         missing = "bindingFailureConditions are required to use bindingConditions"
-        yield invalid(path.field("bindingFailureConditions"), [], missing)
+        yield invalid(path.child("bindingFailureConditions"), [], missing)
 
 
-def _condition_name(name: str, path: Path) -> Errors:
-    return misnamed(qualified_name(name), path)
+def _validate_condition_name(name: str, path: FieldPath) -> FieldErrors:
+    return report_name_faults(check_qualified_name(name), path)
 
 
-def _overlapping(failed: Sequence[str], ready: Collection[str]) -> Iterator[int]:
+def _find_overlaps(failed: Sequence[str], ready: Collection[str]) -> Iterator[int]:
     return (position for position, name in enumerate(failed) if name in ready)
 
 
 # --- one of several ---
 
 
-def exactly_one(given: Mapping[str, bool], path: Path) -> Errors:
+def validate_exactly_one(given: Mapping[str, bool], path: FieldPath) -> FieldErrors:
     """A choice between fields, of which one and only one is made."""
     chosen = [f"`{field}`" for field, present in given.items() if present]
     if len(chosen) == 1:
@@ -244,6 +244,6 @@ def exactly_one(given: Mapping[str, bool], path: Path) -> Errors:
         yield invalid(path, f"{{{', '.join(chosen)}}}", f"{expected}, but multiple fields are set")
 
 
-def cannot_be_set(path: Path) -> FieldError:
+def forbid_field(path: FieldPath) -> FieldError:
     """A field that has no meaning here."""
     return forbidden(path, "cannot be set")

@@ -19,127 +19,148 @@ from dray.api import admission, classic, core, resource
 from dray.api.fields import FieldError
 from dray.api.kinds import KINDS
 from dray.api.preparation import Preparation
-from dray.api.validation.field_rules import Errors
-from dray.api.validation.kinds.claim import claim, claim_update
-from dray.api.validation.kinds.claim_status import claim_allocation, claim_status, claim_status_update
-from dray.api.validation.kinds.classic import (
-    classic_claim,
-    classic_claim_status,
-    classic_claim_status_update,
-    classic_claim_update,
-    resource_class,
+from dray.api.validation.field_rules import FieldErrors
+from dray.api.validation.kinds.claim import validate_claim, validate_claim_update
+from dray.api.validation.kinds.claim_status import (
+    validate_claim_allocation,
+    validate_claim_status,
+    validate_claim_status_update,
 )
-from dray.api.validation.kinds.device_class import device_class
-from dray.api.validation.kinds.pod import pod, pod_status, pod_update
-from dray.api.validation.kinds.preparation import preparation, preparation_update
-from dray.api.validation.kinds.slice import resource_slice, resource_slice_update
-from dray.api.validation.kinds.taint_rule import taint_rule, taint_rule_status
-from dray.api.validation.kinds.template import template, template_update
-from dray.api.validation.kinds.webhooks import webhook_configuration
-from dray.api.validation.metadata import metadata, metadata_update
-from dray.api.validation.ratcheting import fresh
-from dray.values.names import Rule, dns_label, dns_subdomain, path_segment
+from dray.api.validation.kinds.classic import (
+    validate_classic_claim,
+    validate_classic_claim_update,
+    validate_classic_status,
+    validate_classic_status_update,
+    validate_resource_class,
+)
+from dray.api.validation.kinds.device_class import validate_device_class
+from dray.api.validation.kinds.pod import validate_pod, validate_pod_status, validate_pod_update
+from dray.api.validation.kinds.preparation import validate_preparation, validate_preparation_update
+from dray.api.validation.kinds.slice import validate_resource_slice, validate_resource_slice_update
+from dray.api.validation.kinds.taint_rule import validate_taint_rule, validate_taint_rule_status
+from dray.api.validation.kinds.template import validate_template, validate_template_update
+from dray.api.validation.kinds.webhooks import validate_webhook_configuration
+from dray.api.validation.metadata import validate_metadata, validate_metadata_update
+from dray.api.validation.ratcheting import filter_new_errors
+from dray.values.names import NameRule, check_dns_label, check_dns_subdomain, check_path_segment
 
 T = TypeVar("T", bound=msgspec.Struct)
-Judge = Callable[[Any], Errors]
-Step = Callable[[Any, Any], Errors]
+ObjectRule = Callable[[Any], FieldErrors]
+TransitionRule = Callable[[Any, Any], FieldErrors]
 
 
-def _nothing(*_objects: Any) -> Errors:
+def _accept_anything(*_objects: Any) -> FieldErrors:
     return iter(())
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class KindRules:
     """What a kind is asked besides its metadata.
 
-    `made` holds of a new object, `kept` of a changed one (the same, unless what it judges cannot change),
-    `step` of the change. `status` and `status_step` are the same for the status. `settled` is judged once,
-    when it is written, and then only of objects that nobody wrote through us.
+    `on_create` holds of a new object, `on_update` of a changed one (the same, unless what it judges cannot
+    change), `on_transition` of the change. `on_status` and `on_status_transition` are the same for the
+    status. `on_stored` is judged once, when it is written, and then only of objects that nobody wrote through
+    us.
     """
 
-    made: Judge = _nothing
-    kept: Judge | None = None
-    step: Step = _nothing
-    status: Judge = _nothing
-    status_step: Step = _nothing
-    settled: Judge = _nothing
-    names: Rule = dns_subdomain
+    on_create: ObjectRule = _accept_anything
+    on_update: ObjectRule | None = None
+    on_transition: TransitionRule = _accept_anything
+    on_status: ObjectRule = _accept_anything
+    on_status_transition: TransitionRule = _accept_anything
+    on_stored: ObjectRule = _accept_anything
+    name_rule: NameRule = check_dns_subdomain
 
 
-RULES: Mapping[type, Rules] = MappingProxyType(
+RULES_BY_TYPE: Mapping[type, KindRules] = MappingProxyType(
     {
-        resource.DeviceClass: Rules(device_class),
-        resource.ResourceClaim: Rules(
-            claim, _nothing, claim_update, claim_status, claim_status_update, claim_allocation
+        resource.DeviceClass: KindRules(validate_device_class),
+        resource.ResourceClaim: KindRules(
+            validate_claim,
+            _accept_anything,
+            validate_claim_update,
+            validate_claim_status,
+            validate_claim_status_update,
+            validate_claim_allocation,
         ),
-        resource.ResourceClaimTemplate: Rules(template, _nothing, template_update),
-        resource.ResourceSlice: Rules(resource_slice, step=resource_slice_update),
-        resource.DeviceTaintRule: Rules(taint_rule, status=taint_rule_status),
-        admission.MutatingWebhookConfiguration: Rules(webhook_configuration),
-        admission.ValidatingWebhookConfiguration: Rules(webhook_configuration),
-        classic.ResourceClass: Rules(resource_class),
-        classic.ClassicClaim: Rules(
-            classic_claim,
-            _nothing,
-            classic_claim_update,
-            classic_claim_status,
-            classic_claim_status_update,
+        resource.ResourceClaimTemplate: KindRules(
+            validate_template, _accept_anything, validate_template_update
         ),
-        Preparation: Rules(preparation, _nothing, preparation_update),
-        core.Pod: Rules(pod, _nothing, pod_update, pod_status),
-        core.Namespace: Rules(names=dns_label),
-        core.Grant: Rules(names=path_segment),
-        core.ClusterGrant: Rules(names=path_segment),
+        resource.ResourceSlice: KindRules(
+            validate_resource_slice, on_transition=validate_resource_slice_update
+        ),
+        resource.DeviceTaintRule: KindRules(validate_taint_rule, on_status=validate_taint_rule_status),
+        admission.MutatingWebhookConfiguration: KindRules(validate_webhook_configuration),
+        admission.ValidatingWebhookConfiguration: KindRules(validate_webhook_configuration),
+        classic.ResourceClass: KindRules(validate_resource_class),
+        classic.ClassicResourceClaim: KindRules(
+            validate_classic_claim,
+            _accept_anything,
+            validate_classic_claim_update,
+            validate_classic_status,
+            validate_classic_status_update,
+        ),
+        Preparation: KindRules(validate_preparation, _accept_anything, validate_preparation_update),
+        core.Pod: KindRules(validate_pod, _accept_anything, validate_pod_update, validate_pod_status),
+        core.Namespace: KindRules(name_rule=check_dns_label),
+        core.RbacObject: KindRules(name_rule=check_path_segment),
+        core.RbacClusterObject: KindRules(name_rule=check_path_segment),
     }
 )
 
-_METADATA_ONLY = Rules()
+_METADATA_RULES = KindRules()
 _NAMESPACED: Mapping[type, bool] = MappingProxyType({kind.type: kind.namespaced for kind in KINDS})
 
 
 def validate_create(obj: msgspec.Struct) -> list[FieldError]:
     """Everything wrong with a new object; empty when it is sound."""
-    rules, errors = _rules(obj), list(_metadata(obj))
-    errors += rules.made(obj)
+    rules, errors = _get_rules(obj), list(_validate_object_metadata(obj))
+    errors += rules.on_create(obj)
     return errors
 
 
 def validate_update(new: T, old: T) -> list[FieldError]:
     """Everything wrong with a change of an object, its status aside."""
-    rules = _rules(new)
-    kept = rules.kept if rules.kept is not None else rules.made
-    return _judged(new, old, rules.step, kept)
+    rules = _get_rules(new)
+    kept = rules.on_update if rules.on_update is not None else rules.on_create
+    return _validate_transition(new, old, rules.on_transition, kept)
 
 
 def validate_status_update(new: T, old: T) -> list[FieldError]:
     """Everything wrong with a change of an object's status."""
-    rules = _rules(new)
-    return _judged(new, old, rules.status_step, rules.status)
+    rules = _get_rules(new)
+    return _validate_transition(new, old, rules.on_status_transition, rules.on_status)
 
 
 def validate_stored(obj: msgspec.Struct) -> list[FieldError]:
     """Everything wrong with an object as it lies in a file or a dump of a cluster, status included."""
-    rules = _rules(obj)
-    return [*_metadata(obj), *rules.made(obj), *rules.status(obj), *rules.settled(obj)]
+    rules = _get_rules(obj)
+    return [
+        *_validate_object_metadata(obj),
+        *rules.on_create(obj),
+        *rules.on_status(obj),
+        *rules.on_stored(obj),
+    ]
 
 
-def _judged(new: Any, old: Any, step: Step, kept: Judge) -> list[FieldError]:
+def _validate_transition(
+    new: Any, old: Any, transition_rule: TransitionRule, update_rule: ObjectRule
+) -> list[FieldError]:
     # Metadata that is the very same was judged when it was stored.
     if new.metadata is old.metadata:
-        errors, found = [], list(kept(new))
+        errors, found = [], list(update_rule(new))
     else:
-        errors = list(metadata_update(new.metadata, old.metadata))
-        found = [*_metadata(new), *kept(new)]
-    errors += step(new, old)
+        errors = list(validate_metadata_update(new.metadata, old.metadata))
+        found = [*_validate_object_metadata(new), *update_rule(new)]
+    errors += transition_rule(new, old)
     if found:
-        errors += fresh(found, new, [*_metadata(old), *kept(old)], old)
+        errors += filter_new_errors(found, new, [*_validate_object_metadata(old), *update_rule(old)], old)
     return errors
 
 
-def _metadata(obj: Any) -> Errors:
-    return metadata(obj.metadata, _rules(obj).names, _NAMESPACED[type(obj)])
+def _validate_object_metadata(obj: Any) -> FieldErrors:
+    return validate_metadata(obj.metadata, _get_rules(obj).name_rule, _NAMESPACED[type(obj)])
 
 
-def _rules(obj: Any) -> Rules:
-    return RULES.get(type(obj), _METADATA_ONLY)
+def _get_rules(obj: Any) -> KindRules:
+    return RULES_BY_TYPE.get(type(obj), _METADATA_RULES)

@@ -18,47 +18,49 @@ from typing import Any
 
 import msgspec
 
-from dray.api.field_patterns import attribute_of
-from dray.api.fields import Fault, FieldError
+from dray.api.field_patterns import get_attribute_name
+from dray.api.fields import FieldError, FieldErrorType
 
 _STEP = re.compile(r"\.?([^.\[]+)|\[(.*?)\](?=[.\[]|$)", re.DOTALL)
 
 # Faults of these kinds do not carry the value they are about.
-_WITHOUT_VALUE = frozenset({Fault.FORBIDDEN, Fault.TOO_LONG, Fault.TOO_MANY})
+_WITHOUT_VALUE = frozenset({FieldErrorType.FORBIDDEN, FieldErrorType.TOO_LONG, FieldErrorType.TOO_MANY})
 
 
-def fresh(found: Iterable[FieldError], new: Any, known: Iterable[FieldError], old: Any) -> list[FieldError]:
+def filter_new_errors(
+    found: Iterable[FieldError], new: Any, known: Iterable[FieldError], old: Any
+) -> list[FieldError]:
     """The errors found in a new object that the old one, with its known errors, does not have."""
-    excused = {_identity(error, old) for error in known}
-    return [error for error in found if _identity(error, new) not in excused]
+    excused = {_identify_error(error, old) for error in known}
+    return [error for error in found if _identify_error(error, new) not in excused]
 
 
-def _identity(error: FieldError, root: Any) -> Hashable:
+def _identify_error(error: FieldError, root: Any) -> Hashable:
     place: list[Hashable] = []
     node = root
     for field, key in _STEP.findall(error.path):
         try:
-            node, step = _child(node, field, key)
+            node, step = _descend(node, field, key)
         except (LookupError, TypeError, ValueError):
             # Kubernetes names some places that no object has (`validRange.default`): stop at the one above.
             place.append(field or key)
             break
         place.append(step)
-    value = node if error.fault in _WITHOUT_VALUE else error.value
-    return error.fault, error.detail, tuple(place), _content(value)
+    value = node if error.type in _WITHOUT_VALUE else error.value
+    return error.type, error.detail, tuple(place), _encode_content(value)
 
 
-def _child(node: Any, field: str, key: str) -> tuple[Any, Hashable]:
+def _descend(node: Any, field: str, key: str) -> tuple[Any, Hashable]:
     """One step down, and what the step is called when positions do not count."""
     if isinstance(node, tuple) and key:
         item = node[int(key)]
-        return item, getattr(item, "name", "") or _content(item)
+        return item, getattr(item, "name", "") or _encode_content(item)
     if isinstance(node, dict):
         return node[field or key], field or key
-    return getattr(node, attribute_of(type(node), field)), field
+    return getattr(node, get_attribute_name(type(node), field)), field
 
 
-def _content(value: Any) -> bytes:
+def _encode_content(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):

@@ -11,24 +11,28 @@ from typing import Any
 import msgspec
 
 
-def same(new: Any, old: Any) -> bool:
+def is_semantically_equal(new: Any, old: Any) -> bool:
     """Whether two values of one type mean the same."""
     if new == old:
         return True
     if type(new) is not type(old):
         return False
     if isinstance(new, msgspec.Raw):
-        return _meaning(new) == _meaning(old)
+        return _normalize_json(new) == _normalize_json(old)
     if isinstance(new, msgspec.Struct):
-        return all(same(getattr(new, name), getattr(old, name)) for name in new.__struct_fields__)
+        return all(
+            is_semantically_equal(getattr(new, name), getattr(old, name)) for name in new.__struct_fields__
+        )
     if isinstance(new, tuple):
-        return len(new) == len(old) and all(map(same, new, old))
+        return len(new) == len(old) and all(map(is_semantically_equal, new, old))
     if isinstance(new, dict):
-        return new.keys() == old.keys() and all(same(value, old[key]) for key, value in new.items())
+        return new.keys() == old.keys() and all(
+            is_semantically_equal(value, old[key]) for key, value in new.items()
+        )
     return False
 
 
-def _meaning(raw: msgspec.Raw) -> bytes:
+def _normalize_json(raw: msgspec.Raw) -> bytes:
     """Opaque JSON in a normal form: sorted keys, no white space. What is no JSON stands for itself."""
     written = bytes(raw)
     try:

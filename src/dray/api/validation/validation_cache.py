@@ -14,20 +14,20 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Generic, TypeVar
 
-from dray.values.cache_bounds import Bound
+from dray.values.cache_bounds import CacheBound
 
 T = TypeVar("T")
 
 
-class Proven(Generic[T]):
+class ValidValueCache(Generic[T]):
     """Sound values of one kind."""
 
     __slots__ = ("_known", "_most", "_older")
 
-    def __init__(self, bound: Bound) -> None:
+    def __init__(self, bound: CacheBound) -> None:
         self._known: set[T] = set()
         self._older: set[T] = set()
-        self._most = bound.most
+        self._most = bound.max_entries
 
     def __contains__(self, value: object) -> bool:
         return value in self._known or value in self._older
@@ -41,7 +41,7 @@ class Proven(Generic[T]):
             self._known, self._older = set(), self._known
         self._known.update(islice(values, self._most // 2))
 
-    def unknown(self, values: Iterable[T]) -> set[T]:
+    def filter_unknown(self, values: Iterable[T]) -> set[T]:
         """Those of the values that are not remembered; they are walked twice when there are any."""
         # The common case is this one call into C.
         if self._known.issuperset(values):
@@ -53,10 +53,10 @@ class Proven(Generic[T]):
             fresh -= again
         return fresh
 
-    def covers(self, values: Iterable[T], is_sound: Callable[[T], bool]) -> bool:
+    def are_all_valid(self, values: Iterable[T], is_valid: Callable[[T], bool]) -> bool:
         """Whether all values are sound; only those that are not remembered are looked at, each once."""
-        fresh = self.unknown(values)
-        if not all(map(is_sound, fresh)):
+        fresh = self.filter_unknown(values)
+        if not all(map(is_valid, fresh)):
             return False
         if fresh:
             self.add(fresh)

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from dray.api.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from dray.api.admission.webhook_configuration import Webhook
 from dray.api.core import Pod
-from dray.api.devices.taint_rules import selects_everything
-from dray.api.fields import ROOT, Path
+from dray.api.devices.taint_rules import rule_selects_everything
+from dray.api.fields import ROOT, FieldPath
 from dray.api.resource import (
     DeviceClaim,
     DeviceSubRequest,
@@ -25,11 +25,11 @@ from dray.api.resource import (
     ResourceSlice,
 )
 from dray.api.validation import limits
-from dray.values.names import driver_name
+from dray.values.names import check_driver_name
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
+class FieldWarning:
     """One doubtful thing: where, and what should be known about it."""
 
     path: str
@@ -39,66 +39,70 @@ class Caution:
         return f"{self.path}: {self.text}"
 
 
-Cautions: TypeAlias = Iterator[Caution]
+FieldWarnings: TypeAlias = Iterator[FieldWarning]
 
-_SPEC = ROOT.field("spec")
+_SPEC = ROOT.child("spec")
 
 
-def warnings_of(obj: Any) -> list[Caution]:
+def collect_warnings(obj: Any) -> list[FieldWarning]:
     """Everything doubtful about an object, whether it is sound or not."""
-    look = _LOOKS.get(type(obj))
+    look = _WARNING_CHECKS.get(type(obj))
     return list(look(obj)) if look is not None else []
 
 
-def _claim(obj: ResourceClaim) -> Cautions:
-    return _device_claim(obj.spec.devices, _SPEC)
+def _check_claim(obj: ResourceClaim) -> FieldWarnings:
+    return _check_device_claim(obj.spec.devices, _SPEC)
 
 
-def _template(obj: ResourceClaimTemplate) -> Cautions:
-    return _device_claim(obj.spec.spec.devices, _SPEC.field("spec"))
+def _check_template(obj: ResourceClaimTemplate) -> FieldWarnings:
+    return _check_device_claim(obj.spec.spec.devices, _SPEC.child("spec"))
 
 
-def _device_claim(devices: DeviceClaim, spec: Path) -> Cautions:
+def _check_device_claim(devices: DeviceClaim, spec: FieldPath) -> FieldWarnings:
     if not devices.requests:
-        path = spec.field("devices", "requests")
-        yield Caution(str(path), "the claim asks for nothing, so it is allocated without any device")
+        path = spec.child("devices", "requests")
+        yield FieldWarning(str(path), "the claim asks for nothing, so it is allocated without any device")
     for position, request in enumerate(devices.requests):
         if request.exactly is not None:
-            yield from _count(request.exactly, spec, position)
+            yield from _check_count(request.exactly, spec, position)
         for rank, alternative in enumerate(request.first_available):
-            yield from _count(alternative, spec, position, rank)
+            yield from _check_count(alternative, spec, position, rank)
 
 
-def _count(
-    ask: ExactDeviceRequest | DeviceSubRequest, spec: Path, position: int, rank: int | None = None
-) -> Cautions:
+def _check_count(
+    request: ExactDeviceRequest | DeviceSubRequest, spec: FieldPath, position: int, rank: int | None = None
+) -> FieldWarnings:
     most = limits.RESULTS_PER_ALLOCATION
-    if most < ask.count <= limits.LARGEST_COUNT:
-        place = spec.field("devices", "requests").index(position)
-        path = place.field("exactly") if rank is None else place.field("firstAvailable").index(rank)
-        what = "this alternative is never chosen" if isinstance(ask, DeviceSubRequest) else "it can never fit"
-        text = f"{ask.count} devices are more than the {most} that one claim can hold; {what}"
-        yield Caution(str(path.field("count")), text)
+    if most < request.count <= limits.MAX_COUNT:
+        place = spec.child("devices", "requests").index(position)
+        path = place.child("exactly") if rank is None else place.child("firstAvailable").index(rank)
+        what = (
+            "this alternative is never chosen"
+            if isinstance(request, DeviceSubRequest)
+            else "it can never fit"
+        )
+        text = f"{request.count} devices are more than the {most} that one claim can hold; {what}"
+        yield FieldWarning(str(path.child("count")), text)
 
 
-def _slice(obj: ResourceSlice) -> Cautions:
+def _check_slice(obj: ResourceSlice) -> FieldWarnings:
     if not obj.spec.devices and not obj.spec.shared_counters:
-        yield Caution(str(_SPEC), "the slice has neither devices nor shared counters")
-    if obj.spec.driver != obj.spec.driver.lower() and not driver_name(obj.spec.driver):
+        yield FieldWarning(str(_SPEC), "the slice has neither devices nor shared counters")
+    if obj.spec.driver != obj.spec.driver.lower() and not check_driver_name(obj.spec.driver):
         text = f"driver names are compared exactly; lower case avoids surprises: `{obj.spec.driver.lower()}`"
-        yield Caution(str(_SPEC.field("driver")), text)
+        yield FieldWarning(str(_SPEC.child("driver")), text)
 
 
-def _taint_rule(obj: DeviceTaintRule) -> Cautions:
-    path, effect = str(_SPEC.field("deviceSelector")), obj.spec.taint.effect
+def _check_taint_rule(obj: DeviceTaintRule) -> FieldWarnings:
+    path, effect = str(_SPEC.child("deviceSelector")), obj.spec.taint.effect
     if obj.spec.device_selector is None:
-        yield Caution(path, "a rule without a selector selects no device; `{}` selects every device")
-    elif selects_everything(obj):
+        yield FieldWarning(path, "a rule without a selector selects no device; `{}` selects every device")
+    elif rule_selects_everything(obj):
         text = "the selector is empty: the rule taints every device of every driver"
-        yield Caution(path, text + _MEANING.get(effect, ""))
+        yield FieldWarning(path, text + _EFFECT_CONSEQUENCES.get(effect, ""))
 
 
-_MEANING: Mapping[str, str] = MappingProxyType(
+_EFFECT_CONSEQUENCES: Mapping[str, str] = MappingProxyType(
     {
         "NoExecute": ", and every pod that uses a device and does not tolerate it is evicted; with the "
         "effect `None` its status says how many that would be",
@@ -107,35 +111,35 @@ _MEANING: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _pod(obj: Pod) -> Cautions:
-    used = {claim.name for c in _containers_of(obj) for claim in c.resources.claims}
+def _check_pod(obj: Pod) -> FieldWarnings:
+    used = {claim.name for c in _list_containers(obj) for claim in c.resources.claims}
     for position, entry in enumerate(obj.spec.resource_claims):
         if entry.name not in used:
-            place = _SPEC.field("resourceClaims").index(position)
+            place = _SPEC.child("resourceClaims").index(position)
             text = f"no container uses `{entry.name}`; the pod waits for the claim and gets nothing from it"
-            yield Caution(str(place), text)
+            yield FieldWarning(str(place), text)
 
 
-def _containers_of(obj: Pod) -> tuple[Any, ...]:
+def _list_containers(obj: Pod) -> tuple[Any, ...]:
     return obj.spec.init_containers + obj.spec.containers + obj.spec.ephemeral_containers
 
 
-def _webhooks(obj: MutatingWebhookConfiguration | ValidatingWebhookConfiguration) -> Cautions:
+def _check_webhooks(obj: MutatingWebhookConfiguration | ValidatingWebhookConfiguration) -> FieldWarnings:
     webhooks: Sequence[Webhook] = obj.webhooks
     for position, webhook in enumerate(webhooks):
         if not webhook.rules:
-            path = ROOT.field("webhooks").index(position).field("rules")
-            yield Caution(str(path), "the webhook has no rules, so it is never asked")
+            path = ROOT.child("webhooks").index(position).child("rules")
+            yield FieldWarning(str(path), "the webhook has no rules, so it is never asked")
 
 
-_LOOKS: Mapping[type, Callable[[Any], Cautions]] = MappingProxyType(
+_WARNING_CHECKS: Mapping[type, Callable[[Any], FieldWarnings]] = MappingProxyType(
     {
-        ResourceClaim: _claim,
-        ResourceClaimTemplate: _template,
-        ResourceSlice: _slice,
-        DeviceTaintRule: _taint_rule,
-        Pod: _pod,
-        MutatingWebhookConfiguration: _webhooks,
-        ValidatingWebhookConfiguration: _webhooks,
+        ResourceClaim: _check_claim,
+        ResourceClaimTemplate: _check_template,
+        ResourceSlice: _check_slice,
+        DeviceTaintRule: _check_taint_rule,
+        Pod: _check_pod,
+        MutatingWebhookConfiguration: _check_webhooks,
+        ValidatingWebhookConfiguration: _check_webhooks,
     }
 )

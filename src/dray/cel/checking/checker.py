@@ -17,10 +17,10 @@ from typing import Final
 from dray.cel import types as t
 from dray.cel.checking.unification import Substitution
 from dray.cel.declarations import Functions, Overload
-from dray.cel.source import Issue
+from dray.cel.source import ExpressionIssue
 from dray.cel.syntax.ast import (
-    Call,
-    Fold,
+    Comprehension,
+    FunctionCall,
     Ident,
     ListLiteral,
     Literal,
@@ -28,12 +28,12 @@ from dray.cel.syntax.ast import (
     Node,
     OptionalMap,
     Select,
-    children,
-    dotted,
+    get_children,
+    get_dotted_name,
 )
-from dray.cel.syntax.traversal import SHALLOW, settle
-from dray.cel.types import Kind, Type
-from dray.cel.values import type_name
+from dray.cel.syntax.traversal import MAX_RECURSION_DEPTH, visit_bottom_up
+from dray.cel.types import Type, TypeKind
+from dray.cel.values import get_type_name
 
 MAX_WEIGHT: Final = 250
 """Types with more names in them are refused: nobody writes them, and they can grow without bound."""
@@ -41,16 +41,18 @@ MAX_WEIGHT: Final = 250
 TYPE_NAMES: Final[Mapping[str, Type]] = {
     **{one.name: one for one in (t.BOOL, t.INT, t.UINT, t.DOUBLE, t.STRING, t.BYTES, t.NULL)},
     **{one.name: one for one in (t.DURATION, t.TIMESTAMP, t.IP, t.CIDR)},
-    "list": t.list_of(t.DYN),
-    "map": t.map_of(t.DYN, t.DYN),
-    "type": t.type_of(t.DYN),
-    t.OPTIONAL_NAME: t.optional_of(t.DYN),
+    "list": t.make_list_type(t.DYN),
+    "map": t.make_map_type(t.DYN, t.DYN),
+    "type": t.make_type_type(t.DYN),
+    t.OPTIONAL_NAME: t.make_optional_type(t.DYN),
 }
 """Names that stand for a type as a value: `type(x) == string`."""
 
-_LITERALS: Final = {one.name: one for one in (t.BOOL, t.INT, t.UINT, t.DOUBLE, t.STRING, t.BYTES, t.NULL)}
+_LITERAL_TYPES: Final = {
+    one.name: one for one in (t.BOOL, t.INT, t.UINT, t.DOUBLE, t.STRING, t.BYTES, t.NULL)
+}
 _NO_RANGE: Final = "cannot be range of a comprehension (must be list, map, or dynamic)"
-_LAST_WORDS: Final = frozenset(name.rpartition(".")[2] for name in TYPE_NAMES if "." in name)
+_LAST_NAME_PARTS: Final = frozenset(name.rpartition(".")[2] for name in TYPE_NAMES if "." in name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """What the checker found out, by the id of the node."""
 
     types: Mapping[int, Type]
@@ -73,13 +75,15 @@ class Checked:
     """Names with dots that mean one thing: a type, or a function such as `optional.of`."""
 
 
-def check(root: Node, scope: Scope) -> tuple[Checked, list[Issue]]:
+def check(root: Node, scope: Scope) -> tuple[CheckResult, list[ExpressionIssue]]:
     """Check a tree; the issues are in the order of the text."""
     walk = _Checker(scope)
-    walk.type_of(root)
-    types = {number: walk.unified.resolved(one, loose=True) for number, one in walk.types.items()}
+    walk.check_node(root)
+    types = {
+        number: walk.substitution.resolve(one, unknown_as_dyn=True) for number, one in walk.types.items()
+    }
     issues = sorted(set(walk.issues))
-    return Checked(types, walk.overloads, walk.qualified), issues
+    return CheckResult(types, walk.overloads, walk.qualified), issues
 
 
 class _Checker:
@@ -87,50 +91,52 @@ class _Checker:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.unified = Substitution()
+        self.substitution = Substitution()
         self.locals: list[dict[str, Type]] = []
         self.types: dict[int, Type] = {}
         self.overloads: dict[int, tuple[Overload, ...]] = {}
         self.qualified: dict[int, str] = {}
-        self.issues: list[Issue] = []
+        self.issues: list[ExpressionIssue] = []
 
-    def type_of(self, node: Node) -> Type:
+    def check_node(self, node: Node) -> Type:
         known = self.types.get(node.id)
         if known is not None:
             return known
-        if node.depth > SHALLOW:
-            settle(node, self.types, self._below, self._visit)
+        if node.depth > MAX_RECURSION_DEPTH:
+            visit_bottom_up(node, self.types, self._get_children_first, self._visit)
         return self._visit(node)
 
     def _visit(self, node: Node) -> Type:
-        found = _WAYS[type(node)](self, node)
+        found = _VISITORS[type(node)](self, node)
         if found.weight > MAX_WEIGHT:
-            found = self._complain(node, "the type of this expression is too complex")
+            found = self._add_issue(node, "the type of this expression is too complex")
         self.types[node.id] = found
         return found
 
-    def _below(self, node: Node) -> tuple[Node, ...]:
+    def _get_children_first(self, node: Node) -> tuple[Node, ...]:
         """What can be checked before a node without knowing more; the inside of a macro needs its names."""
         match node:
-            case Fold():
+            case Comprehension():
                 return (node.source,)
             case OptionalMap():
                 return (node.target,)
-            case Call() if node.target is not None and self._space(node) is not None:
+            case FunctionCall() if (
+                node.target is not None and self._find_qualified_function(node) is not None
+            ):
                 return node.args
-            case Select() if node.field in _LAST_WORDS:
+            case Select() if node.field in _LAST_NAME_PARTS:
                 return ()
             case _:
-                return children(node)
+                return get_children(node)
 
-    def _complain(self, node: Node, message: str) -> Type:
-        self.issues.append(Issue(node.offset, message))
+    def _add_issue(self, node: Node, message: str) -> Type:
+        self.issues.append(ExpressionIssue(node.offset, message))
         return t.ERROR
 
-    def _undeclared(self, node: Node, name: str) -> Type:
-        return self._complain(node, f"undeclared reference to '{name}' (in container '')")
+    def _report_undeclared(self, node: Node, name: str) -> Type:
+        return self._add_issue(node, f"undeclared reference to '{name}' (in container '')")
 
-    def _variable(self, name: str) -> Type | None:
+    def _find_variable(self, name: str) -> Type | None:
         for scope in reversed(self.locals):
             if name in scope:
                 return scope[name]
@@ -138,178 +144,180 @@ class _Checker:
 
     # --- leaves and selections ---
 
-    def _literal(self, node: Literal) -> Type:
-        return _LITERALS[type_name(node.value)]
+    def _check_literal(self, node: Literal) -> Type:
+        return _LITERAL_TYPES[get_type_name(node.value)]
 
-    def _ident(self, node: Ident) -> Type:
-        found = self._variable(node.name)
+    def _check_ident(self, node: Ident) -> Type:
+        found = self._find_variable(node.name)
         if found is not None:
             return found
         if node.name in TYPE_NAMES:
             self.qualified[node.id] = node.name
-            return t.type_of(TYPE_NAMES[node.name])
-        return self._undeclared(node, node.name)
+            return t.make_type_type(TYPE_NAMES[node.name])
+        return self._report_undeclared(node, node.name)
 
-    def _select(self, node: Select) -> Type:
-        if node.field in _LAST_WORDS and not node.optional:
-            name = dotted(node) or ""
+    def _check_select(self, node: Select) -> Type:
+        if node.field in _LAST_NAME_PARTS and not node.optional:
+            name = get_dotted_name(node) or ""
             if name in TYPE_NAMES:
                 self.qualified[node.id] = name
-                return t.type_of(TYPE_NAMES[name])
-        operand = self.unified.resolved(self.type_of(node.operand))
+                return t.make_type_type(TYPE_NAMES[name])
+        operand = self.substitution.resolve(self.check_node(node.operand))
         chained = t.is_optional(operand)
-        found = self._field(node, operand.params[0] if chained else operand)
+        found = self._check_field(node, operand.params[0] if chained else operand)
         if node.test:
             return t.BOOL
-        return t.optional_of(found) if node.optional or chained else found
+        return t.make_optional_type(found) if node.optional or chained else found
 
-    def _field(self, node: Select, operand: Type) -> Type:
+    def _check_field(self, node: Select, operand: Type) -> Type:
         if operand.is_dyn:
             return t.DYN
-        if operand.kind is Kind.MAP:
+        if operand.kind is TypeKind.MAP:
             return operand.params[1]
-        if operand.kind is Kind.VARIABLE:
-            self.unified.fits(operand, t.DYN)
+        if operand.kind is TypeKind.VARIABLE:
+            self.substitution.is_assignable(operand, t.DYN)
             return t.DYN
-        if operand.kind is Kind.STRUCT and operand.name in self.scope.fields:
+        if operand.kind is TypeKind.STRUCT and operand.name in self.scope.fields:
             found = self.scope.fields[operand.name].get(node.field)
-            return self._complain(node, f"undefined field '{node.field}'") if found is None else found
-        return self._complain(node, f"type '{t.spelled(operand)}' does not support field selection")
+            return self._add_issue(node, f"undefined field '{node.field}'") if found is None else found
+        return self._add_issue(node, f"type '{t.format_type(operand)}' does not support field selection")
 
     # --- calls ---
 
-    def _call(self, node: Call) -> Type:
-        given = tuple(self.type_of(arg) for arg in node.args)
+    def _check_call(self, node: FunctionCall) -> Type:
+        given = tuple(self.check_node(arg) for arg in node.args)
         target = node.target
         if target is None:
-            return self._resolved(node, node.function, given, False)
-        qualified = self._space(node)
+            return self._resolve_overload(node, node.function, given, False)
+        qualified = self._find_qualified_function(node)
         if qualified is not None:
             self.qualified[node.id] = qualified
-            return self._resolved(node, qualified, given, False)
-        return self._resolved(node, node.function, (self.type_of(target), *given), True)
+            return self._resolve_overload(node, qualified, given, False)
+        return self._resolve_overload(node, node.function, (self.check_node(target), *given), True)
 
-    def _space(self, node: Call) -> str | None:
+    def _find_qualified_function(self, node: FunctionCall) -> str | None:
         """The name of a function with dots, when the target of a call is no value but part of that name."""
-        space = None if node.target is None else dotted(node.target)
+        space = None if node.target is None else get_dotted_name(node.target)
         name = f"{space}.{node.function}"
         return name if space is not None and name in self.scope.functions else None
 
-    def _resolved(self, node: Call, name: str, given: tuple[Type, ...], member: bool) -> Type:
+    def _resolve_overload(self, node: FunctionCall, name: str, given: tuple[Type, ...], member: bool) -> Type:
         declared = self.scope.functions.get(name)
         if declared is None:
-            return self._undeclared(node, name)
+            return self._report_undeclared(node, name)
         matching: list[Overload] = []
         result: Type | None = None
         for overload in declared:
             if overload.member is not member or len(overload.params) != len(given):
                 continue
-            found = self._matched(overload, given)
+            found = self._match_overload(overload, given)
             if found is None:
                 continue
             matching.append(overload)
             result = found if result is None or result == found else t.DYN
         if result is None:
-            words = t.call_spelled(tuple(self.unified.resolved(one) for one in given), member)
-            return self._complain(node, f"found no matching overload for '{name}' applied to '{words}'")
+            words = t.format_call_types(tuple(self.substitution.resolve(one) for one in given), member)
+            return self._add_issue(node, f"found no matching overload for '{name}' applied to '{words}'")
         self.overloads[node.id] = tuple(matching)
         return result
 
-    def _matched(self, overload: Overload, given: tuple[Type, ...]) -> Type | None:
+    def _match_overload(self, overload: Overload, given: tuple[Type, ...]) -> Type | None:
         """The result type when the overload takes such arguments."""
         if not all(_may_fit(wanted, one) for wanted, one in zip(overload.params, given, strict=True)):
             return None
-        unified = self.unified
+        unified = self.substitution
         params, result = overload.params, overload.result
         if overload.generic:
-            *params_renamed, result = unified.renamed((*params, result))
+            *params_renamed, result = unified.rename_variables((*params, result))
             params = tuple(params_renamed)
         mark = unified.mark()
         for wanted, one in zip(params, given, strict=True):
-            if not unified.fits(wanted, one):
+            if not unified.is_assignable(wanted, one):
                 unified.rewind(mark)
                 return None
-        return unified.resolved(result) if overload.generic else result
+        return unified.resolve(result) if overload.generic else result
 
     # --- aggregates ---
 
-    def _list(self, node: ListLiteral) -> Type:
+    def _check_list(self, node: ListLiteral) -> Type:
         item: Type | None = None
         for place, one in enumerate(node.items):
-            found = self.type_of(one)
+            found = self.check_node(one)
             if place in node.optional:
-                found = self._unwrapped(one, found)
-            item = self.unified.joined(item, found)
-        return t.list_of(item or self.unified.fresh())
+                found = self._unwrap_optional(one, found)
+            item = self.substitution.join_types(item, found)
+        return t.make_list_type(item or self.substitution.make_variable())
 
-    def _map(self, node: MapLiteral) -> Type:
+    def _check_map(self, node: MapLiteral) -> Type:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
-            key = self.unified.joined(key, self.type_of(entry.key))
-            found = self.type_of(entry.value)
+            key = self.substitution.join_types(key, self.check_node(entry.key))
+            found = self.check_node(entry.value)
             if entry.optional:
-                found = self._unwrapped(entry.value, found)
-            value = self.unified.joined(value, found)
-        return t.map_of(key or self.unified.fresh(), value or self.unified.fresh())
+                found = self._unwrap_optional(entry.value, found)
+            value = self.substitution.join_types(value, found)
+        return t.make_map_type(
+            key or self.substitution.make_variable(), value or self.substitution.make_variable()
+        )
 
-    def _unwrapped(self, node: Node, found: Type) -> Type:
+    def _unwrap_optional(self, node: Node, found: Type) -> Type:
         """The type inside an optional; only optionals may be written with a question mark."""
-        inner = self.unified.fresh()
-        if self.unified.fits(t.optional_of(inner), found):
-            return self.unified.resolved(inner, loose=found.is_dyn)
-        shown = t.spelled(self.unified.resolved(found))
-        return self._complain(node, f"expected type 'optional_type({shown})' but found '{shown}'")
+        inner = self.substitution.make_variable()
+        if self.substitution.is_assignable(t.make_optional_type(inner), found):
+            return self.substitution.resolve(inner, unknown_as_dyn=found.is_dyn)
+        shown = t.format_type(self.substitution.resolve(found))
+        return self._add_issue(node, f"expected type 'optional_type({shown})' but found '{shown}'")
 
     # --- macros ---
 
-    def _fold(self, node: Fold) -> Type:
+    def _check_comprehension(self, node: Comprehension) -> Type:
         loop = node.loop
-        variables = self._walked(node, self.unified.resolved(self.type_of(node.source)))
-        accu = self.type_of(loop.init)
+        variables = self._get_iteration_types(node, self.substitution.resolve(self.check_node(node.source)))
+        accu = self.check_node(loop.init)
         self.locals.append({loop.accu: accu})
         self.locals.append(variables)
-        self.type_of(loop.condition)
-        step = self.type_of(loop.step)
-        if not self.unified.fits(accu, step):
-            found = (t.spelled(self.unified.resolved(one)) for one in (accu, step))
-            self._complain(loop.step, "expected type '{}' but found '{}'".format(*found))
+        self.check_node(loop.condition)
+        step = self.check_node(loop.step)
+        if not self.substitution.is_assignable(accu, step):
+            found = (t.format_type(self.substitution.resolve(one)) for one in (accu, step))
+            self._add_issue(loop.step, "expected type '{}' but found '{}'".format(*found))
         self.locals.pop()
-        result = self.type_of(loop.result)
+        result = self.check_node(loop.result)
         self.locals.pop()
-        return self.unified.resolved(result)
+        return self.substitution.resolve(result)
 
-    def _walked(self, node: Fold, source: Type) -> dict[str, Type]:
+    def _get_iteration_types(self, node: Comprehension, source: Type) -> dict[str, Type]:
         """The variables of a macro and their types."""
-        if source.kind is Kind.LIST:
+        if source.kind is TypeKind.LIST:
             types = (t.INT, source.params[0])
-        elif source.kind is Kind.MAP:
+        elif source.kind is TypeKind.MAP:
             types = (source.params[0], source.params[1])
-        elif source.kind in (Kind.DYN, Kind.ERROR, Kind.VARIABLE):
+        elif source.kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.VARIABLE):
             types = (t.DYN, t.DYN)
         else:
-            message = f"expression of type '{t.spelled(source)}' {_NO_RANGE}"
-            types = (self._complain(node.source, message), t.ERROR)
+            message = f"expression of type '{t.format_type(source)}' {_NO_RANGE}"
+            types = (self._add_issue(node.source, message), t.ERROR)
         if len(node.names) == 2:
             return dict(zip(node.names, types, strict=True))
-        return {node.names[0]: types[1] if source.kind is Kind.LIST else types[0]}
+        return {node.names[0]: types[1] if source.kind is TypeKind.LIST else types[0]}
 
-    def _optional_map(self, node: OptionalMap) -> Type:
-        return self.type_of(node.spelled_out)
+    def _check_optional_map(self, node: OptionalMap) -> Type:
+        return self.check_node(node.expansion)
 
 
 def _may_fit(wanted: Type, given: Type) -> bool:
     """A first look that assumes nothing, to spare most overloads the second one."""
-    return wanted.is_open or given.is_open or wanted.kind is given.kind or given.kind is Kind.NULL
+    return wanted.is_open or given.is_open or wanted.kind is given.kind or given.kind is TypeKind.NULL
 
 
-_WAYS: Final[dict[type, Callable[..., Type]]] = {
-    Literal: _Checker._literal,
-    Ident: _Checker._ident,
-    Select: _Checker._select,
-    Call: _Checker._call,
-    ListLiteral: _Checker._list,
-    MapLiteral: _Checker._map,
-    Fold: _Checker._fold,
-    OptionalMap: _Checker._optional_map,
+_VISITORS: Final[dict[type, Callable[..., Type]]] = {
+    Literal: _Checker._check_literal,
+    Ident: _Checker._check_ident,
+    Select: _Checker._check_select,
+    FunctionCall: _Checker._check_call,
+    ListLiteral: _Checker._check_list,
+    MapLiteral: _Checker._check_map,
+    Comprehension: _Checker._check_comprehension,
+    OptionalMap: _Checker._check_optional_map,
 }

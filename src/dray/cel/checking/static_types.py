@@ -13,9 +13,9 @@ from typing import Final
 
 from dray.cel.declarations import Overload
 from dray.cel.syntax.ast import (
-    Call,
-    Fold,
-    FoldKind,
+    Comprehension,
+    ComprehensionKind,
+    FunctionCall,
     Ident,
     ListLiteral,
     Literal,
@@ -24,20 +24,20 @@ from dray.cel.syntax.ast import (
     OptionalMap,
     Select,
 )
-from dray.cel.types import Kind
+from dray.cel.types import TypeKind
 
 _INDEX: Final = frozenset({"_[_]", "_[?_]"})
 
 
-class Certainty:
+class StaticTypes:
     """Knows which types of one expression are facts."""
 
     __slots__ = ("_known", "_locals", "_reachable")
 
     def __init__(
-        self, reachable: Callable[[Node], tuple[Overload, ...]], locals: Mapping[str, object]
+        self, get_reachable_overloads: Callable[[Node], tuple[Overload, ...]], locals: Mapping[str, object]
     ) -> None:
-        self._reachable = reachable
+        self._reachable = get_reachable_overloads
         self._locals = locals
         self._known: dict[int, bool] = {}
 
@@ -45,37 +45,37 @@ class Certainty:
         """Whether a value of the node surely has the type the checker found, as to its outermost kind."""
         known = self._known.get(node.id)
         if known is None:
-            known = self._known[node.id] = self._judged(node)
+            known = self._known[node.id] = self._is_static(node)
         return known
 
-    def _judged(self, node: Node) -> bool:
+    def _is_static(self, node: Node) -> bool:
         match node:
             case Literal() | ListLiteral() | MapLiteral():
                 return True
-            case Fold():
-                return node.kind is not FoldKind.BIND
+            case Comprehension():
+                return node.kind is not ComprehensionKind.BIND
             case OptionalMap():
                 return not node.flat
             case Ident():
                 return not self._locals.get(node.name)
             case Select():
-                return node.test or self._holds(node.operand)
-            case Call() if node.function in _INDEX:
-                return self._holds(node.args[0])
-            case Call():
-                return self._given(node)
+                return node.test or self._has_static_contents(node.operand)
+            case FunctionCall() if node.function in _INDEX:
+                return self._has_static_contents(node.args[0])
+            case FunctionCall():
+                return self._is_call_static(node)
 
-    def _holds(self, node: Node) -> bool:
+    def _has_static_contents(self, node: Node) -> bool:
         """Whether also what can be taken out of a value has the type the checker found."""
-        while isinstance(node, Select) or (isinstance(node, Call) and node.function in _INDEX):
+        while isinstance(node, Select) or (isinstance(node, FunctionCall) and node.function in _INDEX):
             node = node.operand if isinstance(node, Select) else node.args[0]
-        if isinstance(node, Call):
-            return not any(one.generic or one.careful for one in self._reachable(node))
+        if isinstance(node, FunctionCall):
+            return not any(one.generic or one.without_type_guards for one in self._reachable(node))
         return isinstance(node, Ident) and not self._locals.get(node.name)
 
-    def _given(self, node: Call) -> bool:
+    def _is_call_static(self, node: FunctionCall) -> bool:
         overloads = self._reachable(node)
-        if any(one.result.kind in (Kind.VARIABLE, Kind.DYN) for one in overloads):
+        if any(one.result.kind in (TypeKind.VARIABLE, TypeKind.DYN) for one in overloads):
             return False
         if len({(one.result.kind, one.result.name) for one in overloads}) == 1:
             return True

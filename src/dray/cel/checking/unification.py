@@ -1,9 +1,9 @@
 """Which types fit where, and what type variables turn out to be.
 
-Theory of operation: a `Substitution` maps type variables to types. `fits` asks whether a value of one type
-may stand where another is wanted, and notes what it had to assume about variables; `mark` and `rewind` take
-assumptions back. `dyn` fits everywhere. When a variable meets two types that fit each other, it becomes the
-more general one.
+Theory of operation: a `Substitution` maps type variables to types. `is_assignable` asks whether a value of
+one type may stand where another is wanted, and notes what it had to assume about variables; `mark` and
+`rewind` take assumptions back. `dyn` fits everywhere. When a variable meets two types that fit each other, it
+becomes the more general one.
 
 Types can share parts through variables and unfold to something enormous; the steps of one expression are
 counted, and beyond the cap it is `ComplexityError`.
@@ -15,9 +15,11 @@ import operator
 from functools import lru_cache
 from typing import Final
 
-from dray.cel.types import DYN, WRAPPING, Kind, Type, variable
+from dray.cel.types import DYN, PARAMETRIC_KINDS, Type, TypeKind, make_type_variable
 
-_NULLABLE: Final = frozenset({Kind.NULL, Kind.STRUCT, Kind.OPAQUE, Kind.DURATION, Kind.TIMESTAMP})
+_NULLABLE: Final = frozenset(
+    {TypeKind.NULL, TypeKind.STRUCT, TypeKind.OPAQUE, TypeKind.DURATION, TypeKind.TIMESTAMP}
+)
 _MAX_STEPS: Final = 200_000
 
 
@@ -36,29 +38,29 @@ class Substitution:
         self._fresh = 0
         self._steps = 0
 
-    def _step(self) -> None:
+    def _count_step(self) -> None:
         self._steps += 1
         if self._steps > _MAX_STEPS:
             raise ComplexityError
 
-    def fresh(self) -> Type:
+    def make_variable(self) -> Type:
         """A type variable nobody has used."""
         self._fresh += 1
-        return _numbered(self._fresh)
+        return _make_numbered_variable(self._fresh)
 
-    def renamed(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
+    def rename_variables(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
         """Types of a declaration with their variables replaced by fresh ones, the same for the same name."""
         names: dict[str, Type] = {}
-        return tuple(self._renamed(one, names) for one in types)
+        return tuple(self._rename_variables(one, names) for one in types)
 
-    def _renamed(self, one: Type, names: dict[str, Type]) -> Type:
-        if one.kind is Kind.VARIABLE:
+    def _rename_variables(self, one: Type, names: dict[str, Type]) -> Type:
+        if one.kind is TypeKind.VARIABLE:
             if one.name not in names:
-                names[one.name] = self.fresh()
+                names[one.name] = self.make_variable()
             return names[one.name]
         if not one.params:
             return one
-        return Type(one.kind, one.name, tuple(self._renamed(param, names) for param in one.params))
+        return Type(one.kind, one.name, tuple(self._rename_variables(param, names) for param in one.params))
 
     def mark(self) -> int:
         """A place to come back to."""
@@ -73,69 +75,69 @@ class Substitution:
             else:
                 self._bound[name] = before
 
-    def resolved(self, one: Type, loose: bool = False) -> Type:
-        """The type with every known variable replaced; with `loose`, unknown ones become `dyn`."""
-        while one.kind is Kind.VARIABLE:
+    def resolve(self, one: Type, unknown_as_dyn: bool = False) -> Type:
+        """The type with every known variable replaced; with `unknown_as_dyn`, unknown ones become `dyn`."""
+        while one.kind is TypeKind.VARIABLE:
             found = self._bound.get(one.name)
             if found is None:
-                return DYN if loose else one
+                return DYN if unknown_as_dyn else one
             one = found
         if not one.params:
             return one
-        self._step()
-        params = tuple([self.resolved(param, loose) for param in one.params])
+        self._count_step()
+        params = tuple([self.resolve(param, unknown_as_dyn) for param in one.params])
         same = all(map(operator.is_, params, one.params))
         return one if same else Type(one.kind, one.name, params)
 
-    def fits(self, wanted: Type, given: Type) -> bool:
+    def is_assignable(self, wanted: Type, given: Type) -> bool:
         """Whether `given` may stand where `wanted` is expected."""
         if wanted is given:
             return True
-        self._step()
+        self._count_step()
         if wanted.is_open or given.is_open:
-            if wanted.kind is Kind.VARIABLE:
+            if wanted.kind is TypeKind.VARIABLE:
                 return self._assume(wanted, given)
-            return self._assume(given, wanted) if given.kind is Kind.VARIABLE else True
-        if given.kind is Kind.NULL:
+            return self._assume(given, wanted) if given.kind is TypeKind.VARIABLE else True
+        if given.kind is TypeKind.NULL:
             return wanted.kind in _NULLABLE
         if wanted.kind is not given.kind or wanted.name != given.name:
             return False
-        if wanted.kind is Kind.TYPE or wanted.kind not in WRAPPING:
+        if wanted.kind is TypeKind.TYPE or wanted.kind not in PARAMETRIC_KINDS:
             return True
         pairs = zip(wanted.params, given.params, strict=True)
-        return all(self.fits(one, other) for one, other in pairs)
+        return all(self.is_assignable(one, other) for one, other in pairs)
 
     def _assume(self, unknown: Type, one: Type) -> bool:
-        unknown = self._last(unknown)
-        if one.kind is Kind.VARIABLE:
-            one = self._last(one)
+        unknown = self._find_last_variable(unknown)
+        if one.kind is TypeKind.VARIABLE:
+            one = self._find_last_variable(one)
             found = self._bound.get(one.name)
             if one.name == unknown.name:
                 return True
             if found is None:
-                return self._bound_to(one, unknown)
+                return self._try_bind(one, unknown)
             one = found
         known = self._bound.get(unknown.name)
         if known is None:
-            return self._bound_to(unknown, one)
+            return self._try_bind(unknown, one)
         if known is one:
             return True
-        if not self.fits(known, one):
+        if not self.is_assignable(known, one):
             return False
-        known, one = self.resolved(known), self.resolved(one)
+        known, one = self.resolve(known), self.resolve(one)
         if not _covers(known, one) and not self._occurs(unknown, one):
             self._bind(unknown.name, one)
         return True
 
-    def _last(self, one: Type) -> Type:
+    def _find_last_variable(self, one: Type) -> Type:
         """The end of a chain of variables that stand for each other."""
         while True:
             found = self._bound.get(one.name)
-            if found is None or found.kind is not Kind.VARIABLE:
+            if found is None or found.kind is not TypeKind.VARIABLE:
                 return one
             one = found
 
-    def _bound_to(self, unknown: Type, one: Type) -> bool:
+    def _try_bind(self, unknown: Type, one: Type) -> bool:
         if self._occurs(unknown, one):
             return False
         self._bind(unknown.name, one)
@@ -146,41 +148,41 @@ class Substitution:
         self._bound[name] = one
 
     def _occurs(self, unknown: Type, one: Type) -> bool:
-        while one.kind is Kind.VARIABLE:
+        while one.kind is TypeKind.VARIABLE:
             if one.name == unknown.name:
                 return True
             found = self._bound.get(one.name)
             if found is None:
                 return False
             one = found
-        self._step()
+        self._count_step()
         return any(self._occurs(unknown, param) for param in one.params)
 
-    def joined(self, one: Type | None, other: Type) -> Type:
+    def join_types(self, one: Type | None, other: Type) -> Type:
         """The type of a list that holds both; `dyn` when they have nothing in common."""
         if one is None:
             return other
         mark = self.mark()
-        if self.fits(one, other):
-            return _more_general(one, other)
+        if self.is_assignable(one, other):
+            return _pick_more_general(one, other)
         self.rewind(mark)
         return DYN
 
 
 @lru_cache(maxsize=256)
-def _numbered(number: int) -> Type:
-    return variable(f"_{number}")
+def _make_numbered_variable(number: int) -> Type:
+    return make_type_variable(f"_{number}")
 
 
-def _more_general(one: Type, other: Type) -> Type:
+def _pick_more_general(one: Type, other: Type) -> Type:
     return one if _covers(one, other) else other
 
 
 def _covers(one: Type, other: Type) -> bool:
     """Whether the first type says no more than the second."""
-    if one.is_dyn or one.kind is Kind.VARIABLE:
+    if one.is_dyn or one.kind is TypeKind.VARIABLE:
         return True
-    if other.is_dyn or other.kind is Kind.VARIABLE:
+    if other.is_dyn or other.kind is TypeKind.VARIABLE:
         return False
     if one.kind is not other.kind or one.name != other.name:
         return False

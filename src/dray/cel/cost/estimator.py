@@ -13,15 +13,21 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from dray.cel import types as t
-from dray.cel.checking.checker import Checked
-from dray.cel.cost.call_costs import IDENT, LIST, MAP
-from dray.cel.cost.call_estimates import RULES_BY_EXTENSION, RULES_BY_ID, RULES_BY_NAME, Estimate, Seen
-from dray.cel.cost.size_bounds import INDICES, ITEMS, KEYS, VALUES, Extent, Path, extent_at
-from dray.cel.cost.sizes import UNKNOWN, Size, fixed, plus, times
+from dray.cel.checking.checker import CheckResult
+from dray.cel.cost.call_costs import IDENT_COST, LIST_COST, MAP_COST
+from dray.cel.cost.call_estimates import (
+    ESTIMATES_BY_EXTENSION,
+    ESTIMATES_BY_ID,
+    ESTIMATES_BY_NAME,
+    CallEstimate,
+    EstimatedArgument,
+)
+from dray.cel.cost.size_bounds import INDICES, ITEMS, KEYS, VALUES, SizeBound, SizePath, find_size_bound
+from dray.cel.cost.sizes import UNKNOWN, SizeRange, add_saturating, make_exact_size, multiply_saturating
 from dray.cel.syntax.ast import (
-    Call,
-    Fold,
-    FoldKind,
+    Comprehension,
+    ComprehensionKind,
+    FunctionCall,
     Ident,
     ListLiteral,
     Literal,
@@ -29,291 +35,312 @@ from dray.cel.syntax.ast import (
     Node,
     OptionalMap,
     Select,
-    children,
+    get_children,
 )
-from dray.cel.syntax.macros import ACCU
-from dray.cel.syntax.traversal import SHALLOW, settle
-from dray.cel.types import Kind, Type
-from dray.cel.values import SIZED
+from dray.cel.syntax.macros import ACCUMULATOR
+from dray.cel.syntax.traversal import MAX_RECURSION_DEPTH, visit_bottom_up
+from dray.cel.types import Type, TypeKind
+from dray.cel.values import SIZED_TYPES
 
-_SCALARS: Final = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.DURATION, Kind.TIMESTAMP})
-_SELECTED: Final = frozenset({Kind.MAP, Kind.STRUCT, Kind.VARIABLE})
+_SCALAR_KINDS: Final = frozenset(
+    {TypeKind.BOOL, TypeKind.INT, TypeKind.UINT, TypeKind.DOUBLE, TypeKind.DURATION, TypeKind.TIMESTAMP}
+)
+_SELECTABLE_KINDS: Final = frozenset({TypeKind.MAP, TypeKind.STRUCT, TypeKind.VARIABLE})
 
 
-class _Entries(NamedTuple):
+class _EntrySizes(NamedTuple):
     """The sizes of what a list or map holds."""
 
     is_list: bool
-    key: Size
-    value: Size
+    key: SizeRange
+    value: SizeRange
 
 
 class _Local(NamedTuple):
     """A name that a macro binds."""
 
-    path: Path
-    size: Size | None
-    entries: _Entries | None
+    path: SizePath
+    size: SizeRange | None
+    entries: _EntrySizes | None
 
 
-def worst_cost(root: Node, checked: Checked, extents: Mapping[str, Extent]) -> int:
+def estimate_worst_cost(root: Node, checked: CheckResult, size_bounds: Mapping[str, SizeBound]) -> int:
     """The most the expression can cost; 2^64-1 when there is no bound."""
-    return _Estimator(checked, extents).cost(root)
+    return _Estimator(checked, size_bounds).estimate(root)
 
 
 class _Estimator:
     """One walk over one tree."""
 
-    def __init__(self, checked: Checked, extents: Mapping[str, Extent]) -> None:
+    def __init__(self, checked: CheckResult, size_bounds: Mapping[str, SizeBound]) -> None:
         self.checked = checked
-        self.extents = extents
+        self.size_bounds = size_bounds
         self.locals: dict[str, list[_Local]] = {}
         self.costs: dict[int, int] = {}
-        self.sizes: dict[int, Size] = {}
-        self.entries: dict[int, _Entries] = {}
-        self.paths: dict[int, Path] = {}
+        self.sizes: dict[int, SizeRange] = {}
+        self.entries: dict[int, _EntrySizes] = {}
+        self.paths: dict[int, SizePath] = {}
 
-    def cost(self, node: Node) -> int:
+    def estimate(self, node: Node) -> int:
         known = self.costs.get(node.id)
         if known is not None:
             return known
-        if node.depth > SHALLOW:
-            settle(node, self.costs, self._below, self._visit)
+        if node.depth > MAX_RECURSION_DEPTH:
+            visit_bottom_up(node, self.costs, self._get_children_first, self._visit)
         return self._visit(node)
 
     def _visit(self, node: Node) -> int:
-        found = self.costs[node.id] = _WAYS[type(node)](self, node)
+        found = self.costs[node.id] = _VISITORS[type(node)](self, node)
         return found
 
-    def _below(self, node: Node) -> tuple[Node, ...]:
+    def _get_children_first(self, node: Node) -> tuple[Node, ...]:
         match node:
-            case Fold():
+            case Comprehension():
                 return (node.source,)
             case OptionalMap():
                 return (node.target,)
-            case Call() if node.id in self.checked.qualified:
+            case FunctionCall() if node.id in self.checked.qualified:
                 return node.args
             case Select() if node.id in self.checked.qualified:
                 return ()
             case _:
-                return children(node)
+                return get_children(node)
 
-    def _type(self, node: Node) -> Type:
+    def _get_type(self, node: Node) -> Type:
         return self.checked.types[node.id]
 
-    def _local(self, name: str) -> _Local | None:
+    def _find_local(self, name: str) -> _Local | None:
         bound = self.locals.get(name)
         return bound[-1] if bound else None
 
     # --- sizes and paths ---
 
-    def _path(self, node: Node) -> Path:
+    def _get_path(self, node: Node) -> SizePath:
         if isinstance(node, Ident):
-            local = self._local(node.name)
+            local = self._find_local(node.name)
             if local is not None:
                 return local.path
         return self.paths.get(node.id, ())
 
-    def _size(self, node: Node) -> Size | None:
+    def _find_size(self, node: Node) -> SizeRange | None:
         known = self.sizes.get(node.id)
         if known is not None:
             return known
         match node:
             case Literal():
-                return fixed(len(node.value) if type(node.value) in SIZED else 1)
+                return make_exact_size(len(node.value) if type(node.value) in SIZED_TYPES else 1)
             case ListLiteral():
-                return fixed(len(node.items))
+                return make_exact_size(len(node.items))
             case MapLiteral():
-                return fixed(len(node.entries))
+                return make_exact_size(len(node.entries))
             case _:
-                return self._declared_size(node)
+                return self._find_declared_size(node)
 
-    def _declared_size(self, node: Node) -> Size | None:
-        extent = extent_at(self.extents, self._path(node))
+    def _find_declared_size(self, node: Node) -> SizeRange | None:
+        extent = find_size_bound(self.size_bounds, self._get_path(node))
         if extent is not None:
-            found = self.sizes[node.id] = Size(0, extent.size)
+            found = self.sizes[node.id] = SizeRange(0, extent.size)
             return found
-        if _is_scalar(self._type(node)):
-            return fixed(1)
-        local = self._local(node.name) if isinstance(node, Ident) else None
+        if _is_scalar(self._get_type(node)):
+            return make_exact_size(1)
+        local = self._find_local(node.name) if isinstance(node, Ident) else None
         return None if local is None else local.size
 
-    def _size_or_unknown(self, node: Node) -> Size:
-        found = self._size(node)
+    def _get_size(self, node: Node) -> SizeRange:
+        found = self._find_size(node)
         return UNKNOWN if found is None else found
 
-    def _entries_of(self, node: Node) -> _Entries | None:
+    def _find_entry_sizes(self, node: Node) -> _EntrySizes | None:
         known = self.entries.get(node.id)
         if known is None and isinstance(node, Ident):
-            local = self._local(node.name)
+            local = self._find_local(node.name)
             return None if local is None else local.entries
         return known
 
-    def _seen(self, node: Node) -> Seen:
-        path = self._path(node)
+    def _describe_argument(self, node: Node) -> EstimatedArgument:
+        path = self._get_path(node)
         items = None
-        if self._type(node).params:
-            extent = None if path[:1] == (ACCU,) else extent_at(self.extents, (*path, ITEMS) if path else ())
-            items = UNKNOWN if extent is None else Size(0, extent.size)
-        return Seen(node, self._type(node), self._size_or_unknown(node), items)
+        if self._get_type(node).params:
+            extent = (
+                None
+                if path[:1] == (ACCUMULATOR,)
+                else find_size_bound(self.size_bounds, (*path, ITEMS) if path else ())
+            )
+            items = UNKNOWN if extent is None else SizeRange(0, extent.size)
+        return EstimatedArgument(node, self._get_type(node), self._get_size(node), items)
 
     # --- leaves and selections ---
 
-    def _literal(self, node: Literal) -> int:
+    def _estimate_literal(self, node: Literal) -> int:
         return 0
 
-    def _ident(self, node: Ident) -> int:
-        local = self._local(node.name)
+    def _estimate_ident(self, node: Ident) -> int:
+        local = self._find_local(node.name)
         self.paths[node.id] = (node.name,) if local is None else local.path
-        return IDENT
+        return IDENT_COST
 
-    def _select(self, node: Select) -> int:
+    def _estimate_select(self, node: Select) -> int:
         if node.id in self.checked.qualified:
-            return IDENT
-        inside = self.cost(node.operand)
+            return IDENT_COST
+        inside = self.estimate(node.operand)
         if node.test:
             return inside
         if node.optional:
-            return plus(inside, 1)
-        self.paths[node.id] = (*self._path(node.operand), node.field)
-        return plus(inside, IDENT) if self._type(node.operand).kind in _SELECTED else inside
+            return add_saturating(inside, 1)
+        self.paths[node.id] = (*self._get_path(node.operand), node.field)
+        return (
+            add_saturating(inside, IDENT_COST)
+            if self._get_type(node.operand).kind in _SELECTABLE_KINDS
+            else inside
+        )
 
     # --- calls ---
 
-    def _call(self, node: Call) -> int:
+    def _estimate_call(self, node: FunctionCall) -> int:
         if node.function == "dyn" and node.target is None:
-            return self._dyn(node)
-        args = [self.cost(arg) for arg in node.args]
+            return self._estimate_dyn(node)
+        args = [self.estimate(arg) for arg in node.args]
         target = None if node.id in self.checked.qualified else node.target
-        inside = 0 if target is None else self.cost(target)
-        seen = tuple(self._seen(arg) for arg in node.args)
-        seen_target = None if target is None else self._seen(target)
+        inside = 0 if target is None else self.estimate(target)
+        seen = tuple(self._describe_argument(arg) for arg in node.args)
+        seen_target = None if target is None else self._describe_argument(target)
         worst, size = 0, None
         for overload in self.checked.overloads.get(node.id, ()):
-            estimate = self._estimated(node, overload.id, seen_target, seen, args)
+            estimate = self._estimate_overload(node, overload.id, seen_target, seen, args)
             worst = max(worst, estimate.cost)
-            size = _union(size, estimate.size)
+            size = _unite_sizes(size, estimate.size)
             if overload.id in ("index_list", "index_map"):
-                size = self._indexed(node, overload.id == "index_list")
+                size = self._estimate_index_size(node, overload.id == "index_list")
             if size is None:
-                size = self._size(node)
+                size = self._find_size(node)
         if size is not None:
             self.sizes[node.id] = size
-        return plus(inside, worst)
+        return add_saturating(inside, worst)
 
-    def _dyn(self, node: Call) -> int:
-        inside = self.cost(node.args[0])
+    def _estimate_dyn(self, node: FunctionCall) -> int:
+        inside = self.estimate(node.args[0])
         self._copy_sizes(node, node.args[0])
-        return plus(inside, 1)
+        return add_saturating(inside, 1)
 
-    def _indexed(self, node: Call, is_list: bool) -> Size | None:
+    def _estimate_index_size(self, node: FunctionCall, is_list: bool) -> SizeRange | None:
         container = node.args[0]
-        entries = self._entries_of(container)
-        self.paths[node.id] = (*self._path(container), ITEMS if is_list else VALUES)
+        entries = self._find_entry_sizes(container)
+        self.paths[node.id] = (*self._get_path(container), ITEMS if is_list else VALUES)
         return None if entries is None else entries.value
 
     def _copy_sizes(self, node: Node, source: Node) -> None:
-        size, entries = self._size(source), self._entries_of(source)
+        size, entries = self._find_size(source), self._find_entry_sizes(source)
         if size is not None:
             self.sizes[node.id] = size
         if entries is not None:
             self.entries[node.id] = entries
 
-    def _estimated(
-        self, node: Call, id: str, target: Seen | None, args: tuple[Seen, ...], costs: list[int]
-    ) -> Estimate:
+    def _estimate_overload(
+        self,
+        node: FunctionCall,
+        id: str,
+        target: EstimatedArgument | None,
+        args: tuple[EstimatedArgument, ...],
+        costs: list[int],
+    ) -> CallEstimate:
         if id == "conditional":
-            return self._conditional(node, args, costs)
+            return self._estimate_conditional(node, args, costs)
         name = self.checked.qualified.get(node.id, node.function)
-        for rules, key in ((RULES_BY_EXTENSION, id), (RULES_BY_NAME, name), (RULES_BY_ID, id)):
+        for rules, key in ((ESTIMATES_BY_EXTENSION, id), (ESTIMATES_BY_NAME, name), (ESTIMATES_BY_ID, id)):
             rule = rules.get(key)
             found = None if rule is None else rule(target, args)
             if found is not None:
                 break
         else:
-            found = Estimate(1)
+            found = CallEstimate(1)
         if id == "add_list":
-            self._joined_entries(node)
-        return Estimate(plus(found.cost, *costs), found.size)
+            self._join_entries(node)
+        return CallEstimate(add_saturating(found.cost, *costs), found.size)
 
-    def _conditional(self, node: Call, args: tuple[Seen, ...], costs: list[int]) -> Estimate:
-        then, otherwise = (self._entries_of(arg) for arg in node.args[1:])
+    def _estimate_conditional(
+        self, node: FunctionCall, args: tuple[EstimatedArgument, ...], costs: list[int]
+    ) -> CallEstimate:
+        then, otherwise = (self._find_entry_sizes(arg) for arg in node.args[1:])
         if then is not None and otherwise is not None:
-            self.entries[node.id] = _joined(then, otherwise)
-        size = Size(min(args[1].size.low, args[2].size.low), max(args[1].size.high, args[2].size.high))
-        return Estimate(plus(costs[0], max(costs[1], costs[2])), size)
+            self.entries[node.id] = _unite_entries(then, otherwise)
+        size = SizeRange(min(args[1].size.low, args[2].size.low), max(args[1].size.high, args[2].size.high))
+        return CallEstimate(add_saturating(costs[0], max(costs[1], costs[2])), size)
 
-    def _joined_entries(self, node: Call) -> None:
-        left, right = (self._entries_of(arg) for arg in node.args)
+    def _join_entries(self, node: FunctionCall) -> None:
+        left, right = (self._find_entry_sizes(arg) for arg in node.args)
         if left is not None and right is not None:
-            self.entries[node.id] = _joined(left, right)
+            self.entries[node.id] = _unite_entries(left, right)
 
     # --- aggregates ---
 
-    def _list(self, node: ListLiteral) -> int:
-        total = plus(LIST, *(self.cost(item) for item in node.items))
-        held = _held([self._size_or_unknown(item) for item in node.items])
-        self.entries[node.id] = _Entries(True, fixed(1), held)
+    def _estimate_list(self, node: ListLiteral) -> int:
+        total = add_saturating(LIST_COST, *(self.estimate(item) for item in node.items))
+        held = _unite_all_sizes([self._get_size(item) for item in node.items])
+        self.entries[node.id] = _EntrySizes(True, make_exact_size(1), held)
         return total
 
-    def _map(self, node: MapLiteral) -> int:
-        total = plus(MAP, *(self.cost(part) for entry in node.entries for part in (entry.key, entry.value)))
-        held_keys = _held([self._size_or_unknown(entry.key) for entry in node.entries])
-        held = _held([self._size_or_unknown(entry.value) for entry in node.entries])
-        self.entries[node.id] = _Entries(False, held_keys, held)
+    def _estimate_map(self, node: MapLiteral) -> int:
+        total = add_saturating(
+            MAP_COST, *(self.estimate(part) for entry in node.entries for part in (entry.key, entry.value))
+        )
+        held_keys = _unite_all_sizes([self._get_size(entry.key) for entry in node.entries])
+        held = _unite_all_sizes([self._get_size(entry.value) for entry in node.entries])
+        self.entries[node.id] = _EntrySizes(False, held_keys, held)
         return total
 
     # --- macros ---
 
-    def _fold(self, node: Fold) -> int:
+    def _estimate_comprehension(self, node: Comprehension) -> int:
         loop = node.loop
-        total = plus(self.cost(node.source), self.cost(loop.init))
-        bound = _Local(self._path(loop.init), self._size(loop.init), self._entries_of(loop.init))
+        total = add_saturating(self.estimate(node.source), self.estimate(loop.init))
+        bound = _Local(
+            self._get_path(loop.init), self._find_size(loop.init), self._find_entry_sizes(loop.init)
+        )
         self._bind(loop.accu, bound)
-        if node.kind is FoldKind.BIND:
-            total = plus(total, self.cost(loop.result))
+        if node.kind is ComprehensionKind.BIND:
+            total = add_saturating(total, self.estimate(loop.result))
             self._unbind(loop.accu)
             self._copy_sizes(node, loop.result)
             return total
-        body = self._body(node)
-        total = plus(total, self.cost(loop.result))
+        body = self._estimate_body(node)
+        total = add_saturating(total, self.estimate(loop.result))
         self._unbind(loop.accu)
-        count = self._size_or_unknown(node.source)
-        self._fold_sizes(node, count)
-        return plus(total, times(count.high, body))
+        count = self._get_size(node.source)
+        self._set_comprehension_sizes(node, count)
+        return add_saturating(total, multiply_saturating(count.high, body))
 
-    def _body(self, node: Fold) -> int:
-        for name, local in self._walked(node).items():
+    def _estimate_body(self, node: Comprehension) -> int:
+        for name, local in self._get_iteration_locals(node).items():
             self._bind(name, local)
-        body = plus(self.cost(node.loop.condition), self.cost(node.loop.step))
+        body = add_saturating(self.estimate(node.loop.condition), self.estimate(node.loop.step))
         for name in node.names:
             self._unbind(name)
         return body
 
-    def _walked(self, node: Fold) -> dict[str, _Local]:
+    def _get_iteration_locals(self, node: Comprehension) -> dict[str, _Local]:
         source = node.source
-        entries = self._entries_of(source)
-        is_list = self._type(source).kind is Kind.LIST if entries is None else entries.is_list
-        path = self._path(source)
+        entries = self._find_entry_sizes(source)
+        is_list = self._get_type(source).kind is TypeKind.LIST if entries is None else entries.is_list
+        path = self._get_path(source)
         key = _Local((*path, INDICES if is_list else KEYS), entries and entries.key, None)
         value = _Local((*path, ITEMS if is_list else VALUES), entries and entries.value, None)
         if len(node.names) == 2:
             return dict(zip(node.names, (key, value), strict=True))
         return {node.names[0]: value if is_list else key}
 
-    def _fold_sizes(self, node: Fold, count: Size) -> None:
+    def _set_comprehension_sizes(self, node: Comprehension, count: SizeRange) -> None:
         init = node.loop.init
         if isinstance(init, Literal):
-            self.sizes[node.id] = self._size_or_unknown(init)
+            self.sizes[node.id] = self._get_size(init)
         elif isinstance(init, ListLiteral | MapLiteral):
             self.sizes[node.id] = count
-            step = self._entries_of(node.loop.step)
+            step = self._find_entry_sizes(node.loop.step)
             if step is not None:
                 self.entries[node.id] = step
 
-    def _optional_map(self, node: OptionalMap) -> int:
-        total = self.cost(node.spelled_out)
-        self._copy_sizes(node, node.spelled_out)
+    def _estimate_optional_map(self, node: OptionalMap) -> int:
+        total = self.estimate(node.expansion)
+        self._copy_sizes(node, node.expansion)
         return total
 
     def _bind(self, name: str, local: _Local) -> None:
@@ -326,35 +353,35 @@ class _Estimator:
 def _is_scalar(one: Type) -> bool:
     if t.is_optional(one):
         return _is_scalar(one.params[0])
-    return one.kind in _SCALARS
+    return one.kind in _SCALAR_KINDS
 
 
-def _union(one: Size | None, other: Size | None) -> Size | None:
+def _unite_sizes(one: SizeRange | None, other: SizeRange | None) -> SizeRange | None:
     if one is None or other is None:
         return one or other
-    return Size(min(one.low, other.low), max(one.high, other.high))
+    return SizeRange(min(one.low, other.low), max(one.high, other.high))
 
 
-def _joined(one: _Entries, other: _Entries) -> _Entries:
-    key, value = _union(one.key, other.key), _union(one.value, other.value)
+def _unite_entries(one: _EntrySizes, other: _EntrySizes) -> _EntrySizes:
+    key, value = _unite_sizes(one.key, other.key), _unite_sizes(one.value, other.value)
     assert key is not None
     assert value is not None
-    return _Entries(one.is_list, key, value)
+    return _EntrySizes(one.is_list, key, value)
 
 
-def _held(sizes: list[Size]) -> Size:
+def _unite_all_sizes(sizes: list[SizeRange]) -> SizeRange:
     if not sizes:
-        return Size(0, 0)
-    return Size(min(size.low for size in sizes), max(size.high for size in sizes))
+        return SizeRange(0, 0)
+    return SizeRange(min(size.low for size in sizes), max(size.high for size in sizes))
 
 
-_WAYS: Final[dict[type, Callable[..., int]]] = {
-    Literal: _Estimator._literal,
-    Ident: _Estimator._ident,
-    Select: _Estimator._select,
-    Call: _Estimator._call,
-    ListLiteral: _Estimator._list,
-    MapLiteral: _Estimator._map,
-    Fold: _Estimator._fold,
-    OptionalMap: _Estimator._optional_map,
+_VISITORS: Final[dict[type, Callable[..., int]]] = {
+    Literal: _Estimator._estimate_literal,
+    Ident: _Estimator._estimate_ident,
+    Select: _Estimator._estimate_select,
+    FunctionCall: _Estimator._estimate_call,
+    ListLiteral: _Estimator._estimate_list,
+    MapLiteral: _Estimator._estimate_map,
+    Comprehension: _Estimator._estimate_comprehension,
+    OptionalMap: _Estimator._estimate_optional_map,
 }

@@ -8,42 +8,42 @@ from typing import Final, NamedTuple
 UNBOUNDED: Final = 2**64 - 1
 
 
-class Size(NamedTuple):
+class SizeRange(NamedTuple):
     """The least and the most a size can be."""
 
     low: int
     high: int
 
 
-UNKNOWN: Final = Size(0, UNBOUNDED)
+UNKNOWN: Final = SizeRange(0, UNBOUNDED)
 
 
-def fixed(count: int) -> Size:
+def make_exact_size(count: int) -> SizeRange:
     """A size that is known."""
-    return Size(count, count)
+    return SizeRange(count, count)
 
 
-def plus(*counts: int) -> int:
+def add_saturating(*counts: int) -> int:
     """The sum, at most unbounded."""
     return min(sum(counts), UNBOUNDED)
 
 
-def times(one: int, other: int) -> int:
+def multiply_saturating(one: int, other: int) -> int:
     """The product, at most unbounded."""
     return min(one * other, UNBOUNDED)
 
 
-def scaled(count: int, factor: float) -> int:
+def scale_saturating(count: int, factor: float) -> int:
     """The count times a factor, rounded up; a float on purpose, as it is in Kubernetes."""
     product = float(count) * factor
     return UNBOUNDED if product >= 2.0**64 else math.ceil(product)
 
 
-def added(one: Size, other: Size) -> Size:
+def add_sizes(one: SizeRange, other: SizeRange) -> SizeRange:
     """The size of two things together."""
-    return Size(plus(one.low, other.low), plus(one.high, other.high))
+    return SizeRange(add_saturating(one.low, other.low), add_saturating(one.high, other.high))
 
 
-def multiplied(one: Size, other: Size) -> Size:
+def multiply_sizes(one: SizeRange, other: SizeRange) -> SizeRange:
     """The size of so many things."""
-    return Size(times(one.low, other.low), times(one.high, other.high))
+    return SizeRange(multiply_saturating(one.low, other.low), multiply_saturating(one.high, other.high))

@@ -10,92 +10,112 @@ from __future__ import annotations
 from typing import Final
 
 from dray.cel.cost import call_costs
-from dray.cel.cost.call_costs import Price
-from dray.cel.evaluation.comparisons import MEETING, SIGNS, equality, may_meet, member_of, ordering, weighed
-from dray.cel.evaluation.dispatch import Run, chosen
-from dray.cel.evaluation.frame import COST, Frame, Plan, Planner, constant
-from dray.cel.evaluation.strict_calls import strict
-from dray.cel.faults import BudgetError, CelError, RejectedError, Stage
-from dray.cel.source import Issue
-from dray.cel.syntax.ast import Call, Node
+from dray.cel.cost.call_costs import CallCost
+from dray.cel.evaluation.comparisons import (
+    COMPARING_FUNCTIONS,
+    ORDER_OPERATORS,
+    build_equality_step,
+    build_ordering_step,
+    charge_for_parts,
+    may_compare_containers,
+    plan_membership,
+)
+from dray.cel.evaluation.dispatch import Implementation, select_implementation
+from dray.cel.evaluation.frame import COST, Frame, PlannedNode, Planner, make_constant
+from dray.cel.evaluation.strict_calls import build_strict_step
+from dray.cel.faults import BudgetError, CelError, CompileStage, RejectedError
+from dray.cel.source import ExpressionIssue
+from dray.cel.syntax.ast import FunctionCall, Node
 from dray.cel.types import DYN
 from dray.cel.values import Value
 
 _CONVERSIONS: Final = frozenset({"bytes", "double", "duration", "int", "string", "timestamp", "uint"})
-_PATTERNS: Final = frozenset({"matches", "find", "findAll"})
+_PATTERN_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
 _PARSED_ONCE: Final = frozenset({"quantity", "semver", "ip", "cidr", "url"})
 
 
-def plan_call(planner: Planner, node: Call) -> Plan:
+def plan_call(planner: Planner, node: FunctionCall) -> PlannedNode:
     """The plan of a call."""
-    name = planner.qualified(node)
+    name = planner.get_qualified_name(node)
     target = node.target if name is None else None
     name = name or node.function
     nodes: tuple[Node, ...] = node.args if target is None else (target, *node.args)
     plans = tuple(planner.plan(one) for one in nodes)
-    given = tuple(planner.type_of(one) if planner.is_certain(one) else DYN for one in nodes)
-    run = chosen(name, planner.reachable(node), given)
-    ready = _ready(planner, node, name, plans, run)
+    given = tuple(planner.get_type(one) if planner.is_static(one) else DYN for one in nodes)
+    run = select_implementation(name, planner.get_reachable_overloads(node), given)
+    ready = _plan_early(planner, node, name, plans, run)
     if ready is not None:
         return ready
-    if name in MEETING and may_meet(given):
-        plans = tuple(one if one.known else Plan(weighed(one.run)) for one in plans)
-    elif name == "format" and not plans[1].known:
-        plans = (plans[0], Plan(weighed(plans[1].run, per_part=2.0)))
+    if name in COMPARING_FUNCTIONS and may_compare_containers(given):
+        plans = tuple(one if one.is_constant else PlannedNode(charge_for_parts(one.run)) for one in plans)
+    elif name == "format" and not plans[1].is_constant:
+        plans = (plans[0], PlannedNode(charge_for_parts(plans[1].run, per_part=2.0)))
     if name in ("_==_", "_!=_"):
-        return Plan(equality(plans[0], plans[1], name == "_!=_", node.offset))
-    fresh = name in _PATTERNS and not plans[1].known
-    price = call_costs.price(name, planner.overloads_of(node), fresh)
-    if name == "_+_" and price.flat and not may_meet(given):
+        return PlannedNode(build_equality_step(plans[0], plans[1], name == "_!=_", node.offset))
+    fresh = name in _PATTERN_FUNCTIONS and not plans[1].is_constant
+    price = call_costs.plan_call_cost(name, planner.get_overloads(node), fresh)
+    if name == "_+_" and price.flat and not may_compare_containers(given):
         # Only lists can make a sum expensive; sums of anything else should stay quick.
-        price = Price(1)
-    if name in SIGNS:
-        return Plan(ordering(plans, run, price, name, node.offset))
-    return Plan(strict(tuple(one.run for one in plans), run, price, node.offset))
+        price = CallCost(1)
+    if name in ORDER_OPERATORS:
+        return PlannedNode(build_ordering_step(plans, run, price, name, node.offset))
+    return PlannedNode(build_strict_step(tuple(one.run for one in plans), run, price, node.offset))
 
 
-def _ready(planner: Planner, node: Call, name: str, plans: tuple[Plan, ...], run: Run) -> Plan | None:
+def _plan_early(
+    planner: Planner,
+    node: FunctionCall,
+    name: str,
+    plans: tuple[PlannedNode, ...],
+    implementation: Implementation,
+) -> PlannedNode | None:
     """What can be answered, or at least prepared, before the expression runs."""
-    overloads = planner.overloads_of(node)
+    overloads = planner.get_overloads(node)
     if name == "dyn":
         return plans[0]
-    if name in _CONVERSIONS and len(plans) == 1 and plans[0].known:
-        return _folded(node, run, plans[0].value)
-    if name in _PATTERNS:
-        _try_pattern(node, plans, overloads[0].run)
-    if name in _PARSED_ONCE and all(one.known for one in plans):
-        return _parsed(run, tuple(one.value for one in plans), call_costs.price(name, overloads))
-    if name == "@in" and [one.id for one in overloads] == ["in_list"] and plans[1].known:
-        return member_of(plans[0], plans[1].value)
+    if name in _CONVERSIONS and len(plans) == 1 and plans[0].is_constant:
+        return _fold_conversion(node, implementation, plans[0].value)
+    if name in _PATTERN_FUNCTIONS:
+        _check_pattern(node, plans, overloads[0].run)
+    if name in _PARSED_ONCE and all(one.is_constant for one in plans):
+        return _parse_once(
+            implementation, tuple(one.value for one in plans), call_costs.plan_call_cost(name, overloads)
+        )
+    if name == "@in" and [one.id for one in overloads] == ["in_list"] and plans[1].is_constant:
+        return plan_membership(plans[0], plans[1].value)
     return None
 
 
-def _folded(node: Call, run: Run, value: Value) -> Plan:
+def _fold_conversion(node: FunctionCall, implementation: Implementation, value: Value) -> PlannedNode:
     """A conversion of a constant; one that fails makes the whole expression useless."""
     try:
-        return constant(run(value))
+        return make_constant(implementation(value))
     except CelError as error:
-        raise RejectedError((Issue(node.offset, error.message),), Stage.PLAN) from None
+        raise RejectedError((ExpressionIssue(node.offset, error.message),), CompileStage.PLAN) from None
 
 
-def _try_pattern(node: Call, plans: tuple[Plan, ...], run: Run) -> None:
+def _check_pattern(
+    node: FunctionCall, plans: tuple[PlannedNode, ...], implementation: Implementation
+) -> None:
     """A pattern that is a constant must be one."""
-    if plans[1].known and type(plans[1].value) is str:
+    if plans[1].is_constant and type(plans[1].value) is str:
         try:
-            run("", plans[1].value)
+            implementation("", plans[1].value)
         except CelError as error:
-            raise RejectedError((Issue(node.offset, error.message),), Stage.PLAN) from None
+            raise RejectedError((ExpressionIssue(node.offset, error.message),), CompileStage.PLAN) from None
 
 
-def _parsed(run: Run, args: tuple[Value, ...], price: Price) -> Plan | None:
+def _parse_once(
+    implementation: Implementation, args: tuple[Value, ...], call_cost: CallCost
+) -> PlannedNode | None:
     try:
-        value = run(*args)
+        value = implementation(*args)
     except (CelError, BudgetError):
         return None
-    cost = price.unpaid(args)
+    cost = call_cost.compute_failure_cost(args)
 
     def parsed(frame: Frame) -> Value:
         frame[COST] += cost
         return value
 
-    return Plan(parsed)
+    return PlannedNode(parsed)

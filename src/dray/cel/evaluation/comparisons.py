@@ -12,49 +12,49 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dray.cel.cost import call_costs
-from dray.cel.cost.call_costs import Price, characters
-from dray.cel.equality import HOLDING, bulk, contains, equal, unequal
-from dray.cel.evaluation.dispatch import Run
-from dray.cel.evaluation.frame import COST, UNSET, Frame, Plan, Step, placed, spend
-from dray.cel.evaluation.strict_calls import fail_two, strict
+from dray.cel.cost.call_costs import CallCost, compute_text_cost
+from dray.cel.equality import CONTAINER_TYPES, contains_item, count_parts, is_equal, is_unequal
+from dray.cel.evaluation.dispatch import Implementation
+from dray.cel.evaluation.frame import COST, UNSET, Frame, PlannedNode, Step, attach_offset, spend
+from dray.cel.evaluation.strict_calls import build_strict_step, fail_binary_call
 from dray.cel.faults import CelError
-from dray.cel.types import Kind, Type
+from dray.cel.types import Type, TypeKind
 from dray.cel.values import UInt, Value
 
-SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+ORDER_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "_<_": operator.lt,
     "_<=_": operator.le,
     "_>_": operator.gt,
     "_>=_": operator.ge,
 }
-MEETING: Final = frozenset(
+COMPARING_FUNCTIONS: Final = frozenset(
     {"_==_", "_!=_", "@in", "includes", "include", "indexOf", "lastIndexOf", "distinct"}
     | {"sets.contains", "sets.equivalent", "sets.intersects"}
 )
 """Functions that compare what their arguments hold."""
 
 _PRIMITIVES: Final = frozenset({bool, int, UInt, float, str, bytes})
-_HOLDING_KINDS: Final = frozenset({Kind.LIST, Kind.MAP, Kind.OPAQUE})
-_EQUALITY: Final = Price(0, lambda args, _: call_costs.equality(args[0], args[1]))
-_FREE_BULK: Final = 64
+_CONTAINER_KINDS: Final = frozenset({TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE})
+_EQUALITY_COST: Final = CallCost(0, lambda args, _: call_costs.compute_equality_cost(args[0], args[1]))
+_FREE_PARTS: Final = 64
 
 
 # --- bulk ---
 
 
-def may_meet(given: tuple[Type, ...]) -> bool:
+def may_compare_containers(given: tuple[Type, ...]) -> bool:
     """Whether values with many parts can come together; not when one side is surely a plain value."""
-    return all(one.is_open or one.kind in _HOLDING_KINDS for one in given)
+    return all(one.is_open or one.kind in _CONTAINER_KINDS for one in given)
 
 
-def weighed(step: Step, per_part: float = 0.5) -> Step:
+def charge_for_parts(step: Step, per_part: float = 0.5) -> Step:
     """The step, charging for the bulk of a value that has more than a few parts."""
 
     def weigh(frame: Frame) -> Value:
         value = step(frame)
-        if type(value) in HOLDING:
-            parts = bulk(value)
-            if parts > _FREE_BULK:
+        if type(value) in CONTAINER_TYPES:
+            parts = count_parts(value)
+            if parts > _FREE_PARTS:
                 spend(frame, int(parts * per_part))
         return value
 
@@ -64,12 +64,12 @@ def weighed(step: Step, per_part: float = 0.5) -> Step:
 # --- equality, the most frequent call of all ---
 
 
-def equality(left: Plan, right: Plan, negated: bool, offset: int) -> Step:
+def build_equality_step(left: PlannedNode, right: PlannedNode, negated: bool, offset: int) -> Step:
     """The step of `==` and `!=`."""
-    if right.known and type(right.value) is str and not negated:
-        return _equal_to_text(left.run, right.value, offset)
+    if right.is_constant and type(right.value) is str and not negated:
+        return _build_text_equality_step(left.run, right.value, offset)
     one, other = left.run, right.run
-    holds = unequal if negated else equal
+    holds = is_unequal if negated else is_equal
 
     def compare(frame: Frame) -> bool:
         a = b = UNSET
@@ -77,34 +77,34 @@ def equality(left: Plan, right: Plan, negated: bool, offset: int) -> Step:
             a = one(frame)
             b = other(frame)
         except CelError as error:
-            fail_two(frame, error, (a, b), other, _EQUALITY)
-        frame[COST] += call_costs.equality(a, b)
+            fail_binary_call(frame, error, (a, b), other, _EQUALITY_COST)
+        frame[COST] += call_costs.compute_equality_cost(a, b)
         try:
             return holds(a, b)
         except CelError as error:
-            raise placed(error, offset) from None
+            raise attach_offset(error, offset) from None
 
     return compare
 
 
-def _equal_to_text(left: Step, text: str, offset: int) -> Step:
+def _build_text_equality_step(left: Step, text: str, offset: int) -> Step:
     size = len(text)
 
     def compare(frame: Frame) -> bool:
         try:
             value = left(frame)
         except CelError:
-            frame[COST] += call_costs.equality(None, text)
+            frame[COST] += call_costs.compute_equality_cost(None, text)
             raise
         if type(value) is str:
             count = len(value)
-            frame[COST] += characters(count if count < size else size)
+            frame[COST] += compute_text_cost(count if count < size else size)
             return value == text
-        frame[COST] += call_costs.equality(value, text)
+        frame[COST] += call_costs.compute_equality_cost(value, text)
         try:
-            return equal(value, text)
+            return is_equal(value, text)
         except CelError as error:
-            raise placed(error, offset) from None
+            raise attach_offset(error, offset) from None
 
     return compare
 
@@ -112,11 +112,17 @@ def _equal_to_text(left: Step, text: str, offset: int) -> Step:
 # --- order ---
 
 
-def ordering(plans: tuple[Plan, ...], run: Run, price: Price, sign: str, offset: int) -> Step:
+def build_ordering_step(
+    plans: tuple[PlannedNode, ...],
+    implementation: Implementation,
+    call_cost: CallCost,
+    operator_name: str,
+    offset: int,
+) -> Step:
     """The step of `<` and its kin; whole numbers, the usual case, are compared at once."""
-    left, right, compare = plans[0].run, plans[1].run, SIGNS[sign]
-    if not plans[1].known or type(plans[1].value) is not int or price.before is not None:
-        return strict((left, right), run, price, offset)
+    left, right, compare = plans[0].run, plans[1].run, ORDER_OPERATORS[operator_name]
+    if not plans[1].is_constant or type(plans[1].value) is not int or call_cost.before is not None:
+        return build_strict_step((left, right), implementation, call_cost, offset)
     number = plans[1].value
 
     def order(frame: Frame) -> bool:
@@ -129,9 +135,9 @@ def ordering(plans: tuple[Plan, ...], run: Run, price: Price, sign: str, offset:
         if type(value) is int:
             return compare(value, number)
         try:
-            return bool(run(value, number))
+            return bool(implementation(value, number))
         except CelError as error:
-            raise placed(error, offset) from None
+            raise attach_offset(error, offset) from None
 
     return order
 
@@ -139,7 +145,7 @@ def ordering(plans: tuple[Plan, ...], run: Run, price: Price, sign: str, offset:
 # --- membership ---
 
 
-def member_of(item: Plan, items: tuple[Value, ...]) -> Plan | None:
+def plan_membership(item: PlannedNode, items: tuple[Value, ...]) -> PlannedNode | None:
     """`x in [constants]`: cel-go looks it up in a set and charges nothing for that."""
     if any(type(one) not in _PRIMITIVES for one in items):
         return None
@@ -148,6 +154,6 @@ def member_of(item: Plan, items: tuple[Value, ...]) -> Plan | None:
 
     def member(frame: Frame) -> bool:
         value = run(frame)
-        return value in texts if type(value) is str else contains(items, value)
+        return value in texts if type(value) is str else contains_item(items, value)
 
-    return Plan(member)
+    return PlannedNode(member)

@@ -11,61 +11,71 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from dray.cel.cost.call_costs import IDENT, LIST
-from dray.cel.evaluation.frame import COST, UNSET, Frame, Plan, Planner, Step, placed, spend
-from dray.cel.faults import CelError, no_such_overload
-from dray.cel.library.optionals import value_of
-from dray.cel.syntax.ast import Fold, FoldKind, OptionalMap
-from dray.cel.values import MAPS, NONE, Optional, Value, items, key_of, pairs, type_names, within
+from dray.cel.cost.call_costs import IDENT_COST, LIST_COST
+from dray.cel.evaluation.frame import COST, UNSET, Frame, PlannedNode, Planner, Step, attach_offset, spend
+from dray.cel.faults import CelError, make_overload_error
+from dray.cel.library.optionals import unwrap_optional
+from dray.cel.syntax.ast import Comprehension, ComprehensionKind, OptionalMap
+from dray.cel.values import (
+    MAP_TYPES,
+    NONE,
+    OptionalValue,
+    Value,
+    check_size,
+    iterate_items,
+    iterate_pairs,
+    join_type_names,
+    to_map_key,
+)
 
 _CALL: Final = 1
 # `@not_strictly_false(accu)`, and the accumulator in `accu && predicate`.
-_ALL_TEST: Final = IDENT + _CALL
-_ALL_ROUND: Final = _ALL_TEST + IDENT
+_ALL_TEST: Final = IDENT_COST + _CALL
+_ALL_ITERATION: Final = _ALL_TEST + IDENT_COST
 # The same with `!accu` in the test.
-_EXISTS_TEST: Final = IDENT + 2 * _CALL
-_EXISTS_ROUND: Final = _EXISTS_TEST + IDENT
+_EXISTS_TEST: Final = IDENT_COST + 2 * _CALL
+_EXISTS_ITERATION: Final = _EXISTS_TEST + IDENT_COST
 # `accu + [made]`, `insert(accu, key, made)`, `insert(accu, made)`.
-_LIST_ROUND: Final = IDENT + LIST + _CALL
-_MAP_ROUND: Final = 2 * IDENT + _CALL
-_ENTRIES_ROUND: Final = IDENT + _CALL
+_LIST_ITERATION: Final = IDENT_COST + LIST_COST + _CALL
+_MAP_ITERATION: Final = 2 * IDENT_COST + _CALL
+_ENTRIES_ITERATION: Final = IDENT_COST + _CALL
 
-Rounds = Callable[[Frame], Iterator[None]]
+Iterations = Callable[[Frame], Iterator[None]]
 
 
-def plan_fold(planner: Planner, node: Fold) -> Plan:
+def plan_comprehension(planner: Planner, node: Comprehension) -> PlannedNode:
     """The plan of a macro."""
-    if node.kind is FoldKind.BIND:
-        return _bind(planner, node)
+    if node.kind is ComprehensionKind.BIND:
+        return _plan_bind(planner, node)
     source = planner.plan(node.source).run
     slots = [planner.bind(name) for name in node.names]
-    rounds = _rounds(source, slots, node.source.offset)
+    rounds = _build_iterations(source, slots, node.source.offset)
     test = None if node.test is None else planner.plan(node.test).run
-    made = None if node.made is None else planner.plan(node.made).run
+    made = None if node.transform is None else planner.plan(node.transform).run
     for name in reversed(node.names):
         planner.unbind(name)
     if node.kind in _QUANTIFIERS:
         assert test is not None
-        return Plan(_QUANTIFIERS[node.kind](rounds, test, node.offset))
+        return PlannedNode(_QUANTIFIERS[node.kind](rounds, test, node.offset))
     assert made is not None
-    kept = _kept(rounds, test, node.offset)
-    if node.kind is FoldKind.LIST:
-        return Plan(_list(kept, made))
-    if node.kind is FoldKind.MAP:
-        return Plan(_map(kept, made, slots[0]))
-    return Plan(_entries(kept, made, node.offset))
+    kept = _filter_iterations(rounds, test, node.offset)
+    if node.kind is ComprehensionKind.LIST:
+        return PlannedNode(_build_list_step(kept, made))
+    if node.kind is ComprehensionKind.MAP:
+        return PlannedNode(_build_map_step(kept, made, slots[0]))
+    return PlannedNode(_build_entries_step(kept, made, node.offset))
 
 
-def _rounds(source: Step, slots: list[int], offset: int) -> Rounds:
+def _build_iterations(source: Step, slots: list[int], offset: int) -> Iterations:
     """One round for each item, with the names set; the budget is checked before each."""
-    walk: Callable[[Value], Iterator[Any]] = items if len(slots) == 1 else pairs
+    walk: Callable[[Value], Iterator[Any]] = iterate_items if len(slots) == 1 else iterate_pairs
 
     def rounds(frame: Frame) -> Iterator[None]:
         value = source(frame)
         try:
             walked = walk(value)
         except CelError as error:
-            raise placed(error, offset) from None
+            raise attach_offset(error, offset) from None
         for item in walked:
             if len(slots) == 1:
                 frame[slots[0]] = item
@@ -77,18 +87,18 @@ def _rounds(source: Step, slots: list[int], offset: int) -> Rounds:
     return rounds
 
 
-def _kept(rounds: Rounds, test: Step | None, offset: int) -> Rounds:
+def _filter_iterations(iterations: Iterations, test: Step | None, offset: int) -> Iterations:
     """The rounds in which the test holds."""
     if test is None:
-        return rounds
+        return iterations
 
     def kept(frame: Frame) -> Iterator[None]:
-        for _ in rounds(frame):
+        for _ in iterations(frame):
             value = test(frame)
             if value is True:
                 yield
             elif value is not False:
-                raise placed(no_such_overload(), offset)
+                raise attach_offset(make_overload_error(), offset)
 
     return kept
 
@@ -96,11 +106,11 @@ def _kept(rounds: Rounds, test: Step | None, offset: int) -> Rounds:
 # --- quantifiers ---
 
 
-def _quantifier(settling: bool) -> Callable[[Rounds, Step, int], Step]:
+def _make_quantifier(short_circuit: bool) -> Callable[[Iterations, Step, int], Step]:
     """`exists` is settled by the first true, `all` by the first false."""
-    each, test_again = (_EXISTS_ROUND, _EXISTS_TEST) if settling else (_ALL_ROUND, _ALL_TEST)
+    each, test_again = (_EXISTS_ITERATION, _EXISTS_TEST) if short_circuit else (_ALL_ITERATION, _ALL_TEST)
 
-    def make(rounds: Rounds, test: Step, offset: int) -> Step:
+    def make(rounds: Iterations, test: Step, offset: int) -> Step:
         def quantifier(frame: Frame) -> bool:
             fault: CelError | None = None
             walk = rounds(frame)
@@ -111,27 +121,27 @@ def _quantifier(settling: bool) -> Callable[[Rounds, Step, int], Step]:
                 except CelError as error:
                     fault = fault or error
                     continue
-                if value is settling:
+                if value is short_circuit:
                     # The loop notices at its next test that it is over, if there is a next item.
-                    frame[COST] += IDENT + (test_again if next(walk, UNSET) is None else 0)
-                    return settling
+                    frame[COST] += IDENT_COST + (test_again if next(walk, UNSET) is None else 0)
+                    return short_circuit
                 if type(value) is not bool:
-                    fault = fault or placed(no_such_overload(), offset)
-            frame[COST] += IDENT
+                    fault = fault or attach_offset(make_overload_error(), offset)
+            frame[COST] += IDENT_COST
             if fault is not None:
                 raise fault
-            return not settling
+            return not short_circuit
 
         return quantifier
 
     return make
 
 
-def _exists_one(rounds: Rounds, test: Step, offset: int) -> Step:
+def _build_exists_one_step(iterations: Iterations, test: Step, offset: int) -> Step:
     def exists_one(frame: Frame) -> bool:
         fault: CelError | None = None
         count = 0
-        for _ in rounds(frame):
+        for _ in iterations(frame):
             try:
                 value = test(frame)
             except CelError as error:
@@ -139,10 +149,10 @@ def _exists_one(rounds: Rounds, test: Step, offset: int) -> Step:
                 continue
             if value is True:
                 count += 1
-                frame[COST] += IDENT + _CALL
+                frame[COST] += IDENT_COST + _CALL
             elif value is not False:
-                fault = fault or placed(no_such_overload(), offset)
-        frame[COST] += IDENT + _CALL
+                fault = fault or attach_offset(make_overload_error(), offset)
+        frame[COST] += IDENT_COST + _CALL
         if fault is not None:
             raise fault
         return count == 1
@@ -153,45 +163,47 @@ def _exists_one(rounds: Rounds, test: Step, offset: int) -> Step:
 # --- builders ---
 
 
-def _list(rounds: Rounds, made: Step) -> Step:
+def _build_list_step(iterations: Iterations, transform: Step) -> Step:
     def build(frame: Frame) -> tuple[Value, ...]:
         result: list[Value] = []
-        for _ in rounds(frame):
-            result.append(made(frame))
-            frame[COST] += _LIST_ROUND
-        frame[COST] += IDENT
+        for _ in iterations(frame):
+            result.append(transform(frame))
+            frame[COST] += _LIST_ITERATION
+        frame[COST] += IDENT_COST
         return tuple(result)
 
     return build
 
 
-def _map(rounds: Rounds, made: Step, key_slot: int) -> Step:
+def _build_map_step(iterations: Iterations, transform: Step, key_slot: int) -> Step:
     def build(frame: Frame) -> dict[Any, Value]:
         result: dict[Any, Value] = {}
-        for _ in rounds(frame):
-            value = made(frame)
-            frame[COST] += _MAP_ROUND
-            result[key_of(frame[key_slot])] = value
-        frame[COST] += IDENT
+        for _ in iterations(frame):
+            value = transform(frame)
+            frame[COST] += _MAP_ITERATION
+            result[to_map_key(frame[key_slot])] = value
+        frame[COST] += IDENT_COST
         return result
 
     return build
 
 
-def _entries(rounds: Rounds, made: Step, offset: int) -> Step:
+def _build_entries_step(iterations: Iterations, transform: Step, offset: int) -> Step:
     def build(frame: Frame) -> dict[Any, Value]:
         result: dict[Any, Value] = {}
-        for _ in rounds(frame):
-            entries = made(frame)
-            frame[COST] += _ENTRIES_ROUND
-            if type(entries) not in MAPS:
-                raise placed(no_such_overload("cel.@mapInsert", type_names(result, entries)), offset)
-            within(len(result) + len(entries))
+        for _ in iterations(frame):
+            entries = transform(frame)
+            frame[COST] += _ENTRIES_ITERATION
+            if type(entries) not in MAP_TYPES:
+                raise attach_offset(
+                    make_overload_error("cel.@mapInsert", join_type_names(result, entries)), offset
+                )
+            check_size(len(result) + len(entries))
             for key, value in entries.items():
                 if key in result:
-                    raise placed(CelError(f"insert failed: key {key} already exists"), offset)
+                    raise attach_offset(CelError(f"insert failed: key {key} already exists"), offset)
                 result[key] = value
-        frame[COST] += IDENT
+        frame[COST] += IDENT_COST
         return result
 
     return build
@@ -200,7 +212,7 @@ def _entries(rounds: Rounds, made: Step, offset: int) -> Step:
 # --- names ---
 
 
-def _bind(planner: Planner, node: Fold) -> Plan:
+def _plan_bind(planner: Planner, node: Comprehension) -> PlannedNode:
     name = node.loop.accu
     slot = planner.bind(name, planner.plan(node.loop.init).run)
     body = planner.plan(node.loop.result).run
@@ -210,10 +222,10 @@ def _bind(planner: Planner, node: Fold) -> Plan:
         frame[slot] = UNSET
         return body(frame)
 
-    return Plan(bind)
+    return PlannedNode(bind)
 
 
-def plan_optional_map(planner: Planner, node: OptionalMap) -> Plan:
+def plan_optional_map(planner: Planner, node: OptionalMap) -> PlannedNode:
     """The plan of `target.optMap(name, made)`.
 
     Spelled out, the target stands there twice, and a chain of such macros would be evaluated over and over.
@@ -226,18 +238,18 @@ def plan_optional_map(planner: Planner, node: OptionalMap) -> Plan:
 
     def read(frame: Frame) -> Value:
         frame[COST] += frame[paid] + _CALL
-        return value_of(frame[kept])
+        return unwrap_optional(frame[kept])
 
     slot = planner.bind(node.name, read)
-    made = planner.plan(node.made).run
+    made = planner.plan(node.transform).run
     for name in (node.name, "#paid", "#kept"):
         planner.unbind(name)
 
     def optional_map(frame: Frame) -> Value:
         before = frame[COST]
         value = target(frame)
-        if type(value) is not Optional:
-            raise placed(no_such_overload("hasValue", type_names(value)), offset)
+        if type(value) is not OptionalValue:
+            raise attach_offset(make_overload_error("hasValue", join_type_names(value)), offset)
         frame[kept], frame[paid] = value, frame[COST] - before
         spend(frame, _CALL)
         if value is NONE:
@@ -248,13 +260,13 @@ def plan_optional_map(planner: Planner, node: OptionalMap) -> Plan:
         if flat:
             return result
         frame[COST] += _CALL
-        return Optional(result)
+        return OptionalValue(result)
 
-    return Plan(optional_map)
+    return PlannedNode(optional_map)
 
 
-_QUANTIFIERS: Final[dict[FoldKind, Callable[[Rounds, Step, int], Step]]] = {
-    FoldKind.ALL: _quantifier(False),
-    FoldKind.EXISTS: _quantifier(True),
-    FoldKind.EXISTS_ONE: _exists_one,
+_QUANTIFIERS: Final[dict[ComprehensionKind, Callable[[Iterations, Step, int], Step]]] = {
+    ComprehensionKind.ALL: _make_quantifier(False),
+    ComprehensionKind.EXISTS: _make_quantifier(True),
+    ComprehensionKind.EXISTS_ONE: _build_exists_one_step,
 }

@@ -33,36 +33,36 @@ UNSET: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedNode:
     """A planned part. A known one has its value already, and costs nothing."""
 
     run: Step
-    known: bool = False
+    is_constant: bool = False
     value: Value = None
     is_path: bool = False
     """Whether it is a name with fields and indices; those cost one less inside a conditional."""
 
 
-def constant(value: Value) -> Plan:
+def make_constant(value: Value) -> PlannedNode:
     """A part whose value is known."""
-    return Plan(lambda _: value, True, value)
+    return PlannedNode(lambda _: value, True, value)
 
 
 class Planner(Protocol):
     """What the makers of steps need of the planner."""
 
-    def plan(self, node: Node) -> Plan: ...
+    def plan(self, node: Node) -> PlannedNode: ...
 
-    def type_of(self, node: Node) -> Type: ...
+    def get_type(self, node: Node) -> Type: ...
 
     @property
-    def is_certain(self) -> Callable[[Node], bool]: ...
+    def is_static(self) -> Callable[[Node], bool]: ...
 
-    def overloads_of(self, node: Node) -> tuple[Overload, ...]: ...
+    def get_overloads(self, node: Node) -> tuple[Overload, ...]: ...
 
-    def reachable(self, node: Node) -> tuple[Overload, ...]: ...
+    def get_reachable_overloads(self, node: Node) -> tuple[Overload, ...]: ...
 
-    def qualified(self, node: Node) -> str | None: ...
+    def get_qualified_name(self, node: Node) -> str | None: ...
 
     def bind(self, name: str, source: Step | None = None) -> int: ...
 
@@ -76,7 +76,7 @@ def spend(frame: Frame, cost: int) -> None:
         raise BudgetError
 
 
-def placed(error: CelError, offset: int) -> CelError:
+def attach_offset(error: CelError, offset: int) -> CelError:
     """The error with the place where it happened, unless it knows a deeper one."""
     if error.offset is None:
         error.offset = offset

@@ -7,42 +7,42 @@ through; only after an error, or a value that is no boolean, does the careful ve
 
 from __future__ import annotations
 
-from dray.cel.evaluation.frame import COST, Frame, Plan, Planner, Step, constant, placed
-from dray.cel.faults import CelError, no_such_overload
-from dray.cel.syntax.ast import Call, Node
-from dray.cel.values import NONE, Optional, Value, type_names
+from dray.cel.evaluation.frame import COST, Frame, PlannedNode, Planner, Step, attach_offset, make_constant
+from dray.cel.faults import CelError, make_overload_error
+from dray.cel.syntax.ast import FunctionCall, Node
+from dray.cel.values import NONE, OptionalValue, Value, join_type_names
 
 
-def plan_chain(planner: Planner, node: Call) -> Plan:
+def plan_chain(planner: Planner, node: FunctionCall) -> PlannedNode:
     """The plan of `a && b && …` or `a || b || …`."""
     settling = node.function == "_||_"
-    plans = [planner.plan(term) for term in _terms(node, node.function)]
+    plans = [planner.plan(term) for term in _flatten_terms(node, node.function)]
     kept: list[Step] = []
     for planned in plans:
-        if planned.known and planned.value is settling:
+        if planned.is_constant and planned.value is settling:
             # What comes behind can change nothing; what stands before may still cost something.
             kept.append(planned.run)
             break
         kept.append(planned.run)
-    if len(kept) == 1 and plans[0].known:
-        return constant(settling)
-    return Plan(_chain(tuple(kept), settling, node.offset))
+    if len(kept) == 1 and plans[0].is_constant:
+        return make_constant(settling)
+    return PlannedNode(_build_chain_step(tuple(kept), settling, node.offset))
 
 
-def _terms(node: Node, function: str) -> list[Node]:
+def _flatten_terms(node: Node, function: str) -> list[Node]:
     terms: list[Node] = []
     waiting = [node]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, Call) and one.function == function:
+        if isinstance(one, FunctionCall) and one.function == function:
             waiting += reversed(one.args)
         else:
             terms.append(one)
     return terms
 
 
-def _chain(terms: tuple[Step, ...], settling: bool, offset: int) -> Step:
-    other = not settling
+def _build_chain_step(terms: tuple[Step, ...], short_circuit: bool, offset: int) -> Step:
+    other = not short_circuit
 
     def chain(frame: Frame) -> bool:
         done = 0
@@ -50,35 +50,44 @@ def _chain(terms: tuple[Step, ...], settling: bool, offset: int) -> Step:
             for term in terms:
                 value: object = term(frame)
                 done += 1
-                if value is settling:
-                    return settling
+                if value is short_circuit:
+                    return short_circuit
                 if value is not other:
-                    return _careful(frame, terms[done:], settling, placed(no_such_overload(), offset))
+                    return _evaluate_after_error(
+                        frame, terms[done:], short_circuit, attach_offset(make_overload_error(), offset)
+                    )
         except CelError as error:
-            return _careful(frame, terms[done + 1 :], settling, error)
+            return _evaluate_after_error(frame, terms[done + 1 :], short_circuit, error)
         return other
 
     return chain
 
 
-def _careful(frame: Frame, terms: tuple[Step, ...], settling: bool, error: CelError) -> bool:
+def _evaluate_after_error(
+    frame: Frame, terms: tuple[Step, ...], short_circuit: bool, error: CelError
+) -> bool:
     """After an error: the remaining terms may settle the matter, else the first error stands."""
     for term in terms:
         try:
             value: object = term(frame)
         except CelError:
             continue
-        if value is settling:
-            return settling
+        if value is short_circuit:
+            return short_circuit
     raise error
 
 
-def plan_conditional(planner: Planner, node: Call) -> Plan:
+def plan_conditional(planner: Planner, node: FunctionCall) -> PlannedNode:
     """The plan of `a ? b : c`."""
     condition, then, otherwise = (planner.plan(arg) for arg in node.args)
-    if condition.known and type(condition.value) is bool:
-        return _branch(then if condition.value else otherwise)
-    test, yes, no, offset = condition.run, _branch(then).run, _branch(otherwise).run, node.offset
+    if condition.is_constant and type(condition.value) is bool:
+        return _discount_path(then if condition.value else otherwise)
+    test, yes, no, offset = (
+        condition.run,
+        _discount_path(then).run,
+        _discount_path(otherwise).run,
+        node.offset,
+    )
 
     def conditional(frame: Frame) -> Value:
         value = test(frame)
@@ -86,12 +95,12 @@ def plan_conditional(planner: Planner, node: Call) -> Plan:
             return yes(frame)
         if value is False:
             return no(frame)
-        raise placed(no_such_overload(), offset)
+        raise attach_offset(make_overload_error(), offset)
 
-    return Plan(conditional)
+    return PlannedNode(conditional)
 
 
-def _branch(planned: Plan) -> Plan:
+def _discount_path(planned: PlannedNode) -> PlannedNode:
     """A branch; a path costs one less here than elsewhere, as cel-go does not count where it starts."""
     if not planned.is_path:
         return planned
@@ -101,10 +110,10 @@ def _branch(planned: Plan) -> Plan:
         frame[COST] -= 1
         return run(frame)
 
-    return Plan(cheaper)
+    return PlannedNode(cheaper)
 
 
-def plan_alternative(planner: Planner, node: Call) -> Plan:
+def plan_alternative(planner: Planner, node: FunctionCall) -> PlannedNode:
     """The plan of `a.orValue(b)` and `a.or(b)`: the alternative is evaluated only when it is needed."""
     assert node.target is not None
     first, second = planner.plan(node.target).run, planner.plan(node.args[0]).run
@@ -112,13 +121,13 @@ def plan_alternative(planner: Planner, node: Call) -> Plan:
 
     def alternative(frame: Frame) -> Value:
         value = first(frame)
-        if type(value) is not Optional:
-            raise placed(no_such_overload(name, type_names(value)), offset)
+        if type(value) is not OptionalValue:
+            raise attach_offset(make_overload_error(name, join_type_names(value)), offset)
         if value is not NONE:
             return value.value if unwrap else value
         other = second(frame)
-        if not unwrap and type(other) is not Optional:
-            raise placed(no_such_overload(name, type_names(value, other)), offset)
+        if not unwrap and type(other) is not OptionalValue:
+            raise attach_offset(make_overload_error(name, join_type_names(value, other)), offset)
         return other
 
-    return Plan(alternative)
+    return PlannedNode(alternative)

@@ -12,98 +12,102 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from dray.cel.evaluation.frame import COST, Frame, Plan, Planner, Step, placed
+from dray.cel.evaluation.frame import COST, Frame, PlannedNode, Planner, Step, attach_offset
 from dray.cel.faults import CelError
-from dray.cel.library.operators import at, at_if_there, key_text
-from dray.cel.syntax.ast import Call, Ident, Node, Select
+from dray.cel.library.operators import format_key, get_element, get_optional_element
+from dray.cel.syntax.ast import FunctionCall, Ident, Node, Select
 from dray.cel.types import is_optional
-from dray.cel.values import MAPS, NONE, OpenMap, Optional, Value
+from dray.cel.values import MAP_TYPES, NONE, OpenMap, OptionalValue, Value
 
-_INDEX: Final = frozenset({"_[_]", "_[?_]"})
+_INDEX_FUNCTIONS: Final = frozenset({"_[_]", "_[?_]"})
 
 
-class _Hop(NamedTuple):
+class _PathElement(NamedTuple):
     """One field or index: the key when it is known, else the step that computes it."""
 
     offset: int
     key: Value
     step: Step | None
     optional: bool
-    field: bool
+    is_field: bool
 
 
 def is_path(node: Node) -> bool:
     """Whether a node is a selection or an index."""
-    return isinstance(node, Select) or (isinstance(node, Call) and node.function in _INDEX)
+    return isinstance(node, Select) or (isinstance(node, FunctionCall) and node.function in _INDEX_FUNCTIONS)
 
 
-def plan_path(planner: Planner, node: Node) -> Plan:
+def plan_path(planner: Planner, node: Node) -> PlannedNode:
     """The plan of a selection or index."""
-    root, hops = _taken_apart(planner, node)
-    base = _root(planner, root)
+    root, hops = _collect_elements(planner, node)
+    base = _plan_root(planner, root)
     words = tuple(hop.key for hop in hops)
-    if any(hop.optional for hop in hops) or is_optional(planner.type_of(root)):
-        return Plan(_optional_walk(base, hops), is_path=True)
+    if any(hop.optional for hop in hops) or is_optional(planner.get_type(root)):
+        return PlannedNode(_build_optional_path_step(base, hops), is_path=True)
     if all(hop.step is None and type(hop.key) is str for hop in hops):
-        return Plan(_words(base, words, hops), is_path=True)
-    return Plan(_walk(base, hops), is_path=True)
+        return PlannedNode(_build_fixed_path_step(base, words, hops), is_path=True)
+    return PlannedNode(_build_path_step(base, hops), is_path=True)
 
 
-def path_parts(planner: Planner, node: Node) -> tuple[Node, ...]:
+def split_path(planner: Planner, node: Node) -> tuple[Node, ...]:
     """What a path is made of: its root, and the indices on the way."""
     parts: list[Node] = []
-    while is_path(node) and planner.qualified(node) is None:
+    while is_path(node) and planner.get_qualified_name(node) is None:
         if isinstance(node, Select):
             node = node.operand
-        elif isinstance(node, Call):
+        elif isinstance(node, FunctionCall):
             parts.append(node.args[1])
             node = node.args[0]
     return (*parts, node)
 
 
-def plan_presence(planner: Planner, node: Select) -> Plan:
+def plan_presence(planner: Planner, node: Select) -> PlannedNode:
     """The plan of `has(a.b)`: all of the path but the last field must be there."""
-    root, hops = _taken_apart(planner, node.operand)
-    base, field, offset = _root(planner, root), node.field, node.offset
-    walk = _optional_walk(base, hops) if any(hop.optional for hop in hops) else _walk(base, hops)
+    root, hops = _collect_elements(planner, node.operand)
+    base, field, offset = _plan_root(planner, root), node.field, node.offset
+    walk = (
+        _build_optional_path_step(base, hops)
+        if any(hop.optional for hop in hops)
+        else _build_path_step(base, hops)
+    )
 
     def presence(frame: Frame) -> bool:
         value = walk(frame)
-        if type(value) is Optional:
+        if type(value) is OptionalValue:
             if value is NONE:
                 return False
             value = value.value
-        if type(value) in MAPS:
+        if type(value) in MAP_TYPES:
             # A map that answers for every key has every key, as far as `has` can tell.
             return field in value or type(value) is OpenMap
         if type(value) is tuple:
-            raise placed(CelError("unsupported index type 'string' in list"), offset)
+            raise attach_offset(CelError("unsupported index type 'string' in list"), offset)
         return False
 
-    return Plan(presence)
+    return PlannedNode(presence)
 
 
-def _taken_apart(planner: Planner, node: Node) -> tuple[Node, tuple[_Hop, ...]]:
+def _collect_elements(planner: Planner, node: Node) -> tuple[Node, tuple[_PathElement, ...]]:
     """The root of a path, and the hops from it in order."""
-    hops: list[_Hop] = []
+    hops: list[_PathElement] = []
     while True:
-        if isinstance(node, Select) and not node.test and planner.qualified(node) is None:
-            hops.append(_Hop(node.offset, node.field, None, node.optional, True))
+        if isinstance(node, Select) and not node.test and planner.get_qualified_name(node) is None:
+            hops.append(_PathElement(node.offset, node.field, None, node.optional, True))
             node = node.operand
-        elif isinstance(node, Call) and node.function in _INDEX:
+        elif isinstance(node, FunctionCall) and node.function in _INDEX_FUNCTIONS:
             index = planner.plan(node.args[1])
-            step = None if index.known else index.run
-            hops.append(_Hop(node.offset, index.value, step, node.function == "_[?_]", False))
+            step = None if index.is_constant else index.run
+            hops.append(_PathElement(node.offset, index.value, step, node.function == "_[?_]", False))
             node = node.args[0]
         else:
             return node, tuple(reversed(hops))
 
 
-def _root(planner: Planner, root: Node) -> Step:
+def _plan_root(planner: Planner, root: Node) -> Step:
     """The step of a root; a path costs one wherever it starts, and a name is not counted again."""
     planned = planner.plan(root)
     run = planned.run
-    if isinstance(root, Ident) and planner.qualified(root) is None:
+    if isinstance(root, Ident) and planner.get_qualified_name(root) is None:
         return run
 
     def relative(frame: Frame) -> Value:
@@ -114,11 +118,11 @@ def _root(planner: Planner, root: Node) -> Step:
     return relative
 
 
-def _words(base: Step, words: tuple[str, ...], hops: tuple[_Hop, ...]) -> Step:
+def _build_fixed_path_step(base: Step, keys: tuple[str, ...], elements: tuple[_PathElement, ...]) -> Step:
     """A path of fixed words. Only maps take a word as an index; all else raises, and is looked at again."""
-    count = len(words)
+    count = len(keys)
     if count == 1:
-        (first,) = words
+        (first,) = keys
 
         def one(frame: Frame) -> Value:
             value = base(frame)
@@ -126,11 +130,11 @@ def _words(base: Step, words: tuple[str, ...], hops: tuple[_Hop, ...]) -> Step:
             try:
                 return value[first]
             except (KeyError, TypeError):
-                return _again(frame, value, hops)
+                return _rewalk_failed_path(frame, value, elements)
 
         return one
     if count == 3:
-        first, second, third = words
+        first, second, third = keys
 
         def three(frame: Frame) -> Value:
             value = base(frame)
@@ -138,7 +142,7 @@ def _words(base: Step, words: tuple[str, ...], hops: tuple[_Hop, ...]) -> Step:
             try:
                 return value[first][second][third]
             except (KeyError, TypeError):
-                return _again(frame, value, hops)
+                return _rewalk_failed_path(frame, value, elements)
 
         return three
 
@@ -146,76 +150,85 @@ def _words(base: Step, words: tuple[str, ...], hops: tuple[_Hop, ...]) -> Step:
         value = root = base(frame)
         frame[COST] += count
         try:
-            for word in words:
+            for word in keys:
                 value = value[word]
         except (KeyError, TypeError):
-            return _again(frame, root, hops)
+            return _rewalk_failed_path(frame, root, elements)
         return value
 
     return many
 
 
-def _again(frame: Frame, value: Value, hops: tuple[_Hop, ...]) -> Value:
+def _rewalk_failed_path(frame: Frame, value: Value, elements: tuple[_PathElement, ...]) -> Value:
     """Walk a path slowly, to say what is wrong with it; hops behind the fault cost nothing."""
-    left = len(hops)
-    for hop in hops:
+    left = len(elements)
+    for hop in elements:
         left -= 1
         try:
-            value = _hopped(value, hop.key, hop.field)
+            value = _get_element(value, hop.key, hop.is_field)
         except CelError as error:
             frame[COST] -= left
-            raise placed(error, hop.offset) from None
+            raise attach_offset(error, hop.offset) from None
     return value
 
 
-def _hopped(value: Value, key: Value, field: bool) -> Value:
-    if field and type(value) is not tuple and type(value) not in MAPS and type(value) is not Optional:
-        raise CelError(f"no such key: {key_text(key)}")
-    return at(value, key)
+def _get_element(value: Value, key: Value, field: bool) -> Value:
+    if (
+        field
+        and type(value) is not tuple
+        and type(value) not in MAP_TYPES
+        and type(value) is not OptionalValue
+    ):
+        raise CelError(f"no such key: {format_key(key)}")
+    return get_element(value, key)
 
 
-def _walk(base: Step, hops: tuple[_Hop, ...]) -> Step:
+def _build_path_step(base: Step, elements: tuple[_PathElement, ...]) -> Step:
     def walk(frame: Frame) -> Value:
         value = base(frame)
-        for hop in hops:
+        for hop in elements:
             key = hop.key if hop.step is None else hop.step(frame)
             frame[COST] += 1
             try:
-                value = _hopped(value, key, hop.field)
+                value = _get_element(value, key, hop.is_field)
             except CelError as error:
-                raise placed(error, hop.offset) from None
+                raise attach_offset(error, hop.offset) from None
         return value
 
     return walk
 
 
-def _optional_walk(base: Step, hops: tuple[_Hop, ...]) -> Step:
+def _build_optional_path_step(base: Step, elements: tuple[_PathElement, ...]) -> Step:
     def walk(frame: Frame) -> Value:
         value = base(frame)
         within = False
-        for hop in hops:
-            if type(value) is Optional:
+        for hop in elements:
+            if type(value) is OptionalValue:
                 if value is NONE:
                     return NONE
                 within, value = True, value.value
             key = hop.key if hop.step is None else hop.step(frame)
             within = within or hop.optional
             try:
-                found = _if_there(value, key) if within else Optional(_hopped(value, key, hop.field))
+                found = (
+                    _get_optional_element(value, key)
+                    if within
+                    else OptionalValue(_get_element(value, key, hop.is_field))
+                )
             except CelError as error:
                 frame[COST] += 1
-                raise placed(error, hop.offset) from None
+                raise attach_offset(error, hop.offset) from None
             if found is NONE:
                 return NONE
             frame[COST] += 1
             value = found.value
-        return Optional(value) if within else value
+        return OptionalValue(value) if within else value
 
     return walk
 
 
-def _if_there(value: Value, key: Value) -> Optional:
+def _get_optional_element(value: Value, key: Value) -> OptionalValue:
     """The value at a key, or nothing; things that have no parts have none there either."""
-    if type(value) is tuple or type(value) in MAPS:
-        return at_if_there(value, key)
+    if type(value) is tuple or type(value) in MAP_TYPES:
+        return get_optional_element(value, key)
     return NONE

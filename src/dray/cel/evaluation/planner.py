@@ -1,8 +1,8 @@
 """A checked tree to steps that can run.
 
-Theory of operation: every node becomes a `Plan`, bottom up; a node that is used twice is planned once. Names
-are resolved to slots of the frame here, so that nothing is looked up by name while the expression runs. Lists
-and maps of constants are built now.
+Theory of operation: every node becomes a `PlannedNode`, bottom up; a node that is used twice is planned once.
+Names are resolved to slots of the frame here, so that nothing is looked up by name while the expression runs.
+Lists and maps of constants are built now.
 """
 
 from __future__ import annotations
@@ -10,20 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dray.cel.checking.checker import Checked
-from dray.cel.checking.static_types import Certainty
-from dray.cel.cost.call_costs import IDENT, LIST, MAP
+from dray.cel.checking.checker import CheckResult
+from dray.cel.checking.static_types import StaticTypes
+from dray.cel.cost.call_costs import IDENT_COST, LIST_COST, MAP_COST
 from dray.cel.declarations import Functions, Overload
 from dray.cel.evaluation.calls import plan_call
-from dray.cel.evaluation.comprehensions import plan_fold, plan_optional_map
-from dray.cel.evaluation.frame import COST, FIRST_SLOT, UNSET, Frame, Plan, Step, constant, placed
+from dray.cel.evaluation.comprehensions import plan_comprehension, plan_optional_map
+from dray.cel.evaluation.frame import (
+    COST,
+    FIRST_SLOT,
+    UNSET,
+    Frame,
+    PlannedNode,
+    Step,
+    attach_offset,
+    make_constant,
+)
 from dray.cel.evaluation.logic import plan_alternative, plan_chain, plan_conditional
-from dray.cel.evaluation.paths import is_path, path_parts, plan_path, plan_presence
-from dray.cel.faults import CelError, no_such_overload
+from dray.cel.evaluation.paths import is_path, plan_path, plan_presence, split_path
+from dray.cel.faults import CelError, make_overload_error
 from dray.cel.syntax.ast import (
-    Call,
-    Fold,
-    FoldKind,
+    Comprehension,
+    ComprehensionKind,
+    FunctionCall,
     Ident,
     ListLiteral,
     Literal,
@@ -31,13 +40,13 @@ from dray.cel.syntax.ast import (
     Node,
     OptionalMap,
     Select,
-    children,
+    get_children,
 )
-from dray.cel.syntax.traversal import SHALLOW, settle
+from dray.cel.syntax.traversal import MAX_RECURSION_DEPTH, visit_bottom_up
 from dray.cel.types import Type
-from dray.cel.values import NONE, Optional, TypeName, Value, key_of
+from dray.cel.values import NONE, OptionalValue, TypeName, Value, to_map_key
 
-_DECIDING: Final[dict[str, Callable[[Any, Call], Plan]]] = {
+_CONTROL_OPERATORS: Final[dict[str, Callable[[Any, FunctionCall], PlannedNode]]] = {
     "_&&_": plan_chain,
     "_||_": plan_chain,
     "_?_:_": plan_conditional,
@@ -45,7 +54,7 @@ _DECIDING: Final[dict[str, Callable[[Any, Call], Plan]]] = {
 _ALTERNATIVES: Final = frozenset({"or", "orValue"})
 
 
-class Planned:
+class ExecutionPlan:
     """An expression that can run: its first step, and where its variables go."""
 
     __slots__ = ("run", "slots", "width")
@@ -56,65 +65,65 @@ class Planned:
         self.width = width
 
 
-def planned(root: Node, checked: Checked, functions: Functions) -> Planned:
+def plan_expression(root: Node, checked: CheckResult, functions: Functions) -> ExecutionPlan:
     """The steps of a checked tree; raises `RejectedError` when a constant part fails."""
     planner = _Planner(checked, functions)
     plan = planner.plan(root)
-    return Planned(plan.run, planner.variables, planner.width)
+    return ExecutionPlan(plan.run, planner.variables, planner.width)
 
 
 class _Planner:
     """Plans one tree."""
 
-    def __init__(self, checked: Checked, functions: Functions) -> None:
+    def __init__(self, checked: CheckResult, functions: Functions) -> None:
         self.checked = checked
         self.functions = functions
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[int, PlannedNode] = {}
         self.variables: dict[str, int] = {}
         self.locals: dict[str, list[tuple[int, Step | None]]] = {}
         self.width = FIRST_SLOT
-        self.is_certain = Certainty(self.reachable, self.locals)
+        self.is_static = StaticTypes(self.get_reachable_overloads, self.locals)
 
     # --- what the makers of steps ask for ---
 
-    def plan(self, node: Node) -> Plan:
+    def plan(self, node: Node) -> PlannedNode:
         known = self.plans.get(node.id)
         if known is not None:
             return known
-        if node.depth > SHALLOW:
-            settle(node, self.plans, self._below, self._visit)
+        if node.depth > MAX_RECURSION_DEPTH:
+            visit_bottom_up(node, self.plans, self._get_children_first, self._visit)
         return self._visit(node)
 
-    def _visit(self, node: Node) -> Plan:
-        found = self.plans[node.id] = _WAYS[type(node)](self, node)
+    def _visit(self, node: Node) -> PlannedNode:
+        found = self.plans[node.id] = _VISITORS[type(node)](self, node)
         return found
 
-    def _below(self, node: Node) -> tuple[Node, ...]:
+    def _get_children_first(self, node: Node) -> tuple[Node, ...]:
         match node:
-            case Fold() if node.kind is FoldKind.BIND:
+            case Comprehension() if node.kind is ComprehensionKind.BIND:
                 return (node.loop.init,)
-            case Fold():
+            case Comprehension():
                 return (node.source,)
             case OptionalMap():
                 return (node.target,)
-            case Call() if node.id in self.checked.qualified:
+            case FunctionCall() if node.id in self.checked.qualified:
                 return node.args
             case Select() if node.id in self.checked.qualified:
                 return ()
-            case Select() | Call() if is_path(node):
-                return path_parts(self, node)
+            case Select() | FunctionCall() if is_path(node):
+                return split_path(self, node)
             case _:
-                return children(node)
+                return get_children(node)
 
-    def type_of(self, node: Node) -> Type:
+    def get_type(self, node: Node) -> Type:
         return self.checked.types[node.id]
 
-    def overloads_of(self, node: Node) -> tuple[Overload, ...]:
+    def get_overloads(self, node: Node) -> tuple[Overload, ...]:
         return self.checked.overloads[node.id]
 
-    def reachable(self, node: Node) -> tuple[Overload, ...]:
+    def get_reachable_overloads(self, node: Node) -> tuple[Overload, ...]:
         matched = self.checked.overloads[node.id]
-        if not matched[0].shared or not isinstance(node, Call):
+        if not matched[0].dispatched_by_value or not isinstance(node, FunctionCall):
             return matched
         first = matched[0]
         return tuple(
@@ -123,7 +132,7 @@ class _Planner:
             if one.member is first.member and len(one.params) == len(first.params)
         )
 
-    def qualified(self, node: Node) -> str | None:
+    def get_qualified_name(self, node: Node) -> str | None:
         return self.checked.qualified.get(node.id)
 
     def bind(self, name: str, source: Step | None = None) -> int:
@@ -137,30 +146,33 @@ class _Planner:
 
     # --- nodes ---
 
-    def _literal(self, node: Literal) -> Plan:
-        return constant(node.value)
+    def _plan_literal(self, node: Literal) -> PlannedNode:
+        return make_constant(node.value)
 
-    def _ident(self, node: Ident) -> Plan:
-        name = self.qualified(node)
+    def _plan_ident(self, node: Ident) -> PlannedNode:
+        name = self.get_qualified_name(node)
         if name is not None:
-            return constant(TypeName(name))
+            return make_constant(TypeName(name))
         bound = self.locals.get(node.name)
         if bound:
             slot, source = bound[-1]
-            return Plan(_read(slot) if source is None else _read_late(slot, source), is_path=True)
+            return PlannedNode(
+                _build_read_step(slot) if source is None else _build_lazy_read_step(slot, source),
+                is_path=True,
+            )
         if node.name not in self.variables:
             self.variables[node.name] = self.width
             self.width += 1
-        return Plan(_read(self.variables[node.name]), is_path=True)
+        return PlannedNode(_build_read_step(self.variables[node.name]), is_path=True)
 
-    def _select(self, node: Select) -> Plan:
-        name = self.qualified(node)
+    def _plan_select(self, node: Select) -> PlannedNode:
+        name = self.get_qualified_name(node)
         if name is not None:
-            return constant(TypeName(name))
+            return make_constant(TypeName(name))
         return plan_presence(self, node) if node.test else plan_path(self, node)
 
-    def _call(self, node: Call) -> Plan:
-        deciding = _DECIDING.get(node.function)
+    def _plan_call(self, node: FunctionCall) -> PlannedNode:
+        deciding = _CONTROL_OPERATORS.get(node.function)
         if deciding is not None and node.target is None:
             return deciding(self, node)
         if is_path(node):
@@ -169,45 +181,45 @@ class _Planner:
             return plan_alternative(self, node)
         return plan_call(self, node)
 
-    def _list(self, node: ListLiteral) -> Plan:
+    def _plan_list(self, node: ListLiteral) -> PlannedNode:
         plans = [self.plan(item) for item in node.items]
-        if all(plan.known for plan in plans) and not node.optional:
-            return constant(tuple(plan.value for plan in plans))
+        if all(plan.is_constant for plan in plans) and not node.optional:
+            return make_constant(tuple(plan.value for plan in plans))
         steps = tuple(plan.run for plan in plans)
-        return Plan(_list_step(steps, node.optional, node.offset))
+        return PlannedNode(_build_list_step(steps, node.optional, node.offset))
 
-    def _map(self, node: MapLiteral) -> Plan:
+    def _plan_map(self, node: MapLiteral) -> PlannedNode:
         pairs = [(self.plan(entry.key), self.plan(entry.value), entry.optional) for entry in node.entries]
         steps = tuple((key.run, value.run, optional) for key, value, optional in pairs)
-        build = _map_step(steps, node.offset)
-        if all(key.known and value.known and not optional for key, value, optional in pairs):
+        build = _build_map_step(steps, node.offset)
+        if all(key.is_constant and value.is_constant and not optional for key, value, optional in pairs):
             try:
-                return constant(build([0, 0]))
+                return make_constant(build([0, 0]))
             except CelError:
                 # Such a map fails when the expression runs, if it is needed at all.
-                return Plan(build)
-        return Plan(build)
+                return PlannedNode(build)
+        return PlannedNode(build)
 
-    def _fold(self, node: Fold) -> Plan:
-        return plan_fold(self, node)
+    def _plan_comprehension(self, node: Comprehension) -> PlannedNode:
+        return plan_comprehension(self, node)
 
-    def _optional_map(self, node: OptionalMap) -> Plan:
+    def _plan_optional_map(self, node: OptionalMap) -> PlannedNode:
         return plan_optional_map(self, node)
 
 
-def _read(slot: int) -> Step:
+def _build_read_step(slot: int) -> Step:
     def read(frame: Frame) -> Value:
-        frame[COST] += IDENT
+        frame[COST] += IDENT_COST
         return frame[slot]
 
     return read
 
 
-def _read_late(slot: int, source: Step) -> Step:
+def _build_lazy_read_step(slot: int, source: Step) -> Step:
     """A name of `cel.bind`: its value is computed when it is first read."""
 
     def read(frame: Frame) -> Value:
-        frame[COST] += IDENT
+        frame[COST] += IDENT_COST
         value = frame[slot]
         if value is UNSET:
             value = frame[slot] = source(frame)
@@ -216,53 +228,53 @@ def _read_late(slot: int, source: Step) -> Step:
     return read
 
 
-def _list_step(steps: tuple[Step, ...], optional: frozenset[int], offset: int) -> Step:
+def _build_list_step(steps: tuple[Step, ...], optional: frozenset[int], offset: int) -> Step:
     def build(frame: Frame) -> tuple[Value, ...]:
         values = [step(frame) for step in steps]
-        frame[COST] += LIST
+        frame[COST] += LIST_COST
         if not optional:
             return tuple(values)
         kept: list[Value] = []
         for place, value in enumerate(values):
-            kept += (value,) if place not in optional else _present(value, offset)
+            kept += (value,) if place not in optional else _unwrap_optional_entry(value, offset)
         return tuple(kept)
 
     return build
 
 
-def _map_step(steps: tuple[tuple[Step, Step, bool], ...], offset: int) -> Step:
+def _build_map_step(steps: tuple[tuple[Step, Step, bool], ...], offset: int) -> Step:
     def build(frame: Frame) -> dict[Any, Value]:
         result: dict[Any, Value] = {}
         for key_step, value_step, optional in steps:
             key, value = key_step(frame), value_step(frame)
             try:
-                place = key_of(key)
+                place = to_map_key(key)
                 if place in result:
                     raise CelError(f"Failed with repeated key: {key}")
             except CelError as error:
-                raise placed(error, offset) from None
-            for one in _present(value, offset) if optional else (value,):
+                raise attach_offset(error, offset) from None
+            for one in _unwrap_optional_entry(value, offset) if optional else (value,):
                 result[place] = one
-        frame[COST] += MAP
+        frame[COST] += MAP_COST
         return result
 
     return build
 
 
-def _present(value: Value, offset: int) -> tuple[Value, ...]:
+def _unwrap_optional_entry(value: Value, offset: int) -> tuple[Value, ...]:
     """What an optional entry contributes: its value, or nothing."""
-    if type(value) is not Optional:
-        raise placed(no_such_overload(), offset)
+    if type(value) is not OptionalValue:
+        raise attach_offset(make_overload_error(), offset)
     return () if value is NONE else (value.value,)
 
 
-_WAYS: Final[dict[type, Callable[..., Plan]]] = {
-    Literal: _Planner._literal,
-    Ident: _Planner._ident,
-    Select: _Planner._select,
-    Call: _Planner._call,
-    ListLiteral: _Planner._list,
-    MapLiteral: _Planner._map,
-    Fold: _Planner._fold,
-    OptionalMap: _Planner._optional_map,
+_VISITORS: Final[dict[type, Callable[..., PlannedNode]]] = {
+    Literal: _Planner._plan_literal,
+    Ident: _Planner._plan_ident,
+    Select: _Planner._plan_select,
+    FunctionCall: _Planner._plan_call,
+    ListLiteral: _Planner._plan_list,
+    MapLiteral: _Planner._plan_map,
+    Comprehension: _Planner._plan_comprehension,
+    OptionalMap: _Planner._plan_optional_map,
 }

@@ -10,37 +10,43 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from dray.cel.cost.call_costs import Price
-from dray.cel.evaluation.dispatch import Run
-from dray.cel.evaluation.frame import COST, UNSET, Frame, Step, placed, spend
+from dray.cel.cost.call_costs import CallCost
+from dray.cel.evaluation.dispatch import Implementation
+from dray.cel.evaluation.frame import COST, UNSET, Frame, Step, attach_offset, spend
 from dray.cel.faults import CelError
 from dray.cel.values import Value
 
-_FLAT: Final = Price(1)
+_FLAT_COST: Final = CallCost(1)
 
 
-def strict(steps: tuple[Step, ...], run: Run, price: Price, offset: int) -> Step:
+def build_strict_step(
+    steps: tuple[Step, ...], implementation: Implementation, call_cost: CallCost, offset: int
+) -> Step:
     """The step of a call with these arguments."""
-    if len(steps) == 2 and price == _FLAT:
-        return _two(steps[0], steps[1], run, offset)
+    if len(steps) == 2 and call_cost == _FLAT_COST:
+        return _build_flat_binary_step(steps[0], steps[1], implementation, offset)
     if len(steps) == 1:
-        return _one(steps[0], run, price, offset)
-    return _two_priced(steps, run, price, offset) if len(steps) == 2 else _many(steps, run, price, offset)
+        return _build_unary_step(steps[0], implementation, call_cost, offset)
+    return (
+        _build_binary_step(steps, implementation, call_cost, offset)
+        if len(steps) == 2
+        else _build_variadic_step(steps, implementation, call_cost, offset)
+    )
 
 
-def _one(step: Step, run: Run, price: Price, offset: int) -> Step:
+def _build_unary_step(step: Step, implementation: Implementation, call_cost: CallCost, offset: int) -> Step:
     def unary(frame: Frame) -> Value:
         try:
             args = (step(frame),)
         except CelError:
-            frame[COST] += price.unpaid((None,))
+            frame[COST] += call_cost.compute_failure_cost((None,))
             raise
-        return _called(frame, args, run, price, offset)
+        return _run_call(frame, args, implementation, call_cost, offset)
 
     return unary
 
 
-def _two(left: Step, right: Step, run: Run, offset: int) -> Step:
+def _build_flat_binary_step(left: Step, right: Step, implementation: Implementation, offset: int) -> Step:
     """The usual case on its own: two arguments, a price of one."""
 
     def binary(frame: Frame) -> Value:
@@ -49,17 +55,19 @@ def _two(left: Step, right: Step, run: Run, offset: int) -> Step:
             a = left(frame)
             b = right(frame)
         except CelError as error:
-            fail_two(frame, error, (a, b), right, _FLAT)
+            fail_binary_call(frame, error, (a, b), right, _FLAT_COST)
         frame[COST] += 1
         try:
-            return run(a, b)
+            return implementation(a, b)
         except CelError as error:
-            raise placed(error, offset) from None
+            raise attach_offset(error, offset) from None
 
     return binary
 
 
-def _two_priced(steps: tuple[Step, ...], run: Run, price: Price, offset: int) -> Step:
+def _build_binary_step(
+    steps: tuple[Step, ...], implementation: Implementation, call_cost: CallCost, offset: int
+) -> Step:
     left, right = steps
 
     def binary(frame: Frame) -> Value:
@@ -68,13 +76,15 @@ def _two_priced(steps: tuple[Step, ...], run: Run, price: Price, offset: int) ->
             a = left(frame)
             b = right(frame)
         except CelError as error:
-            fail_two(frame, error, (a, b), right, price)
-        return _called(frame, (a, b), run, price, offset)
+            fail_binary_call(frame, error, (a, b), right, call_cost)
+        return _run_call(frame, (a, b), implementation, call_cost, offset)
 
     return binary
 
 
-def fail_two(frame: Frame, error: CelError, args: tuple[Value, Value], right: Step, price: Price) -> NoReturn:
+def fail_binary_call(
+    frame: Frame, error: CelError, args: tuple[Value, Value], right: Step, call_cost: CallCost
+) -> NoReturn:
     """An argument failed: the other one runs as well, and the call is charged, before the error goes on."""
     left, other = args
     if left is UNSET:
@@ -85,30 +95,34 @@ def fail_two(frame: Frame, error: CelError, args: tuple[Value, Value], right: St
             other = None
     else:
         other = None
-    frame[COST] += price.unpaid((left, other))
+    frame[COST] += call_cost.compute_failure_cost((left, other))
     raise error
 
 
-def _many(steps: tuple[Step, ...], run: Run, price: Price, offset: int) -> Step:
+def _build_variadic_step(
+    steps: tuple[Step, ...], implementation: Implementation, call_cost: CallCost, offset: int
+) -> Step:
     """More than two arguments, or none; here an argument that fails ends the call, and it costs nothing."""
 
     def call(frame: Frame) -> Value:
-        return _called(frame, tuple([step(frame) for step in steps]), run, price, offset)
+        return _run_call(frame, tuple([step(frame) for step in steps]), implementation, call_cost, offset)
 
     return call
 
 
-def _called(frame: Frame, args: tuple[Value, ...], run: Run, price: Price, offset: int) -> Value:
-    before, after = price.before, price.after
-    frame[COST] += price.flat
+def _run_call(
+    frame: Frame, args: tuple[Value, ...], implementation: Implementation, call_cost: CallCost, offset: int
+) -> Value:
+    before, after = call_cost.before, call_cost.after
+    frame[COST] += call_cost.flat
     if before is not None:
         spend(frame, before(args, None))
     try:
-        result = run(*args)
+        result = implementation(*args)
     except CelError as error:
         if after is not None:
             frame[COST] += after(args, None)
-        raise placed(error, offset) from None
+        raise attach_offset(error, offset) from None
     if after is not None:
         spend(frame, after(args, result))
     return result

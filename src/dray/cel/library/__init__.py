@@ -23,7 +23,7 @@ from dray.cel.library import (
     urls,
 )
 
-STANDARD: Final[tuple[tuple[Function, ...], ...]] = (
+STANDARD_LIBRARIES: Final[tuple[tuple[Function, ...], ...]] = (
     operators.LIBRARY,
     conversions.LIBRARY,
     time_getters.LIBRARY,
@@ -37,5 +37,5 @@ STANDARD: Final[tuple[tuple[Function, ...], ...]] = (
 )
 """What every Kubernetes environment has."""
 
-INCLUDES: Final[tuple[Function, ...]] = lists.INCLUDES
+INCLUDES_LIBRARY: Final[tuple[Function, ...]] = lists.INCLUDES_LIBRARY
 """`includes`, and its other name `include`."""

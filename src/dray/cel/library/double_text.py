@@ -7,29 +7,29 @@ import math
 _EXPONENT_FROM = 6
 
 
-def number_text(value: float) -> str:
+def format_double(value: float) -> str:
     """The shortest text that reads back as the same number: `3`, `0.1`, `1e+06`, `NaN`, `+Inf`."""
-    odd = _odd(value)
+    odd = _format_special(value)
     if odd is not None:
         return odd
-    sign, digits, point = _shortest(value)
+    sign, digits, point = _split_shortest(value)
     power = point - 1
     if not digits or -5 < power < _EXPONENT_FROM:
-        return sign + _placed(digits, point)
+        return sign + _place_decimal_point(digits, point)
     fraction = f".{digits[1:]}" if len(digits) > 1 else ""
     return f"{sign}{digits[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
-def plain_text(value: float) -> str:
+def format_double_plain(value: float) -> str:
     """The same without an exponent, however long."""
-    odd = _odd(value)
+    odd = _format_special(value)
     if odd is not None:
         return odd
-    sign, digits, point = _shortest(value)
-    return sign + _placed(digits, point)
+    sign, digits, point = _split_shortest(value)
+    return sign + _place_decimal_point(digits, point)
 
 
-def _odd(value: float) -> str | None:
+def _format_special(value: float) -> str | None:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -37,7 +37,7 @@ def _odd(value: float) -> str | None:
     return None
 
 
-def _shortest(value: float) -> tuple[str, str, int]:
+def _split_shortest(value: float) -> tuple[str, str, int]:
     """Sign, digits without zeros at the ends, and how many of them stand before the decimal point."""
     mantissa, _, exponent = repr(value).partition("e")
     sign = "-" if mantissa.startswith("-") else ""
@@ -48,7 +48,7 @@ def _shortest(value: float) -> tuple[str, str, int]:
     return sign, digits.rstrip("0"), point
 
 
-def _placed(digits: str, point: int) -> str:
+def _place_decimal_point(digits: str, point: int) -> str:
     if not digits:
         return "0"
     if point <= 0:

@@ -8,61 +8,68 @@ from itertools import pairwise
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.declarations import A, Function, careful, free, function, member
-from dray.cel.equality import contains, order, same
-from dray.cel.faults import BudgetError, CelError, no_such_overload
-from dray.cel.library.operators import as_int, as_uint
+from dray.cel.declarations import (
+    A,
+    Function,
+    declare_function,
+    declare_member_overload,
+    declare_overload,
+    disable_type_guards,
+)
+from dray.cel.equality import compare_order, contains_item, is_equal_or_false
+from dray.cel.faults import BudgetError, CelError, make_overload_error
+from dray.cel.library.operators import to_int64, to_uint64
 from dray.cel.times import Duration
 from dray.cel.types import Type
-from dray.cel.values import MAX_ITEMS, NONE, Optional, UInt, Value, type_names, within
+from dray.cel.values import MAX_ITEMS, NONE, OptionalValue, UInt, Value, check_size, join_type_names
 
 _List = tuple[Value, ...]
 _MAX_NESTING: Final = 100
 
 
 def _is_sorted(items: _List) -> bool:
-    return all(order(one, other) <= 0 for one, other in pairwise(items))
+    return all(compare_order(one, other) <= 0 for one, other in pairwise(items))
 
 
-def _smallest(items: _List) -> Value:
-    return _best(items, "min", 1)
+def _find_smallest(items: _List) -> Value:
+    return _find_extreme(items, "min", 1)
 
 
-def _largest(items: _List) -> Value:
-    return _best(items, "max", -1)
+def _find_largest(items: _List) -> Value:
+    return _find_extreme(items, "max", -1)
 
 
-def _best(items: _List, name: str, worse: int) -> Value:
+def _find_extreme(items: _List, name: str, worse: int) -> Value:
     if not items:
         raise CelError(f"{name} called on empty list")
     best = items[0]
     for item in items[1:]:
-        if order(best, item) == worse:
+        if compare_order(best, item) == worse:
             best = item
     return best
 
 
-def _sum_of(zero: Value, add: Callable[[Value, Value], Value]) -> Callable[[_List], Value]:
+def _make_sum(zero: Value, add: Callable[[Value, Value], Value]) -> Callable[[_List], Value]:
     kind = type(zero)
 
     def total(items: _List) -> Value:
         result = zero
         for item in items:
             if type(item) is not kind:
-                raise no_such_overload()
+                raise make_overload_error()
             result = add(result, item)
         return result
 
     return total
 
 
-def _index_of(items: _List, wanted: Value) -> int:
-    return next((place for place, item in enumerate(items) if same(item, wanted)), -1)
+def _find_index(items: _List, wanted: Value) -> int:
+    return next((place for place, item in enumerate(items) if is_equal_or_false(item, wanted)), -1)
 
 
-def _last_index_of(items: _List, wanted: Value) -> int:
+def _find_last_index(items: _List, wanted: Value) -> int:
     backwards = range(len(items) - 1, -1, -1)
-    return next((place for place in backwards if same(items[place], wanted)), -1)
+    return next((place for place in backwards if is_equal_or_false(items[place], wanted)), -1)
 
 
 def _slice(items: _List, start: int, end: int) -> _List:
@@ -77,7 +84,7 @@ def _slice(items: _List, start: int, end: int) -> _List:
 
 def _flatten(items: Value, levels: int = 1) -> _List:
     if type(items) is not tuple:
-        raise no_such_overload("flatten", type_names(items))
+        raise make_overload_error("flatten", join_type_names(items))
     if levels < 0:
         raise CelError("level must be non-negative")
     flat: list[Value] = []
@@ -94,39 +101,39 @@ def _flatten(items: Value, levels: int = 1) -> _List:
     return tuple(flat)
 
 
-def _sorted(items: Value) -> _List:
+def _sort_list(items: Value) -> _List:
     if type(items) is not tuple:
-        raise no_such_overload("sort", type_names(items))
+        raise make_overload_error("sort", join_type_names(items))
     if not items:
         return items
-    order(items[0], items[0])
+    compare_order(items[0], items[0])
     if any(type(item) is not type(items[0]) for item in items):
         raise CelError("list elements must have the same type")
-    return tuple(sorted(items, key=cmp_to_key(order)))
+    return tuple(sorted(items, key=cmp_to_key(compare_order)))
 
 
-def _distinct(items: _List) -> _List:
+def _remove_duplicates(items: _List) -> _List:
     kept: list[Value] = []
     for item in items:
-        if not any(same(item, other) for other in kept):
+        if not any(is_equal_or_false(item, other) for other in kept):
             kept.append(item)
     return tuple(kept)
 
 
-def _range(count: int) -> _List:
-    return tuple(range(within(count)))
+def _make_range(count: int) -> _List:
+    return tuple(range(check_size(count)))
 
 
-def _first(items: _List) -> Optional:
-    return Optional(items[0]) if items else NONE
+def _get_first(items: _List) -> OptionalValue:
+    return OptionalValue(items[0]) if items else NONE
 
 
-def _last(items: _List) -> Optional:
-    return Optional(items[-1]) if items else NONE
+def _get_last(items: _List) -> OptionalValue:
+    return OptionalValue(items[-1]) if items else NONE
 
 
 def _has_all(items: _List, wanted: _List) -> bool:
-    return all(any(same(one, item) for item in items) for one in wanted)
+    return all(any(is_equal_or_false(one, item) for item in items) for one in wanted)
 
 
 def _is_equivalent(left: _List, right: _List) -> bool:
@@ -134,71 +141,110 @@ def _is_equivalent(left: _List, right: _List) -> bool:
 
 
 def _intersects(left: _List, right: _List) -> bool:
-    return any(same(one, other) for one in left for other in right)
+    return any(is_equal_or_false(one, other) for one in left for other in right)
 
 
 def _includes(target: Value, wanted: Value) -> bool:
     """Whether a list holds a value, or a single value is it: one question for both shapes of an attribute."""
-    return contains(target, wanted) if type(target) is tuple else same(target, wanted)
+    return contains_item(target, wanted) if type(target) is tuple else is_equal_or_false(target, wanted)
 
 
 _COMPARABLE: Final = (t.INT, t.UINT, t.DOUBLE, t.BOOL, t.DURATION, t.TIMESTAMP, t.STRING, t.BYTES)
 _SUMS: Final[dict[Type, Callable[[_List], Value]]] = {
-    t.INT: _sum_of(0, lambda a, b: as_int(a + b)),
-    t.UINT: _sum_of(UInt(0), lambda a, b: as_uint(a + b)),
-    t.DOUBLE: _sum_of(0.0, lambda a, b: a + b),
-    t.DURATION: _sum_of(Duration(0), lambda a, b: Duration(a.nanos + b.nanos)),
+    t.INT: _make_sum(0, lambda a, b: to_int64(a + b)),
+    t.UINT: _make_sum(UInt(0), lambda a, b: to_uint64(a + b)),
+    t.DOUBLE: _make_sum(0.0, lambda a, b: a + b),
+    t.DURATION: _make_sum(Duration(0), lambda a, b: Duration(a.nanos + b.nanos)),
 }
-_ITEMS: Final = t.list_of(A)
+_ITEMS: Final = t.make_list_type(A)
 
 
-def _for_comparable(name: str, id: str, result: Type | None, run: Callable[[_List], Value]) -> Function:
+def _declare_for_comparable(
+    name: str, id: str, result: Type | None, run: Callable[[_List], Value]
+) -> Function:
     """A function on lists of anything that has an order; without a result type, it gives an item."""
     kinds = [(kind, kind.name.rpartition(".")[2].lower()) for kind in _COMPARABLE]
-    return function(
+    return declare_function(
         name,
-        *(member(id.format(word), (t.list_of(kind),), result or kind, run) for kind, word in kinds),
+        *(
+            declare_member_overload(id.format(word), (t.make_list_type(kind),), result or kind, run)
+            for kind, word in kinds
+        ),
     )
 
 
 LIBRARY: Final = (
-    _for_comparable("isSorted", "list_{}_is_sorted_bool", t.BOOL, _is_sorted),
-    _for_comparable("min", "list_{0}_min_{0}", None, _smallest),
-    _for_comparable("max", "list_{0}_max_{0}", None, _largest),
-    function(
+    _declare_for_comparable("isSorted", "list_{}_is_sorted_bool", t.BOOL, _is_sorted),
+    _declare_for_comparable("min", "list_{0}_min_{0}", None, _find_smallest),
+    _declare_for_comparable("max", "list_{0}_max_{0}", None, _find_largest),
+    declare_function(
         "sum",
         *(
-            member(f"list_{kind.name}_sum_{kind.name}", (t.list_of(kind),), kind, run)
+            declare_member_overload(f"list_{kind.name}_sum_{kind.name}", (t.make_list_type(kind),), kind, run)
             for kind, run in _SUMS.items()
         ),
     ),
-    function("indexOf", member("list_a_index_of_int", (_ITEMS, A), t.INT, _index_of)),
-    function("lastIndexOf", member("list_a_last_index_of_int", (_ITEMS, A), t.INT, _last_index_of)),
-    function("slice", member("list_slice", (_ITEMS, t.INT, t.INT), _ITEMS, _slice)),
-    function(
-        "flatten",
-        member("list_flatten", (t.list_of(_ITEMS),), _ITEMS, _flatten),
-        member("list_flatten_int", (t.list_of(t.DYN), t.INT), t.list_of(t.DYN), _flatten),
+    declare_function(
+        "indexOf", declare_member_overload("list_a_index_of_int", (_ITEMS, A), t.INT, _find_index)
     ),
-    function(
+    declare_function(
+        "lastIndexOf",
+        declare_member_overload("list_a_last_index_of_int", (_ITEMS, A), t.INT, _find_last_index),
+    ),
+    declare_function("slice", declare_member_overload("list_slice", (_ITEMS, t.INT, t.INT), _ITEMS, _slice)),
+    declare_function(
+        "flatten",
+        declare_member_overload("list_flatten", (t.make_list_type(_ITEMS),), _ITEMS, _flatten),
+        declare_member_overload(
+            "list_flatten_int", (t.make_list_type(t.DYN), t.INT), t.make_list_type(t.DYN), _flatten
+        ),
+    ),
+    declare_function(
         "sort",
         *(
-            careful(member(f"list_{kind.name}_sort", (t.list_of(kind),), t.list_of(kind), _sorted))
+            disable_type_guards(
+                declare_member_overload(
+                    f"list_{kind.name}_sort", (t.make_list_type(kind),), t.make_list_type(kind), _sort_list
+                )
+            )
             for kind in _COMPARABLE
         ),
     ),
-    function("distinct", member("list_distinct", (_ITEMS,), _ITEMS, _distinct)),
-    function("reverse", member("list_reverse", (_ITEMS,), _ITEMS, lambda items: items[::-1])),
-    function("lists.range", free("lists_range", (t.INT,), t.list_of(t.INT), _range)),
-    function("first", member("list_first", (_ITEMS,), t.optional_of(A), _first)),
-    function("last", member("list_last", (_ITEMS,), t.optional_of(A), _last)),
-    function("sets.contains", free("list_sets_contains_list", (_ITEMS, _ITEMS), t.BOOL, _has_all)),
-    function("sets.equivalent", free("list_sets_equivalent_list", (_ITEMS, _ITEMS), t.BOOL, _is_equivalent)),
-    function("sets.intersects", free("list_sets_intersects_list", (_ITEMS, _ITEMS), t.BOOL, _intersects)),
+    declare_function(
+        "distinct", declare_member_overload("list_distinct", (_ITEMS,), _ITEMS, _remove_duplicates)
+    ),
+    declare_function(
+        "reverse", declare_member_overload("list_reverse", (_ITEMS,), _ITEMS, lambda items: items[::-1])
+    ),
+    declare_function(
+        "lists.range", declare_overload("lists_range", (t.INT,), t.make_list_type(t.INT), _make_range)
+    ),
+    declare_function(
+        "first", declare_member_overload("list_first", (_ITEMS,), t.make_optional_type(A), _get_first)
+    ),
+    declare_function(
+        "last", declare_member_overload("list_last", (_ITEMS,), t.make_optional_type(A), _get_last)
+    ),
+    declare_function(
+        "sets.contains", declare_overload("list_sets_contains_list", (_ITEMS, _ITEMS), t.BOOL, _has_all)
+    ),
+    declare_function(
+        "sets.equivalent",
+        declare_overload("list_sets_equivalent_list", (_ITEMS, _ITEMS), t.BOOL, _is_equivalent),
+    ),
+    declare_function(
+        "sets.intersects",
+        declare_overload("list_sets_intersects_list", (_ITEMS, _ITEMS), t.BOOL, _intersects),
+    ),
 )
 
-INCLUDES: Final = tuple(
-    function(name, careful(member(f"list_{name}_dyn_dyn", (t.DYN, t.DYN), t.BOOL, _includes)))
+INCLUDES_LIBRARY: Final = tuple(
+    declare_function(
+        name,
+        disable_type_guards(
+            declare_member_overload(f"list_{name}_dyn_dyn", (t.DYN, t.DYN), t.BOOL, _includes)
+        ),
+    )
     for name in ("includes", "include")
 )
 """A library of its own: it came later than the others, and environments may lack it."""

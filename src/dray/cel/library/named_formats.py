@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.declarations import free, function, member
-from dray.cel.equality import STRICT
+from dray.cel.declarations import declare_function, declare_member_overload, declare_overload
+from dray.cel.equality import STRICT_TYPES
 from dray.cel.faults import CelError
-from dray.cel.library.urls import parse as parse_url
+from dray.cel.library.urls import parse_url as parse_url
 from dray.cel.times import parse_timestamp
-from dray.cel.values import NAMES, NONE, Optional
+from dray.cel.values import NONE, TYPE_NAMES_BY_CLASS, OptionalValue
 from dray.values import names
 
 _LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -38,7 +38,7 @@ _UUID_PATTERN: Final = 62
 _BYTE_PATTERN: Final = 95
 _DATETIME_PATTERN: Final = 88
 
-Check = Callable[[str], tuple[str, ...]]
+FormatCheck = Callable[[str], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +46,33 @@ class NamedFormat:
     """A format: its name, what checks it, and how long its pattern is."""
 
     name: str
-    check: Check
+    check: FormatCheck
     pattern_size: int
 
 
-NAMES[NamedFormat] = t.FORMAT.name
-STRICT[NamedFormat] = "format"
+TYPE_NAMES_BY_CLASS[NamedFormat] = t.FORMAT.name
+STRICT_TYPES[NamedFormat] = "format"
 
 
-def _named(rule: names.Rule) -> Check:
+def _check_name_rule(rule: names.NameRule) -> FormatCheck:
     return lambda text: tuple(str(fault) for fault in rule(text))
 
 
-def _prefix(check: Check) -> Check:
+def _allow_trailing_dash(check: FormatCheck) -> FormatCheck:
     """A name that something will be appended to may end with a dash."""
     return lambda text: check(f"{text[:-1]}a" if len(text) > 1 and text.endswith("-") else text)
 
 
-def _label_1035(text: str) -> tuple[str, ...]:
+def _check_label_1035(text: str) -> tuple[str, ...]:
     too_long = (f"must be no more than {names.MAX_LABEL} bytes",) if len(text) > names.MAX_LABEL else ()
     return too_long + (() if _LABEL_1035.fullmatch(text) else (_LABEL_1035_TEXT,))
 
 
-def _matching(pattern: re.Pattern[str], complaint: str) -> Check:
-    return lambda text: () if pattern.fullmatch(text) else (complaint,)
+def _check_pattern(pattern: re.Pattern[str], message: str) -> FormatCheck:
+    return lambda text: () if pattern.fullmatch(text) else (message,)
 
 
-def _uri(text: str) -> tuple[str, ...]:
+def _check_uri(text: str) -> tuple[str, ...]:
     try:
         parse_url(text)
     except ValueError as bad:
@@ -80,7 +80,7 @@ def _uri(text: str) -> tuple[str, ...]:
     return ()
 
 
-def _date(text: str) -> tuple[str, ...]:
+def _check_date(text: str) -> tuple[str, ...]:
     try:
         if _DATE.fullmatch(text):
             date.fromisoformat(text)
@@ -90,7 +90,7 @@ def _date(text: str) -> tuple[str, ...]:
     return ("invalid date",)
 
 
-def _datetime(text: str) -> tuple[str, ...]:
+def _check_datetime(text: str) -> tuple[str, ...]:
     try:
         parse_timestamp(text)
     except CelError:
@@ -98,46 +98,56 @@ def _datetime(text: str) -> tuple[str, ...]:
     return ()
 
 
-_LABEL: Final = _named(names.dns_label)
-_SUBDOMAIN: Final = _named(names.dns_subdomain)
+_LABEL: Final = _check_name_rule(names.check_dns_label)
+_SUBDOMAIN: Final = _check_name_rule(names.check_dns_subdomain)
 
 FORMATS: Final[Mapping[str, NamedFormat]] = MappingProxyType(
     {
         "dns1123Label": NamedFormat("DNS1123Label", _LABEL, 30),
         "dns1123Subdomain": NamedFormat("DNS1123Subdomain", _SUBDOMAIN, 60),
-        "dns1035Label": NamedFormat("DNS1035Label", _label_1035, 30),
-        "qualifiedName": NamedFormat("QualifiedName", _named(names.qualified_name), 60),
-        "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _prefix(_LABEL), 30),
-        "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _prefix(_SUBDOMAIN), 60),
-        "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _prefix(_label_1035), 30),
-        "labelValue": NamedFormat("LabelValue", _named(names.label_value), 40),
-        "uri": NamedFormat("URI", _uri, _URI_PATTERN),
-        "uuid": NamedFormat("uuid", _matching(_UUID, "does not match the UUID format"), _UUID_PATTERN),
-        "byte": NamedFormat("byte", _matching(_BASE64, "invalid base64"), _BYTE_PATTERN),
-        "date": NamedFormat("date", _date, _DATETIME_PATTERN),
-        "datetime": NamedFormat("datetime", _datetime, _DATETIME_PATTERN),
+        "dns1035Label": NamedFormat("DNS1035Label", _check_label_1035, 30),
+        "qualifiedName": NamedFormat("QualifiedName", _check_name_rule(names.check_qualified_name), 60),
+        "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _allow_trailing_dash(_LABEL), 30),
+        "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _allow_trailing_dash(_SUBDOMAIN), 60),
+        "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _allow_trailing_dash(_check_label_1035), 30),
+        "labelValue": NamedFormat("LabelValue", _check_name_rule(names.check_label_value), 40),
+        "uri": NamedFormat("URI", _check_uri, _URI_PATTERN),
+        "uuid": NamedFormat("uuid", _check_pattern(_UUID, "does not match the UUID format"), _UUID_PATTERN),
+        "byte": NamedFormat("byte", _check_pattern(_BASE64, "invalid base64"), _BYTE_PATTERN),
+        "date": NamedFormat("date", _check_date, _DATETIME_PATTERN),
+        "datetime": NamedFormat("datetime", _check_datetime, _DATETIME_PATTERN),
     }
 )
 
 
-def _validate(named: NamedFormat, text: str) -> Optional:
+def _validate(named: NamedFormat, text: str) -> OptionalValue:
     faults = named.check(text)
-    return Optional(faults) if faults else NONE
+    return OptionalValue(faults) if faults else NONE
 
 
-def _by_name(name: str) -> Optional:
+def _find_format(name: str) -> OptionalValue:
     named = FORMATS.get(name)
-    return NONE if named is None else Optional(named)
+    return NONE if named is None else OptionalValue(named)
 
 
 LIBRARY: Final = (
     *(
-        function(f"format.{name}", free(f"format.{name}", (), t.FORMAT, lambda named=named: named))
+        declare_function(
+            f"format.{name}", declare_overload(f"format.{name}", (), t.FORMAT, lambda named=named: named)
+        )
         for name, named in FORMATS.items()
     ),
-    function("format.named", free("format-named", (t.STRING,), t.optional_of(t.FORMAT), _by_name)),
-    function(
+    declare_function(
+        "format.named",
+        declare_overload("format-named", (t.STRING,), t.make_optional_type(t.FORMAT), _find_format),
+    ),
+    declare_function(
         "validate",
-        member("format-validate", (t.FORMAT, t.STRING), t.optional_of(t.list_of(t.STRING)), _validate),
+        declare_member_overload(
+            "format-validate",
+            (t.FORMAT, t.STRING),
+            t.make_optional_type(t.make_list_type(t.STRING)),
+            _validate,
+        ),
     ),
 )

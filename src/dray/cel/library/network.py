@@ -12,14 +12,14 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, TypeAlias
 
 from dray.cel import types as t
-from dray.cel.declarations import free, function, member
-from dray.cel.equality import STRICT
+from dray.cel.declarations import declare_function, declare_member_overload, declare_overload
+from dray.cel.equality import STRICT_TYPES
 from dray.cel.faults import CelError
-from dray.cel.values import NAMES
+from dray.cel.values import TYPE_NAMES_BY_CLASS
 
 Address: TypeAlias = IPv4Address | IPv6Address
 _PREFIX = re.compile(r"(.*)/(0|[1-9][0-9]{0,2})", re.ASCII | re.DOTALL)
-_EVERYONE: Final = IPv4Address("255.255.255.255")
+_BROADCAST: Final = IPv4Address("255.255.255.255")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Cidr:
     address: Address
     bits: int
 
-    def masked(self) -> Cidr:
+    def mask(self) -> Cidr:
         """The same network without the bits after the prefix."""
         rest = self.address.max_prefixlen - self.bits
         return Cidr(type(self.address)(int(self.address) >> rest << rest), self.bits)
 
-    def holds(self, address: Address) -> bool:
+    def contains_address(self, address: Address) -> bool:
         """Whether an address lies in the network."""
-        return type(address) is type(self.address) and Cidr(address, self.bits).masked() == self.masked()
+        return type(address) is type(self.address) and Cidr(address, self.bits).mask() == self.mask()
 
     @property
     def octets(self) -> int:
@@ -47,11 +47,11 @@ class Cidr:
         return f"{self.address}/{self.bits}"
 
 
-NAMES.update({IPv4Address: t.IP.name, IPv6Address: t.IP.name, Cidr: t.CIDR.name})
-STRICT.update({IPv4Address: "ip", IPv6Address: "ip", Cidr: "cidr"})
+TYPE_NAMES_BY_CLASS.update({IPv4Address: t.IP.name, IPv6Address: t.IP.name, Cidr: t.CIDR.name})
+STRICT_TYPES.update({IPv4Address: "ip", IPv6Address: "ip", Cidr: "cidr"})
 
 
-def _ip(text: str) -> Address:
+def _parse_ip(text: str) -> Address:
     shown = text[:100]
     if "%" in text:
         raise CelError(f'IP address "{shown}" with zone value is not allowed')
@@ -64,11 +64,11 @@ def _ip(text: str) -> Address:
     return address
 
 
-def _cidr(text: str) -> Cidr:
+def _parse_cidr(text: str) -> Cidr:
     match = _PREFIX.fullmatch(text)
     try:
         if match is not None:
-            address = _ip(match[1])
+            address = _parse_ip(match[1])
             if int(match[2]) <= address.max_prefixlen:
                 return Cidr(address, int(match[2]))
     except CelError:
@@ -76,10 +76,10 @@ def _cidr(text: str) -> Cidr:
     raise CelError("network address parse error during conversion from string")
 
 
-def _reads(read: Callable[[str], object]) -> Callable[[str], bool]:
+def _make_parse_test(parse: Callable[[str], object]) -> Callable[[str], bool]:
     def answer(text: str) -> bool:
         try:
-            read(text)
+            parse(text)
         except CelError:
             return False
         return True
@@ -101,55 +101,77 @@ def _is_link_local_unicast(address: Address) -> bool:
 
 def _is_global_unicast(address: Address) -> bool:
     special = address.is_unspecified or address.is_loopback or address.is_multicast
-    return not special and address != _EVERYONE and not _is_link_local_unicast(address)
+    return not special and address != _BROADCAST and not _is_link_local_unicast(address)
 
 
-def _holds_written(network: Cidr, text: str) -> bool:
-    return _holds_network(network, _cidr(text))
+def _contains_cidr_text(network: Cidr, text: str) -> bool:
+    return _contains_cidr(network, _parse_cidr(text))
 
 
-def _holds_network(network: Cidr, other: Cidr) -> bool:
-    return network.bits <= other.bits and network.holds(other.address)
+def _contains_cidr(network: Cidr, other: Cidr) -> bool:
+    return network.bits <= other.bits and network.contains_address(other.address)
 
 
 LIBRARY: Final = (
-    function(
+    declare_function(
         "ip",
-        free("string_to_ip", (t.STRING,), t.IP, _ip),
-        member("cidr_ip", (t.CIDR,), t.IP, lambda network: network.address),
+        declare_overload("string_to_ip", (t.STRING,), t.IP, _parse_ip),
+        declare_member_overload("cidr_ip", (t.CIDR,), t.IP, lambda network: network.address),
     ),
-    function("isIP", free("is_ip", (t.STRING,), t.BOOL, _reads(_ip))),
-    function(
-        "ip.isCanonical", free("ip_is_canonical", (t.STRING,), t.BOOL, lambda text: str(_ip(text)) == text)
+    declare_function("isIP", declare_overload("is_ip", (t.STRING,), t.BOOL, _make_parse_test(_parse_ip))),
+    declare_function(
+        "ip.isCanonical",
+        declare_overload("ip_is_canonical", (t.STRING,), t.BOOL, lambda text: str(_parse_ip(text)) == text),
     ),
-    function("family", member("ip_family", (t.IP,), t.INT, lambda address: address.version)),
-    function("isUnspecified", member("ip_is_unspecified", (t.IP,), t.BOOL, lambda one: one.is_unspecified)),
-    function("isLoopback", member("ip_is_loopback", (t.IP,), t.BOOL, lambda one: one.is_loopback)),
-    function(
+    declare_function(
+        "family", declare_member_overload("ip_family", (t.IP,), t.INT, lambda address: address.version)
+    ),
+    declare_function(
+        "isUnspecified",
+        declare_member_overload("ip_is_unspecified", (t.IP,), t.BOOL, lambda one: one.is_unspecified),
+    ),
+    declare_function(
+        "isLoopback", declare_member_overload("ip_is_loopback", (t.IP,), t.BOOL, lambda one: one.is_loopback)
+    ),
+    declare_function(
         "isLinkLocalMulticast",
-        member("ip_is_link_local_multicast", (t.IP,), t.BOOL, _is_link_local_multicast),
+        declare_member_overload("ip_is_link_local_multicast", (t.IP,), t.BOOL, _is_link_local_multicast),
     ),
-    function(
-        "isLinkLocalUnicast", member("ip_is_link_local_unicast", (t.IP,), t.BOOL, _is_link_local_unicast)
+    declare_function(
+        "isLinkLocalUnicast",
+        declare_member_overload("ip_is_link_local_unicast", (t.IP,), t.BOOL, _is_link_local_unicast),
     ),
-    function("isGlobalUnicast", member("ip_is_global_unicast", (t.IP,), t.BOOL, _is_global_unicast)),
-    function("cidr", free("string_to_cidr", (t.STRING,), t.CIDR, _cidr)),
-    function("isCIDR", free("is_cidr", (t.STRING,), t.BOOL, _reads(_cidr))),
-    function(
+    declare_function(
+        "isGlobalUnicast",
+        declare_member_overload("ip_is_global_unicast", (t.IP,), t.BOOL, _is_global_unicast),
+    ),
+    declare_function("cidr", declare_overload("string_to_cidr", (t.STRING,), t.CIDR, _parse_cidr)),
+    declare_function(
+        "isCIDR", declare_overload("is_cidr", (t.STRING,), t.BOOL, _make_parse_test(_parse_cidr))
+    ),
+    declare_function(
         "containsIP",
-        member("cidr_contains_ip_string", (t.CIDR, t.STRING), t.BOOL, lambda one, text: one.holds(_ip(text))),
-        member("cidr_contains_ip_ip", (t.CIDR, t.IP), t.BOOL, Cidr.holds),
+        declare_member_overload(
+            "cidr_contains_ip_string",
+            (t.CIDR, t.STRING),
+            t.BOOL,
+            lambda one, text: one.contains_address(_parse_ip(text)),
+        ),
+        declare_member_overload("cidr_contains_ip_ip", (t.CIDR, t.IP), t.BOOL, Cidr.contains_address),
     ),
-    function(
+    declare_function(
         "containsCIDR",
-        member("cidr_contains_cidr_string", (t.CIDR, t.STRING), t.BOOL, _holds_written),
-        member("cidr_contains_cidr", (t.CIDR, t.CIDR), t.BOOL, _holds_network),
+        declare_member_overload("cidr_contains_cidr_string", (t.CIDR, t.STRING), t.BOOL, _contains_cidr_text),
+        declare_member_overload("cidr_contains_cidr", (t.CIDR, t.CIDR), t.BOOL, _contains_cidr),
     ),
-    function("prefixLength", member("cidr_prefix_length", (t.CIDR,), t.INT, lambda network: network.bits)),
-    function("masked", member("cidr_masked", (t.CIDR,), t.CIDR, Cidr.masked)),
-    function(
+    declare_function(
+        "prefixLength",
+        declare_member_overload("cidr_prefix_length", (t.CIDR,), t.INT, lambda network: network.bits),
+    ),
+    declare_function("masked", declare_member_overload("cidr_masked", (t.CIDR,), t.CIDR, Cidr.mask)),
+    declare_function(
         "string",
-        free("ip_to_string", (t.IP,), t.STRING, str),
-        free("cidr_to_string", (t.CIDR,), t.STRING, str),
+        declare_overload("ip_to_string", (t.IP,), t.STRING, str),
+        declare_overload("cidr_to_string", (t.CIDR,), t.STRING, str),
     ),
 )

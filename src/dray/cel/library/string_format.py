@@ -12,19 +12,28 @@ from collections.abc import Callable
 from typing import Final
 
 from dray.cel.faults import BudgetError, CelError
-from dray.cel.library.double_text import plain_text
+from dray.cel.library.double_text import format_double_plain
 from dray.cel.times import Duration, Timestamp
-from dray.cel.values import MAPS, MAX_TEXT, TypeName, UInt, Value, keys, type_name, within
+from dray.cel.values import (
+    MAP_TYPES,
+    MAX_TEXT_LENGTH,
+    TypeName,
+    UInt,
+    Value,
+    check_size,
+    get_type_name,
+    iterate_keys,
+)
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.([0-9]+))?([A-Za-z])|)", re.ASCII)
 _MAX_PRECISION: Final = 1000
 _MAX_PARTS: Final = 100_000
 _MAX_DEPTH: Final = 100
-_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _INFINITE: Final = {math.inf: "∞", -math.inf: "-∞"}
 
 
-def formatted(template: str, arguments: tuple[Value, ...]) -> str:
+def format_template(template: str, arguments: tuple[Value, ...]) -> str:
     """The template with each clause replaced by an argument."""
     pieces: list[str] = []
     place = used = 0
@@ -35,95 +44,96 @@ def formatted(template: str, arguments: tuple[Value, ...]) -> str:
             pieces.append("%")
             continue
         if clause[3] is None:
-            raise _broken(
+            raise _make_format_error(
                 "unexpected end of format string"
                 if place == len(template)
                 else "unrecognized formatting clause"
             )
         if used >= len(arguments):
             raise CelError(f"index {used} out of range")
-        pieces.append(_clause(clause[3], clause[2], arguments[used]))
+        pieces.append(_format_clause(clause[3], clause[2], arguments[used]))
         used += 1
     if used < len(arguments):
         raise CelError(
             f"too many arguments supplied to string.format (expected {used}, got {len(arguments)})"
         )
     pieces.append(template[place:])
-    within(sum(map(len, pieces)), MAX_TEXT)
+    check_size(sum(map(len, pieces)), MAX_TEXT_LENGTH)
     return "".join(pieces)
 
 
-def _broken(reason: str) -> CelError:
+def _make_format_error(reason: str) -> CelError:
     return CelError(f"could not parse formatting clause: {reason}")
 
 
-def _clause(letter: str, digits: str | None, value: Value) -> str:
-    way = _WAYS.get(letter)
+def _format_clause(letter: str, digits: str | None, value: Value) -> str:
+    way = _CLAUSE_FORMATTERS.get(letter)
     if way is None:
-        raise _broken(f'unrecognized formatting clause "{letter}"')
+        raise _make_format_error(f'unrecognized formatting clause "{letter}"')
     if digits is not None and (len(digits) > 6 or int(digits) > _MAX_PRECISION):
-        raise _broken(f"precision is larger than {_MAX_PRECISION}")
+        raise _make_format_error(f"precision is larger than {_MAX_PRECISION}")
     return way(value, 6 if digits is None else int(digits))
 
 
-def _wrong(clause: str, wanted: str, value: Value) -> CelError:
+def _make_type_error(clause: str, wanted: str, value: Value) -> CelError:
     return CelError(
-        f"error during formatting: {clause} clause can only be used on {wanted}, was given {type_name(value)}"
+        f"error during formatting: {clause} clause can only be used on {wanted}, was given "
+        f"{get_type_name(value)}"
     )
 
 
-def _decimal(value: Value, _: int) -> str:
+def _format_decimal(value: Value, _: int) -> str:
     if type(value) not in (int, UInt):
-        raise _wrong("decimal", "integers", value)
+        raise _make_type_error("decimal", "integers", value)
     return str(int(value))
 
 
-def _fixed(value: Value, precision: int) -> str:
-    number = _double(value, "fixed-point")
+def _format_fixed(value: Value, precision: int) -> str:
+    number = _to_double(value, "fixed-point")
     return _INFINITE.get(number) or ("NaN" if math.isnan(number) else f"{number:.{precision}f}")
 
 
-def _scientific(value: Value, precision: int) -> str:
-    number = _double(value, "scientific")
+def _format_scientific(value: Value, precision: int) -> str:
+    number = _to_double(value, "scientific")
     if math.isnan(number) or math.isinf(number):
         return _INFINITE.get(number, "NaN")
     mantissa, _, exponent = f"{number:.{precision}e}".partition("e")
-    return f"{mantissa}\u202f×\u202f10{exponent.lstrip('+').translate(_RAISED)}"
+    return f"{mantissa}\u202f×\u202f10{exponent.lstrip('+').translate(_SUPERSCRIPTS)}"
 
 
-def _double(value: Value, clause: str) -> float:
+def _to_double(value: Value, clause: str) -> float:
     if type(value) is not float:
-        raise _wrong(clause, "doubles", value)
+        raise _make_type_error(clause, "doubles", value)
     return value
 
 
-def _binary(value: Value, _: int) -> str:
+def _format_binary(value: Value, _: int) -> str:
     if type(value) not in (int, UInt, bool):
-        raise _wrong("binary", "integers and bools", value)
+        raise _make_type_error("binary", "integers and bools", value)
     return f"{int(value):b}"
 
 
-def _octal(value: Value, _: int) -> str:
+def _format_octal(value: Value, _: int) -> str:
     if type(value) not in (int, UInt):
-        raise _wrong("octal", "integers", value)
+        raise _make_type_error("octal", "integers", value)
     return f"{int(value):o}"
 
 
-def _hexadecimal(value: Value, _: int) -> str:
+def _format_hexadecimal(value: Value, _: int) -> str:
     if type(value) in (int, UInt):
         return f"{int(value):x}"
     if type(value) is str:
         return value.encode("utf-8", "replace").hex()
     if type(value) is bytes:
         return value.hex()
-    raise _wrong("hex", "integers, byte buffers, and strings", value)
+    raise _make_type_error("hex", "integers, byte buffers, and strings", value)
 
 
-def _any(value: Value, _: int) -> str:
-    return _Writer().text(value, 0)
+def _format_any(value: Value, _: int) -> str:
+    return _ValueFormatter().format_value(value, 0)
 
 
-class _Writer:
+class _ValueFormatter:
     """One value as text, with the number of parts written so far."""
 
     __slots__ = ("parts",)
@@ -131,7 +141,7 @@ class _Writer:
     def __init__(self) -> None:
         self.parts = 0
 
-    def text(self, value: Value, depth: int) -> str:
+    def format_value(self, value: Value, depth: int) -> str:
         self.parts += 1
         if self.parts > _MAX_PARTS:
             raise BudgetError
@@ -139,25 +149,25 @@ class _Writer:
             raise CelError("error during formatting: value is nested too deeply")
         kind = type(value)
         if kind is tuple:
-            return f"[{', '.join(self._inner(item, depth + 1) for item in value)}]"
-        if kind in MAPS:
+            return f"[{', '.join(self._format_inner(item, depth + 1) for item in value)}]"
+        if kind in MAP_TYPES:
             entries = {
-                self._inner(key, depth + 1): value[raw] for key, raw in zip(keys(value), value, strict=True)
+                self._format_inner(key, depth + 1): value[raw]
+                for key, raw in zip(iterate_keys(value), value, strict=True)
             }
-            return (
-                f"{{{', '.join(f'{key}:{self._inner(entries[key], depth + 1)}' for key in sorted(entries))}}}"
-            )
+            formatted = (f"{key}:{self._format_inner(entries[key], depth + 1)}" for key in sorted(entries))
+            return f"{{{', '.join(formatted)}}}"
         plain = _PLAIN.get(kind)
         if plain is None:
-            raise _wrong(
+            raise _make_type_error(
                 "string",
                 "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
                 value,
             )
         return plain(value)
 
-    def _inner(self, value: Value, depth: int) -> str:
-        text = self.text(value, depth)
+    def _format_inner(self, value: Value, depth: int) -> str:
+        text = self.format_value(value, depth)
         return f'"{text}"' if type(value) is str else text
 
 
@@ -167,20 +177,20 @@ _PLAIN: Final[dict[type, Callable[[Value], str]]] = {
     bytes: lambda value: value.decode("utf-8", "replace"),
     int: str,
     UInt: lambda value: str(int(value)),
-    float: lambda value: _INFINITE.get(value) or plain_text(value),
+    float: lambda value: _INFINITE.get(value) or format_double_plain(value),
     type(None): lambda _: "null",
     TypeName: lambda value: value.name,
     Duration: str,
     Timestamp: str,
 }
 
-_WAYS: Final[dict[str, Callable[[Value, int], str]]] = {
-    "s": _any,
-    "d": _decimal,
-    "f": _fixed,
-    "e": _scientific,
-    "b": _binary,
-    "o": _octal,
-    "x": _hexadecimal,
-    "X": lambda value, precision: _hexadecimal(value, precision).upper(),
+_CLAUSE_FORMATTERS: Final[dict[str, Callable[[Value, int], str]]] = {
+    "s": _format_any,
+    "d": _format_decimal,
+    "f": _format_fixed,
+    "e": _format_scientific,
+    "b": _format_binary,
+    "o": _format_octal,
+    "x": _format_hexadecimal,
+    "X": lambda value, precision: _format_hexadecimal(value, precision).upper(),
 }

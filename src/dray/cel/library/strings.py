@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.declarations import free, function, member
+from dray.cel.declarations import declare_function, declare_member_overload, declare_overload
 from dray.cel.faults import CelError
-from dray.cel.library.string_format import formatted
-from dray.cel.regex import pattern
-from dray.cel.values import MAX_TEXT, Value, within
+from dray.cel.library.string_format import format_template
+from dray.cel.regex import compile_pattern
+from dray.cel.values import MAX_TEXT_LENGTH, Value, check_size
 
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
@@ -22,13 +22,13 @@ _QUOTED: Final = {
 }
 
 
-def _char_at(text: str, place: int) -> str:
+def _get_char(text: str, place: int) -> str:
     if not 0 <= place <= len(text):
         raise CelError(f"index out of range: {place}")
     return text[place : place + 1]
 
 
-def _index_of(text: str, part: str, start: int = 0) -> int:
+def _find_index(text: str, part: str, start: int = 0) -> int:
     if not part:
         return start
     if start < 0:
@@ -36,7 +36,7 @@ def _index_of(text: str, part: str, start: int = 0) -> int:
     return text.find(part, start)
 
 
-def _last_index_of(text: str, part: str, start: int | None = None) -> int:
+def _find_last_index(text: str, part: str, start: int | None = None) -> int:
     if start is None:
         return text.rfind(part)
     if not part:
@@ -49,7 +49,7 @@ def _last_index_of(text: str, part: str, start: int | None = None) -> int:
 def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
     count = text.count(old)
     count = count if limit < 0 else min(count, limit)
-    within(len(text) + count * max(len(new) - len(old), 0), MAX_TEXT)
+    check_size(len(text) + count * max(len(new) - len(old), 0), MAX_TEXT_LENGTH)
     return text.replace(old, new, limit)
 
 
@@ -62,7 +62,7 @@ def _split(text: str, separator: str, limit: int = -1) -> tuple[str, ...]:
     return tuple(text.split(separator, limit - 1 if limit > 0 else -1))
 
 
-def _substring(text: str, start: int, end: int | None = None) -> str:
+def _get_substring(text: str, start: int, end: int | None = None) -> str:
     if not 0 <= start <= len(text):
         raise CelError(f"index out of range: {start}")
     if end is None:
@@ -77,12 +77,12 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 def _join(parts: tuple[Value, ...], separator: str = "") -> str:
     if any(type(part) is not str for part in parts):
         raise CelError("no such overload")
-    within(sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0), MAX_TEXT)
+    check_size(sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0), MAX_TEXT_LENGTH)
     return separator.join(parts)
 
 
 def _find_all(text: str, wanted: str, limit: int = -1) -> tuple[str, ...]:
-    return pattern(wanted).every(text, limit)
+    return compile_pattern(wanted).find_all(text, limit)
 
 
 def _quote(text: str) -> str:
@@ -92,63 +92,90 @@ def _quote(text: str) -> str:
 _TEXT: Final = (t.STRING,)
 _TWO: Final = (t.STRING, t.STRING)
 _TWO_INT: Final = (t.STRING, t.STRING, t.INT)
-_TEXTS: Final = t.list_of(t.STRING)
+_TEXTS: Final = t.make_list_type(t.STRING)
 
 LIBRARY: Final = (
-    function("contains", member("contains_string", _TWO, t.BOOL, lambda text, part: part in text)),
-    function("startsWith", member("starts_with_string", _TWO, t.BOOL, str.startswith)),
-    function("endsWith", member("ends_with_string", _TWO, t.BOOL, str.endswith)),
-    function(
+    declare_function(
+        "contains", declare_member_overload("contains_string", _TWO, t.BOOL, lambda text, part: part in text)
+    ),
+    declare_function(
+        "startsWith", declare_member_overload("starts_with_string", _TWO, t.BOOL, str.startswith)
+    ),
+    declare_function("endsWith", declare_member_overload("ends_with_string", _TWO, t.BOOL, str.endswith)),
+    declare_function(
         "matches",
-        free("matches", _TWO, t.BOOL, lambda text, wanted: pattern(wanted).found_in(text)),
-        member("matches_string", _TWO, t.BOOL, lambda text, wanted: pattern(wanted).found_in(text)),
+        declare_overload("matches", _TWO, t.BOOL, lambda text, wanted: compile_pattern(wanted).matches(text)),
+        declare_member_overload(
+            "matches_string", _TWO, t.BOOL, lambda text, wanted: compile_pattern(wanted).matches(text)
+        ),
     ),
-    function(
-        "find", member("string_find_string", _TWO, t.STRING, lambda text, wanted: pattern(wanted).first(text))
+    declare_function(
+        "find",
+        declare_member_overload(
+            "string_find_string",
+            _TWO,
+            t.STRING,
+            lambda text, wanted: compile_pattern(wanted).find_first(text),
+        ),
     ),
-    function(
+    declare_function(
         "findAll",
-        member("string_find_all_string", _TWO, _TEXTS, _find_all),
-        member("string_find_all_string_int", _TWO_INT, _TEXTS, _find_all),
+        declare_member_overload("string_find_all_string", _TWO, _TEXTS, _find_all),
+        declare_member_overload("string_find_all_string_int", _TWO_INT, _TEXTS, _find_all),
     ),
-    function("charAt", member("string_char_at_int", (t.STRING, t.INT), t.STRING, _char_at)),
-    function(
+    declare_function(
+        "charAt", declare_member_overload("string_char_at_int", (t.STRING, t.INT), t.STRING, _get_char)
+    ),
+    declare_function(
         "indexOf",
-        member("string_index_of_string", _TWO, t.INT, _index_of),
-        member("string_index_of_string_int", _TWO_INT, t.INT, _index_of),
+        declare_member_overload("string_index_of_string", _TWO, t.INT, _find_index),
+        declare_member_overload("string_index_of_string_int", _TWO_INT, t.INT, _find_index),
     ),
-    function(
+    declare_function(
         "lastIndexOf",
-        member("string_last_index_of_string", _TWO, t.INT, _last_index_of),
-        member("string_last_index_of_string_int", _TWO_INT, t.INT, _last_index_of),
+        declare_member_overload("string_last_index_of_string", _TWO, t.INT, _find_last_index),
+        declare_member_overload("string_last_index_of_string_int", _TWO_INT, t.INT, _find_last_index),
     ),
-    function(
-        "lowerAscii", member("string_lower_ascii", _TEXT, t.STRING, lambda text: text.translate(_LOWER))
+    declare_function(
+        "lowerAscii",
+        declare_member_overload("string_lower_ascii", _TEXT, t.STRING, lambda text: text.translate(_LOWER)),
     ),
-    function(
-        "upperAscii", member("string_upper_ascii", _TEXT, t.STRING, lambda text: text.translate(_UPPER))
+    declare_function(
+        "upperAscii",
+        declare_member_overload("string_upper_ascii", _TEXT, t.STRING, lambda text: text.translate(_UPPER)),
     ),
-    function(
+    declare_function(
         "replace",
-        member("string_replace_string_string", (*_TWO, t.STRING), t.STRING, _replace),
-        member("string_replace_string_string_int", (*_TWO, t.STRING, t.INT), t.STRING, _replace),
+        declare_member_overload("string_replace_string_string", (*_TWO, t.STRING), t.STRING, _replace),
+        declare_member_overload(
+            "string_replace_string_string_int", (*_TWO, t.STRING, t.INT), t.STRING, _replace
+        ),
     ),
-    function(
+    declare_function(
         "split",
-        member("string_split_string", _TWO, _TEXTS, _split),
-        member("string_split_string_int", _TWO_INT, _TEXTS, _split),
+        declare_member_overload("string_split_string", _TWO, _TEXTS, _split),
+        declare_member_overload("string_split_string_int", _TWO_INT, _TEXTS, _split),
     ),
-    function(
+    declare_function(
         "substring",
-        member("string_substring_int", (t.STRING, t.INT), t.STRING, _substring),
-        member("string_substring_int_int", (t.STRING, t.INT, t.INT), t.STRING, _substring),
+        declare_member_overload("string_substring_int", (t.STRING, t.INT), t.STRING, _get_substring),
+        declare_member_overload(
+            "string_substring_int_int", (t.STRING, t.INT, t.INT), t.STRING, _get_substring
+        ),
     ),
-    function("trim", member("string_trim", _TEXT, t.STRING, lambda text: text.strip(_BLANK))),
-    function(
+    declare_function(
+        "trim", declare_member_overload("string_trim", _TEXT, t.STRING, lambda text: text.strip(_BLANK))
+    ),
+    declare_function(
         "join",
-        member("list_join", (_TEXTS,), t.STRING, _join),
-        member("list_join_string", (_TEXTS, t.STRING), t.STRING, _join),
+        declare_member_overload("list_join", (_TEXTS,), t.STRING, _join),
+        declare_member_overload("list_join_string", (_TEXTS, t.STRING), t.STRING, _join),
     ),
-    function("format", member("string_format", (t.STRING, t.list_of(t.DYN)), t.STRING, formatted)),
-    function("strings.quote", free("strings_quote", _TEXT, t.STRING, _quote)),
+    declare_function(
+        "format",
+        declare_member_overload(
+            "string_format", (t.STRING, t.make_list_type(t.DYN)), t.STRING, format_template
+        ),
+    ),
+    declare_function("strings.quote", declare_overload("strings_quote", _TEXT, t.STRING, _quote)),
 )

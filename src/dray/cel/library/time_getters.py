@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.declarations import Function, function, member
-from dray.cel.times import SECOND, Duration, Timestamp, zone_of
+from dray.cel.declarations import Function, declare_function, declare_member_overload
+from dray.cel.times import SECOND, Duration, Timestamp, parse_time_zone
 
 _MILLI: Final = SECOND // 1000
 
@@ -23,45 +23,49 @@ _CALENDAR: Final[dict[str, Callable[[datetime], int]]] = {
     "getMinutes": lambda moment: moment.minute,
     "getSeconds": lambda moment: moment.second,
 }
-_SPANS: Final = {"getHours": 3600 * SECOND, "getMinutes": 60 * SECOND, "getSeconds": SECOND}
+_DURATION_UNITS: Final = {"getHours": 3600 * SECOND, "getMinutes": 60 * SECOND, "getSeconds": SECOND}
 
 
-def _of_timestamp(read: Callable[[datetime], int]) -> Callable[..., int]:
+def _make_timestamp_getter(read: Callable[[datetime], int]) -> Callable[..., int]:
     def part(stamp: Timestamp, zone: str | None = None) -> int:
-        return read(stamp.at(UTC if zone is None else zone_of(zone)))
+        return read(stamp.to_datetime(UTC if zone is None else parse_time_zone(zone)))
 
     return part
 
 
-def _whole(nanos: int, unit: int) -> int:
+def _divide_towards_zero(nanos: int, unit: int) -> int:
     """How often a unit fits, rounded towards zero."""
     return nanos // unit if nanos >= 0 else -(-nanos // unit)
 
 
-def _of_duration(unit: int) -> Callable[[Duration], int]:
-    return lambda span: _whole(span.nanos, unit)
+def _make_duration_getter(unit: int) -> Callable[[Duration], int]:
+    return lambda span: _divide_towards_zero(span.nanos, unit)
 
 
-def _milliseconds(stamp: Timestamp, zone: str | None = None) -> int:
+def _get_milliseconds(stamp: Timestamp, zone: str | None = None) -> int:
     if zone is not None:
-        zone_of(zone)
+        parse_time_zone(zone)
     return stamp.nanos % SECOND // _MILLI
 
 
-def _getter(name: str, read: Callable[..., int], span: Callable[[Duration], int] | None) -> Function:
+def _declare_getter(name: str, read: Callable[..., int], span: Callable[[Duration], int] | None) -> Function:
     overloads = [
-        member(f"timestamp_{name}", (t.TIMESTAMP,), t.INT, read),
-        member(f"timestamp_{name}_with_tz", (t.TIMESTAMP, t.STRING), t.INT, read),
+        declare_member_overload(f"timestamp_{name}", (t.TIMESTAMP,), t.INT, read),
+        declare_member_overload(f"timestamp_{name}_with_tz", (t.TIMESTAMP, t.STRING), t.INT, read),
     ]
     if span is not None:
-        overloads.append(member(f"duration_{name}", (t.DURATION,), t.INT, span))
-    return function(name, *overloads)
+        overloads.append(declare_member_overload(f"duration_{name}", (t.DURATION,), t.INT, span))
+    return declare_function(name, *overloads)
 
 
 LIBRARY: Final = (
     *(
-        _getter(name, _of_timestamp(read), _of_duration(_SPANS[name]) if name in _SPANS else None)
+        _declare_getter(
+            name,
+            _make_timestamp_getter(read),
+            _make_duration_getter(_DURATION_UNITS[name]) if name in _DURATION_UNITS else None,
+        )
         for name, read in _CALENDAR.items()
     ),
-    _getter("getMilliseconds", _milliseconds, _of_duration(_MILLI)),
+    _declare_getter("getMilliseconds", _get_milliseconds, _make_duration_getter(_MILLI)),
 )

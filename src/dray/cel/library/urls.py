@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.cel import types as t
-from dray.cel.declarations import free, function, member
-from dray.cel.equality import STRICT
+from dray.cel.declarations import declare_function, declare_member_overload, declare_overload
+from dray.cel.equality import STRICT_TYPES
 from dray.cel.faults import CelError
-from dray.cel.values import NAMES
+from dray.cel.values import TYPE_NAMES_BY_CLASS
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -55,23 +55,23 @@ class Url:
         raw = self.path.encode("utf-8", "replace")
         return "".join(chr(one) if one in _KEPT_IN_PATH else f"%{one:02X}" for one in raw)
 
-    def parameters(self) -> dict[str, tuple[str, ...]]:
+    def parse_query(self) -> dict[str, tuple[str, ...]]:
         """The query as keys with all their values; pieces that are broken are left out."""
         result: dict[str, tuple[str, ...]] = {}
         for piece in self.query.split("&"):
             if not piece or ";" in piece or _BAD_ESCAPE.search(piece):
                 continue
             key, _, value = piece.partition("=")
-            name = _unescaped(key.replace("+", " "))
-            result[name] = (*result.get(name, ()), _unescaped(value.replace("+", " ")))
+            name = _unescape(key.replace("+", " "))
+            result[name] = (*result.get(name, ()), _unescape(value.replace("+", " ")))
         return result
 
 
-NAMES[Url] = t.URL.name
-STRICT[Url] = "url"
+TYPE_NAMES_BY_CLASS[Url] = t.URL.name
+STRICT_TYPES[Url] = "url"
 
 
-def parse(text: str) -> Url:
+def parse_url(text: str) -> Url:
     """Read a URL; `ValueError` says why it is none."""
     if _CONTROL.search(text):
         raise UrlError("invalid control character in URL")
@@ -79,7 +79,7 @@ def parse(text: str) -> Url:
         raise UrlError("empty url")
     if text == "*":
         return Url("", "", "*", "")
-    scheme, rest = _scheme(text.partition("#")[0])
+    scheme, rest = _split_scheme(text.partition("#")[0])
     rest, _, query = rest.partition("?")
     if not rest.startswith("/"):
         if not scheme:
@@ -88,13 +88,13 @@ def parse(text: str) -> Url:
     host = ""
     if scheme and rest.startswith("//"):
         authority, slash, path = rest[2:].partition("/")
-        host, rest = _host(authority), slash + path
+        host, rest = _check_host(authority), slash + path
     if _BAD_ESCAPE.search(rest):
         raise UrlError("invalid URL escape")
     return Url(scheme, host, rest, query)
 
 
-def _scheme(text: str) -> tuple[str, str]:
+def _split_scheme(text: str) -> tuple[str, str]:
     match = _SCHEME.fullmatch(text)
     if match is not None:
         return match[1].lower(), match[2]
@@ -103,7 +103,7 @@ def _scheme(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _host(authority: str) -> str:
+def _check_host(authority: str) -> str:
     user, at, host = authority.rpartition("@")
     if at and (not _USER.fullmatch(user) or _BAD_ESCAPE.search(user)):
         raise UrlError("net/url: invalid userinfo")
@@ -121,22 +121,22 @@ def _host(authority: str) -> str:
     return host
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(
         lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text
     )
 
 
-def _url(text: str) -> Url:
+def _convert_to_url(text: str) -> Url:
     try:
-        return parse(text)
+        return parse_url(text)
     except UrlError as bad:
         raise CelError(f"URL parse error during conversion from string: {bad}") from None
 
 
 def _is_url(text: str) -> bool:
     try:
-        parse(text)
+        parse_url(text)
     except UrlError:
         return False
     return True
@@ -145,14 +145,24 @@ def _is_url(text: str) -> bool:
 _U: Final = (t.URL,)
 
 LIBRARY: Final = (
-    function("url", free("string_to_url", (t.STRING,), t.URL, _url)),
-    function("isURL", free("is_url_string", (t.STRING,), t.BOOL, _is_url)),
-    function("getScheme", member("url_get_scheme", _U, t.STRING, lambda one: one.scheme)),
-    function("getHost", member("url_get_host", _U, t.STRING, lambda one: one.host)),
-    function("getHostname", member("url_get_hostname", _U, t.STRING, lambda one: one.hostname)),
-    function("getPort", member("url_get_port", _U, t.STRING, lambda one: one.port)),
-    function("getEscapedPath", member("url_get_escaped_path", _U, t.STRING, lambda one: one.escaped_path)),
-    function(
-        "getQuery", member("url_get_query", _U, t.map_of(t.STRING, t.list_of(t.STRING)), Url.parameters)
+    declare_function("url", declare_overload("string_to_url", (t.STRING,), t.URL, _convert_to_url)),
+    declare_function("isURL", declare_overload("is_url_string", (t.STRING,), t.BOOL, _is_url)),
+    declare_function(
+        "getScheme", declare_member_overload("url_get_scheme", _U, t.STRING, lambda one: one.scheme)
+    ),
+    declare_function("getHost", declare_member_overload("url_get_host", _U, t.STRING, lambda one: one.host)),
+    declare_function(
+        "getHostname", declare_member_overload("url_get_hostname", _U, t.STRING, lambda one: one.hostname)
+    ),
+    declare_function("getPort", declare_member_overload("url_get_port", _U, t.STRING, lambda one: one.port)),
+    declare_function(
+        "getEscapedPath",
+        declare_member_overload("url_get_escaped_path", _U, t.STRING, lambda one: one.escaped_path),
+    ),
+    declare_function(
+        "getQuery",
+        declare_member_overload(
+            "url_get_query", _U, t.make_map_type(t.STRING, t.make_list_type(t.STRING)), Url.parse_query
+        ),
     ),
 )

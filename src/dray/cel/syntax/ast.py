@@ -15,25 +15,25 @@ import msgspec
 from dray.cel.values import Value
 
 
-class _Part(msgspec.Struct, frozen=True, eq=False):
+class _AstNode(msgspec.Struct, frozen=True, eq=False):
     id: int
     offset: int
     depth: int
 
 
-class Literal(_Part, frozen=True, eq=False):
+class Literal(_AstNode, frozen=True, eq=False):
     """A constant as it was written."""
 
     value: Value
 
 
-class Ident(_Part, frozen=True, eq=False):
+class Ident(_AstNode, frozen=True, eq=False):
     """A name that stands for a value."""
 
     name: str
 
 
-class Select(_Part, frozen=True, eq=False):
+class Select(_AstNode, frozen=True, eq=False):
     """`operand.field`; with `test` the macro `has`, with `optional` the form `operand.?field`."""
 
     operand: Node
@@ -42,7 +42,7 @@ class Select(_Part, frozen=True, eq=False):
     optional: bool = False
 
 
-class Call(_Part, frozen=True, eq=False):
+class FunctionCall(_AstNode, frozen=True, eq=False):
     """A function or operator; a member function has a target."""
 
     function: str
@@ -50,14 +50,14 @@ class Call(_Part, frozen=True, eq=False):
     args: tuple[Node, ...]
 
 
-class ListLiteral(_Part, frozen=True, eq=False):
+class ListLiteral(_AstNode, frozen=True, eq=False):
     """`[a, ?b]`; `optional` has the places written with a question mark."""
 
     items: tuple[Node, ...]
     optional: frozenset[int] = frozenset()
 
 
-class Entry(msgspec.Struct, frozen=True, eq=False):
+class MapEntry(msgspec.Struct, frozen=True, eq=False):
     """One `key: value` of a map."""
 
     key: Node
@@ -65,13 +65,13 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
     optional: bool = False
 
 
-class MapLiteral(_Part, frozen=True, eq=False):
+class MapLiteral(_AstNode, frozen=True, eq=False):
     """`{a: b, ?c: d}`."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[MapEntry, ...]
 
 
-class FoldKind(Enum):
+class ComprehensionKind(Enum):
     """Which macro a fold was written as."""
 
     ALL = auto()
@@ -87,7 +87,7 @@ class FoldKind(Enum):
     """`cel.bind`."""
 
 
-class Loop(msgspec.Struct, frozen=True, eq=False):
+class ComprehensionLoop(msgspec.Struct, frozen=True, eq=False):
     """A fold in the words of the CEL specification: what types and costs are computed on."""
 
     accu: str
@@ -97,54 +97,56 @@ class Loop(msgspec.Struct, frozen=True, eq=False):
     result: Node
 
 
-class Fold(_Part, frozen=True, eq=False):
+class Comprehension(_AstNode, frozen=True, eq=False):
     """A macro that walks over a list or a map, or binds a name.
 
-    `test` and `made` are what was written; `loop` says the same as a loop with an accumulator.
+    `test` and `transform` are what was written; `loop` says the same as a loop with an accumulator.
     """
 
-    kind: FoldKind
+    kind: ComprehensionKind
     source: Node
     names: tuple[str, ...]
     test: Node | None
-    made: Node | None
-    loop: Loop
+    transform: Node | None
+    loop: ComprehensionLoop
 
 
-class OptionalMap(_Part, frozen=True, eq=False):
-    """`target.optMap(name, made)`, or `optFlatMap`; `spelled_out` says the same without a macro."""
+class OptionalMap(_AstNode, frozen=True, eq=False):
+    """`target.optMap(name, made)`, or `optFlatMap`; `expansion` says the same without a macro."""
 
     target: Node
     name: str
-    made: Node
+    transform: Node
     flat: bool
-    spelled_out: Node
+    expansion: Node
 
 
-Node: TypeAlias = Literal | Ident | Select | Call | ListLiteral | MapLiteral | Fold | OptionalMap
+Node: TypeAlias = (
+    Literal | Ident | Select | FunctionCall | ListLiteral | MapLiteral | Comprehension | OptionalMap
+)
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def get_children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below one; of a macro, those of the loop it stands for."""
     match node:
         case Select():
             return (node.operand,)
-        case Call():
+        case FunctionCall():
             return node.args if node.target is None else (node.target, *node.args)
         case ListLiteral():
             return node.items
         case MapLiteral():
             return tuple(part for entry in node.entries for part in (entry.key, entry.value))
-        case Fold():
+        case Comprehension():
             loop = node.loop
             return (node.source, loop.init, loop.condition, loop.step, loop.result)
         case OptionalMap():
-            return (node.spelled_out,)
+            return (node.expansion,)
         case _:
             return ()
 
 
-def dotted(node: Node) -> str | None:
+def get_dotted_name(node: Node) -> str | None:
     """`a.b.c` as one name, when the node is nothing but names and dots."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test and not node.optional:

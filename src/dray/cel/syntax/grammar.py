@@ -11,10 +11,10 @@ from typing import Final
 from dray.cel.syntax import lexer, literals
 from dray.cel.values import Value
 
-MAX_TEXT: Final = 100_000
+MAX_TEXT_LENGTH: Final = 100_000
 """Code points; as in cel-go."""
 
-RESERVED: Final = frozenset(
+RESERVED_WORDS: Final = frozenset(
     [
         "as",
         "break",
@@ -35,24 +35,24 @@ RESERVED: Final = frozenset(
         "while",
     ]
 )
-EXPECTED: Final = (
+EXPECTED_OPERAND: Final = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', "
     "NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
 )
-TERNARY: Final = 1
-BINARY: Final = {
+TERNARY_PRECEDENCE: Final = 1
+BINARY_PRECEDENCE: Final = {
     "||": 2, "&&": 3,
     "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "in": 4,
     "+": 5, "-": 5, "*": 6, "/": 6, "%": 6,
 }  # fmt: skip
-UNARY: Final = 7
+UNARY_PRECEDENCE: Final = 7
 CONSTANTS: Final = {"true": True, "false": False, "null": None}
 NUMBERS: Final = frozenset({lexer.INT, lexer.FLOAT})
-READERS: Final[dict[str, Callable[[str], Value]]] = {
-    lexer.INT: literals.integer,
-    lexer.UINT: literals.unsigned,
-    lexer.FLOAT: literals.double,
-    lexer.STRING: literals.string,
-    lexer.BYTES: literals.octets,
+LITERAL_PARSERS: Final[dict[str, Callable[[str], Value]]] = {
+    lexer.INT: literals.parse_int,
+    lexer.UINT: literals.parse_uint,
+    lexer.FLOAT: literals.parse_double,
+    lexer.STRING: literals.parse_string,
+    lexer.BYTES: literals.parse_bytes,
 }
-CLOSERS: Final = {"(": ")", "call": ")", "[": "]", "list": "]", "{": "}", "?": ":"}
+CLOSING_BRACKETS: Final = {"(": ")", "call": ")", "[": "]", "list": "]", "{": "}", "?": ":"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from dray.cel.source import Issue
+from dray.cel.source import ExpressionIssue
 
 
 class Token(NamedTuple):
@@ -65,16 +65,18 @@ _TOKEN = re.compile(
 )
 
 
-def tokens(text: str) -> tuple[list[Token], list[Issue]]:
+def tokenize(text: str) -> tuple[list[Token], list[ExpressionIssue]]:
     """The tokens of a text, closed by the token `END`, and an issue for each stretch that is none."""
     result: list[Token] = []
-    issues: list[Issue] = []
+    issues: list[ExpressionIssue] = []
     place = 0
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            end = _next_token(text, place)
-            issues.append(Issue(place, f"Syntax error: token recognition error at: '{text[place:end][:40]}'"))
+            end = _skip_invalid(text, place)
+            issues.append(
+                ExpressionIssue(place, f"Syntax error: token recognition error at: '{text[place:end][:40]}'")
+            )
             place = end
             continue
         kind = match.lastgroup or ""
@@ -87,7 +89,7 @@ def tokens(text: str) -> tuple[list[Token], list[Issue]]:
     return result, issues
 
 
-def _next_token(text: str, place: int) -> int:
+def _skip_invalid(text: str, place: int) -> int:
     # A quote that is never closed swallows what it could have held: the rest of its line, or of everything.
     if text[place] not in "\"'":
         return place + 1

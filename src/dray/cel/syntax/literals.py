@@ -27,23 +27,23 @@ class LiteralError(ValueError):
     """A literal that stands for nothing; the text says why."""
 
 
-def integer(word: str) -> int:
+def parse_int(word: str) -> int:
     """`7`, `-7`, `0x1F`."""
-    value = _whole(word)
+    value = _parse_whole_number(word)
     if value is None or not MIN_INT <= value <= MAX_INT:
         raise LiteralError("invalid int literal")
     return value
 
 
-def unsigned(word: str) -> UInt:
+def parse_uint(word: str) -> UInt:
     """`7u`, `0x1Fu`."""
-    value = _whole(word[:-1])
+    value = _parse_whole_number(word[:-1])
     if value is None or not 0 <= value <= MAX_UINT:
         raise LiteralError("invalid uint literal")
     return UInt(value)
 
 
-def double(word: str) -> float:
+def parse_double(word: str) -> float:
     """`1.5`, `1e3`, `-.5`."""
     value = float(word)
     if math.isinf(value):
@@ -51,7 +51,7 @@ def double(word: str) -> float:
     return value
 
 
-def _whole(word: str) -> int | None:
+def _parse_whole_number(word: str) -> int | None:
     if len(word) > _MAX_DIGITS:
         return None
     negative = word.startswith("-")
@@ -60,47 +60,47 @@ def _whole(word: str) -> int | None:
     return -value if negative else value
 
 
-def string(word: str) -> str:
+def parse_string(word: str) -> str:
     """A quoted text, with its escapes turned into characters."""
-    body, raw = _body(word)
-    return body if raw else _unescaped(body)
+    body, raw = _strip_quotes(word)
+    return body if raw else _unescape(body)
 
 
-def octets(word: str) -> bytes:
+def parse_bytes(word: str) -> bytes:
     """A quoted text with `b` before it: characters become UTF-8, numeric escapes single bytes."""
-    body, raw = _body(word[1:])
+    body, raw = _strip_quotes(word[1:])
     if raw:
         return body.encode("utf-8", "replace")
     result = bytearray()
     place = 0
-    for match in _escapes(body):
+    for match in _find_escapes(body):
         result += body[place : match.start()].encode("utf-8", "replace")
         if match[3] or match[4]:
             raise LiteralError("invalid bytes literal: a code point escape stands for no byte")
-        result += bytes([_code(match)])
+        result += bytes([_decode_escape(match)])
         place = match.end()
     return bytes(result + body[place:].encode("utf-8", "replace"))
 
 
-def _body(word: str) -> tuple[str, bool]:
+def _strip_quotes(word: str) -> tuple[str, bool]:
     raw = word[0] in "rR"
     quoted = (word[1:] if raw else word).replace("\r\n", "\n")
     width = 3 if quoted[:3] in ('"""', "'''") and len(quoted) >= 6 else 1
     return quoted[width:-width], raw
 
 
-def _unescaped(body: str) -> str:
+def _unescape(body: str) -> str:
     if "\\" not in body:
         return body
     result: list[str] = []
     place = 0
-    for match in _escapes(body):
-        result += (body[place : match.start()], chr(_checked(_code(match))))
+    for match in _find_escapes(body):
+        result += (body[place : match.start()], chr(_check_code_point(_decode_escape(match))))
         place = match.end()
     return "".join((*result, body[place:]))
 
 
-def _escapes(body: str) -> list[re.Match[str]]:
+def _find_escapes(body: str) -> list[re.Match[str]]:
     found: list[re.Match[str]] = []
     place = body.find("\\")
     while place >= 0:
@@ -112,7 +112,7 @@ def _escapes(body: str) -> list[re.Match[str]]:
     return found
 
 
-def _code(match: re.Match[str]) -> int:
+def _decode_escape(match: re.Match[str]) -> int:
     if match[1]:
         return ord(_PLAIN_ESCAPES[match[1]])
     if match[5]:
@@ -120,7 +120,7 @@ def _code(match: re.Match[str]) -> int:
     return int(match[2] or match[3] or match[4], 16)
 
 
-def _checked(code: int) -> int:
+def _check_code_point(code: int) -> int:
     if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
         raise LiteralError("unable to unescape string: no such code point")
     return code

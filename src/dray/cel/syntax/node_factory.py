@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from dray.cel.faults import RejectedError
-from dray.cel.source import Issue
+from dray.cel.source import ExpressionIssue
 from dray.cel.syntax.ast import (
-    Call,
-    Entry,
-    Fold,
-    FoldKind,
+    Comprehension,
+    ComprehensionKind,
+    ComprehensionLoop,
+    FunctionCall,
     Ident,
     ListLiteral,
     Literal,
-    Loop,
+    MapEntry,
     MapLiteral,
     Node,
     OptionalMap,
@@ -30,12 +30,12 @@ MAX_DEPTH: Final = 250
 _MACRO_DEPTH: Final = 2
 
 
-def too_deep(offset: int) -> NoReturn:
+def reject_depth(offset: int) -> NoReturn:
     """Refuse an expression that is nested beyond the cap."""
-    raise RejectedError((Issue(offset, f"expression recursion limit exceeded: {MAX_DEPTH}"),))
+    raise RejectedError((ExpressionIssue(offset, f"expression recursion limit exceeded: {MAX_DEPTH}"),))
 
 
-class Maker:
+class NodeFactory:
     """Makes the nodes of one expression."""
 
     __slots__ = ("_count",)
@@ -43,66 +43,93 @@ class Maker:
     def __init__(self) -> None:
         self._count = 0
 
-    def _number(self) -> int:
+    def _next_id(self) -> int:
         self._count += 1
         return self._count
 
     @staticmethod
-    def _depth(offset: int, *below: Node) -> int:
+    def _compute_depth(offset: int, *below: Node) -> int:
         depth = 1 + max((node.depth for node in below), default=0)
         if depth > MAX_DEPTH:
-            too_deep(offset)
+            reject_depth(offset)
         return depth
 
-    def literal(self, offset: int, value: Value) -> Literal:
+    def make_literal(self, offset: int, value: Value) -> Literal:
         """A constant."""
-        return Literal(self._number(), offset, 1, value)
+        return Literal(self._next_id(), offset, 1, value)
 
-    def ident(self, offset: int, name: str) -> Ident:
+    def make_ident(self, offset: int, name: str) -> Ident:
         """A name."""
-        return Ident(self._number(), offset, 1, name)
+        return Ident(self._next_id(), offset, 1, name)
 
-    def select(self, offset: int, operand: Node, field: str, optional: bool = False) -> Select:
+    def make_select(self, offset: int, operand: Node, field: str, optional: bool = False) -> Select:
         """`operand.field`, `operand.?field`."""
-        depth = self._depth(offset, operand)
-        return Select(self._number(), offset, depth, operand, field, optional=optional)
+        depth = self._compute_depth(offset, operand)
+        return Select(self._next_id(), offset, depth, operand, field, optional=optional)
 
-    def presence(self, offset: int, operand: Node, field: str) -> Select:
+    def make_presence_test(self, offset: int, operand: Node, field: str) -> Select:
         """`has(operand.field)`."""
-        return Select(self._number(), offset, self._depth(offset, operand), operand, field, test=True)
+        return Select(
+            self._next_id(), offset, self._compute_depth(offset, operand), operand, field, test=True
+        )
 
-    def call(self, offset: int, function: str, *args: Node, target: Node | None = None) -> Call:
+    def make_call(self, offset: int, function: str, *args: Node, target: Node | None = None) -> FunctionCall:
         """A function or operator applied to arguments."""
         below = args if target is None else (target, *args)
-        return Call(self._number(), offset, self._depth(offset, *below), function, target, args)
+        return FunctionCall(
+            self._next_id(), offset, self._compute_depth(offset, *below), function, target, args
+        )
 
-    def items(self, offset: int, items: tuple[Node, ...], optional: frozenset[int]) -> ListLiteral:
+    def make_list(self, offset: int, items: tuple[Node, ...], optional: frozenset[int]) -> ListLiteral:
         """A list literal."""
-        return ListLiteral(self._number(), offset, self._depth(offset, *items), items, optional)
+        return ListLiteral(self._next_id(), offset, self._compute_depth(offset, *items), items, optional)
 
-    def entries(self, offset: int, entries: tuple[Entry, ...]) -> MapLiteral:
+    def make_map(self, offset: int, entries: tuple[MapEntry, ...]) -> MapLiteral:
         """A map literal."""
         below = [part for entry in entries for part in (entry.key, entry.value)]
-        return MapLiteral(self._number(), offset, self._depth(offset, *below), entries)
+        return MapLiteral(self._next_id(), offset, self._compute_depth(offset, *below), entries)
 
-    def fold(self, offset: int, kind: FoldKind, source: Node, names: tuple[str, ...], loop: Loop) -> Fold:
-        """A walk over a list or map, without what was written; see `written`."""
-        return Fold(self._number(), offset, source.depth, kind, source, names, None, None, loop)
+    def make_comprehension(
+        self,
+        offset: int,
+        kind: ComprehensionKind,
+        source: Node,
+        names: tuple[str, ...],
+        loop: ComprehensionLoop,
+    ) -> Comprehension:
+        """A walk over a list or map, without what was written; see `attach_written`."""
+        return Comprehension(self._next_id(), offset, source.depth, kind, source, names, None, None, loop)
 
-    def written(self, fold: Fold, test: Node | None, made: Node | None) -> Fold:
+    def attach_written(
+        self, comprehension: Comprehension, test: Node | None, transform: Node | None
+    ) -> Comprehension:
         """The fold together with the predicate and the result that were written in the macro.
 
         What was written counts, not the loop it stands for; but a macro inside another needs more of the
         stack than other things do.
         """
-        parts = [part for part in (fold.source, fold.loop.init, test, made) if part is not None]
-        depth = self._depth(fold.offset, *parts) + _MACRO_DEPTH
-        return Fold(fold.id, fold.offset, depth, fold.kind, fold.source, fold.names, test, made, fold.loop)
+        parts = [
+            part
+            for part in (comprehension.source, comprehension.loop.init, test, transform)
+            if part is not None
+        ]
+        depth = self._compute_depth(comprehension.offset, *parts) + _MACRO_DEPTH
+        return Comprehension(
+            comprehension.id,
+            comprehension.offset,
+            depth,
+            comprehension.kind,
+            comprehension.source,
+            comprehension.names,
+            test,
+            transform,
+            comprehension.loop,
+        )
 
-    def optional_map(
-        self, target: Node, bound: tuple[str, Node], flat: bool, spelled_out: Node
+    def make_optional_map(
+        self, target: Node, bound: tuple[str, Node], flat: bool, expansion: Node
     ) -> OptionalMap:
         """`target.optMap(name, made)`."""
-        offset = spelled_out.offset
-        depth = max(self._depth(offset, target), self._depth(offset, bound[1]) + _MACRO_DEPTH)
-        return OptionalMap(self._number(), offset, depth, target, *bound, flat, spelled_out)
+        offset = expansion.offset
+        depth = max(self._compute_depth(offset, target), self._compute_depth(offset, bound[1]) + _MACRO_DEPTH)
+        return OptionalMap(self._next_id(), offset, depth, target, *bound, flat, expansion)

@@ -1,7 +1,8 @@
 """From the leaves up, without using the stack of the host for every level of a tree.
 
 Passes over a tree are written as recursion, because that is how one thinks of them; a tree can be deeper than
-the host's stack allows. `settle` visits what lies deep down first, so that the recursion finds it done.
+the host's stack allows. `visit_bottom_up` visits what lies deep down first, so that the recursion finds it
+done.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from typing import Final
 
 from dray.cel.syntax.ast import Node
 
-SHALLOW: Final = 24
+MAX_RECURSION_DEPTH: Final = 24
 """Up to this depth recursion alone is fine, and faster."""
 
 
-def settle(
+def visit_bottom_up(
     root: Node,
     done: Container[int],
-    below: Callable[[Node], tuple[Node, ...]],
+    get_children: Callable[[Node], tuple[Node, ...]],
     visit: Callable[[Node], object],
 ) -> None:
     """Visit everything below a node that is not done yet, children first; `visit` makes a node done."""
-    waiting = [*below(root)]
+    waiting = [*get_children(root)]
     while waiting:
         node = waiting[-1]
-        missing = () if node.id in done else [child for child in below(node) if child.id not in done]
+        missing = () if node.id in done else [child for child in get_children(node) if child.id not in done]
         if missing:
             waiting += missing
             continue

@@ -14,12 +14,21 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final, NamedTuple
 
-from dray.cel.syntax.ast import Call, Fold, Ident, Literal, Node, OptionalMap, Select, children
+from dray.cel.syntax.ast import (
+    Comprehension,
+    FunctionCall,
+    Ident,
+    Literal,
+    Node,
+    OptionalMap,
+    Select,
+    get_children,
+)
 
 _INDEX: Final = "_[_]"
 
 
-class Reading:
+class VariableReads:
     """What one expression looks at; found out when it is asked for."""
 
     __slots__ = ("_qualified", "_root")
@@ -29,44 +38,44 @@ class Reading:
         self._root = root
         self._qualified = qualified
 
-    def reads(self, variable: str) -> frozenset[Read] | None:
+    def find_reads(self, variable: str) -> frozenset[PathRead] | None:
         """Every path it reads from a variable; None when it may read anything."""
-        return _reads_of(self._root, variable, self._qualified)
+        return _find_reads(self._root, variable, self._qualified)
 
-    def demanded(self, variable: str) -> Demanded | None:
+    def find_required_text(self, variable: str) -> RequiredText | None:
         """The path that must hold a certain text, when that is tested before anything else.
 
         An expression `a == "text"`, or `a == "text" && …`, is false where the path has another text.
         """
         node, alone = self._root, True
-        while isinstance(node, Call) and node.function == "_&&_" and node.target is None:
+        while isinstance(node, FunctionCall) and node.function == "_&&_" and node.target is None:
             node, alone = node.args[0], False
-        if not isinstance(node, Call) or node.function != "_==_" or node.target is not None:
+        if not isinstance(node, FunctionCall) or node.function != "_==_" or node.target is not None:
             return None
         path, text = node.args
-        words, rest = _path(path, variable)
+        words, rest = _get_fixed_path(path, variable)
         if not words or rest or not isinstance(text, Literal) or type(text.value) is not str:
             return None
-        return Demanded(words, text.value, alone)
+        return RequiredText(words, text.value, alone)
 
 
-class Demanded(NamedTuple):
-    """A text that a path must hold; `alone` when nothing else is asked."""
+class RequiredText(NamedTuple):
+    """A text that a path must hold; `is_only_condition` when nothing else is asked."""
 
-    words: tuple[str, ...]
+    path: tuple[str, ...]
     text: str
-    alone: bool
+    is_only_condition: bool
 
 
-class Read(NamedTuple):
-    """A path from a variable; `presence` when only its being there is asked for."""
+class PathRead(NamedTuple):
+    """A path from a variable; `is_presence_test` when only its being there is asked for."""
 
-    words: tuple[str, ...]
-    presence: bool = False
+    path: tuple[str, ...]
+    is_presence_test: bool = False
 
 
-def _reads_of(root: Node, variable: str, qualified: Container[int]) -> frozenset[Read] | None:
-    found: set[Read] = set()
+def _find_reads(root: Node, variable: str, qualified: Container[int]) -> frozenset[PathRead] | None:
+    found: set[PathRead] = set()
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -74,63 +83,65 @@ def _reads_of(root: Node, variable: str, qualified: Container[int]) -> frozenset
         if node.id in seen:
             continue
         seen.add(node.id)
-        if _binds(node, variable):
+        if _rebinds_variable(node, variable):
             return None
         if isinstance(node, Ident) and node.name == variable:
             return None
         if isinstance(node, Select) and node.id in qualified:
             continue
-        tested = _tested(node)
+        tested = _get_presence_test(node)
         if tested is not None:
             base, word = tested
-            words, rest = _path(base, variable)
+            words, rest = _get_fixed_path(base, variable)
             if words is not None and not rest:
-                found.add(Read((*words, word), presence=True))
+                found.add(PathRead((*words, word), is_presence_test=True))
                 continue
-        words, rest = _path(node, variable)
+        words, rest = _get_fixed_path(node, variable)
         if words:
-            found.add(Read(words))
+            found.add(PathRead(words))
             waiting += rest
             continue
-        waiting += node.args if isinstance(node, Call) and node.id in qualified else _below(node)
+        waiting += (
+            node.args if isinstance(node, FunctionCall) and node.id in qualified else _get_all_children(node)
+        )
     return frozenset(found)
 
 
-def _binds(node: Node, variable: str) -> bool:
+def _rebinds_variable(node: Node, variable: str) -> bool:
     """Whether a macro gives the name of the variable another meaning."""
-    if isinstance(node, Fold):
+    if isinstance(node, Comprehension):
         return variable in node.names or node.loop.accu == variable
     return isinstance(node, OptionalMap) and node.name == variable
 
 
-def _below(node: Node) -> tuple[Node, ...]:
+def _get_all_children(node: Node) -> tuple[Node, ...]:
     written: tuple[Node | None, ...] = ()
-    if isinstance(node, Fold):
-        written = (node.test, node.made)
+    if isinstance(node, Comprehension):
+        written = (node.test, node.transform)
     elif isinstance(node, OptionalMap):
-        written = (node.target, node.made)
-    return (*children(node), *[one for one in written if one is not None])
+        written = (node.target, node.transform)
+    return (*get_children(node), *[one for one in written if one is not None])
 
 
-def _tested(node: Node) -> tuple[Node, str] | None:
+def _get_presence_test(node: Node) -> tuple[Node, str] | None:
     """Where a test for presence looks, and for which word; None for anything else."""
     if isinstance(node, Select):
         return (node.operand, node.field) if node.test else None
-    if isinstance(node, Call) and node.function == "@in" and node.target is None:
+    if isinstance(node, FunctionCall) and node.function == "@in" and node.target is None:
         word, base = node.args
         if isinstance(word, Literal) and type(word.value) is str:
             return base, word.value
     return None
 
 
-def _path(node: Node, variable: str) -> tuple[tuple[str, ...] | None, list[Node]]:
+def _get_fixed_path(node: Node, variable: str) -> tuple[tuple[str, ...] | None, list[Node]]:
     """The fixed words of a path from the variable, None when it is none; and the indices behind them."""
     hops: list[Node | str] = []
     while True:
         if isinstance(node, Select) and not node.test and not node.optional:
             hops.append(node.field)
             node = node.operand
-        elif isinstance(node, Call) and node.function == _INDEX and node.target is None:
+        elif isinstance(node, FunctionCall) and node.function == _INDEX and node.target is None:
             index = node.args[1]
             fixed = isinstance(index, Literal) and type(index.value) is str
             hops.append(index.value if fixed and isinstance(index, Literal) else index)

@@ -18,42 +18,42 @@ from enum import Enum
 
 import msgspec
 
-from dray.claims.ledger.grants import Catalogue, held_by
+from dray.claims.ledger.grants import PublishedPools, list_holdings
 from dray.claims.ledger.published_devices import Source
 from dray.claims.ledger.rows import (
-    COUNTERS,
-    DEVICES,
-    PREPARATIONS,
+    COUNTER_PREFIX,
+    DEVICE_PREFIX,
+    PREPARATION_PREFIX,
     AnyRow,
     CounterRow,
     CounterSetId,
-    Covered,
+    CoveredDevice,
     DeviceId,
     DeviceRow,
     Holder,
     Holding,
     PreparationRow,
-    counter_key,
-    counter_set_at,
-    device_at,
-    device_key,
-    preparation_at,
-    preparation_key,
+    build_counter_key,
+    build_device_key,
+    build_preparation_key,
+    encode_row,
+    parse_counter_key,
+    parse_device_key,
+    parse_preparation_key,
     read_row,
-    row_bytes,
 )
-from dray.claims.ledger.stored_claims import SeenClaim
+from dray.claims.ledger.stored_claims import StoredClaim
 from dray.errors import DecodeError
 from dray.values.quantity import ZERO, Quantity
 
-_PLACES: tuple[tuple[bytes, str, Callable[[bytes], object]], ...] = (
-    (DEVICES, "device", device_at),
-    (COUNTERS, "counter set", counter_set_at),
-    (PREPARATIONS, "preparation", preparation_at),
+_ROW_KINDS: tuple[tuple[bytes, str, Callable[[bytes], object]], ...] = (
+    (DEVICE_PREFIX, "device", parse_device_key),
+    (COUNTER_PREFIX, "counter set", parse_counter_key),
+    (PREPARATION_PREFIX, "preparation", parse_preparation_key),
 )
 
 
-class Flaw(Enum):
+class LedgerFlaw(Enum):
     """How a row can be wrong."""
 
     UNREADABLE = "unreadable row"
@@ -69,155 +69,158 @@ class Flaw(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LedgerFinding:
     """A row that is not what claims and preparations say."""
 
-    flaw: Flaw
+    flaw: LedgerFlaw
     key: bytes
     message: str
-    wanted: bytes | None
+    expected: bytes | None
     """The row as it should be; None: it should not be there."""
     involved: tuple[Source, ...] = ()
     """Claims and preparations that say so."""
     repairable: bool = True
 
     @property
-    def place(self) -> str:
+    def row_name(self) -> str:
         """The row in words."""
-        for start, what, named in _PLACES:
+        for start, what, named in _ROW_KINDS:
             if self.key.startswith(start):
                 return f"{what} {named(self.key)}"
         return f"row {self.key.decode(errors='backslashreplace')}"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ActivePreparation:
     """A preparation that stands."""
 
     name: str
     node: str
     holder: Holder
     source: Source
-    found: tuple[Covered, ...] = ()
+    found: tuple[CoveredDevice, ...] = ()
     """What the node said by itself that it has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class LedgerSnapshot:
     """Everything the ledger follows from, and the ledger itself, at one moment."""
 
-    claims: Sequence[tuple[Source, SeenClaim]]
-    preparations: Sequence[Standing]
+    claims: Sequence[tuple[Source, StoredClaim]]
+    preparations: Sequence[ActivePreparation]
     rows: Mapping[bytes, bytes]
 
 
-def examine(snapshot: Snapshot, catalogue: Catalogue) -> list[Finding]:
+def audit_ledger(snapshot: LedgerSnapshot, published_pools: PublishedPools) -> list[LedgerFinding]:
     """Every row that differs from what it should be, in the order of keys."""
-    return sorted(_Examination(snapshot, catalogue).findings(), key=lambda finding: finding.key)
+    return sorted(_LedgerAudit(snapshot, published_pools).find_all(), key=lambda finding: finding.key)
 
 
-class _Examination:
+class _LedgerAudit:
     """One comparison; the tables it fills are read by the steps after."""
 
-    def __init__(self, snapshot: Snapshot, catalogue: Catalogue) -> None:
+    def __init__(self, snapshot: LedgerSnapshot, published_pools: PublishedPools) -> None:
         self._snapshot = snapshot
-        self._catalogue = catalogue
+        self._published_pools = published_pools
         self._actual: dict[bytes, AnyRow] = {}
-        self._broken: dict[bytes, str] = {}
+        self._unreadable: dict[bytes, str] = {}
         self._by_uid = {claim.metadata.uid: (source, claim) for source, claim in snapshot.claims}
         self._involved: dict[bytes, list[Source]] = {}
 
-    def findings(self) -> Iterator[Finding]:
-        self._read()
-        covering = self._covering()
+    def find_all(self) -> Iterator[LedgerFinding]:
+        self._decode_rows()
+        covering = self._collect_preparations()
         wanted: dict[bytes, AnyRow] = dict(covering)
-        devices = self._devices(covering)
+        devices = self._collect_devices(covering)
         wanted |= devices
-        wanted |= self._sums(devices)
+        wanted |= self._sum_counters(devices)
         for key in wanted.keys() | self._snapshot.rows.keys():
-            finding = self._compared(key, wanted.get(key))
+            finding = self._compare_row(key, wanted.get(key))
             if finding is not None:
                 yield finding
-        yield from self._overbooked(devices)
+        yield from self._find_overbooked(devices)
 
-    def _read(self) -> None:
+    def _decode_rows(self) -> None:
         for key, value in self._snapshot.rows.items():
             try:
                 self._actual[key] = read_row(key, value)
             except DecodeError as broken:
-                self._broken[key] = str(broken)
+                self._unreadable[key] = str(broken)
 
-    def _covering(self) -> dict[bytes, PreparationRow]:
+    def _collect_preparations(self) -> dict[bytes, PreparationRow]:
         """What each standing preparation covers: as its row says, else as the node or its claim says."""
         found: dict[bytes, PreparationRow] = {}
         for standing in self._snapshot.preparations:
-            key = preparation_key(standing.name)
+            key = build_preparation_key(standing.name)
             self._involved.setdefault(key, []).append(standing.source)
             row = self._actual.get(key)
             if isinstance(row, PreparationRow) and row.holder.uid == standing.holder.uid:
                 found[key] = msgspec.structs.replace(row, node=standing.node)
                 continue
-            source, claim = self._by_uid.get(standing.holder.uid, (None, SeenClaim()))
+            source, claim = self._by_uid.get(standing.holder.uid, (None, StoredClaim()))
             if source is not None:
                 self._involved[key].append(source)
             covered = standing.found or tuple(
-                _covered(*held) for held in held_by(standing.holder, claim.results)
+                _build_covered_device(*held) for held in list_holdings(standing.holder, claim.results)
             )
             found[key] = PreparationRow(node=standing.node, holder=standing.holder, covered=covered)
         return found
 
-    def _devices(self, covering: Mapping[bytes, PreparationRow]) -> dict[bytes, DeviceRow]:
+    def _collect_devices(self, preparations: Mapping[bytes, PreparationRow]) -> dict[bytes, DeviceRow]:
         holdings: dict[DeviceId, dict[tuple[str, str], Holding]] = {}
         for source, claim in self._snapshot.claims:
-            for device, holding in held_by(claim.holder, claim.results):
+            for device, holding in list_holdings(claim.holder, claim.results):
                 holdings.setdefault(device, {})[holding.identity] = holding
-                self._involved.setdefault(device_key(device), []).append(source)
+                self._involved.setdefault(build_device_key(device), []).append(source)
         for standing in self._snapshot.preparations:
-            row = covering[preparation_key(standing.name)]
+            row = preparations[build_preparation_key(standing.name)]
             for covered in row.covered:
-                self._involved.setdefault(device_key(covered.id), []).append(standing.source)
-                _take_into_hands(holdings.setdefault(covered.id, {}), standing, row.holder, covered)
-        return {device_key(device): self._row(device, held) for device, held in holdings.items()}
+                self._involved.setdefault(build_device_key(covered.id), []).append(standing.source)
+                _add_preparation(holdings.setdefault(covered.id, {}), standing, row.holder, covered)
+        return {
+            build_device_key(device): self._build_device_row(device, held)
+            for device, held in holdings.items()
+        }
 
-    def _row(self, device: DeviceId, held: Mapping[tuple[str, str], Holding]) -> DeviceRow:
-        known = self._actual.get(device_key(device))
+    def _build_device_row(self, device: DeviceId, held: Mapping[tuple[str, str], Holding]) -> DeviceRow:
+        known = self._actual.get(build_device_key(device))
         if isinstance(known, DeviceRow) and known.holdings:
             charged = known.charged
         else:
-            facts = self._catalogue((device.driver, device.pool)).devices.get(device.device)
+            facts = self._published_pools((device.driver, device.pool)).devices.get(device.device)
             charged = {} if facts is None else {name: dict(drawn) for name, drawn in facts.draws.items()}
-        return DeviceRow(holdings=tuple(held.values()), charged=charged).in_order
+        return DeviceRow(holdings=tuple(held.values()), charged=charged).normalized
 
-    def _sums(self, devices: Mapping[bytes, DeviceRow]) -> dict[bytes, CounterRow]:
+    def _sum_counters(self, devices: Mapping[bytes, DeviceRow]) -> dict[bytes, CounterRow]:
         sums: dict[CounterSetId, dict[str, Quantity]] = {}
         for key, row in devices.items():
             if not row.charged:
                 continue
-            driver, pool, _ = device_at(key)
+            driver, pool, _ = parse_device_key(key)
             for name, drawn in row.charged.items():
                 charged = sums.setdefault(CounterSetId(driver, pool, name), {})
                 for counter, amount in drawn.items():
                     charged[counter] = charged.get(counter, ZERO) + amount
         return {
-            counter_key(place): CounterRow(charged=kept)
+            build_counter_key(place): CounterRow(charged=kept)
             for place, charged in sums.items()
             if (kept := {counter: amount for counter, amount in charged.items() if amount.nanos})
         }
 
-    def _compared(self, key: bytes, wanted: AnyRow | None) -> Finding | None:
+    def _compare_row(self, key: bytes, expected: AnyRow | None) -> LedgerFinding | None:
         actual = self._actual.get(key)
         if isinstance(actual, DeviceRow):
-            actual = actual.in_order
-        if key in self._broken:
-            flaw, message = Flaw.UNREADABLE, self._broken[key]
-        elif actual == wanted:
+            actual = actual.normalized
+        if key in self._unreadable:
+            flaw, message = LedgerFlaw.UNREADABLE, self._unreadable[key]
+        elif actual == expected:
             return None
         else:
-            flaw, message = _differing(key, wanted, actual)
+            flaw, message = _describe_difference(key, expected, actual)
         involved = tuple(dict.fromkeys(self._involved.get(key, ())))
-        return Finding(flaw, key, message, None if wanted is None else row_bytes(wanted), involved)
+        return LedgerFinding(flaw, key, message, None if expected is None else encode_row(expected), involved)
 
-    def _overbooked(self, devices: Mapping[bytes, DeviceRow]) -> Iterator[Finding]:
+    def _find_overbooked(self, devices: Mapping[bytes, DeviceRow]) -> Iterator[LedgerFinding]:
         for key, row in devices.items():
             if _is_overbooked(row):
                 names = " and ".join(dict.fromkeys(str(holding.holder) for holding in row.holdings))
@@ -226,7 +229,9 @@ class _Examination:
                     "delete or deallocate all but one"
                 )
                 involved = tuple(dict.fromkeys(self._involved.get(key, ())))
-                yield Finding(Flaw.OVERBOOKED, key, message, row_bytes(row), involved, repairable=False)
+                yield LedgerFinding(
+                    LedgerFlaw.OVERBOOKED, key, message, encode_row(row), involved, repairable=False
+                )
 
 
 def _is_overbooked(row: DeviceRow) -> bool:
@@ -239,8 +244,8 @@ def _is_overbooked(row: DeviceRow) -> bool:
     return any(len(some) > 1 and any(holding.is_whole for holding in some) for some in (claimed, in_hand))
 
 
-def _covered(device: DeviceId, holding: Holding) -> Covered:
-    return Covered(
+def _build_covered_device(device: DeviceId, holding: Holding) -> CoveredDevice:
+    return CoveredDevice(
         driver=device.driver,
         pool=device.pool,
         device=device.device,
@@ -249,65 +254,81 @@ def _covered(device: DeviceId, holding: Holding) -> Covered:
     )
 
 
-def _take_into_hands(
-    held: dict[tuple[str, str], Holding], standing: Standing, holder: Holder, covered: Covered
+def _add_preparation(
+    held: dict[tuple[str, str], Holding],
+    preparation: ActivePreparation,
+    holder: Holder,
+    covered: CoveredDevice,
 ) -> None:
     """Note a preparation with what it covers; what no claim holds any more is quarantined by it."""
     gone = Holding(holder=holder, share=covered.share, amounts=covered.amounts, gone=True)
     holding = held.get(gone.identity)
     if holding is None or holding.amounts != covered.amounts:
         holding = gone
-    prepared = {**holding.prepared, standing.name: standing.node}
+    prepared = {**holding.prepared, preparation.name: preparation.node}
     held[gone.identity] = msgspec.structs.replace(holding, prepared=prepared)
 
 
-def _differing(key: bytes, wanted: AnyRow | None, actual: AnyRow | None) -> tuple[Flaw, str]:
-    if key.startswith(COUNTERS):
+def _describe_difference(
+    key: bytes, expected: AnyRow | None, actual: AnyRow | None
+) -> tuple[LedgerFlaw, str]:
+    if key.startswith(COUNTER_PREFIX):
         return (
-            Flaw.COUNTERS,
-            f"counters charged: {_charged(actual)} in the ledger, {_charged(wanted)} by devices",
+            LedgerFlaw.COUNTERS,
+            f"counters charged: {_format_charges(actual)} in the ledger, "
+            f"{_format_charges(expected)} by devices",
         )
-    if key.startswith(PREPARATIONS):
-        return Flaw.PREPARATION, _words(wanted, actual, "a preparation that stands", "no preparation stands")
+    if key.startswith(PREPARATION_PREFIX):
+        return LedgerFlaw.PREPARATION, _describe_presence(
+            expected, actual, "a preparation that stands", "no preparation stands"
+        )
     if actual is None:
-        return Flaw.MISSING, f"held by {_holders(wanted)}, and the ledger does not know"
-    if wanted is None:
+        return LedgerFlaw.MISSING, f"held by {_format_holders(expected)}, and the ledger does not know"
+    if expected is None:
         gone = isinstance(actual, DeviceRow) and all(holding.gone for holding in actual.holdings)
         if gone:
-            return Flaw.QUARANTINE, f"quarantined for {_holders(actual)}, and no preparation stands"
-        return Flaw.ORPHAN, f"the ledger says {_holders(actual)}, and no claim holds it"
-    return _different_holdings(wanted, actual)
+            return (
+                LedgerFlaw.QUARANTINE,
+                f"quarantined for {_format_holders(actual)}, and no preparation stands",
+            )
+        return LedgerFlaw.ORPHAN, f"the ledger says {_format_holders(actual)}, and no claim holds it"
+    return _describe_holdings(expected, actual)
 
 
-def _different_holdings(wanted: AnyRow, actual: AnyRow) -> tuple[Flaw, str]:
-    assert isinstance(wanted, DeviceRow)
+def _describe_holdings(expected: AnyRow, actual: AnyRow) -> tuple[LedgerFlaw, str]:
+    assert isinstance(expected, DeviceRow)
     assert isinstance(actual, DeviceRow)
-    said = f"the ledger says {_holders(actual)}, claims say {_holders(wanted)}"
-    should = {holding.identity: holding for holding in wanted.holdings}
+    said = f"the ledger says {_format_holders(actual)}, claims say {_format_holders(expected)}"
+    should = {holding.identity: holding for holding in expected.holdings}
     are = {holding.identity: holding for holding in actual.holdings}
     if should.keys() != are.keys() or any(should[who].gone != are[who].gone for who in should):
         left = [who for who in are if who not in should and are[who].gone]
-        return (Flaw.QUARANTINE if left and should.keys() <= are.keys() else Flaw.HOLDER), said
+        return (LedgerFlaw.QUARANTINE if left and should.keys() <= are.keys() else LedgerFlaw.HOLDER), said
     if any(should[who].amounts != are[who].amounts for who in should):
-        return Flaw.AMOUNTS, f"amounts of {_holders(wanted)} differ from what their claims say"
+        return LedgerFlaw.AMOUNTS, f"amounts of {_format_holders(expected)} differ from what their claims say"
     if any(should[who].prepared != are[who].prepared for who in should):
-        return Flaw.PREPARED, f"preparations of {_holders(wanted)} differ from those that stand"
-    return Flaw.HOLDER, said
+        return (
+            LedgerFlaw.PREPARED,
+            f"preparations of {_format_holders(expected)} differ from those that stand",
+        )
+    return LedgerFlaw.HOLDER, said
 
 
-def _holders(row: AnyRow | None) -> str:
+def _format_holders(row: AnyRow | None) -> str:
     holdings: Iterable[Holding] = row.holdings if isinstance(row, DeviceRow) else ()
     return ", ".join(dict.fromkeys(str(holding.holder) for holding in holdings)) or "nobody"
 
 
-def _charged(row: AnyRow | None) -> str:
+def _format_charges(row: AnyRow | None) -> str:
     charged = row.charged if isinstance(row, CounterRow) else {}
     return ", ".join(f"{name}={amount}" for name, amount in sorted(charged.items())) or "nothing"
 
 
-def _words(wanted: AnyRow | None, actual: AnyRow | None, there: str, gone: str) -> str:
-    if wanted is None:
-        return f"the ledger has a row, and {gone}"
+def _describe_presence(
+    expected: AnyRow | None, actual: AnyRow | None, present_text: str, absent_text: str
+) -> str:
+    if expected is None:
+        return f"the ledger has a row, and {absent_text}"
     if actual is None:
-        return f"{there} has no row in the ledger"
-    return f"the ledger's row differs from {there}"
+        return f"{present_text} has no row in the ledger"
+    return f"the ledger's row differs from {present_text}"

@@ -13,7 +13,7 @@ from dray.claims.ledger.rows import CounterSetId, DeviceId, Holding
 from dray.values.quantity import Quantity
 
 
-class Law(Enum):
+class DenialReason(Enum):
     """The rules of the ledger, as machines read them."""
 
     HELD = "DeviceHeld"
@@ -35,26 +35,28 @@ class Law(Enum):
 class Denial:
     """One rule that an allocation breaks; `position` is the place in its results."""
 
-    law: Law
+    reason: DenialReason
     device: DeviceId | None
     message: str
     position: int = 0
 
 
-def in_the_way(device: DeviceId, holdings: Sequence[Holding], position: int) -> Denial:
+def deny_held(device: DeviceId, holdings: Sequence[Holding], position: int) -> Denial:
     """Somebody has the device, or a node still has it in its hands."""
     live = [holding for holding in holdings if not holding.gone]
     if not live:
-        return Denial(Law.QUARANTINED, device, f"device {device} is {_quarantine(holdings)}", position)
+        return Denial(
+            DenialReason.QUARANTINED, device, f"device {device} is {_format_quarantine(holdings)}", position
+        )
     whole = next((holding for holding in live if holding.is_whole), None)
     if whole is not None:
-        return Denial(Law.HELD, device, f"device {device} is held by claim {whole.holder}", position)
-    claims = _claims(live)
+        return Denial(DenialReason.HELD, device, f"device {device} is held by claim {whole.holder}", position)
+    claims = _format_claims(live)
     message = f"device {device} is shared by {claims}; a device as a whole needs all shares to be given back"
-    return Denial(Law.SHARED, device, message, position)
+    return Denial(DenialReason.SHARED, device, message, position)
 
 
-def _quarantine(holdings: Iterable[Holding]) -> str:
+def _format_quarantine(holdings: Iterable[Holding]) -> str:
     gone = next(holding for holding in holdings if holding.gone)
     node = min(gone.prepared.values(), default="")
     return (
@@ -63,91 +65,98 @@ def _quarantine(holdings: Iterable[Holding]) -> str:
     )
 
 
-def _claims(holdings: Iterable[Holding]) -> str:
+def _format_claims(holdings: Iterable[Holding]) -> str:
     names = list(dict.fromkeys(str(holding.holder) for holding in holdings))
     return f"claim{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def unpublished(device: DeviceId, position: int) -> Denial:
+def deny_unpublished(device: DeviceId, position: int) -> Denial:
     """Nobody knows what a share may take."""
     message = f"device {device} is not published by any slice, so nothing is known of what a share may take"
-    return Denial(Law.UNPUBLISHED, device, message, position)
+    return Denial(DenialReason.UNPUBLISHED, device, message, position)
 
 
-def withdrawn(device: DeviceId, position: int) -> Denial:
+def deny_withdrawn(device: DeviceId, position: int) -> Denial:
     """Devices of the pool draw from counters, and this one is not there to be looked at."""
     message = (
         f"device {device} is not published by any slice now, so what it draws from the counters of its pool "
         "is not known; wait for the driver to publish it"
     )
-    return Denial(Law.UNPUBLISHED, device, message, position)
+    return Denial(DenialReason.UNPUBLISHED, device, message, position)
 
 
-def dedicated(device: DeviceId, holdings: Sequence[Holding], position: int) -> Denial:
+def deny_dedicated(device: DeviceId, holdings: Sequence[Holding], position: int) -> Denial:
     """The driver lends the device to one claim at a time."""
-    users = f"; it is still in use by {_claims(holdings)}, who got shares before" if holdings else ""
+    users = f"; it is still in use by {_format_claims(holdings)}, who got shares before" if holdings else ""
     message = f"device {device} does not allow multiple allocations{users}"
-    return Denial(Law.DEDICATED, device, message, position)
+    return Denial(DenialReason.DEDICATED, device, message, position)
 
 
-def capacity(
+def deny_capacity(
     device: DeviceId,
     name: str,
-    asked: Quantity,
+    requested: Quantity,
     total: Quantity | None,
     holdings: Sequence[Holding],
     position: int,
 ) -> Denial:
     """A capacity does not have that much left."""
     if total is None:
-        message = f"capacity {name} of device {device} is not published: {asked} asked"
-        return Denial(Law.CAPACITY, device, message, position)
+        message = f"capacity {name} of device {device} is not published: {requested} asked"
+        return Denial(DenialReason.CAPACITY, device, message, position)
     shares = [(holding, (holding.amounts or {}).get(name)) for holding in holdings]
     taken = [(holding, amount) for holding, amount in shares if amount is not None]
     left = Quantity(total.nanos - sum(amount.nanos for _, amount in taken), total.form)
-    said = ", ".join(f"{_who(holding)} {amount}" for holding, amount in taken)
+    said = ", ".join(f"{_format_holder(holding)} {amount}" for holding, amount in taken)
     message = (
-        f"capacity {name} of device {device}: {asked} asked, {left} left of {total}"
+        f"capacity {name} of device {device}: {requested} asked, {left} left of {total}"
         f"{f', shares: {said}' if said else ''}"
     )
-    return Denial(Law.CAPACITY, device, message, position)
+    return Denial(DenialReason.CAPACITY, device, message, position)
 
 
-def _who(holding: Holding) -> str:
+def _format_holder(holding: Holding) -> str:
     nodes = ", ".join(sorted(set(holding.prepared.values())))
     return f"{holding.holder} (quarantined on node {nodes})" if holding.gone else str(holding.holder)
 
 
-def counter(
-    device: DeviceId, place: CounterSetId, name: str, asked: Quantity, total: Quantity, left: Quantity
+def deny_counter(
+    device: DeviceId,
+    counter_set: CounterSetId,
+    name: str,
+    requested: Quantity,
+    total: Quantity,
+    left: Quantity,
 ) -> Denial:
     """A counter does not have that much left."""
     message = (
-        f"counter {name} of set {place}: device {device} draws {asked}, {left} left of {total}; "
+        f"counter {name} of set {counter_set}: device {device} draws {requested}, {left} left of {total}; "
         "devices that overlap with it are in use"
     )
-    return Denial(Law.COUNTER, device, message)
+    return Denial(DenialReason.COUNTER, device, message)
 
 
-def unknown_counter(device: DeviceId, place: CounterSetId, name: str) -> Denial:
+def deny_unknown_counter(device: DeviceId, counter_set: CounterSetId, name: str) -> Denial:
     """The budget is not there to be looked at."""
-    what = f"counter {name} of set {place}" if name else f"counter set {place}"
+    what = f"counter {name} of set {counter_set}" if name else f"counter set {counter_set}"
     message = f"device {device} draws from {what}, which is not published; wait for the driver to publish it"
-    return Denial(Law.UNKNOWN_COUNTER, device, message)
+    return Denial(DenialReason.UNKNOWN_COUNTER, device, message)
 
 
-def twice(device: DeviceId, position: int) -> Denial:
+def deny_duplicate(device: DeviceId, position: int) -> Denial:
     """One allocation names the same thing two times."""
-    return Denial(Law.TWICE, device, f"device {device} is named twice in this allocation", position)
+    return Denial(DenialReason.TWICE, device, f"device {device} is named twice in this allocation", position)
 
 
-def share_id(device: DeviceId, share: str, holding: Holding, position: int) -> Denial:
+def deny_share_id(device: DeviceId, share: str, holding: Holding, position: int) -> Denial:
     """Two shares cannot have one id."""
-    message = f"share id {share} of device {device} is in use by claim {_who(holding)}; draw another one"
-    return Denial(Law.SHARE_ID, device, message, position)
+    message = (
+        f"share id {share} of device {device} is in use by claim {_format_holder(holding)}; draw another one"
+    )
+    return Denial(DenialReason.SHARE_ID, device, message, position)
 
 
-def unrecorded(device: DeviceId) -> Denial:
+def deny_unrecorded(device: DeviceId) -> Denial:
     """The claim says it has the device, the ledger does not."""
     message = f"the ledger does not know that the claim has device {device}; see `dray doctor ledger`"
-    return Denial(Law.UNRECORDED, device, message)
+    return Denial(DenialReason.UNRECORDED, device, message)

@@ -28,7 +28,7 @@ import msgspec
 
 from dray.claims.ledger import denials
 from dray.claims.ledger.denials import Denial
-from dray.claims.ledger.published_devices import Facts, Published, Source
+from dray.claims.ledger.published_devices import DeviceFacts, PublishedPool, Source
 from dray.claims.ledger.rows import (
     AnyRow,
     CounterRow,
@@ -38,16 +38,16 @@ from dray.claims.ledger.rows import (
     Holder,
     Holding,
     PreparationRow,
-    counter_key,
-    device_key,
-    preparation_key,
+    build_counter_key,
+    build_device_key,
+    build_preparation_key,
+    encode_row,
     read_row,
-    row_bytes,
 )
 from dray.values.quantity import ZERO, Quantity
 
 
-class Result(Protocol):
+class AllocatedResult(Protocol):
     """One result of an allocation, as far as the ledger reads it."""
 
     @property
@@ -64,21 +64,21 @@ class Result(Protocol):
     def consumed_capacity(self) -> dict[str, Quantity]: ...
 
 
-Reader = Callable[[bytes], bytes | None]
+RowReader = Callable[[bytes], bytes | None]
 """The bytes of a row, or None when there is none."""
 
-Draws = Mapping[str, Mapping[str, Quantity]]
+DrawsByCounterSet = Mapping[str, Mapping[str, Quantity]]
 """Amounts by counter, by counter set."""
 
 Surplus = dict[tuple[CounterSetId, str], int]
 """Nanos charged to counters within one allocation beyond what its own devices draw."""
 
-Catalogue = Callable[[tuple[str, str]], Published]
+PublishedPools = Callable[[tuple[str, str]], PublishedPool]
 """What is published of a pool (driver and name)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class LedgerDecision:
     """What the ledger says: what must change, what that relies on, and what speaks against it."""
 
     changes: dict[bytes, bytes | None]
@@ -94,46 +94,46 @@ _EMPTY = DeviceRow()
 _NO_CHARGE = CounterRow()
 
 
-class Books:
+class LedgerTransaction:
     """Rows of the ledger while they are being changed."""
 
-    def __init__(self, read: Reader) -> None:
-        self._read = read
+    def __init__(self, read: RowReader) -> None:
+        self._load_row = read
         self._before: dict[bytes, AnyRow | None] = {}
         self._rows: dict[bytes, AnyRow | None] = {}
         self.sources: set[Source] = set()
 
-    def _look(self, key: bytes) -> Any:
+    def _read_row(self, key: bytes) -> Any:
         if key not in self._rows:
-            value = self._read(key)
+            value = self._load_row(key)
             self._before[key] = self._rows[key] = None if value is None else read_row(key, value)
         return self._rows[key]
 
-    def device(self, device: DeviceId) -> DeviceRow:
-        return self._look(device_key(device)) or _EMPTY
+    def read_device(self, device: DeviceId) -> DeviceRow:
+        return self._read_row(build_device_key(device)) or _EMPTY
 
-    def counters(self, place: CounterSetId) -> CounterRow:
-        return self._look(counter_key(place)) or _NO_CHARGE
+    def read_counters(self, counter_set: CounterSetId) -> CounterRow:
+        return self._read_row(build_counter_key(counter_set)) or _NO_CHARGE
 
-    def preparation(self, name: str) -> PreparationRow | None:
-        row: PreparationRow | None = self._look(preparation_key(name))
+    def read_preparation(self, name: str) -> PreparationRow | None:
+        row: PreparationRow | None = self._read_row(build_preparation_key(name))
         return row
 
     def write(self, key: bytes, row: AnyRow | None) -> None:
-        self._look(key)
+        self._read_row(key)
         self._rows[key] = row
 
-    def ruling(self, denied: Iterable[Denial] = ()) -> Ruling:
+    def build_decision(self, denied: Iterable[Denial] = ()) -> LedgerDecision:
         """What was read and what changes."""
         changes = {
-            key: None if row is None else row_bytes(row)
+            key: None if row is None else encode_row(row)
             for key, row in self._rows.items()
             if row != self._before[key]
         }
-        return Ruling(changes, frozenset(self._rows), frozenset(self.sources), tuple(denied))
+        return LedgerDecision(changes, frozenset(self._rows), frozenset(self.sources), tuple(denied))
 
 
-def holding_of(holder: Holder, result: Result) -> Holding:
+def build_holding(holder: Holder, result: AllocatedResult) -> Holding:
     """What a result of an allocation means for its device."""
     if result.share_id is None and not result.consumed_capacity:
         return Holding(holder=holder)
@@ -144,17 +144,25 @@ def holding_of(holder: Holder, result: Result) -> Holding:
     return Holding(holder=holder, share=result.share_id, amounts=amounts)
 
 
-def device_of(result: Result) -> DeviceId:
+def get_device_id(result: AllocatedResult) -> DeviceId:
     return DeviceId(result.driver, result.pool, result.device)
 
 
-def held_by(holder: Holder, results: Iterable[Result]) -> list[tuple[DeviceId, Holding]]:
+def list_holdings(holder: Holder, results: Iterable[AllocatedResult]) -> list[tuple[DeviceId, Holding]]:
     """What an allocation holds; admin access holds nothing."""
-    return [(device_of(result), holding_of(holder, result)) for result in results if not result.admin_access]
+    return [
+        (get_device_id(result), build_holding(holder, result))
+        for result in results
+        if not result.admin_access
+    ]
 
 
-def grant(
-    books: Books, holder: Holder, results: Sequence[Result], catalogue: Catalogue, node: str = ""
+def grant_allocation(
+    transaction: LedgerTransaction,
+    holder: Holder,
+    results: Sequence[AllocatedResult],
+    published_pools: PublishedPools,
+    node: str = "",
 ) -> list[Denial]:
     """Enter an allocation into the books, or say everything that speaks against it.
 
@@ -166,75 +174,83 @@ def grant(
     for position, result in enumerate(results):
         if result.admin_access:
             continue
-        device, holding = device_of(result), holding_of(holder, result)
+        device, holding = get_device_id(result), build_holding(holder, result)
         if (device, holding.share) in seen:
-            denied.append(denials.twice(device, position))
+            denied.append(denials.deny_duplicate(device, position))
             continue
         seen.add((device, holding.share))
-        pool = catalogue((device.driver, device.pool))
-        found = _enter(books, device, holding, pool, (node, surplus))
+        pool = published_pools((device.driver, device.pool))
+        found = _enter_holding(transaction, device, holding, pool, (node, surplus))
         denied += [replace(denial, position=position) for denial in found]
     return denied
 
 
-def _enter(
-    books: Books, device: DeviceId, holding: Holding, pool: Published, attempt: tuple[str, Surplus]
+def _enter_holding(
+    transaction: LedgerTransaction,
+    device: DeviceId,
+    holding: Holding,
+    pool: PublishedPool,
+    attempt: tuple[str, Surplus],
 ) -> list[Denial]:
     node, surplus = attempt
-    row = books.device(device)
-    if any(is_same(holding, held) for held in row.holdings):
+    row = transaction.read_device(device)
+    if any(is_same_holding(holding, held) for held in row.holdings):
         return []
     facts = pool.devices.get(device.device)
-    own = None if facts is None else facts.on(node)
+    own = None if facts is None else facts.select_for_node(node)
     if facts is not None:
-        books.sources.update(facts.sources)
-    denial = _no_whole(device, row) if holding.is_whole else _no_share(device, row, holding, own)
+        transaction.sources.update(facts.sources)
+    denial = _check_whole(device, row) if holding.is_whole else _check_share(device, row, holding, own)
     if denial is not None:
         return [denial]
     charged = row.charged
     if not row.holdings and facts is not None and own is not None and facts.draws:
-        denied = _charge(books, device, (own.draws, facts.draws), pool, surplus)
+        denied = _charge_counters(transaction, device, (own.draws, facts.draws), pool, surplus)
         if denied:
             return denied
         charged = {name: dict(drawn) for name, drawn in facts.draws.items()}
-    books.write(device_key(device), DeviceRow(holdings=(*row.holdings, holding), charged=charged))
+    transaction.write(build_device_key(device), DeviceRow(holdings=(*row.holdings, holding), charged=charged))
     return []
 
 
-def is_same(new: Holding, held: Holding) -> bool:
+def is_same_holding(new: Holding, held: Holding) -> bool:
     """Whether a claim has this already."""
     return not held.gone and held.identity == new.identity and held.amounts == new.amounts
 
 
-def _no_whole(device: DeviceId, row: DeviceRow) -> Denial | None:
-    return denials.in_the_way(device, row.holdings, 0) if row.holdings else None
+def _check_whole(device: DeviceId, row: DeviceRow) -> Denial | None:
+    return denials.deny_held(device, row.holdings, 0) if row.holdings else None
 
 
-def _no_share(device: DeviceId, row: DeviceRow, new: Holding, facts: Facts | None) -> Denial | None:
+def _check_share(device: DeviceId, row: DeviceRow, new: Holding, facts: DeviceFacts | None) -> Denial | None:
     whole = [held for held in row.holdings if held.is_whole]
     if whole:
-        return denials.in_the_way(device, whole, 0)
+        return denials.deny_held(device, whole, 0)
     if facts is None:
-        return denials.unpublished(device, 0)
+        return denials.deny_unpublished(device, 0)
     if not facts.shareable:
-        return denials.dedicated(device, row.holdings, 0)
+        return denials.deny_dedicated(device, row.holdings, 0)
     for held in row.holdings:
         if new.share is not None and held.share == new.share:
-            return denials.share_id(device, new.share, held, 0)
-    return _no_room(device, row, new, facts)
+            return denials.deny_share_id(device, new.share, held, 0)
+    return _check_capacity(device, row, new, facts)
 
 
-def _no_room(device: DeviceId, row: DeviceRow, new: Holding, facts: Facts) -> Denial | None:
+def _check_capacity(device: DeviceId, row: DeviceRow, new: Holding, facts: DeviceFacts) -> Denial | None:
     for name, asked in (new.amounts or {}).items():
         total = facts.capacity.get(name)
         taken = sum((held.amounts or {}).get(name, ZERO).nanos for held in row.holdings)
         if total is None or taken + asked.nanos > total.nanos:
-            return denials.capacity(device, name, asked, total, row.holdings, 0)
+            return denials.deny_capacity(device, name, asked, total, row.holdings, 0)
     return None
 
 
-def _charge(
-    books: Books, device: DeviceId, drawing: tuple[Draws, Draws], pool: Published, surplus: Surplus
+def _charge_counters(
+    transaction: LedgerTransaction,
+    device: DeviceId,
+    drawing: tuple[DrawsByCounterSet, DrawsByCounterSet],
+    pool: PublishedPool,
+    surplus: Surplus,
 ) -> list[Denial]:
     """Draw from counters, or nothing at all: what the device itself draws must be left, more may be charged.
 
@@ -247,69 +263,71 @@ def _charge(
     for name, drawn in draws.items():
         place = CounterSetId(device.driver, device.pool, name)
         if name not in pool.counters:
-            denied.append(denials.unknown_counter(device, place, ""))
+            denied.append(denials.deny_unknown_counter(device, place, ""))
             continue
         totals, source = pool.counters[name]
-        books.sources.add(source)
-        charged = dict(books.counters(place).charged)
+        transaction.sources.add(source)
+        charged = dict(transaction.read_counters(place).charged)
         for counter, amount in drawn.items():
             asked = own.get(name, {}).get(counter, ZERO)
             total, taken = totals.get(counter), charged.get(counter, ZERO)
             before = taken.nanos - surplus.get((place, counter), 0)
             if total is None:
-                denied.append(denials.unknown_counter(device, place, counter))
+                denied.append(denials.deny_unknown_counter(device, place, counter))
             elif before + asked.nanos > total.nanos:
                 left = Quantity(total.nanos - before, total.form)
-                denied.append(denials.counter(device, place, counter, asked, total, left))
+                denied.append(denials.deny_counter(device, place, counter, asked, total, left))
             elif amount.nanos:
                 charged[counter] = taken + amount
                 surplus[place, counter] = taken.nanos - before + amount.nanos - asked.nanos
         sums.append((place, CounterRow(charged=charged)))
     if not denied:
         for place, row in sums:
-            books.write(counter_key(place), row if row.charged else None)
+            transaction.write(build_counter_key(place), row if row.charged else None)
     return denied
 
 
-def charge_published(books: Books, device: DeviceId, draws: Draws) -> None:
+def charge_published(transaction: LedgerTransaction, device: DeviceId, draws: DrawsByCounterSet) -> None:
     """Charge a device that is published anew with what it draws, if it is held and was never charged."""
-    row = books.device(device)
+    row = transaction.read_device(device)
     if not row.holdings or row.charged:
         return
     for name, drawn in draws.items():
         place = CounterSetId(device.driver, device.pool, name)
-        charged = dict(books.counters(place).charged)
+        charged = dict(transaction.read_counters(place).charged)
         for counter, amount in drawn.items():
             charged[counter] = charged.get(counter, ZERO) + amount
         kept = {counter: amount for counter, amount in charged.items() if amount.nanos}
-        books.write(counter_key(place), CounterRow(charged=kept) if kept else None)
+        transaction.write(build_counter_key(place), CounterRow(charged=kept) if kept else None)
     charged_to = {name: dict(drawn) for name, drawn in draws.items()}
-    books.write(device_key(device), msgspec.structs.replace(row, charged=charged_to))
+    transaction.write(build_device_key(device), msgspec.structs.replace(row, charged=charged_to))
 
 
-def release(books: Books, uid: str, devices: Iterable[DeviceId]) -> None:
+def release_claim(transaction: LedgerTransaction, uid: str, devices: Iterable[DeviceId]) -> None:
     """A claim lets go; what a node still has in its hands stays behind in quarantine."""
     for device in dict.fromkeys(devices):
-        row = books.device(device)
+        row = transaction.read_device(device)
         kept = tuple(
             msgspec.structs.replace(held, gone=True) if held.holder.uid == uid else held
             for held in row.holdings
             if held.holder.uid != uid or held.prepared
         )
-        settle(books, device, row, kept)
+        keep_holdings(transaction, device, row, kept)
 
 
-def settle(books: Books, device: DeviceId, row: DeviceRow, kept: tuple[Holding, ...]) -> bool:
+def keep_holdings(
+    transaction: LedgerTransaction, device: DeviceId, row: DeviceRow, kept: tuple[Holding, ...]
+) -> bool:
     """Keep these holdings of a device; when none is left, it is free and its counters get their own back."""
     if kept:
-        books.write(device_key(device), msgspec.structs.replace(row, holdings=kept))
+        transaction.write(build_device_key(device), msgspec.structs.replace(row, holdings=kept))
         return False
     for name, drawn in row.charged.items():
         place = CounterSetId(device.driver, device.pool, name)
-        charged = dict(books.counters(place).charged)
+        charged = dict(transaction.read_counters(place).charged)
         for counter, amount in drawn.items():
             charged[counter] = charged.get(counter, ZERO) - amount
         charged = {counter: amount for counter, amount in charged.items() if amount.nanos > 0}
-        books.write(counter_key(place), CounterRow(charged=charged) if charged else None)
-    books.write(device_key(device), None)
+        transaction.write(build_counter_key(place), CounterRow(charged=charged) if charged else None)
+    transaction.write(build_device_key(device), None)
     return True

@@ -18,63 +18,86 @@ import msgspec
 
 from dray.claims.ledger import denials
 from dray.claims.ledger.denials import Denial
-from dray.claims.ledger.grants import Books, Catalogue, Result, charge_published, held_by, is_same, settle
+from dray.claims.ledger.grants import (
+    AllocatedResult,
+    LedgerTransaction,
+    PublishedPools,
+    charge_published,
+    is_same_holding,
+    keep_holdings,
+    list_holdings,
+)
 from dray.claims.ledger.rows import (
-    Covered,
+    CoveredDevice,
     DeviceId,
     Holder,
     Holding,
     PreparationRow,
-    device_key,
-    preparation_key,
+    build_device_key,
+    build_preparation_key,
 )
 
-Found = tuple[DeviceId, str | None]
+NodeReportedDevice = tuple[DeviceId, str | None]
 """A device that a node has, with the share when it has one."""
 
 
-def prepare(books: Books, name: str, node: str, holder: Holder, results: Iterable[Result]) -> list[Denial]:
+def record_preparation(
+    transaction: LedgerTransaction, name: str, node: str, holder: Holder, results: Iterable[AllocatedResult]
+) -> list[Denial]:
     """A node takes the devices of a claim into its hands."""
     denied: list[Denial] = []
-    covered: list[Covered] = []
-    for position, (device, wanted) in enumerate(held_by(holder, results)):
-        row = books.device(device)
-        mine = next((held for held in row.holdings if is_same(wanted, held)), None)
+    covered: list[CoveredDevice] = []
+    for position, (device, wanted) in enumerate(list_holdings(holder, results)):
+        row = transaction.read_device(device)
+        mine = next((held for held in row.holdings if is_same_holding(wanted, held)), None)
         if mine is None:
-            denied.append(denials.unrecorded(device))
+            denied.append(denials.deny_unrecorded(device))
             continue
         left = [held for held in row.holdings if held.gone and (held.is_whole or wanted.is_whole)]
         if left:
-            denied.append(denials.in_the_way(device, left, position))
+            denied.append(denials.deny_held(device, left, position))
             continue
-        _cover(books, device, mine, (name, node))
-        covered.append(_covered(device, mine))
-    books.write(preparation_key(name), PreparationRow(node=node, holder=holder, covered=tuple(covered)))
+        _cover_holding(transaction, device, mine, (name, node))
+        covered.append(_build_covered_device(device, mine))
+    transaction.write(
+        build_preparation_key(name), PreparationRow(node=node, holder=holder, covered=tuple(covered))
+    )
     return denied
 
 
-def find(
-    books: Books, name: str, node: str, holder: Holder, found: Iterable[Found], catalogue: Catalogue
+def record_found_devices(
+    transaction: LedgerTransaction,
+    name: str,
+    node: str,
+    holder: Holder,
+    found: Iterable[NodeReportedDevice],
+    published_pools: PublishedPools,
 ) -> None:
     """A node says what it has in its hands, whatever the rows say."""
-    covered: list[Covered] = []
+    covered: list[CoveredDevice] = []
     for device, share in found:
-        row = books.device(device)
+        row = transaction.read_device(device)
         mine = next((held for held in row.holdings if held.identity == (holder.uid, share or "")), None)
         if mine is None:
             mine = Holding(holder=holder, share=share, gone=True)
-            books.write(device_key(device), msgspec.structs.replace(row, holdings=(*row.holdings, mine)))
-            facts = catalogue((device.driver, device.pool)).devices.get(device.device)
+            transaction.write(
+                build_device_key(device), msgspec.structs.replace(row, holdings=(*row.holdings, mine))
+            )
+            facts = published_pools((device.driver, device.pool)).devices.get(device.device)
             if facts is not None:
-                books.sources.update(facts.sources)
-                charge_published(books, device, facts.draws)
-        _cover(books, device, mine, (name, node))
-        covered.append(_covered(device, mine))
-    books.write(preparation_key(name), PreparationRow(node=node, holder=holder, covered=tuple(covered)))
+                transaction.sources.update(facts.sources)
+                charge_published(transaction, device, facts.draws)
+        _cover_holding(transaction, device, mine, (name, node))
+        covered.append(_build_covered_device(device, mine))
+    transaction.write(
+        build_preparation_key(name), PreparationRow(node=node, holder=holder, covered=tuple(covered))
+    )
 
 
-def _cover(books: Books, device: DeviceId, mine: Holding, preparation: tuple[str, str]) -> None:
-    row = books.device(device)
+def _cover_holding(
+    transaction: LedgerTransaction, device: DeviceId, mine: Holding, preparation: tuple[str, str]
+) -> None:
+    row = transaction.read_device(device)
     name, node = preparation
     holdings = tuple(
         msgspec.structs.replace(held, prepared={**held.prepared, name: node})
@@ -82,11 +105,11 @@ def _cover(books: Books, device: DeviceId, mine: Holding, preparation: tuple[str
         else held
         for held in row.holdings
     )
-    books.write(device_key(device), msgspec.structs.replace(row, holdings=holdings))
+    transaction.write(build_device_key(device), msgspec.structs.replace(row, holdings=holdings))
 
 
-def _covered(device: DeviceId, holding: Holding) -> Covered:
-    return Covered(
+def _build_covered_device(device: DeviceId, holding: Holding) -> CoveredDevice:
+    return CoveredDevice(
         driver=device.driver,
         pool=device.pool,
         device=device.device,
@@ -95,14 +118,14 @@ def _covered(device: DeviceId, holding: Holding) -> Covered:
     )
 
 
-def free(books: Books, name: str) -> list[DeviceId]:
+def release_preparation(transaction: LedgerTransaction, name: str) -> list[DeviceId]:
     """A node let go of what a preparation covered; the devices that became free with it."""
-    row = books.preparation(name)
+    row = transaction.read_preparation(name)
     if row is None:
         return []
     freed: list[DeviceId] = []
     for device in dict.fromkeys(covered.id for covered in row.covered):
-        held = books.device(device)
+        held = transaction.read_device(device)
         kept = tuple(
             msgspec.structs.replace(
                 holding, prepared={key: node for key, node in holding.prepared.items() if key != name}
@@ -110,7 +133,7 @@ def free(books: Books, name: str) -> list[DeviceId]:
             for holding in held.holdings
         )
         kept = tuple(holding for holding in kept if holding.prepared or not holding.gone)
-        if held.holdings and settle(books, device, held, kept):
+        if held.holdings and keep_holdings(transaction, device, held, kept):
             freed.append(device)
-    books.write(preparation_key(name), None)
+    transaction.write(build_preparation_key(name), None)
     return freed

@@ -28,37 +28,37 @@ class _Seen(msgspec.Struct, frozen=True, rename="camel"):
     """Base of what is read of slices; everything else in them is passed over."""
 
 
-class Amount(_Seen, frozen=True):
+class StoredAmount(_Seen, frozen=True):
     """An amount, of a capacity or of a counter."""
 
     value: Quantity | None = None
 
 
-class Draw(_Seen, frozen=True):
+class StoredDraw(_Seen, frozen=True):
     """What a device draws from one counter set."""
 
     counter_set: str = ""
-    counters: dict[str, Amount] = {}
+    counters: dict[str, StoredAmount] = {}
 
 
-class SeenDevice(_Seen, frozen=True):
+class StoredDevice(_Seen, frozen=True):
     """What the ledger sees of a device."""
 
     name: str = ""
-    capacity: dict[str, Amount] = {}
-    consumes_counters: tuple[Draw, ...] = ()
+    capacity: dict[str, StoredAmount] = {}
+    consumes_counters: tuple[StoredDraw, ...] = ()
     allow_multiple_allocations: bool | None = None
     node_name: str | None = None
 
 
-class SeenSet(_Seen, frozen=True):
+class StoredCounterSet(_Seen, frozen=True):
     """A counter set."""
 
     name: str = ""
-    counters: dict[str, Amount] = {}
+    counters: dict[str, StoredAmount] = {}
 
 
-class SeenPool(_Seen, frozen=True):
+class StoredPool(_Seen, frozen=True):
     """Which pool, and which edition of it."""
 
     name: str = ""
@@ -67,54 +67,54 @@ class SeenPool(_Seen, frozen=True):
     priority: int | None = None
 
 
-class SeenSpec(_Seen, frozen=True):
+class StoredSliceSpec(_Seen, frozen=True):
     """What the ledger sees of a slice."""
 
     driver: str = ""
-    pool: SeenPool = SeenPool()
-    devices: tuple[SeenDevice, ...] = ()
-    shared_counters: tuple[SeenSet, ...] = ()
+    pool: StoredPool = StoredPool()
+    devices: tuple[StoredDevice, ...] = ()
+    shared_counters: tuple[StoredCounterSet, ...] = ()
     node_name: str | None = None
     all_nodes: bool | None = None
     per_device_node_selection: bool | None = None
 
 
-class SeenSlice(_Seen, frozen=True):
+class StoredSlice(_Seen, frozen=True):
     """A slice as the ledger reads it."""
 
-    spec: SeenSpec = SeenSpec()
+    spec: StoredSliceSpec = StoredSliceSpec()
 
 
-class _Place(_Seen, frozen=True):
+class _SlicePool(_Seen, frozen=True):
     driver: str = ""
-    pool: SeenPool = SeenPool()
+    pool: StoredPool = StoredPool()
 
 
-class _Placed(_Seen, frozen=True):
-    spec: _Place = _Place()
+class _SlicePoolOnly(_Seen, frozen=True):
+    spec: _SlicePool = _SlicePool()
 
 
-def _read_custom(wanted: type, value: Any) -> Any:
-    return Quantity.read(value)
+def _read_quantity(wanted: type, value: Any) -> Any:
+    return Quantity.from_json_value(value)
 
 
-_SLICE = msgspec.json.Decoder(SeenSlice, dec_hook=_read_custom)
-_PLACED = msgspec.json.Decoder(_Placed)
+_SLICE = msgspec.json.Decoder(StoredSlice, dec_hook=_read_quantity)
+_SLICE_POOL = msgspec.json.Decoder(_SlicePoolOnly)
 
 
-def read_slice(value: bytes) -> SeenSlice:
+def read_slice(value: bytes) -> StoredSlice:
     """A slice from its stored bytes."""
     return _SLICE.decode(value)
 
 
-def pool_of(value: bytes) -> tuple[str, str]:
+def read_pool_id(value: bytes) -> tuple[str, str]:
     """Driver and pool of a slice, from its stored bytes."""
-    spec = _PLACED.decode(value).spec
+    spec = _SLICE_POOL.decode(value).spec
     return spec.driver, spec.pool.name
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DeviceFacts:
     """What counts of a published device; of all devices of a name, when several nodes have one."""
 
     shareable: bool
@@ -124,7 +124,7 @@ class Facts:
     source: Source
     node: str = ""
     """The one node that reaches it; empty when several may."""
-    each: tuple[Facts, ...] = ()
+    each: tuple[DeviceFacts, ...] = ()
     """The devices of the name one by one; empty when there is just this one."""
 
     @property
@@ -132,7 +132,7 @@ class Facts:
         """Where it was read."""
         return tuple(one.source for one in self.each) or (self.source,)
 
-    def on(self, node: str) -> Facts:
+    def select_for_node(self, node: str) -> DeviceFacts:
         """The device of the name that an allocation for a node has.
 
         Where that cannot be told, as much is allowed as any of them allows, and drawn as any of them draws.
@@ -141,48 +141,48 @@ class Facts:
             return self
         here = [one for one in self.each if node and one.node == node]
         here = here or [one for one in self.each if not one.node] or list(self.each)
-        return here[0] if len(here) == 1 else _of_one_name(here, _largest)
+        return here[0] if len(here) == 1 else _merge_same_name(here, _take_larger)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedPool:
     """A pool as it is published: devices, and counter sets with where they were read."""
 
-    devices: Mapping[str, Facts] = field(default_factory=dict)
+    devices: Mapping[str, DeviceFacts] = field(default_factory=dict)
     counters: Mapping[str, tuple[Mapping[str, Quantity], Source]] = field(default_factory=dict)
 
 
-NOWHERE = Published()
+EMPTY_POOL = PublishedPool()
 
-Edition = Sequence[tuple[Source, SeenSlice]]
+PoolGeneration = Sequence[tuple[Source, StoredSlice]]
 """Slices of one generation."""
 
 
-def published(slices: Iterable[tuple[Source, SeenSlice]]) -> Published:
+def build_published_pool(slices: Iterable[tuple[Source, StoredSlice]]) -> PublishedPool:
     """What counts of the slices of one pool."""
-    editions: dict[int, list[tuple[Source, SeenSlice]]] = {}
+    editions: dict[int, list[tuple[Source, StoredSlice]]] = {}
     for source, seen in sorted(slices, key=lambda pair: pair[0]):
         editions.setdefault(seen.spec.pool.generation, []).append((source, seen))
     newest_first = [editions[generation] for generation in sorted(editions, reverse=True)]
     for edition in newest_first:
         if is_complete(edition) and is_sound(edition):
-            return _read([edition])
-    return _read(newest_first)
+            return _read_generations([edition])
+    return _read_generations(newest_first)
 
 
-def is_complete(edition: Edition) -> bool:
+def is_complete(generation: PoolGeneration) -> bool:
     """Whether all slices of a generation are there, as all of them say."""
-    return {seen.spec.pool.resource_slice_count for _, seen in edition} == {len(edition)}
+    return {seen.spec.pool.resource_slice_count for _, seen in generation} == {len(generation)}
 
 
-def is_sound(edition: Edition) -> bool:
+def is_sound(generation: PoolGeneration) -> bool:
     """Whether no node sees a name twice, and whatever is drawn from exists."""
-    specs = [seen.spec for _, seen in edition]
+    specs = [seen.spec for _, seen in generation]
     sets = [counters for spec in specs for counters in spec.shared_counters]
     known = {counters.name: counters.counters for counters in sets}
     drawn = [draw for spec in specs for device in spec.devices for draw in device.consumes_counters]
     return (
-        not _is_any_name_twice(spec for spec in specs if not spec.shared_counters)
+        not _has_duplicate_names(spec for spec in specs if not spec.shared_counters)
         and len(known) == len(sets)
         and all(
             draw.counter_set in known and draw.counters.keys() <= known[draw.counter_set].keys()
@@ -192,22 +192,22 @@ def is_sound(edition: Edition) -> bool:
     )
 
 
-_EVERYBODY = "*"
+_ALL_NODES = "*"
 """In place of a node's name: every node."""
 
 
-def _is_any_name_twice(specs: Iterable[SeenSpec]) -> bool:
+def _has_duplicate_names(specs: Iterable[StoredSliceSpec]) -> bool:
     """Whether some node certainly sees two devices of one name.
 
     Slices that other nodes see may repeat a name. Whom a selector chooses is not known here.
     """
     seen: dict[str, tuple[str, ...]] = {}
     for spec in specs:
-        whom = _EVERYBODY if spec.all_nodes else spec.node_name or ""
+        whom = _ALL_NODES if spec.all_nodes else spec.node_name or ""
         own: set[str] = set()
         for device in spec.devices:
             others = seen.get(device.name, ())
-            if device.name in own or (others and whom == _EVERYBODY) or _EVERYBODY in others:
+            if device.name in own or (others and whom == _ALL_NODES) or _ALL_NODES in others:
                 return True
             if whom and whom in others:
                 return True
@@ -216,63 +216,67 @@ def _is_any_name_twice(specs: Iterable[SeenSpec]) -> bool:
     return False
 
 
-def _read(editions: Sequence[Edition]) -> Published:
+def _read_generations(generations: Sequence[PoolGeneration]) -> PublishedPool:
     """The first word on each name, editions in the order given; one edition may have a name on many nodes."""
-    devices: dict[str, Facts] = {}
+    devices: dict[str, DeviceFacts] = {}
     counters: dict[str, tuple[Mapping[str, Quantity], Source]] = {}
-    for edition in editions:
-        found: dict[str, list[Facts]] = {}
+    for edition in generations:
+        found: dict[str, list[DeviceFacts]] = {}
         for source, seen in edition:
             for group in seen.spec.shared_counters:
-                counters.setdefault(group.name, (_amounts(group.counters), source))
+                counters.setdefault(group.name, (_read_amounts(group.counters), source))
             for device in seen.spec.devices:
                 if device.name not in devices:
-                    found.setdefault(device.name, []).append(_facts(device, source, seen.spec))
+                    found.setdefault(device.name, []).append(_read_facts(device, source, seen.spec))
         for name, each in found.items():
-            devices[name] = each[0] if len(each) == 1 else _of_one_name(each, _sum)
-    return Published(devices, counters)
+            devices[name] = each[0] if len(each) == 1 else _merge_same_name(each, _add_amounts)
+    return PublishedPool(devices, counters)
 
 
-def _facts(device: SeenDevice, source: Source, spec: SeenSpec) -> Facts:
+def _read_facts(device: StoredDevice, source: Source, spec: StoredSliceSpec) -> DeviceFacts:
     shareable = bool(device.allow_multiple_allocations)
     node = (device.node_name if spec.per_device_node_selection else spec.node_name) or ""
-    return Facts(shareable, _amounts(device.capacity), draws_of(device.consumes_counters), source, node)
+    return DeviceFacts(
+        shareable, _read_amounts(device.capacity), read_draws(device.consumes_counters), source, node
+    )
 
 
-def _of_one_name(each: Sequence[Facts], joined: Callable[[Quantity, Quantity], Quantity]) -> Facts:
-    """Devices of one name on several nodes as one; `joined` says what they draw together."""
+def _merge_same_name(
+    each: Sequence[DeviceFacts], combine: Callable[[Quantity, Quantity], Quantity]
+) -> DeviceFacts:
+    """Devices of one name on several nodes as one; `combine` says what they draw together."""
     capacity: dict[str, Quantity] = {}
     draws: dict[str, dict[str, Quantity]] = {}
     for one in each:
         for name, amount in one.capacity.items():
-            capacity[name] = _largest(capacity.get(name, ZERO), amount)
+            capacity[name] = _take_larger(capacity.get(name, ZERO), amount)
         for group, drawn in one.draws.items():
             together = draws.setdefault(group, {})
             for name, amount in drawn.items():
-                together[name] = joined(together.get(name, ZERO), amount)
+                together[name] = combine(together.get(name, ZERO), amount)
     nodes = {one.node for one in each}
     node = nodes.pop() if len(nodes) == 1 else ""
-    return Facts(any(one.shareable for one in each), capacity, draws, each[0].source, node, tuple(each))
+    return DeviceFacts(any(one.shareable for one in each), capacity, draws, each[0].source, node, tuple(each))
 
 
-def _sum(one: Quantity, other: Quantity) -> Quantity:
+def _add_amounts(one: Quantity, other: Quantity) -> Quantity:
     return one + other
 
 
-def _largest(one: Quantity, other: Quantity) -> Quantity:
+def _take_larger(one: Quantity, other: Quantity) -> Quantity:
     return other if other.nanos > one.nanos else one
 
 
-def draws_of(written: Iterable[Any]) -> dict[str, dict[str, Quantity]]:
+def read_draws(consumptions: Iterable[Any]) -> dict[str, dict[str, Quantity]]:
     """What a device draws from each counter set, from what it says it consumes."""
     draws: dict[str, dict[str, Quantity]] = {}
-    for draw in written:
+    for draw in consumptions:
         drawn = draws.setdefault(draw.counter_set, {})
-        for name, amount in _amounts(draw.counters).items():
+        for name, amount in _read_amounts(draw.counters).items():
             # What is below nothing must not make room for others.
             drawn[name] = drawn.get(name, ZERO) + (amount if amount.nanos >= 0 else ZERO)
     return draws
 
 
-def _amounts(written: Mapping[str, Any]) -> dict[str, Quantity]:
+def _read_amounts(written: Mapping[str, Any]) -> dict[str, Quantity]:
     return {name: amount.value or ZERO for name, amount in written.items()}

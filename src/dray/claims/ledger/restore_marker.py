@@ -18,23 +18,23 @@ from typing import Final
 import msgspec
 
 from dray.api.json_text import write_json
-from dray.claims.ledger.denials import Denial, Law
+from dray.claims.ledger.denials import Denial, DenialReason
 from dray.claims.ledger.rows import DeviceId
 from dray.errors import DecodeError
 
-KEY: Final = b"/restored"
+MARKER_KEY: Final = b"/restored"
 """Where the mark stands, beside objects and rows."""
-FORMAT: Final = 1
-_SHOWN: Final = 3
+MARKER_FORMAT: Final = 1
+_MAX_NAMED_NODES: Final = 3
 """So many nodes are named in one message."""
 
 
-class Restored(
+class RestoreMarker(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
 ):
     """That a store goes on from a copy."""
 
-    format: int = FORMAT
+    format: int = MARKER_FORMAT
     id: str
     at: str
     """When it was restored."""
@@ -42,23 +42,27 @@ class Restored(
     """Since when nobody is waited for any more; empty while somebody is."""
 
 
-def mark_bytes(mark: Restored) -> bytes:
+def encode_marker(marker: RestoreMarker) -> bytes:
     """The mark as it is stored."""
-    return write_json(mark)
+    return write_json(marker)
 
 
-def read_mark(value: bytes) -> Restored:
+def decode_marker(value: bytes) -> RestoreMarker:
     """The mark from its stored bytes; a `DecodeError` when it is none that this dray understands."""
     try:
-        mark = msgspec.json.decode(value, type=Restored)
+        mark = msgspec.json.decode(value, type=RestoreMarker)
     except (msgspec.MsgspecError, ValueError) as broken:
         raise DecodeError(f"the mark of the last restore is not readable: {broken}") from None
-    if mark.format != FORMAT:
-        raise DecodeError(f"the mark of the last restore has format {mark.format}, this dray reads {FORMAT}")
+    if mark.format != MARKER_FORMAT:
+        raise DecodeError(
+            f"the mark of the last restore has format {mark.format}, this dray reads {MARKER_FORMAT}"
+        )
     return mark
 
 
-def awaited(known: Iterable[tuple[str, str]], preparing: Iterable[str], mark: Restored) -> frozenset[str]:
+def find_awaited_nodes(
+    known: Iterable[tuple[str, str]], preparing: Iterable[str], marker: RestoreMarker
+) -> frozenset[str]:
     """Nodes that have not said since the restore what they have.
 
     `known` are the nodes with an agent of ours, each with what it noted; `preparing` those that the copy says
@@ -66,32 +70,32 @@ def awaited(known: Iterable[tuple[str, str]], preparing: Iterable[str], mark: Re
     """
     noted = dict(known)
     nodes = {*noted, *preparing}
-    return frozenset(node for node in nodes if noted.get(node) != mark.id)
+    return frozenset(node for node in nodes if noted.get(node) != marker.id)
 
 
-def no_grant(
-    device: DeviceId, of_node: str, waiting: Collection[str], *, early: bool, position: int
+def deny_until_reported(
+    device: DeviceId, only_node: str, waiting: Collection[str], *, early: bool, position: int
 ) -> Denial | None:
-    """Why a device cannot change hands yet; `of_node` is the node that alone can have it, if there is one.
+    """Why a device cannot change hands yet; `only_node` is the node that alone can have it, if there is one.
 
     `early` says that nodes which the copy does not know may still come.
     """
-    if of_node:
-        waiting, early = [node for node in waiting if node == of_node], False
+    if only_node:
+        waiting, early = [node for node in waiting if node == only_node], False
     if waiting:
-        return Denial(Law.AWAITED, device, _silent(device, sorted(waiting)), position)
+        return Denial(DenialReason.AWAITED, device, _format_awaited(device, sorted(waiting)), position)
     if early:
         why = (
             f"device {device} can be reached by several nodes, and the server goes on from a copy that may "
             "not know all of them; wait until they had time to say what they have in their hands"
         )
-        return Denial(Law.AWAITED, device, why, position)
+        return Denial(DenialReason.AWAITED, device, why, position)
     return None
 
 
-def _silent(device: DeviceId, nodes: list[str]) -> str:
-    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
-    names = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:_SHOWN])}{more}"
+def _format_awaited(device: DeviceId, nodes: list[str]) -> str:
+    more = f" and {len(nodes) - _MAX_NAMED_NODES} more" if len(nodes) > _MAX_NAMED_NODES else ""
+    names = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:_MAX_NAMED_NODES])}{more}"
     have = "have" if len(nodes) > 1 else "has"
     return (
         f"device {device} may be in use on {names}, which {have} not said what is in use there since the "

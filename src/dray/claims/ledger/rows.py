@@ -21,12 +21,12 @@ from dray.api.json_text import write_json
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity
 
-LEDGER = b"/ledger/"
-DEVICES = LEDGER + b"devices/"
-COUNTERS = LEDGER + b"counters/"
-PREPARATIONS = LEDGER + b"preparations/"
+LEDGER_PREFIX = b"/ledger/"
+DEVICE_PREFIX = LEDGER_PREFIX + b"devices/"
+COUNTER_PREFIX = LEDGER_PREFIX + b"counters/"
+PREPARATION_PREFIX = LEDGER_PREFIX + b"preparations/"
 
-FORMAT = 1
+ROW_FORMAT = 1
 """The format of rows; a row of a later format is not read."""
 
 
@@ -52,13 +52,13 @@ class CounterSetId(NamedTuple):
         return "/".join(self)
 
 
-class Row(
+class LedgerRow(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
 ):
     """Base of rows and their parts."""
 
 
-class Holder(Row, frozen=True):
+class Holder(LedgerRow, frozen=True):
     """A claim; the uid counts, the names are for people."""
 
     namespace: str = ""
@@ -69,7 +69,7 @@ class Holder(Row, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Holding(Row, frozen=True):
+class Holding(LedgerRow, frozen=True):
     """What a claim has of a device: the whole when there are no amounts, else a share."""
 
     holder: Holder
@@ -90,28 +90,28 @@ class Holding(Row, frozen=True):
         return self.holder.uid, self.share or ""
 
 
-class DeviceRow(Row, frozen=True):
+class DeviceRow(LedgerRow, frozen=True):
     """Who holds a device, and what it drew from which counters when it was taken."""
 
-    format: int = msgspec.field(default_factory=lambda: FORMAT)
+    format: int = msgspec.field(default_factory=lambda: ROW_FORMAT)
     holdings: tuple[Holding, ...] = ()
     charged: dict[str, dict[str, Quantity]] = {}
 
     @property
-    def in_order(self) -> DeviceRow:
+    def normalized(self) -> DeviceRow:
         """The same row, its holdings in an order that does not depend on history."""
         ordered = tuple(sorted(self.holdings, key=lambda holding: (holding.gone, holding.identity)))
         return msgspec.structs.replace(self, holdings=ordered)
 
 
-class CounterRow(Row, frozen=True):
+class CounterRow(LedgerRow, frozen=True):
     """What all devices that are taken draw from a counter set."""
 
-    format: int = msgspec.field(default_factory=lambda: FORMAT)
+    format: int = msgspec.field(default_factory=lambda: ROW_FORMAT)
     charged: dict[str, Quantity] = {}
 
 
-class Covered(Row, frozen=True):
+class CoveredDevice(LedgerRow, frozen=True):
     """One device, or one share, that a preparation covers."""
 
     driver: str
@@ -125,68 +125,72 @@ class Covered(Row, frozen=True):
         return DeviceId(self.driver, self.pool, self.device)
 
 
-class PreparationRow(Row, frozen=True):
+class PreparationRow(LedgerRow, frozen=True):
     """What a node has in its hands."""
 
-    format: int = msgspec.field(default_factory=lambda: FORMAT)
+    format: int = msgspec.field(default_factory=lambda: ROW_FORMAT)
     node: str = ""
     holder: Holder = Holder()
-    covered: tuple[Covered, ...] = ()
+    covered: tuple[CoveredDevice, ...] = ()
 
 
 AnyRow = DeviceRow | CounterRow | PreparationRow
 
 
-def _escaped(part: str) -> str:
+def _escape(part: str) -> str:
     """A part of a key: names of pools have slashes, keys must not confuse them with their own."""
     return part.replace("%", "%25").replace("/", "%2F") if "/" in part or "%" in part else part
 
 
-def _plain(part: str) -> str:
+def _unescape(part: str) -> str:
     return part.replace("%2F", "/").replace("%25", "%")
 
 
 @lru_cache(maxsize=65_536)
-def device_key(device: DeviceId) -> bytes:
+def build_device_key(device: DeviceId) -> bytes:
     """Where the row of a device is."""
-    return DEVICES + "/".join(map(_escaped, device)).encode()
+    return DEVICE_PREFIX + "/".join(map(_escape, device)).encode()
 
 
 @lru_cache(maxsize=16_384)
-def counter_key(counter_set: CounterSetId) -> bytes:
+def build_counter_key(counter_set: CounterSetId) -> bytes:
     """Where the row of a counter set is."""
-    return COUNTERS + "/".join(map(_escaped, counter_set)).encode()
+    return COUNTER_PREFIX + "/".join(map(_escape, counter_set)).encode()
 
 
-def preparation_key(name: str) -> bytes:
+def build_preparation_key(name: str) -> bytes:
     """Where the row of a preparation is."""
-    return PREPARATIONS + _escaped(name).encode()
+    return PREPARATION_PREFIX + _escape(name).encode()
 
 
-def device_at(key: bytes) -> DeviceId:
+def parse_device_key(key: bytes) -> DeviceId:
     """The device whose row has this key."""
-    driver, pool, device = map(_plain, key[len(DEVICES) :].decode().split("/"))
+    driver, pool, device = map(_unescape, key[len(DEVICE_PREFIX) :].decode().split("/"))
     return DeviceId(driver, pool, device)
 
 
-def counter_set_at(key: bytes) -> CounterSetId:
+def parse_counter_key(key: bytes) -> CounterSetId:
     """The counter set whose row has this key."""
-    driver, pool, counter_set = map(_plain, key[len(COUNTERS) :].decode().split("/"))
+    driver, pool, counter_set = map(_unescape, key[len(COUNTER_PREFIX) :].decode().split("/"))
     return CounterSetId(driver, pool, counter_set)
 
 
-def preparation_at(key: bytes) -> str:
+def parse_preparation_key(key: bytes) -> str:
     """The name of the preparation whose row has this key."""
-    return _plain(key[len(PREPARATIONS) :].decode())
+    return _unescape(key[len(PREPARATION_PREFIX) :].decode())
 
 
-def _read_custom(wanted: type, value: Any) -> Any:
-    return Quantity.read(value)
+def _read_quantity(wanted: type, value: Any) -> Any:
+    return Quantity.from_json_value(value)
 
 
 _READERS: dict[bytes, msgspec.json.Decoder[Any]] = {
-    place: msgspec.json.Decoder(row, dec_hook=_read_custom)
-    for place, row in ((DEVICES, DeviceRow), (COUNTERS, CounterRow), (PREPARATIONS, PreparationRow))
+    place: msgspec.json.Decoder(row, dec_hook=_read_quantity)
+    for place, row in (
+        (DEVICE_PREFIX, DeviceRow),
+        (COUNTER_PREFIX, CounterRow),
+        (PREPARATION_PREFIX, PreparationRow),
+    )
 }
 
 
@@ -196,32 +200,34 @@ class _Format(msgspec.Struct, frozen=True):
 
 def read_row(key: bytes, value: bytes) -> Any:
     """The row at a key; a `DecodeError` when it is none that this dray understands."""
-    place = key[: key.find(b"/", len(LEDGER)) + 1]
+    place = key[: key.find(b"/", len(LEDGER_PREFIX)) + 1]
     try:
         row = _READERS[place].decode(value)
     except (KeyError, msgspec.MsgspecError, ValueError) as broken:
         raise DecodeError(
-            f"the ledger's row `{_shown(key)}` is not readable: {_why(value, broken)}"
+            f"the ledger's row `{_format_key(key)}` is not readable: {_explain_unreadable(value, broken)}"
         ) from None
-    if row.format != FORMAT:
-        raise DecodeError(f"the ledger's row `{_shown(key)}` is not readable: {_why(value, None)}")
+    if row.format != ROW_FORMAT:
+        raise DecodeError(
+            f"the ledger's row `{_format_key(key)}` is not readable: {_explain_unreadable(value, None)}"
+        )
     return row
 
 
-def _why(value: bytes, broken: Exception | None) -> str:
+def _explain_unreadable(value: bytes, broken: Exception | None) -> str:
     try:
         written = msgspec.json.decode(value, type=_Format).format
     except msgspec.MsgspecError:
         written = 0
-    if written > FORMAT:
-        return f"it has format {written}, written by a newer dray; this one reads format {FORMAT}"
+    if written > ROW_FORMAT:
+        return f"it has format {written}, written by a newer dray; this one reads format {ROW_FORMAT}"
     return f"{broken}; `dray doctor ledger --repair` writes it anew"
 
 
-def _shown(key: bytes) -> str:
+def _format_key(key: bytes) -> str:
     return key.decode(errors="backslashreplace")
 
 
-def row_bytes(row: AnyRow) -> bytes:
+def encode_row(row: AnyRow) -> bytes:
     """A row as it is stored."""
     return write_json(row)

@@ -18,7 +18,7 @@ class _Seen(msgspec.Struct, frozen=True, rename="camel"):
     """Base of what is read of claims; everything else in them is passed over."""
 
 
-class SeenResult(_Seen, frozen=True):
+class StoredResult(_Seen, frozen=True):
     """One result of an allocation."""
 
     driver: str = ""
@@ -30,7 +30,7 @@ class SeenResult(_Seen, frozen=True):
 
 
 class _Devices(_Seen, frozen=True):
-    results: tuple[SeenResult, ...] = ()
+    results: tuple[StoredResult, ...] = ()
 
 
 class _Allocation(_Seen, frozen=True):
@@ -47,7 +47,7 @@ class _Metadata(_Seen, frozen=True):
     uid: str = ""
 
 
-class SeenClaim(_Seen, frozen=True):
+class StoredClaim(_Seen, frozen=True):
     """A claim as the ledger reads it."""
 
     metadata: _Metadata = _Metadata()
@@ -62,19 +62,19 @@ class SeenClaim(_Seen, frozen=True):
         return self.status.allocation is not None
 
     @property
-    def results(self) -> tuple[SeenResult, ...]:
+    def results(self) -> tuple[StoredResult, ...]:
         """What the allocation holds; nothing when there is none."""
         return () if self.status.allocation is None else self.status.allocation.devices.results
 
 
-def _read_custom(wanted: type, value: Any) -> Any:
-    return Quantity.read(value)
+def _read_quantity(wanted: type, value: Any) -> Any:
+    return Quantity.from_json_value(value)
 
 
-_CLAIM = msgspec.json.Decoder(SeenClaim, dec_hook=_read_custom)
+_CLAIM = msgspec.json.Decoder(StoredClaim, dec_hook=_read_quantity)
 
 
-def read_claim(value: bytes) -> SeenClaim:
+def read_claim(value: bytes) -> StoredClaim:
     """A claim from its stored bytes."""
     return _CLAIM.decode(value)
 

@@ -9,36 +9,36 @@ from typing import Any, TypeVar
 
 import click
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock
-from dray.api.strategies.gated_fields import Gatekeeper
-from dray.claims.claim_names import Name
-from dray.cli.app import BROKEN
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.api.strategies.gated_fields import FeatureGateFilter
+from dray.claims.claim_names import NamespacedName
+from dray.cli.app import EXIT_INVALID_INPUT
 from dray.cli.input import manifest_files
-from dray.cli.output.text import clean
-from dray.clock import SystemClock, timestamp
+from dray.cli.output.text import sanitize_text
+from dray.clock import SystemClock, format_timestamp
 from dray.errors import InputError
 from dray.gates import GateSet
-from dray.manifests import Document, Source, read
-from dray.simulation.bundle import Bundle, BundleError, gather
-from dray.simulation.file_placement import Outcome, Placed, stock_of
-from dray.simulation.invalid_objects import lines_of, to_documents
-from dray.simulation.object_reader import listed
+from dray.manifests import ManifestDocument, ManifestSource, read_documents
+from dray.simulation.bundle import Bundle, BundleError, build_bundle
+from dray.simulation.file_placement import PlacedUnit, PlacementOutcome, build_inventory
+from dray.simulation.invalid_objects import format_all_lines, to_documents
+from dray.simulation.object_reader import format_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-KINDS = {
+KIND_ALIASES = {
     **dict.fromkeys(("pod", "pods", "po"), "pod"),
     **dict.fromkeys(("claim", "claims", "resourceclaim", "resourceclaims"), "claim"),
 }
 """What people write before the slash, and what they mean."""
 
-_NAMES = {"pod": "Pod", "claim": "ResourceClaim"}
+_KIND_NAMES = {"pod": "Pod", "claim": "ResourceClaim"}
 
-_MOST_WARNINGS = 20
+_MAX_WARNINGS = 20
 """Lines about dropped fields; machines get all of them."""
 
-IN_FILES = "among the manifests"
+AMONG_MANIFESTS = "among the manifests"
 """Where objects are looked for, in words."""
 
 
@@ -56,117 +56,119 @@ def files_option(command: F) -> F:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterInput:
     """A bundle behind its door, ready to be asked."""
 
     bundle: Bundle
-    door: Admission
-    stock: Stock
+    admission: AllocatorGateFilter
+    inventory: DeviceInventory
 
 
-def cluster_of(paths: Sequence[str], gates: GateSet, *, strict: bool) -> Cluster:
+def load_cluster(paths: Sequence[str], gates: GateSet, *, strict: bool) -> ClusterInput:
     """Read everything, say what is worth saying; broken input ends the run, with every fault on a line."""
-    bundle = judged_bundle(paths, gates, strict=strict)
-    door = Admission(gates)
-    return Cluster(bundle, door, stock_of(bundle, door))
+    bundle = load_validated_bundle(paths, gates, strict=strict)
+    door = AllocatorGateFilter(gates)
+    return ClusterInput(bundle, door, build_inventory(bundle, door))
 
 
-def judged_bundle(paths: Sequence[str], gates: GateSet, *, strict: bool) -> Bundle:
+def load_validated_bundle(paths: Sequence[str], gates: GateSet, *, strict: bool) -> Bundle:
     """The objects in some files, judged as an API server would, with everything said about them."""
-    bundle = bundle_of(paths, Gatekeeper(gates))
-    for warning in bundle.warnings[:_MOST_WARNINGS]:
-        say(warning)
-    if len(bundle.warnings) > _MOST_WARNINGS:
-        say(f"{len(bundle.warnings) - _MOST_WARNINGS} more objects lose fields to closed feature gates")
-    for line in lines_of(bundle.invalid):
-        say(line)
+    bundle = load_bundle(paths, FeatureGateFilter(gates))
+    for warning in bundle.warnings[:_MAX_WARNINGS]:
+        print_message(warning)
+    if len(bundle.warnings) > _MAX_WARNINGS:
+        print_message(
+            f"{len(bundle.warnings) - _MAX_WARNINGS} more objects lose fields to closed feature gates"
+        )
+    for line in format_all_lines(bundle.invalid):
+        print_message(line)
     for remark in bundle.node_remarks:
-        say(remark)
+        print_message(remark)
     if strict and bundle.invalid:
         count = len(bundle.invalid)
         raise InputError(f"{count} invalid object{'' if count == 1 else 's'}, and `--strict` allows none")
     return bundle
 
 
-def bundle_of(paths: Sequence[str], gates: Gatekeeper | None = None) -> Bundle:
+def load_bundle(paths: Sequence[str], gates: FeatureGateFilter | None = None) -> Bundle:
     """The objects in some files; with gates, judged as an API server would."""
-    found = manifest_files.targets(paths)
+    found = manifest_files.find_input_files(paths)
     try:
-        bundle = gather(_documents(found), now=timestamp(SystemClock().now()), gates=gates)
+        bundle = build_bundle(_read_documents(found), now=format_timestamp(SystemClock().now()), gates=gates)
     except BundleError as broken:
         for problem in broken.problems:
-            say(problem)
-        raise click.exceptions.Exit(BROKEN) from None
+            print_message(problem)
+        raise click.exceptions.Exit(EXIT_INVALID_INPUT) from None
     for remark in bundle.remarks:
-        say(remark)
+        print_message(remark)
     return bundle
 
 
-def _documents(found: Sequence[manifest_files.Target]) -> Iterator[Document]:
+def _read_documents(found: Sequence[manifest_files.InputFile]) -> Iterator[ManifestDocument]:
     for target in found:
-        yield from read(Source.decode(target.name, manifest_files.contents(target)))
+        yield from read_documents(ManifestSource.decode(target.name, manifest_files.read_contents(target)))
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """A line for people, beside the data."""
-    click.echo(f"dray: {clean(text)}", err=True)
+    click.echo(f"dray: {sanitize_text(text)}", err=True)
 
 
-def names_of(bundle: Bundle, kind: str) -> list[Name]:
+def list_names(bundle: Bundle, kind: str) -> list[NamespacedName]:
     """Everything of a kind, by namespace and name."""
     objects = bundle.pods if kind == "pod" else bundle.claims
     return [(one.metadata.namespace, one.metadata.name) for one in objects]
 
 
-def resolved(
-    bundle: Bundle, kind: str, text: str, namespace: str | None = None, where: str = IN_FILES
-) -> Name:
+def resolve_name(
+    bundle: Bundle, kind: str, text: str, namespace: str | None = None, where: str = AMONG_MANIFESTS
+) -> NamespacedName:
     """The pod or claim meant by `NAME` or `NAMESPACE/NAME`; raises `InputError` when there is none."""
     space, slash, name = text.rpartition("/")
     wanted = space if slash else namespace
-    names = names_of(bundle, kind)
+    names = list_names(bundle, kind)
     found = [known for known in names if known[1] == name and wanted in (None, known[0])]
     for each in bundle.invalid:
-        if each.name == name and each.kind == _NAMES[kind] and wanted in (None, each.namespace):
+        if each.name == name and each.kind == _KIND_NAMES[kind] and wanted in (None, each.namespace):
             raise InputError(f"{kind} `{each.full_name}` is {each}")
     if len(found) == 1:
         return found[0]
     full = f"{wanted}/{name}" if wanted else name
     if found:
-        spaces = listed(space for space, _ in found)
+        spaces = format_names(space for space, _ in found)
         raise InputError(
             f"{kind} `{name}` is in several namespaces: {spaces}; write `-n` or `NAMESPACE/NAME`"
         )
-    others = listed("/".join(known) for known in names) or "none"
+    others = format_names("/".join(known) for known in names) or "none"
     raise InputError(f"{kind} `{full}` is not {where}; those are {others}")
 
 
-def check_node(bundle: Bundle, node: str | None, where: str = IN_FILES) -> None:
+def check_node(bundle: Bundle, node: str | None, where: str = AMONG_MANIFESTS) -> None:
     """Refuse a node that nobody knows."""
     names = [known.metadata.name for known in bundle.nodes]
     if node is not None and node not in names:
-        raise InputError(f"node `{node}` is not {where}; those are {listed(names) or 'none'}")
+        raise InputError(f"node `{node}` is not {where}; those are {format_names(names) or 'none'}")
 
 
-def subject_named(text: str) -> tuple[str, str] | None:
+def parse_subject(text: str) -> tuple[str, str] | None:
     """`pod/NAME` as kind and name; None for a text that is no such thing."""
     kind, slash, name = text.partition("/")
-    if not slash or not name or kind.lower() not in KINDS or os.path.exists(text):
+    if not slash or not name or kind.lower() not in KIND_ALIASES or os.path.exists(text):
         return None
-    return KINDS[kind.lower()], name
+    return KIND_ALIASES[kind.lower()], name
 
 
-def nothing_valid(outcomes: Sequence[Outcome]) -> bool:
+def is_everything_invalid(outcomes: Sequence[PlacementOutcome]) -> bool:
     """Whether all that waits is invalid, so that nothing could be answered."""
-    return bool(outcomes) and all(outcome.subject.invalid for outcome in outcomes)
+    return bool(outcomes) and all(outcome.unit.invalid for outcome in outcomes)
 
 
-def abort_document(outcome: Outcome) -> dict[str, Any]:
+def build_abort_document(outcome: PlacementOutcome) -> dict[str, Any]:
     """Whether Kubernetes would end the attempt for something that is placed here, for machines."""
-    abort = outcome.abort if isinstance(outcome, Placed) else None
+    abort = outcome.abort if isinstance(outcome, PlacedUnit) else None
     return {"kubernetesAborts": None if abort is None else {"certain": abort.certain, "why": abort.why}}
 
 
-def judgement(bundle: Bundle) -> dict[str, Any]:
+def build_validation_document(bundle: Bundle) -> dict[str, Any]:
     """What was said about the input, for machines."""
     return {"invalid": to_documents(bundle.invalid), "warnings": list(bundle.warnings)}

@@ -13,43 +13,43 @@ from dray.errors import InputError
 
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml", ".json")
-LARGEST = 256 * 1024 * 1024
+MAX_FILE_BYTES = 256 * 1024 * 1024
 """Bytes of the largest file that is read; more is no manifest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class InputFile:
     """One file to read, by the name people know it by; `path` is None for standard input."""
 
     name: str
     path: str | None
 
 
-def targets(arguments: Sequence[str]) -> list[Target]:
+def find_input_files(arguments: Sequence[str]) -> list[InputFile]:
     """Files, folders (searched for manifests) and `-`; raises `InputError` when a path is not there."""
     if not arguments:
         raise InputError("nothing to read; name files, folders or `-` for standard input")
-    found: dict[str, Target] = {}
+    found: dict[str, InputFile] = {}
     for argument in arguments:
-        for target in _meant(argument):
+        for target in _expand_argument(argument):
             found.setdefault(os.path.normpath(target.path) if target.path else STDIN, target)
     return list(found.values())
 
 
-def _meant(argument: str) -> Iterable[Target]:
+def _expand_argument(argument: str) -> Iterable[InputFile]:
     if argument == "-":
-        return [Target(STDIN, None)]
+        return [InputFile(STDIN, None)]
     if os.path.isdir(argument):
-        inside = [Target(path, path) for path in _searched(argument)]
+        inside = [InputFile(path, path) for path in _search_directory(argument)]
         if not inside:
             raise InputError(f"no manifests in folder `{argument}`; looked for {', '.join(SUFFIXES)}")
         return inside
     if not os.path.exists(argument):
         raise InputError(f"cannot read `{argument}`: no such file or folder")
-    return [Target(argument, argument)]
+    return [InputFile(argument, argument)]
 
 
-def _searched(folder: str) -> Iterator[str]:
+def _search_directory(folder: str) -> Iterator[str]:
     """The manifests in a folder and the folders in it, in order; hidden ones are left out."""
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -58,23 +58,23 @@ def _searched(folder: str) -> Iterator[str]:
                 yield os.path.join(here, name)
 
 
-class UnreadableError(InputError):
+class UnreadableFileError(InputError):
     """A file that cannot be opened or is too large."""
 
 
-def contents(target: Target) -> bytes:
-    """What is in a file; raises `UnreadableError`."""
+def read_contents(target: InputFile) -> bytes:
+    """What is in a file; raises `UnreadableFileError`."""
     try:
         if target.path is None:
-            data = sys.stdin.buffer.read(LARGEST + 1)
+            data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
         else:
             with open(target.path, "rb") as file:
-                data = file.read(LARGEST + 1)
+                data = file.read(MAX_FILE_BYTES + 1)
     except OSError as refused:
         reason = os.strerror(refused.errno or errno.EIO).lower()
-        raise UnreadableError(f"cannot read `{target.name}`: {reason}") from None
-    if len(data) > LARGEST:
-        raise UnreadableError(f"cannot read `{target.name}`: larger than {LARGEST // 2**20} MiB")
+        raise UnreadableFileError(f"cannot read `{target.name}`: {reason}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise UnreadableFileError(f"cannot read `{target.name}`: larger than {MAX_FILE_BYTES // 2**20} MiB")
     return data
 
 
@@ -92,7 +92,7 @@ def replace_file(path: str, text: str) -> None:
     except OSError as refused:
         _remove(beside)
         reason = os.strerror(refused.errno or errno.EIO).lower()
-        raise UnreadableError(f"cannot write `{path}`: {reason}") from None
+        raise UnreadableFileError(f"cannot write `{path}`: {reason}") from None
 
 
 def save_file(path: str, text: str) -> None:
@@ -104,7 +104,7 @@ def save_file(path: str, text: str) -> None:
                 pass
     except OSError as refused:
         reason = os.strerror(refused.errno or errno.EIO).lower()
-        raise UnreadableError(f"cannot write `{path}`: {reason}") from None
+        raise UnreadableFileError(f"cannot write `{path}`: {reason}") from None
     replace_file(path, text)
 
 

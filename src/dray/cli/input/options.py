@@ -104,6 +104,6 @@ def color_option(command: F) -> F:
     )(command)
 
 
-def wants_color(choice: str, *, terminal: bool, no_color: bool) -> bool:
+def should_use_color(choice: str, *, terminal: bool, no_color: bool) -> bool:
     """Whether to colour; `NO_COLOR` wins over a guess, and is overruled by being asked."""
     return choice == "always" or (choice == "auto" and terminal and not no_color)

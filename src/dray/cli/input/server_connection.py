@@ -12,21 +12,21 @@ import click
 
 if TYPE_CHECKING:
     from dray.client.client import Client
-    from dray.client.rest_client import Caller
+    from dray.client.rest_client import RestClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerTarget:
     """Which server is meant."""
 
     kubeconfig: str
     context: str
 
     @property
-    def is_named(self) -> bool:
+    def is_explicit(self) -> bool:
         """Whether somebody chose it, rather than leave it to the surroundings."""
         return bool(self.kubeconfig or self.context)
 
@@ -47,36 +47,36 @@ def server_options(command: F) -> F:
 
 
 @asynccontextmanager
-async def reached(kubeconfig: str, context: str) -> AsyncIterator[tuple[Client, Caller]]:
+async def connect_to_server(kubeconfig: str, context: str) -> AsyncIterator[tuple[Client, RestClient]]:
     """A client of the server, and its caller for paths that are no resources.
 
     A server that does not answer, or does not know us, is told with the file that names it.
     """
     from dray.client.client import Client
-    from dray.client.config.kubeconfig import find_access
-    from dray.client.errors import Unauthorized, Unreachable
-    from dray.client.rest_client import Caller, Habits
-    from dray.client.transports.http import Http
+    from dray.client.config.kubeconfig import load_client_config
+    from dray.client.errors import ServerUnreachableError, UnauthorizedError
+    from dray.client.rest_client import ClientOptions, RestClient
+    from dray.client.transports.http import HttpTransport
     from dray.errors import InputError
 
-    access = find_access(kubeconfig, context)
-    transport = Http(access)
-    habits = Habits()
+    access = load_client_config(kubeconfig, context)
+    transport = HttpTransport(access)
+    habits = ClientOptions()
     client = Client(transport, habits)
     try:
-        yield client, Caller(transport, habits)
-    except Unreachable as silent:
+        yield client, RestClient(transport, habits)
+    except ServerUnreachableError as silent:
         raise InputError(f"{silent} (`{access.source}` names this server)") from None
-    except Unauthorized:
+    except UnauthorizedError:
         raise InputError(f"{access.server} does not accept the credentials in `{access.source}`") from None
     finally:
         await client.close()
 
 
-def done(work: Awaitable[T]) -> T:
+def run_to_completion(work: Awaitable[T]) -> T:
     """Run to the end of something that waits."""
 
-    async def ended() -> T:
+    async def await_work() -> T:
         return await work
 
-    return asyncio.run(ended())
+    return asyncio.run(await_work())

@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 @contextmanager
-def progress(work: Sequence[T], what: str, few: int = 20) -> Iterator[Iterable[T]]:
+def show_progress(work: Sequence[T], what: str, min_items: int = 20) -> Iterator[Iterable[T]]:
     """The work, with a bar on standard error while it is done; without one when there is little of it."""
-    if len(work) < few or not sys.stderr.isatty():
+    if len(work) < min_items or not sys.stderr.isatty():
         yield work
         return
     from rich.console import Console

@@ -1,7 +1,7 @@
 """How to reach a server and as whom: the address, what to trust, and credentials that may change.
 
-A `Proof` is what is shown to the server: a token, a certificate, or nothing. Where it comes from is a
-`Credentials`: fixed, files that others rotate, or a program (`execplugin`).
+A `ClientCredential` is what is shown to the server: a token, a certificate, or nothing. Where it comes from
+is a `CredentialProvider`: fixed, files that others rotate, or a program (`execplugin`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.errors import InputError
 
-REREAD_AFTER: Final = 60.0
+REREAD_SECONDS: Final = 60.0
 """Seconds after which files are read again; who rotates them keeps the old ones valid longer."""
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class AccessError(InputError):
+class ClientConfigError(InputError):
     """A server cannot be reached as configured; the message names the file and the field."""
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class ClientCredential:
     """What is shown to a server: a bearer token, a certificate with its key (PEM), both, or nothing."""
 
     token: str = field(default="", repr=False)
@@ -35,95 +35,99 @@ class Proof:
     key: bytes = field(default=b"", repr=False)
 
 
-NO_PROOF: Final = Proof()
+NO_CREDENTIAL: Final = ClientCredential()
 
 
-class Credentials(Protocol):
+class CredentialProvider(Protocol):
     """Where proofs come from."""
 
-    async def proof(self) -> Proof:
+    async def get_credential(self) -> ClientCredential:
         """What to show now."""
         ...
 
-    async def renewed(self, refused: Proof) -> Proof:
+    async def renew_credential(self, refused: ClientCredential) -> ClientCredential:
         """What to show after the server refused a proof; the same again when there is no other."""
         ...
 
 
-class Fixed:
+class StaticCredentialProvider:
     """A proof that never changes."""
 
-    def __init__(self, proof: Proof = NO_PROOF) -> None:
-        self._proof = proof
+    def __init__(self, credential: ClientCredential = NO_CREDENTIAL) -> None:
+        self._credential = credential
 
-    async def proof(self) -> Proof:
-        return self._proof
+    async def get_credential(self) -> ClientCredential:
+        return self._credential
 
-    async def renewed(self, refused: Proof) -> Proof:
-        return self._proof
+    async def renew_credential(self, refused: ClientCredential) -> ClientCredential:
+        return self._credential
 
 
 @dataclass(frozen=True, slots=True)
-class ProofFiles:
-    """The files a proof is read from; empty names are taken from `otherwise`."""
+class CredentialFiles:
+    """The files a proof is read from; empty names are taken from `fallback`."""
 
     token: str = ""
     certificate: str = ""
     key: str = ""
-    otherwise: Proof = NO_PROOF
+    fallback: ClientCredential = NO_CREDENTIAL
 
 
-class FromFiles:
+class FileCredentialProvider:
     """A proof in files that somebody else keeps fresh."""
 
-    def __init__(self, files: ProofFiles, tempo: Tempo | None = None) -> None:
+    def __init__(self, files: CredentialFiles, time_source: TimeSource | None = None) -> None:
         self._files = files
-        self._clock = (tempo or Tempo()).clock
-        self._proof: Proof | None = None
+        self._clock = (time_source or TimeSource()).clock
+        self._credential: ClientCredential | None = None
         self._read_at = 0.0
 
-    async def proof(self) -> Proof:
+    async def get_credential(self) -> ClientCredential:
         now = self._clock.monotonic()
-        if self._proof is not None and now - self._read_at < REREAD_AFTER:
-            return self._proof
+        if self._credential is not None and now - self._read_at < REREAD_SECONDS:
+            return self._credential
         try:
-            self._proof = await asyncio.to_thread(self._read)
-        except AccessError:
-            if self._proof is None:
+            self._credential = await asyncio.to_thread(self._read_credential)
+        except ClientConfigError:
+            if self._credential is None:
                 raise
         self._read_at = now  # half-written files are read again later; until then the old proof serves
-        return self._proof
+        return self._credential
 
-    async def renewed(self, refused: Proof) -> Proof:
-        if self._proof == refused:
-            self._read_at = -REREAD_AFTER
-        return await self.proof()
+    async def renew_credential(self, refused: ClientCredential) -> ClientCredential:
+        if self._credential == refused:
+            self._read_at = -REREAD_SECONDS
+        return await self.get_credential()
 
-    def _read(self) -> Proof:
+    def _read_credential(self) -> ClientCredential:
         files = self._files
-        token = read_file(files.token, "token").decode("utf-8", "replace").strip() if files.token else ""
-        return Proof(
-            token or files.otherwise.token,
-            read_file(files.certificate, "client certificate")
+        token = (
+            read_nonempty_file(files.token, "token").decode("utf-8", "replace").strip() if files.token else ""
+        )
+        return ClientCredential(
+            token or files.fallback.token,
+            read_nonempty_file(files.certificate, "client certificate")
             if files.certificate
-            else files.otherwise.certificate,
-            read_file(files.key, "client key") if files.key else files.otherwise.key,
+            else files.fallback.certificate,
+            read_nonempty_file(files.key, "client key") if files.key else files.fallback.key,
         )
 
 
-def read_file(name: str, what: str) -> bytes:
+def read_nonempty_file(name: str, what: str) -> bytes:
     """A file that must be there and hold something."""
     try:
         content = Path(name).read_bytes()
     except OSError as refused:
-        raise AccessError(f"cannot read the {what} in `{name}`: {refused.strerror or refused}") from None
+        raise ClientConfigError(
+            f"cannot read the {what} in `{name}`: {refused.strerror or refused}"
+        ) from None
     if not content.strip():
-        raise AccessError(f"the {what} in `{name}` is empty")
+        raise ClientConfigError(f"the {what} in `{name}` is empty")
     return content
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClientConfig:
     """A server, and as whom to ask it.
 
     Without `ca` the certificates that the machine trusts count. `source` says where all this was configured,
@@ -135,6 +139,6 @@ class Access:
     ca: bytes = b""
     server_name: str = ""
     insecure: bool = False
-    credentials: Credentials = field(default_factory=Fixed)
-    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    credential_provider: CredentialProvider = field(default_factory=StaticCredentialProvider)
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
     source: str = ""

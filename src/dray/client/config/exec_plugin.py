@@ -15,21 +15,21 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dray.api.json_text import read_json, write_json
-from dray.client.config.client_config import AccessError, Proof
-from dray.client.timing import Tempo
+from dray.client.config.client_config import ClientConfigError, ClientCredential
+from dray.client.timing import TimeSource
 from dray.errors import DecodeError
 
 VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
-LONGEST_RUN: Final = 60.0
-EARLY: Final = timedelta(seconds=10)
+RUN_TIMEOUT_SECONDS: Final = 60.0
+EXPIRY_MARGIN: Final = timedelta(seconds=10)
 """A proof that expires while a request is under way is of no use."""
 
-SHOWN: Final = 500
+MAX_SHOWN_BYTES: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ExecPlugin:
     """Which program to start, and with what. `cluster` is told to it when it wants to know."""
 
     command: str
@@ -40,114 +40,114 @@ class Program:
     install_hint: str = ""
 
 
-class FromProgram:
+class ExecCredentialProvider:
     """A proof that a program prints."""
 
-    def __init__(self, program: Program, tempo: Tempo | None = None) -> None:
-        self._program = program
-        self._clock = (tempo or Tempo()).clock
-        self._proof: Proof | None = None
+    def __init__(self, plugin: ExecPlugin, time_source: TimeSource | None = None) -> None:
+        self._plugin = plugin
+        self._clock = (time_source or TimeSource()).clock
+        self._credential: ClientCredential | None = None
         self._expires: datetime | None = None
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def proof(self) -> Proof:
-        async with self._one_at_a_time:
-            if self._proof is None or self._expired():
-                await self._run()
-            assert self._proof is not None
-            return self._proof
+    async def get_credential(self) -> ClientCredential:
+        async with self._lock:
+            if self._credential is None or self._is_expired():
+                await self._refresh()
+            assert self._credential is not None
+            return self._credential
 
-    async def renewed(self, refused: Proof) -> Proof:
-        async with self._one_at_a_time:
-            if self._proof is None or self._proof == refused:
-                await self._run()
-            assert self._proof is not None
-            return self._proof
+    async def renew_credential(self, refused: ClientCredential) -> ClientCredential:
+        async with self._lock:
+            if self._credential is None or self._credential == refused:
+                await self._refresh()
+            assert self._credential is not None
+            return self._credential
 
-    def _expired(self) -> bool:
-        return self._expires is not None and self._clock.now() + EARLY >= self._expires
+    def _is_expired(self) -> bool:
+        return self._expires is not None and self._clock.now() + EXPIRY_MARGIN >= self._expires
 
-    async def _run(self) -> None:
-        printed = await _output_of(self._program)
-        self._proof, self._expires = _read(self._program, printed)
+    async def _refresh(self) -> None:
+        printed = await _run_plugin(self._plugin)
+        self._credential, self._expires = _parse_output(self._plugin, printed)
 
 
-async def _output_of(program: Program) -> bytes:
+async def _run_plugin(plugin: ExecPlugin) -> bytes:
     spec: dict[str, Any] = {"interactive": False}
-    if program.cluster is not None:
-        spec["cluster"] = program.cluster
-    told = {"apiVersion": program.version, "kind": "ExecCredential", "spec": spec}
+    if plugin.cluster is not None:
+        spec["cluster"] = plugin.cluster
+    told = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec}
     environment = {
         **os.environ,
-        **program.environment,
+        **plugin.environment,
         "KUBERNETES_EXEC_INFO": write_json(told).decode(),
     }
     try:
         process = await asyncio.create_subprocess_exec(
-            program.command,
-            *program.arguments,
+            plugin.command,
+            *plugin.arguments,
             env=environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
     except OSError as refused:
-        hint = f"; {program.install_hint}" if program.install_hint else ""
-        raise AccessError(
-            f"cannot start the credentials program `{program.command}`: {refused.strerror}{hint}"
+        hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
+        raise ClientConfigError(
+            f"cannot start the credentials program `{plugin.command}`: {refused.strerror}{hint}"
         ) from None
-    return await _finished(program, process)
+    return await _wait_for_output(plugin, process)
 
 
-async def _finished(program: Program, process: asyncio.subprocess.Process) -> bytes:
+async def _wait_for_output(plugin: ExecPlugin, process: asyncio.subprocess.Process) -> bytes:
     try:
-        async with asyncio.timeout(LONGEST_RUN):
+        async with asyncio.timeout(RUN_TIMEOUT_SECONDS):
             printed, complaint = await process.communicate()
     except TimeoutError:
-        raise AccessError(
-            f"the credentials program `{program.command}` did not end in {LONGEST_RUN:g} seconds"
+        raise ClientConfigError(
+            f"the credentials program `{plugin.command}` did not end in {RUN_TIMEOUT_SECONDS:g} seconds"
         ) from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        said = complaint[-SHOWN:].decode("utf-8", "replace").strip()
-        raise AccessError(
-            f"the credentials program `{program.command}` failed with code {process.returncode}"
+        said = complaint[-MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
+        raise ClientConfigError(
+            f"the credentials program `{plugin.command}` failed with code {process.returncode}"
             + (f": {said}" if said else "")
         )
     return printed
 
 
-def _read(program: Program, printed: bytes) -> tuple[Proof, datetime | None]:
+def _parse_output(plugin: ExecPlugin, printed: bytes) -> tuple[ClientCredential, datetime | None]:
     try:
         document = read_json(printed)
         status = document["status"]
         version = document["apiVersion"]
     except (DecodeError, KeyError, TypeError):
-        raise _useless(program, "no ExecCredential with `status`") from None
-    if version != program.version:
-        raise _useless(program, f"an ExecCredential of `{version}`, expected `{program.version}`")
-    proof = Proof(
-        _text(status, "token"),
-        _text(status, "clientCertificateData").encode(),
-        _text(status, "clientKeyData").encode(),
+        raise _build_output_error(plugin, "no ExecCredential with `status`") from None
+    if version != plugin.version:
+        raise _build_output_error(plugin, f"an ExecCredential of `{version}`, expected `{plugin.version}`")
+    proof = ClientCredential(
+        _get_text(status, "token"),
+        _get_text(status, "clientCertificateData").encode(),
+        _get_text(status, "clientKeyData").encode(),
     )
     if bool(proof.certificate) != bool(proof.key):
-        raise _useless(program, "only one of `clientCertificateData` and `clientKeyData`")
+        raise _build_output_error(plugin, "only one of `clientCertificateData` and `clientKeyData`")
     if not proof.token and not proof.certificate:
-        raise _useless(program, "neither a token nor a certificate")
-    return proof, _expiry(program, status)
+        raise _build_output_error(plugin, "neither a token nor a certificate")
+    return proof, _parse_expiry(plugin, status)
 
 
-def _text(status: Mapping[str, Any], name: str) -> str:
+def _get_text(status: Mapping[str, Any], name: str) -> str:
     value = status.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _expiry(program: Program, status: Mapping[str, Any]) -> datetime | None:
-    told = _text(status, "expirationTimestamp")
+def _parse_expiry(plugin: ExecPlugin, status: Mapping[str, Any]) -> datetime | None:
+    told = _get_text(status, "expirationTimestamp")
     if not told:
         return None
     try:
@@ -155,11 +155,11 @@ def _expiry(program: Program, status: Mapping[str, Any]) -> datetime | None:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise _useless(
-            program, f"`expirationTimestamp` `{told}`, expected for example `2026-01-31T12:00:00Z`"
+        raise _build_output_error(
+            plugin, f"`expirationTimestamp` `{told}`, expected for example `2026-01-31T12:00:00Z`"
         )
     return moment
 
 
-def _useless(program: Program, what: str) -> AccessError:
-    return AccessError(f"the credentials program `{program.command}` printed {what}")
+def _build_output_error(plugin: ExecPlugin, what: str) -> ClientConfigError:
+    return ClientConfigError(f"the credentials program `{plugin.command}` printed {what}")

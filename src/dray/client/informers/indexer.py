@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from dray.client.object_refs import Key
+from dray.client.object_refs import ObjectKey
 
 T = TypeVar("T")
 
 
-class Seen(NamedTuple):
+class IndexedObject(NamedTuple):
     """An object with what tells it from others and from its own past."""
 
     object: Any
@@ -24,7 +24,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Listener(Generic[T]):
+class ObjectListener(Generic[T]):
     """Who wants to know. What was not given is not called."""
 
     added: Callable[[T], None] | None = None
@@ -32,57 +32,57 @@ class Listener(Generic[T]):
     deleted: Callable[[T], None] | None = None
 
 
-class Index:
+class ObjectIndex:
     """Objects by something about them."""
 
-    def __init__(self, values_of: Callable[[Any], Iterable[Hashable]]) -> None:
-        self._values_of = values_of
-        self._found: dict[Hashable, dict[Key, Any]] = {}
+    def __init__(self, index_func: Callable[[Any], Iterable[Hashable]]) -> None:
+        self._index_func = index_func
+        self._objects_by_value: dict[Hashable, dict[ObjectKey, Any]] = {}
 
-    def replace(self, key: Key, old: Any | None, new: Any | None) -> None:
-        now = tuple(self._values_of(new)) if new is not None else ()
-        for value in self._values_of(old) if old is not None else ():
-            there = None if value in now else self._found.get(value)
+    def replace(self, key: ObjectKey, old: Any | None, new: Any | None) -> None:
+        now = tuple(self._index_func(new)) if new is not None else ()
+        for value in self._index_func(old) if old is not None else ():
+            there = None if value in now else self._objects_by_value.get(value)
             if there is not None:  # the same value may have been given twice
                 there.pop(key, None)
                 if not there:
-                    del self._found[value]
+                    del self._objects_by_value[value]
         for value in now:
-            self._found.setdefault(value, {})[key] = new
+            self._objects_by_value.setdefault(value, {})[key] = new
 
-    def at(self, value: Hashable) -> list[Any]:
-        return list(self._found.get(value, {}).values())
+    def get_objects(self, value: Hashable) -> list[Any]:
+        return list(self._objects_by_value.get(value, {}).values())
 
 
-class Shelf(Generic[T]):
+class Indexer(Generic[T]):
     """The objects there are."""
 
     def __init__(self) -> None:
-        self.seen: dict[Key, Seen] = {}
-        self._indexes: dict[str, Index] = {}
-        self._listeners: list[Listener[T]] = []
+        self.objects: dict[ObjectKey, IndexedObject] = {}
+        self._indexes: dict[str, ObjectIndex] = {}
+        self._listeners: list[ObjectListener[T]] = []
 
-    def add_index(self, name: str, values_of: Callable[[T], Iterable[Hashable]]) -> None:
+    def add_index(self, name: str, index_func: Callable[[T], Iterable[Hashable]]) -> None:
         """Keep an index from now on."""
         if name in self._indexes:
             raise ValueError(f"there is an index `{name}` already")
-        index = self._indexes[name] = Index(values_of)
-        for key, seen in self.seen.items():
+        index = self._indexes[name] = ObjectIndex(index_func)
+        for key, seen in self.objects.items():
             index.replace(key, None, seen.object)
 
-    def by_index(self, name: str, value: Hashable) -> list[T]:
+    def get_by_index(self, name: str, value: Hashable) -> list[T]:
         """The objects for which the index named gave this value."""
         try:
-            return self._indexes[name].at(value)
+            return self._indexes[name].get_objects(value)
         except KeyError:
             known = ", ".join(f"`{known}`" for known in self._indexes) or "none"
             raise KeyError(f"there is no index `{name}`; there are: {known}") from None
 
-    def listen(self, listener: Listener[T]) -> Callable[[], None]:
+    def listen(self, listener: ObjectListener[T]) -> Callable[[], None]:
         """Tell of everything there is, and of every change; the result ends it."""
         self._listeners = [*self._listeners, listener]
         if listener.added is not None:
-            for seen in list(self.seen.values()):
+            for seen in list(self.objects.values()):
                 listener.added(seen.object)
 
         def stop() -> None:
@@ -90,13 +90,13 @@ class Shelf(Generic[T]):
 
         return stop
 
-    def put(self, key: Key, new: Seen) -> None:
+    def put(self, key: ObjectKey, new: IndexedObject) -> None:
         """An object appeared or changed. Under a name that was given again it is another object."""
-        old = self.seen.get(key)
+        old = self.objects.get(key)
         if old is not None and old.uid != new.uid:
             self.remove(key)
             old = None
-        self.seen[key] = new
+        self.objects[key] = new
         before = None if old is None else old.object
         if self._indexes:
             for index in self._indexes.values():
@@ -108,9 +108,9 @@ class Shelf(Generic[T]):
             elif listener.updated is not None:
                 listener.updated(before, new.object)
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: ObjectKey) -> None:
         """An object is gone."""
-        old = self.seen.pop(key, None)
+        old = self.objects.pop(key, None)
         if old is None:
             return
         for index in self._indexes.values():
@@ -119,11 +119,11 @@ class Shelf(Generic[T]):
             if listener.deleted is not None:
                 listener.deleted(old.object)
 
-    def replace(self, now: dict[Key, Seen]) -> None:
+    def replace(self, now: dict[ObjectKey, IndexedObject]) -> None:
         """This is everything there is: tell what went, what came and what changed."""
-        for key in [key for key in self.seen if key not in now]:
+        for key in [key for key in self.objects if key not in now]:
             self.remove(key)
         for key, new in now.items():
-            old = self.seen.get(key)
+            old = self.objects.get(key)
             if old is None or old.version != new.version or old.uid != new.uid:
                 self.put(key, new)

@@ -24,35 +24,35 @@ import msgspec
 from msgspec.structs import replace
 
 from dray.api.kinds import Kind
-from dray.client.client import PAGE, Client
+from dray.client.client import DEFAULT_PAGE_SIZE, Client
 from dray.client.errors import (
     ApiError,
-    BadRequest,
-    Expired,
-    Forbidden,
-    Invalid,
-    NotFound,
-    ServerTimeout,
-    WatchBroken,
+    BadRequestError,
+    BrokenWatchError,
+    ForbiddenError,
+    InvalidObjectError,
+    NotFoundError,
+    ResourceExpiredError,
+    ServerTimeoutError,
 )
-from dray.client.informers.indexer import Listener, Seen, Shelf
-from dray.client.informers.watch_stream import SHORTEST_WATCH, Batch, Span, watch
-from dray.client.object_refs import Key, Selection, row_of, stamp_of
+from dray.client.informers.indexer import IndexedObject, Indexer, ObjectListener
+from dray.client.informers.watch_stream import MIN_WATCH_SECONDS, WatchBatch, WatchRequest, watch_in_batches
+from dray.client.object_refs import ObjectKey, ObjectSelector, get_identity, resolve_kind
 from dray.client.response_decoding import DELETED, Bookmark
-from dray.client.rest_client import TROUBLE
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
-_LIST_AGAIN = (Expired, WatchBroken, NotFound, BadRequest, ServerTimeout)
-_NO_INITIAL_EVENTS = (Invalid, BadRequest, Forbidden)
-_TOO_SHORT = 1.0
+_RELIST_ERRORS = (ResourceExpiredError, BrokenWatchError, NotFoundError, BadRequestError, ServerTimeoutError)
+_INITIAL_EVENTS_ERRORS = (InvalidObjectError, BadRequestError, ForbiddenError)
+_MIN_WATCH_SECONDS = 1.0
 """A watch that ends sooner than this many seconds was not ended by its time."""
 
 
 @dataclass(slots=True)
-class Counts:
+class InformerStats:
     """What an informer has done, for metrics."""
 
     lists: int = 0
@@ -65,25 +65,26 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class InformerOptions:
     """How an informer goes about it.
 
-    `keep` turns an object into what is kept of it, for example without its managed fields. `trouble` is told
-    every failure that is waited out. `initial_events` asks the server to send everything in the watch.
+    `transform` turns an object into what is kept of it, for example without its managed fields. `on_failure`
+    is told every failure that is waited out. `send_initial_events` asks the server to send everything in the
+    watch.
     """
 
-    page: int = PAGE
-    initial_events: bool = False
-    keep: Callable[[Any], Any] | None = None
-    trouble: Callable[[Exception], None] | None = None
-    first_wait: float = 0.8
-    longest_wait: float = 30.0
+    page_size: int = DEFAULT_PAGE_SIZE
+    send_initial_events: bool = False
+    transform: Callable[[Any], Any] | None = None
+    on_failure: Callable[[Exception], None] | None = None
+    initial_backoff: float = 0.8
+    max_backoff: float = 30.0
 
 
-_USUAL = Ways()
+_DEFAULT_OPTIONS = InformerOptions()
 
 
-def without_managed_fields(obj: Any) -> Any:
+def strip_managed_fields(obj: Any) -> Any:
     """A struct without the record of who set which field, for those who do not read it (`Ways.keep`)."""
     if not obj.metadata.managed_fields:
         return obj
@@ -91,15 +92,15 @@ def without_managed_fields(obj: Any) -> Any:
 
 
 @dataclass(slots=True)
-class _Place:
+class _WatchPosition:
     """Where in the history an informer stands."""
 
-    done: int
+    complete: int
     highest: int
 
-    def see(self, version: int) -> None:
+    def advance(self, version: int) -> None:
         if version > self.highest:
-            self.done, self.highest = self.highest, version
+            self.complete, self.highest = self.highest, version
 
 
 class Informer(Generic[T]):
@@ -113,7 +114,7 @@ class Informer(Generic[T]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        ways: Ways = _USUAL,
+        options: InformerOptions = _DEFAULT_OPTIONS,
     ) -> None: ...
     @overload
     def __init__(
@@ -123,7 +124,7 @@ class Informer(Generic[T]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        ways: Ways = _USUAL,
+        options: InformerOptions = _DEFAULT_OPTIONS,
     ) -> None: ...
     def __init__(
         self,
@@ -132,45 +133,46 @@ class Informer(Generic[T]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        ways: Ways = _USUAL,
+        options: InformerOptions = _DEFAULT_OPTIONS,
     ) -> None:
-        self.kind = row_of(kind)
-        self._read_as = kind
-        self.counts = Counts()
+        self.kind = resolve_kind(kind)
+        self._object_type = kind
+        self.stats = InformerStats()
         self._client = client
         self._namespace = namespace
-        self._select = Selection(label_selector, field_selector)
-        self._ways = ways
-        self._initial = ways.initial_events
-        self._tempo = client.habits.tempo
-        self._backoff, self._before_lists = (
-            Backoff(self._tempo, first=ways.first_wait, longest=ways.longest_wait) for _ in range(2)
+        self._selector = ObjectSelector(label_selector, field_selector)
+        self._options = options
+        self._send_initial_events = options.send_initial_events
+        self._time_source = client.options.time_source
+        self._backoff, self._relist_backoff = (
+            Backoff(self._time_source, initial=options.initial_backoff, maximum=options.max_backoff)
+            for _ in range(2)
         )
-        self._shelf: Shelf[T] = Shelf()
-        self._place: _Place | None = None
-        self._gathered: dict[Key, Seen] | None = None
+        self._indexer: Indexer[T] = Indexer()
+        self._position: _WatchPosition | None = None
+        self._initial_objects: dict[ObjectKey, IndexedObject] | None = None
         self._synced = asyncio.Event()
-        self._ended: BaseException | None = None
+        self._failure: BaseException | None = None
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """One object, if it is there."""
-        seen = self._shelf.seen.get(Key(namespace, name))
+        seen = self._indexer.objects.get(ObjectKey(namespace, name))
         return None if seen is None else seen.object
 
-    def all(self) -> list[T]:
+    def list_all(self) -> list[T]:
         """All objects."""
-        return [seen.object for seen in self._shelf.seen.values()]
+        return [seen.object for seen in self._indexer.objects.values()]
 
     def __len__(self) -> int:
-        return len(self._shelf.seen)
+        return len(self._indexer.objects)
 
-    def add_index(self, name: str, values_of: Callable[[T], Iterable[Hashable]]) -> None:
-        """Keep objects by what `values_of` says about them; it must say the same of the same object."""
-        self._shelf.add_index(name, values_of)
+    def add_index(self, name: str, index_func: Callable[[T], Iterable[Hashable]]) -> None:
+        """Keep objects by what `index_func` says about them; it must say the same of the same object."""
+        self._indexer.add_index(name, index_func)
 
-    def by_index(self, name: str, value: Hashable) -> list[T]:
+    def get_by_index(self, name: str, value: Hashable) -> list[T]:
         """The objects for which the index gave this value."""
-        return self._shelf.by_index(name, value)
+        return self._indexer.get_by_index(name, value)
 
     def listen(
         self,
@@ -179,107 +181,109 @@ class Informer(Generic[T]):
         deleted: Callable[[T], None] | None = None,
     ) -> Callable[[], None]:
         """Call these for everything there is and for every change, in order; the result ends it."""
-        return self._shelf.listen(Listener(added, updated, deleted))
+        return self._indexer.listen(ObjectListener(added, updated, deleted))
 
-    async def synced(self) -> None:
+    async def wait_for_sync(self) -> None:
         """Wait until everything was seen once; raises when `run` ended before."""
         await self._synced.wait()
-        if self._ended is not None:
-            raise RuntimeError(f"the informer of {self.kind.plural} has ended") from self._ended
+        if self._failure is not None:
+            raise RuntimeError(f"the informer of {self.kind.plural} has ended") from self._failure
 
     @property
     def resource_version(self) -> str:
         """The version up to which everything is here; empty before the first list."""
-        return "" if self._place is None else str(self._place.done)
+        return "" if self._position is None else str(self._position.complete)
 
     async def run(self) -> None:
         """Keep the objects as they are on the server; ends only by being cancelled or by a mistake."""
         try:
             while True:
-                if self._place is None and not self._initial:
-                    await self._list()
+                if self._position is None and not self._send_initial_events:
+                    await self._list_objects()
                 else:
-                    await self._follow()
+                    await self._watch_objects()
         except BaseException as ended:
-            self._ended = ended
+            self._failure = ended
             self._synced.set()
             raise
 
-    async def _list(self) -> None:
-        self.counts.lists += 1
+    async def _list_objects(self) -> None:
+        self.stats.lists += 1
         try:
             listing = await self._client.list(
-                self._read_as, self._namespace, self._select, page=self._ways.page
+                self._object_type, self._namespace, self._selector, page_size=self._options.page_size
             )
-            now = dict(map(self._seen, listing.items))
-            version = _number(listing.resource_version)
+            now = dict(map(self._build_indexed_object, listing.items))
+            version = _parse_version(listing.resource_version)
             if version < 0 or any(seen.version < 0 for seen in now.values()):
-                raise WatchBroken(f"the list of {self.kind.plural} has a `resourceVersion` that is no number")
-        except TROUBLE as failed:
-            await self._wait_out(failed)
+                raise BrokenWatchError(
+                    f"the list of {self.kind.plural} has a `resourceVersion` that is no number"
+                )
+        except CALL_ERRORS as failed:
+            await self._wait_after_failure(failed)
             return
         self._replace(now, version)
 
-    def _replace(self, now: dict[Key, Seen], version: int) -> None:
-        self._place = _Place(version, version)
-        self._gathered = None
-        self._shelf.replace(now)
+    def _replace(self, now: dict[ObjectKey, IndexedObject], version: int) -> None:
+        self._position = _WatchPosition(version, version)
+        self._initial_objects = None
+        self._indexer.replace(now)
         self._backoff.reset()
         self._synced.set()
 
-    async def _follow(self) -> None:
-        initial = self._place is None
-        self._gathered = {} if initial else None
-        span = Span(
-            self._read_as,
+    async def _watch_objects(self) -> None:
+        initial = self._position is None
+        self._initial_objects = {} if initial else None
+        span = WatchRequest(
+            self._object_type,
             self._namespace,
-            self._select,
+            self._selector,
             self.resource_version,
             initial,
-            SHORTEST_WATCH + int(self._tempo.chance() * SHORTEST_WATCH),
+            MIN_WATCH_SECONDS + int(self._time_source.random_float() * MIN_WATCH_SECONDS),
         )
-        self.counts.watches += 1
-        begun, place = self._tempo.clock.monotonic(), self._highest()
-        failed = await self._drain(span)
-        if self._highest() > place:
+        self.stats.watches += 1
+        begun, place = self._time_source.clock.monotonic(), self._get_highest_version()
+        failed = await self._consume_watch(span)
+        if self._get_highest_version() > place:
             # Only what is new is a success: a watch that repeats itself and ends must not be asked in a rush.
             self._backoff.reset()
-            self._before_lists.reset()
-        elif failed is None and self._tempo.clock.monotonic() - begun < _TOO_SHORT:
+            self._relist_backoff.reset()
+        elif failed is None and self._time_source.clock.monotonic() - begun < _MIN_WATCH_SECONDS:
             await self._backoff.wait()
         if failed is not None:
-            await self._resume_later(failed, initial=initial)
+            await self._recover(failed, initial=initial)
 
-    def _highest(self) -> int:
-        return -1 if self._place is None else self._place.highest
+    def _get_highest_version(self) -> int:
+        return -1 if self._position is None else self._position.highest
 
-    async def _drain(self, span: Span) -> Exception | None:
+    async def _consume_watch(self, request: WatchRequest) -> Exception | None:
         """Follow one watch to its end; why it ended, unless its time was up."""
-        async with aclosing(watch(self._client, span)) as batches:
+        async with aclosing(watch_in_batches(self._client, request)) as batches:
             while True:
                 try:
                     batch = await anext(batches, None)
-                except TROUBLE as failed:
+                except CALL_ERRORS as failed:
                     return failed
                 if batch is None:
                     return None
-                if not self._apply(batch):
-                    return WatchBroken(f"the watch of {self.kind.plural} is not in order")
+                if not self._apply_batch(batch):
+                    return BrokenWatchError(f"the watch of {self.kind.plural} is not in order")
 
-    def _apply(self, batch: Batch) -> bool:
+    def _apply_batch(self, batch: WatchBatch) -> bool:
         """Take over what happened; False when it cannot have happened in this order."""
         for event in batch:
             if isinstance(event, Bookmark):
-                if not self._mark(event):
+                if not self._apply_bookmark(event):
                     return False
                 continue
-            self.counts.events += 1
-            key, seen = self._seen(event.object)
+            self.stats.events += 1
+            key, seen = self._build_indexed_object(event.object)
             if seen.version < 0:
                 return False
-            gathered = self._gathered
+            gathered = self._initial_objects
             if gathered is None:
-                if not self._change(event.type, key, seen):
+                if not self._apply_event(event.type, key, seen):
                     return False
             elif event.type == DELETED:
                 gathered.pop(key, None)
@@ -287,65 +291,65 @@ class Informer(Generic[T]):
                 gathered[key] = seen
         return True
 
-    def _change(self, what: str, key: Key, new: Seen) -> bool:
-        place, old = self._place, self._shelf.seen.get(key)
+    def _apply_event(self, event_type: str, key: ObjectKey, new: IndexedObject) -> bool:
+        place, old = self._position, self._indexer.objects.get(key)
         assert place is not None
         known = -1 if old is None else old.version
-        if what == DELETED:
+        if event_type == DELETED:
             # Some servers send the last version of the object, others the version of its deletion.
             if old is None or new.version < known:
-                self.counts.duplicates += 1
+                self.stats.duplicates += 1
             else:
-                self._shelf.remove(key)
+                self._indexer.remove(key)
         elif new.version <= known:
-            self.counts.duplicates += 1
+            self.stats.duplicates += 1
         elif old is None and new.version < place.highest:
             return False
         else:
-            self._shelf.put(key, new)
-        place.see(new.version)
+            self._indexer.put(key, new)
+        place.advance(new.version)
         return True
 
-    def _mark(self, bookmark: Bookmark) -> bool:
-        self.counts.bookmarks += 1
-        version = _number(bookmark.resource_version)
+    def _apply_bookmark(self, bookmark: Bookmark) -> bool:
+        self.stats.bookmarks += 1
+        version = _parse_version(bookmark.resource_version)
         if version < 0:
             return False
-        if self._gathered is not None:
+        if self._initial_objects is not None:
             if bookmark.initial_events_end:
-                self._replace(self._gathered, version)
-        elif self._place is not None and version >= self._place.highest:
-            self._place = _Place(version, version)
+                self._replace(self._initial_objects, version)
+        elif self._position is not None and version >= self._position.highest:
+            self._position = _WatchPosition(version, version)
         return True
 
-    def _seen(self, obj: Any) -> tuple[Key, Seen]:
-        key, uid, version = stamp_of(obj)
-        keep = self._ways.keep
-        return key, Seen(obj if keep is None else keep(obj), _number(version), uid)
+    def _build_indexed_object(self, obj: Any) -> tuple[ObjectKey, IndexedObject]:
+        key, uid, version = get_identity(obj)
+        keep = self._options.transform
+        return key, IndexedObject(obj if keep is None else keep(obj), _parse_version(version), uid)
 
-    async def _resume_later(self, failed: Exception, *, initial: bool) -> None:
-        if isinstance(failed, NotFound):
+    async def _recover(self, error: Exception, *, initial: bool) -> None:
+        if isinstance(error, NotFoundError):
             self._client.forget_version(self.kind)
-        if initial and isinstance(failed, _NO_INITIAL_EVENTS):
-            self._initial = False  # this server does not do it: list instead, at once
-        elif isinstance(failed, _LIST_AGAIN):
-            await self._list_again(failed)
+        if initial and isinstance(error, _INITIAL_EVENTS_ERRORS):
+            self._send_initial_events = False  # this server does not do it: list instead, at once
+        elif isinstance(error, _RELIST_ERRORS):
+            await self._relist(error)
         else:
-            await self._wait_out(failed)
+            await self._wait_after_failure(error)
 
-    async def _list_again(self, why: Exception) -> None:
-        self.counts.relists += 1
-        self._place = None
-        await self._wait_out(why, self._before_lists)
+    async def _relist(self, error: Exception) -> None:
+        self.stats.relists += 1
+        self._position = None
+        await self._wait_after_failure(error, self._relist_backoff)
 
-    async def _wait_out(self, failed: Exception, backoff: Backoff | None = None) -> None:
-        self.counts.failures += 1
-        if self._ways.trouble is not None:
-            self._ways.trouble(failed)
-        asked = failed.retry_after if isinstance(failed, ApiError) else None
-        await (backoff or self._backoff).wait(min(asked or 0.0, self._ways.longest_wait))
+    async def _wait_after_failure(self, error: Exception, backoff: Backoff | None = None) -> None:
+        self.stats.failures += 1
+        if self._options.on_failure is not None:
+            self._options.on_failure(error)
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        await (backoff or self._backoff).wait(min(asked or 0.0, self._options.max_backoff))
 
 
-def _number(version: str) -> int:
+def _parse_version(version: str) -> int:
     """A version as the number it is; -1 for what is none."""
     return int(version) if version.isascii() and version.isdigit() else -1

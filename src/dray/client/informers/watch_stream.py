@@ -14,57 +14,65 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.kinds import Kind
-from dray.api.watch_batch import Told
+from dray.api.watch_batch import EncodedWatchBatch
 from dray.client.client import Client
-from dray.client.errors import ClientError, WatchBroken
-from dray.client.object_refs import EVERYTHING, Selection
-from dray.client.response_decoding import Bookmark, Event
+from dray.client.errors import BrokenWatchError, ClientError
+from dray.client.object_refs import SELECT_ALL, ObjectSelector
+from dray.client.response_decoding import Bookmark, WatchEvent
 
-Batch = list[Event[Any] | Bookmark]
+WatchBatch = list[WatchEvent[Any] | Bookmark]
 
-LONGEST_LINE: Final = 16 * 1024 * 1024
-SHORTEST_WATCH: Final = 300
-LATE: Final = 30.0
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+MIN_WATCH_SECONDS: Final = 300
+WATCH_GRACE_SECONDS: Final = 30.0
 """How many seconds after its end a watch may still be silent before it counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WatchRequest:
     """What to watch, from where, and for how many seconds.
 
-    Without a version and with `initial` the server sends everything there is first, and says when it is done.
+    Without a version and with `send_initial_events` the server sends everything there is first, and says when
+    it is done.
     """
 
     kind: Kind | type[msgspec.Struct]
     namespace: str = ""
-    select: Selection = EVERYTHING
+    selector: ObjectSelector = SELECT_ALL
     resource_version: str = ""
-    initial: bool = False
-    seconds: int = SHORTEST_WATCH
+    send_initial_events: bool = False
+    timeout_seconds: int = MIN_WATCH_SECONDS
 
-    def query(self) -> dict[str, str]:
-        query = {**self.select.query(), "allowWatchBookmarks": "true", "timeoutSeconds": str(self.seconds)}
-        if self.initial:
+    def build_query(self) -> dict[str, str]:
+        query = {
+            **self.selector.build_query(),
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(self.timeout_seconds),
+        }
+        if self.send_initial_events:
             return query | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         return query | ({"resourceVersion": self.resource_version} if self.resource_version else {})
 
 
-async def watch(client: Client, span: Span) -> AsyncGenerator[Batch, None]:
+async def watch_in_batches(client: Client, request: WatchRequest) -> AsyncGenerator[WatchBatch, None]:
     """The events of one watch in batches until the server ends it; a failure comes after what came before."""
     reader, opening = await client.open_watch(
-        span.kind, span.namespace, span.query(), silence=span.seconds + LATE
+        request.kind,
+        request.namespace,
+        request.build_query(),
+        idle_timeout=request.timeout_seconds + WATCH_GRACE_SECONDS,
     )
-    lines = Lines()
+    lines = LineSplitter()
     async with opening as stream:
         async for chunk in stream.chunks:
-            if isinstance(chunk, Told) and reader.takes_views:
-                yield [Event(what, shown.view) for what, shown in chunk.events]
+            if isinstance(chunk, EncodedWatchBatch) and reader.accepts_views:
+                yield [WatchEvent(what, shown.get_view) for what, shown in chunk.events]
                 continue
-            batch: Batch = []
+            batch: WatchBatch = []
             failed: ClientError | None = None
             for line in lines.feed(chunk):
                 try:
-                    batch.append(reader.event(line))
+                    batch.append(reader.decode_event(line))
                 except ClientError as failure:
                     failed = failure
                     break
@@ -74,25 +82,25 @@ async def watch(client: Client, span: Span) -> AsyncGenerator[Batch, None]:
                 raise failed
 
 
-class Lines:
+class LineSplitter:
     """Lines out of chunks; a line that spans many chunks is joined once."""
 
-    def __init__(self, longest: int = LONGEST_LINE) -> None:
-        self._longest = longest
+    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._parts: list[bytes] = []
         self._length = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that end in this chunk."""
-        if not self._length and chunk.endswith(b"\n") and len(chunk) <= self._longest:
+        if not self._length and chunk.endswith(b"\n") and len(chunk) <= self._max_bytes:
             # Most servers send whole lines, and most of the time one.
             lines = chunk[:-1].split(b"\n")
             return lines if all(lines) else [line for line in lines if line]
         pieces = chunk.split(b"\n")
         self._parts.append(pieces[0])
         self._length += len(pieces[0])
-        if self._length > self._longest:
-            raise WatchBroken(f"a line of more than {self._longest} bytes is no event")
+        if self._length > self._max_bytes:
+            raise BrokenWatchError(f"a line of more than {self._max_bytes} bytes is no event")
         if len(pieces) == 1:
             return []
         pieces[0] = b"".join(self._parts)

@@ -22,17 +22,27 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from dray.client.config.client_config import Access, AccessError, Proof
-from dray.client.errors import OutOfOffice, Unreachable
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
-from dray.client.transports.leader_guard import NOT_SENT, STILL_ALLOWED
+from dray.client.config.client_config import ClientConfig, ClientConfigError, ClientCredential
+from dray.client.errors import NotLeaderError, ServerUnreachableError
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
+from dray.client.transports.leader_guard import NOT_SENT_MESSAGE, WRITE_CHECK
 
-CONNECTIONS: Final = 512
+MAX_CONNECTIONS: Final = 512
 IDLE_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 20.0
 READ_BUFFER: Final = 256 * 1024
-LONGEST_HEADER: Final = 64 * 1024
-_ALIVE: Final = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+MAX_HEADER_BYTES: Final = 64 * 1024
+_KEEPALIVE_OPTIONS: Final = {
+    "TCP_KEEPIDLE": 15,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 30_000,
+}
 """A server whose machine is gone says nothing; the kernel notices after half a minute (where it can)."""
 
 
@@ -43,46 +53,50 @@ class _Connector(aiohttp.TCPConnector):
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
         connection = await super().connect(req, traces, timeout)
-        allowed = STILL_ALLOWED.get()
+        allowed = WRITE_CHECK.get()
         if allowed is not None and not allowed():
             connection.release()
-            raise OutOfOffice(f"{req.method} {req.url.path} {NOT_SENT}")
+            raise NotLeaderError(f"{req.method} {req.url.path} {NOT_SENT_MESSAGE}")
         return connection
 
 
-class Http:
+class HttpTransport:
     """A way to a server over HTTP."""
 
-    def __init__(self, access: Access, *, connections: int = CONNECTIONS) -> None:
-        self._access = access
-        self._base = access.server.rstrip("/")
-        self._connections = connections
+    def __init__(self, config: ClientConfig, *, max_connections: int = MAX_CONNECTIONS) -> None:
+        self._config = config
+        self._base = config.server.rstrip("/")
+        self._max_connections = max_connections
         self._session: aiohttp.ClientSession | None = None
-        self._context: tuple[tuple[bytes, bytes], ssl.SSLContext] | None = None
+        self._tls_context: tuple[tuple[bytes, bytes], ssl.SSLContext] | None = None
 
     @property
     def address(self) -> str:
         return self._base
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
         try:
-            async with self._answered(request, limit) as response:
-                return Reply(response.status, _headers(response), await response.read())
+            async with self._open_response(request, limit) as response:
+                return TransportResponse(response.status, _merge_headers(response), await response.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as broken:
-            raise self._unreachable(request, broken, timeout) from broken
+            raise self._build_unreachable_error(request, broken, timeout) from broken
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence)
-        opened = self._answered(request, limit)
+    async def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AsyncIterator[TransportStream]:
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_timeout)
+        opened = self._open_response(request, limit)
         try:
             response = await opened.__aenter__()
         except (aiohttp.ClientError, TimeoutError, OSError) as broken:
-            raise self._unreachable(request, broken, silence) from broken
-        chunks = self._chunks(request, response, silence)
+            raise self._build_unreachable_error(request, broken, idle_timeout) from broken
+        chunks = self._iterate_chunks(request, response, idle_timeout)
         try:
-            yield Stream(response.status, _headers(response), chunks)
+            yield TransportStream(response.status, _merge_headers(response), chunks)
         finally:
             await chunks.aclose()
             _abort(response)  # unread parts make a connection useless for others
@@ -93,23 +107,23 @@ class Http:
             await self._session.close()
             self._session = None
 
-    async def _chunks(
-        self, request: Request, response: aiohttp.ClientResponse, silence: float
+    async def _iterate_chunks(
+        self, request: TransportRequest, response: aiohttp.ClientResponse, idle_timeout: float
     ) -> AsyncGenerator[bytes, None]:
         try:
             async for chunk in response.content.iter_any():
                 yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as broken:
-            raise self._unreachable(request, broken, silence) from broken
+            raise self._build_unreachable_error(request, broken, idle_timeout) from broken
 
     @asynccontextmanager
-    async def _answered(
-        self, request: Request, limit: aiohttp.ClientTimeout
+    async def _open_response(
+        self, request: TransportRequest, limit: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        proof = await self._access.credentials.proof()
+        proof = await self._config.credential_provider.get_credential()
         response = await self._send(request, limit, proof)
         if response.status == 401:
-            newer = await self._access.credentials.renewed(proof)
+            newer = await self._config.credential_provider.renew_credential(proof)
             if newer != proof:
                 await response.read()
                 response.release()
@@ -120,78 +134,82 @@ class Http:
             response.release()
 
     async def _send(
-        self, request: Request, limit: aiohttp.ClientTimeout, proof: Proof
+        self, request: TransportRequest, limit: aiohttp.ClientTimeout, credential: ClientCredential
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": request.accept, **self._access.headers, **request.headers}
+        headers = {"Accept": request.accept, **self._config.headers, **request.headers}
         if request.body:
             headers["Content-Type"] = request.content_type
-        if proof.token:
-            headers["Authorization"] = f"Bearer {proof.token}"
+        if credential.token:
+            headers["Authorization"] = f"Bearer {credential.token}"
         query = f"?{urlencode(request.query)}" if request.query else ""
-        return await self._opened().request(
+        return await self._get_session().request(
             request.method,
             URL(f"{self._base}{request.path}{query}", encoded=True),
             data=request.body or None,
             headers=headers,
             timeout=limit,
             allow_redirects=False,
-            ssl=self._trust(proof),
-            server_hostname=self._access.server_name or None,
+            ssl=self._get_tls_context(credential),
+            server_hostname=self._config.server_name or None,
         )
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_Connector(
-                    limit=self._connections, keepalive_timeout=IDLE_SECONDS, socket_factory=opened_socket
+                    limit=self._max_connections,
+                    keepalive_timeout=IDLE_SECONDS,
+                    socket_factory=open_keepalive_socket,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Accept-Encoding": "identity"},
                 read_bufsize=READ_BUFFER,
-                max_line_size=LONGEST_HEADER,
-                max_field_size=LONGEST_HEADER,
+                max_line_size=MAX_HEADER_BYTES,
+                max_field_size=MAX_HEADER_BYTES,
             )
         return self._session
 
-    def _trust(self, proof: Proof) -> ssl.SSLContext | bool:
+    def _get_tls_context(self, credential: ClientCredential) -> ssl.SSLContext | bool:
         if not self._base.startswith("https:"):
             return True
-        shown = (proof.certificate, proof.key)
-        if self._context is None or self._context[0] != shown:
-            self._context = (shown, tls_context(self._access, proof))
-        return self._context[1]
+        shown = (credential.certificate, credential.key)
+        if self._tls_context is None or self._tls_context[0] != shown:
+            self._tls_context = (shown, build_tls_context(self._config, credential))
+        return self._tls_context[1]
 
-    def _unreachable(self, request: Request, broken: BaseException, seconds: float) -> Unreachable:
-        sent = not isinstance(broken, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    def _build_unreachable_error(
+        self, request: TransportRequest, error: BaseException, seconds: float
+    ) -> ServerUnreachableError:
+        sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
         what = f"{request.method} {self._base}{request.path}"
-        if isinstance(broken, aiohttp.ClientConnectorCertificateError):
-            why = f"{broken.certificate_error}; the certificate authority comes from {self._source}"
-        elif isinstance(broken, TimeoutError) or not str(broken):
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            why = f"{error.certificate_error}; the certificate authority comes from {self._config_source}"
+        elif isinstance(error, TimeoutError) or not str(error):
             why = f"nothing came for {seconds:g} seconds" if sent else "the server does not take the call"
-        elif isinstance(broken, aiohttp.ClientConnectorError) and broken.os_error.errno:
-            why = _system(broken.os_error)
+        elif isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+            why = _describe_os_error(error.os_error)
         else:
-            why = str(broken)
-        return Unreachable(f"no answer to {what}: {why}", sent=sent)
+            why = str(error)
+        return ServerUnreachableError(f"no answer to {what}: {why}", sent=sent)
 
     @property
-    def _source(self) -> str:
-        return f"`{self._access.source}`" if self._access.source else "the code that made this client"
+    def _config_source(self) -> str:
+        return f"`{self._config.source}`" if self._config.source else "the code that made this client"
 
 
-def _system(refused: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     """Why there is no connection, as the system words it, without the insides of Python."""
-    number = refused.errno or 0
+    number = error.errno or 0
     # Names that cannot be looked up have numbers of their own, below zero, and bring their words.
-    return (os.strerror(number) if number > 0 else refused.strerror or str(refused)).lower()
+    return (os.strerror(number) if number > 0 else error.strerror or str(error)).lower()
 
 
-def opened_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+def open_keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """A socket that finds out when nobody is at the other end any more."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _ALIVE.items():
+    for name, value in _KEEPALIVE_OPTIONS.items():
         option = getattr(socket, name, None)
         if option is not None:
             made.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -199,36 +217,38 @@ def opened_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return made
 
 
-def tls_context(access: Access, proof: Proof) -> ssl.SSLContext:
+def build_tls_context(config: ClientConfig, credential: ClientCredential) -> ssl.SSLContext:
     """What to trust and what to show, as Python's TLS wants it."""
     try:
-        context = ssl.create_default_context(cadata=access.ca.decode() if access.ca else None)
+        context = ssl.create_default_context(cadata=config.ca.decode() if config.ca else None)
     except (ssl.SSLError, ValueError) as broken:
-        raise AccessError(
-            f"the certificate authority of `{access.server}` is no PEM certificate: {broken}"
+        raise ClientConfigError(
+            f"the certificate authority of `{config.server}` is no PEM certificate: {broken}"
         ) from None
-    if access.insecure:
+    if config.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if proof.certificate:
-        _show(context, access, proof)
+    if credential.certificate:
+        _load_client_certificate(context, config, credential)
     return context
 
 
-def _show(context: ssl.SSLContext, access: Access, proof: Proof) -> None:
+def _load_client_certificate(
+    context: ssl.SSLContext, config: ClientConfig, credential: ClientCredential
+) -> None:
     # Python reads certificates only from files; this one is readable by nobody else and gone at once.
     with tempfile.NamedTemporaryFile() as file:
-        file.write(proof.certificate.rstrip() + b"\n" + proof.key)
+        file.write(credential.certificate.rstrip() + b"\n" + credential.key)
         file.flush()
         try:
-            context.load_cert_chain(file.name, password=_no_password)
+            context.load_cert_chain(file.name, password=_get_empty_password)
         except (ssl.SSLError, OSError) as broken:
-            raise AccessError(
-                f"the client certificate and key for `{access.server}` cannot be used: {broken}"
+            raise ClientConfigError(
+                f"the client certificate and key for `{config.server}` cannot be used: {broken}"
             ) from None
 
 
-def _no_password() -> str:
+def _get_empty_password() -> str:
     return ""
 
 
@@ -245,7 +265,7 @@ def _abort(response: aiohttp.ClientResponse) -> None:
         transport.abort()
 
 
-def _headers(response: aiohttp.ClientResponse) -> Mapping[str, str]:
+def _merge_headers(response: aiohttp.ClientResponse) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, value in response.headers.items():
         text = name.lower()

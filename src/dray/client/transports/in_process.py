@@ -14,23 +14,28 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import unquote, urlencode
 
-from dray.client.errors import Unreachable
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
+from dray.client.errors import ServerUnreachableError
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-Queue = asyncio.Queue[bytes | Exception | None]
+ChunkQueue = asyncio.Queue[bytes | Exception | None]
 
 USER_EXTENSION = "dray.user"
 
-WAITING_PARTS = 16
+MAX_QUEUED_CHUNKS = 16
 """How many parts of a stream wait for their reader before the application has to."""
 
 
-class InProcess:
+class InProcessTransport:
     """A way to an application in this process, as the user given."""
 
     def __init__(self, application: Application, user: str, groups: tuple[str, ...] = ()) -> None:
@@ -41,34 +46,42 @@ class InProcess:
     def address(self) -> str:
         return "this process"
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
-        answer = _Whole()
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
+        answer = _BufferedResponse()
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
-                await self._application(self._scope(request), _Body(request.body), answer)
+                await self._application(self._build_scope(request), _RequestBody(request.body), answer)
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise Unreachable(
+            raise ServerUnreachableError(
                 f"no answer to {request.method} {request.path} in {timeout:g} seconds"
             ) from None
         if not answer.code:
-            raise Unreachable(f"the application answered nothing to {request.method} {request.path}")
-        return Reply(answer.code, answer.headers, b"".join(answer.parts))
+            raise ServerUnreachableError(
+                f"the application answered nothing to {request.method} {request.path}"
+            )
+        return TransportResponse(answer.code, answer.headers, b"".join(answer.parts))
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
-        answer, body = _Parts(), _Body(request.body)
-        work = asyncio.ensure_future(self._run(request, body, answer))
-        chunks = _chunks(answer.queue, silence)
+    async def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AsyncIterator[TransportStream]:
+        answer, body = _StreamedResponse(), _RequestBody(request.body)
+        work = asyncio.ensure_future(self._run_application(request, body, answer))
+        chunks = _iterate_chunks(answer.queue, idle_timeout)
         try:
             if await anext(chunks, None) is None:  # comes when the head of the answer is known
-                raise Unreachable(f"the application answered nothing to {request.method} {request.path}")
-            yield Stream(answer.code, answer.headers, chunks)
+                raise ServerUnreachableError(
+                    f"the application answered nothing to {request.method} {request.path}"
+                )
+            yield TransportStream(answer.code, answer.headers, chunks)
         finally:
             await chunks.aclose()
-            body.gone.set()
+            body.disconnected.set()
             work.cancel()
             await asyncio.wait([work])
             if not work.cancelled():
@@ -77,15 +90,17 @@ class InProcess:
     async def close(self) -> None:
         """There is nothing to let go of."""
 
-    async def _run(self, request: Request, body: _Body, answer: _Parts) -> None:
+    async def _run_application(
+        self, request: TransportRequest, body: _RequestBody, response: _StreamedResponse
+    ) -> None:
         try:
-            await self._application(self._scope(request), body, answer)
+            await self._application(self._build_scope(request), body, response)
         except Exception as broken:
-            await answer.queue.put(broken)
+            await response.queue.put(broken)
             raise
-        await answer.queue.put(None)
+        await response.queue.put(None)
 
-    def _scope(self, request: Request) -> MutableMapping[str, Any]:
+    def _build_scope(self, request: TransportRequest) -> MutableMapping[str, Any]:
         headers = [(b"accept", request.accept.encode())]
         if request.body:
             headers.append((b"content-type", request.content_type.encode()))
@@ -108,36 +123,36 @@ class InProcess:
         }
 
 
-class _Body:
+class _RequestBody:
     """What the application receives: the body, and later that the reader has gone."""
 
     def __init__(self, body: bytes) -> None:
         self._body: bytes | None = body
-        self.gone = asyncio.Event()
+        self.disconnected = asyncio.Event()
 
     async def __call__(self) -> Message:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self.gone.wait()
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
 
-class _Head:
+class _ResponseStart:
     """What every answer begins with."""
 
     def __init__(self) -> None:
         self.code = 0
         self.headers: dict[str, str] = {}
 
-    def read(self, message: Message) -> None:
+    def read_start(self, message: Message) -> None:
         self.code = message["status"]
         for name, value in message.get("headers", ()):
             text, more = name.decode("latin-1").lower(), value.decode("latin-1")
             self.headers[text] = f"{self.headers[text]}, {more}" if text in self.headers else more
 
 
-class _Whole(_Head):
+class _BufferedResponse(_ResponseStart):
     """Takes an answer as a whole."""
 
     def __init__(self) -> None:
@@ -146,33 +161,33 @@ class _Whole(_Head):
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.read(message)
+            self.read_start(message)
         elif message["type"] == "http.response.body":
             self.parts.append(message.get("body", b""))
 
 
-class _Parts(_Head):
+class _StreamedResponse(_ResponseStart):
     """Takes an answer part by part; the empty first part says that the head is known."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue: Queue = asyncio.Queue(WAITING_PARTS)
+        self.queue: ChunkQueue = asyncio.Queue(MAX_QUEUED_CHUNKS)
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.read(message)
+            self.read_start(message)
             await self.queue.put(b"")
         elif message["type"] == "http.response.body" and message.get("body"):
             await self.queue.put(message["body"])
 
 
-async def _chunks(queue: Queue, silence: float) -> AsyncGenerator[bytes, None]:
+async def _iterate_chunks(queue: ChunkQueue, idle_timeout: float) -> AsyncGenerator[bytes, None]:
     while True:
         try:
-            async with asyncio.timeout(silence):
+            async with asyncio.timeout(idle_timeout):
                 chunk = await queue.get()
         except TimeoutError:
-            raise Unreachable(f"the stream said nothing for {silence:g} seconds") from None
+            raise ServerUnreachableError(f"the stream said nothing for {idle_timeout:g} seconds") from None
         if chunk is None:
             return
         if isinstance(chunk, Exception):

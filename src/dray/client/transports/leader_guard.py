@@ -16,47 +16,57 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Final
 
-from dray.client.errors import OutOfOffice
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream, Transport
+from dray.client.errors import NotLeaderError
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Transport,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
 
-NOT_SENT: Final = "was not sent: another may lead now"
-STILL_ALLOWED: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("still_allowed", default=None)
+NOT_SENT_MESSAGE: Final = "was not sent: another may lead now"
+WRITE_CHECK: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("still_allowed", default=None)
 """What to ask before a write leaves, when much may have happened since it was begun; None is always yes."""
-LAST_WAIT: Final = 5.0
+CANCEL_WAIT_SECONDS: Final = 5.0
 """Seconds that somebody who was told to stop waits for the answer to its last write."""
 
 
-class Fence:
+class LeaderGuardTransport:
     """Lets reads through always, and writes while they are allowed."""
 
-    def __init__(self, transport: Transport, allowed: Callable[[], bool]) -> None:
+    def __init__(self, transport: Transport, is_leader: Callable[[], bool]) -> None:
         self._transport = transport
-        self._allowed = allowed
+        self._is_leader = is_leader
 
     @property
     def address(self) -> str:
         return self._transport.address
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
-        if request.method != "GET" and not self._allowed():
-            raise OutOfOffice(f"{request.method} {request.path} {NOT_SENT}")
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
+        if request.method != "GET" and not self._is_leader():
+            raise NotLeaderError(f"{request.method} {request.path} {NOT_SENT_MESSAGE}")
         if request.method == "GET":
             return await self._transport.request(request, timeout=timeout)
-        before = STILL_ALLOWED.set(self._allowed)
+        before = WRITE_CHECK.set(self._is_leader)
         sending = asyncio.ensure_future(self._transport.request(request, timeout=timeout))
-        STILL_ALLOWED.reset(before)
+        WRITE_CHECK.reset(before)
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait([sending], timeout=LAST_WAIT)
+            await asyncio.wait([sending], timeout=CANCEL_WAIT_SECONDS)
             sending.cancel()
             await asyncio.wait([sending])
             if not sending.cancelled():
                 sending.exception()  # nobody is left who would mind
             raise
 
-    def stream(self, request: Request, *, silence: float) -> AbstractAsyncContextManager[Stream]:
-        return self._transport.stream(request, silence=silence)
+    def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AbstractAsyncContextManager[TransportStream]:
+        return self._transport.stream(request, idle_timeout=idle_timeout)
 
     async def close(self) -> None:
         await self._transport.close()

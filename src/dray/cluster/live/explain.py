@@ -13,52 +13,52 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.requests import named
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.requests import format_claim_name
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim
-from dray.claims.binding_conditions import why_not_ready
-from dray.claims.claim_names import Name, name_of, recorded
-from dray.claims.reservation import ENDED, is_reserved
-from dray.errors import AllocationFault
-from dray.explain import Diagnosis, Effort, NodeStory, Outcome, diagnose, of_fault, summary
-from dray.explain import Verdict as Answer
-from dray.explain.diagnosis import DeviceName, Found
-from dray.explain.rendering.text import headline
-from dray.placement.classic_negotiation import Wait
-from dray.placement.device_searches import Searches
-from dray.placement.framework import Plugin
-from dray.placement.pending_pod import ClaimsSeen, Subject, subject_of
-from dray.placement.plugins.classic_resources import ClassicResources, next_step
-from dray.placement.plugins.dynamic_resources import Devices, out_of_reach
-from dray.placement.profile import DEFAULT_SCHEDULER, Choices, profile_of
-from dray.placement.rejections import Verdict
-from dray.placement.resource_requests import NOTHING, Needs, needs_of
-from dray.placement.scheduling_cycle import Refused, Unplaceable, place, refusals
-from dray.placement.snapshot import Snapshot
-from dray.placement.unschedulable_message import why
+from dray.claims.binding_conditions import explain_not_ready
+from dray.claims.claim_names import NamespacedName, find_recorded_name, get_namespaced_name
+from dray.claims.reservation import FINISHED_PHASES, is_reserved_for
+from dray.errors import UnanswerableClaimError
+from dray.explain import Diagnosis, NodeOutcome, NodeReport, WorkBudget, diagnose, diagnose_fault, summarize
+from dray.explain import DiagnosisVerdict as Answer
+from dray.explain.diagnosis import DeviceName, FoundDevice
+from dray.explain.rendering.text import render_headline
+from dray.placement.classic_negotiation import WaitForDrivers
+from dray.placement.device_searches import DeviceSearches
+from dray.placement.framework import SchedulingPlugin
+from dray.placement.pending_pod import PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.placement.plugins.classic_resources import ClassicResources, decide_next_step
+from dray.placement.plugins.dynamic_resources import DynamicResources, find_unreachable_claim
+from dray.placement.profile import DEFAULT_SCHEDULER, PlacementOptions, build_profile
+from dray.placement.rejections import PluginRejection
+from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, compute_requests
+from dray.placement.scheduling_cycle import RejectedNodes, Unschedulable, find_rejections, place_pod
+from dray.placement.snapshot import ClusterSnapshot
+from dray.placement.unschedulable_message import explain_unschedulable
 from dray.simulation.bundle import Bundle
-from dray.simulation.share_ids import new_share_id
+from dray.simulation.share_ids import generate_share_id
 
 T = TypeVar("T")
-UNSCHEDULED: Final = "PodScheduled"
+POD_SCHEDULED_CONDITION: Final = "PodScheduled"
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class LiveExplanation:
     """The answer for one pod or claim."""
 
     headline: str
     diagnosis: Diagnosis
     summary: str
     """The same in one line, as the event of a scheduler says it."""
-    left_out: tuple[Refused, ...] = ()
+    excluded_nodes: tuple[RejectedNodes, ...] = ()
     """Nodes that were not searched for devices, and why."""
     node: str = ""
     """Where it is already."""
-    holds: bool = False
+    is_allocated: bool = False
     """Whether the diagnosis tells of devices that are held, and not of a search."""
     remarks: tuple[str, ...] = ()
 
@@ -68,167 +68,194 @@ class Inquiry:
         return self.diagnosis.verdict is Answer.FITS
 
 
-class Inquirer:
+class LiveExplainer:
     """Answers questions about one bundle."""
 
     def __init__(
-        self, bundle: Bundle, door: Admission, stock: Stock, node: str | None, limit: TimeLimit
+        self,
+        bundle: Bundle,
+        admission: AllocatorGateFilter,
+        inventory: DeviceInventory,
+        node: str | None,
+        time_limit: TimeLimit,
     ) -> None:
         self._bundle = bundle
-        self._door = door
-        self._stock = stock
-        self._limit = limit
-        self._devices = Devices(door, new_share_id, Searches(limit))
+        self._admission = admission
+        self._inventory = inventory
+        self._time_limit = time_limit
+        self._devices = DynamicResources(admission, generate_share_id, DeviceSearches(time_limit))
         self._nodes = [each for each in bundle.nodes if node in (None, each.metadata.name)]
-        self._claims = {name_of(claim.metadata): claim for claim in bundle.claims}
-        classic = {name_of(claim.metadata): claim for claim in bundle.classic_claims}
-        self._seen = ClaimsSeen(_finding(self._claims), _finding(classic))
+        self._claims = {get_namespaced_name(claim.metadata): claim for claim in bundle.claims}
+        classic = {get_namespaced_name(claim.metadata): claim for claim in bundle.classic_claims}
+        self._claim_lookup = PodClaimLookup(_build_lookup(self._claims), _build_lookup(classic))
 
-    def pod(self, name: Name) -> Inquiry:
+    def explain_pod(self, name: NamespacedName) -> LiveExplanation:
         """Where a pod is, or why it has no node."""
-        pod = next(each for each in self._bundle.pods if name_of(each.metadata) == name)
-        if pod.spec.node_name or pod.status.phase in ENDED:
-            return self._placed(pod)
+        pod = next(each for each in self._bundle.pods if get_namespaced_name(each.metadata) == name)
+        if pod.spec.node_name or pod.status.phase in FINISHED_PHASES:
+            return self._explain_placed_pod(pod)
         if pod.spec.scheduling_gates:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-            return _plainly(pod, f"it is held back by scheduling gates: {gates}")
-        subject = subject_of(pod, self._seen)
-        if isinstance(subject, Verdict):
-            return replace(_plainly(pod, subject.reason), remarks=tuple(self._missing(pod)))
-        unready = [why_not_ready(claim) for claim in subject.claims if is_reserved(claim, pod)]
+            return _explain_without_search(pod, f"it is held back by scheduling gates: {gates}")
+        subject = resolve_pending_pod(pod, self._claim_lookup)
+        if isinstance(subject, PluginRejection):
+            return replace(
+                _explain_without_search(pod, subject.reason), remarks=tuple(self._list_missing_templates(pod))
+            )
+        unready = [explain_not_ready(claim) for claim in subject.claims if is_reserved_for(claim, pod)]
         if any(unready):
             # It has its place already, and is bound as soon as its devices are ready.
-            return _plainly(pod, next(filter(None, unready)))
-        return self._waiting(subject)
+            return _explain_without_search(pod, next(filter(None, unready)))
+        return self._explain_pending_pod(subject)
 
-    def _missing(self, pod: Pod) -> Iterable[str]:
+    def _list_missing_templates(self, pod: Pod) -> Iterable[str]:
         """What a pod names and nobody made."""
-        there = {name_of(each.metadata) for each in self._bundle.templates}
+        there = {get_namespaced_name(each.metadata) for each in self._bundle.templates}
         for name in dict.fromkeys(entry.resource_claim_template_name for entry in pod.spec.resource_claims):
             if name is not None and (pod.metadata.namespace, name) not in there:
                 yield f"ResourceClaimTemplate {name} does not exist"
 
-    def claim(self, name: Name) -> Inquiry:
+    def explain_claim(self, name: NamespacedName) -> LiveExplanation:
         """What a claim has, or could have."""
         claim = self._claims[name]
-        full = named(claim)
+        full = format_claim_name(claim)
         if claim.status.allocation is not None:
             holders = [each.name for each in claim.status.reserved_for]
             remarks = (f"reserved for {', '.join(holders)}",) if holders else ("reserved for nobody",)
-            found = _found([claim])
-            story = NodeStory(nodes=("",), outcome=Outcome.FITS, steps=0, found=found)
-            answer = Diagnosis(verdict=Answer.FITS, claims=(full,), stories=(story,))
+            found = _list_allocated_devices([claim])
+            story = NodeReport(nodes=("",), outcome=NodeOutcome.FITS, steps=0, found=found)
+            answer = Diagnosis(verdict=Answer.FITS, claims=(full,), node_reports=(story,))
             said = f"Claim {full} has its devices"
-            return Inquiry(said, answer, summary(answer), holds=True, remarks=remarks)
-        answer = self._diagnosed((claim,), self._nodes, Effort(self._limit))
-        return Inquiry(headline(answer), answer, summary(answer))
+            return LiveExplanation(said, answer, summarize(answer), is_allocated=True, remarks=remarks)
+        answer = self._diagnose_claims((claim,), self._nodes, WorkBudget(self._time_limit))
+        return LiveExplanation(render_headline(answer), answer, summarize(answer))
 
-    def _placed(self, pod: Pod) -> Inquiry:
+    def _explain_placed_pod(self, pod: Pod) -> LiveExplanation:
         node = pod.spec.node_name
-        ended = pod.status.phase in ENDED
+        ended = pod.status.phase in FINISHED_PHASES
         words = f"has ended ({pod.status.phase})" if ended else f"is on {node}"
-        claims = list(self._held(pod))
-        story = NodeStory(nodes=(node,), outcome=Outcome.FITS, steps=0, found=_found(claims))
-        names = tuple(map(named, claims))
-        answer = Diagnosis(verdict=Answer.FITS, pod=_full(pod), claims=names, stories=(story,))
-        bare = [] if ended else [named(claim) for claim in claims if claim.status.allocation is None]
+        claims = list(self._list_pod_claims(pod))
+        story = NodeReport(
+            nodes=(node,), outcome=NodeOutcome.FITS, steps=0, found=_list_allocated_devices(claims)
+        )
+        names = tuple(map(format_claim_name, claims))
+        answer = Diagnosis(verdict=Answer.FITS, pod=_format_name(pod), claims=names, node_reports=(story,))
+        bare = (
+            [] if ended else [format_claim_name(claim) for claim in claims if claim.status.allocation is None]
+        )
         remarks = tuple(
             f"claim {name} has no devices: the pod got its node without a scheduler" for name in bare
         )
-        return Inquiry(f"Pod {_full(pod)} {words}", answer, words, node=node, holds=True, remarks=remarks)
+        return LiveExplanation(
+            f"Pod {_format_name(pod)} {words}", answer, words, node=node, is_allocated=True, remarks=remarks
+        )
 
-    def _held(self, pod: Pod) -> Iterable[ResourceClaim]:
+    def _list_pod_claims(self, pod: Pod) -> Iterable[ResourceClaim]:
         for entry in pod.spec.resource_claims:
-            name = entry.resource_claim_name or recorded(pod, entry)[1]
+            name = entry.resource_claim_name or find_recorded_name(pod, entry)[1]
             claim = self._claims.get((pod.metadata.namespace, name or ""))
             if claim is not None:
                 yield claim
 
-    def _waiting(self, subject: Subject) -> Inquiry:
-        snapshot = Snapshot.of(self._nodes, self._stock, self._needs())
+    def _explain_pending_pod(self, subject: PendingPod) -> LiveExplanation:
+        snapshot = ClusterSnapshot.build(self._nodes, self._inventory, self._sum_node_needs())
         # Devices are explained below, in more words than a verdict has.
-        refused = refusals(snapshot, subject, profile_of(Choices(), [ClassicResources()]))
+        refused = find_rejections(snapshot, subject, build_profile(PlacementOptions(), [ClassicResources()]))
         everywhere = next((each for each in refused if not each.nodes), None)
         if everywhere is not None:
-            return _plainly(subject.pod, everywhere.verdict.reason)
-        left, barred = self._reaching(subject, {name for each in refused for name in each.nodes})
+            return _explain_without_search(subject.pod, everywhere.rejection.reason)
+        left, barred = self._split_by_reach(subject, {name for each in refused for name in each.nodes})
         # The scheduler is asked first: what it gives up is not searched for again.
-        line = self._event(snapshot, subject)
-        effort = self._devices.effort(subject, snapshot)
-        answer = self._diagnosed(subject.pending, left, effort, _full(subject.pod))
-        said = headline(answer) if left else f"Pod {_full(subject.pod)} cannot run yet: {self._nobody()}"
+        line = self._compute_scheduler_message(snapshot, subject)
+        effort = self._devices.build_work_budget(subject, snapshot)
+        answer = self._diagnose_claims(subject.pending, left, effort, _format_name(subject.pod))
+        said = (
+            render_headline(answer)
+            if left
+            else f"Pod {_format_name(subject.pod)} cannot run yet: {self._describe_no_nodes()}"
+        )
         if line and answer.verdict is Answer.FITS:
             # Devices are not what it waits for: the driver of a classic claim comes first.
-            return replace(_plainly(subject.pod, line), left_out=(*refused, *barred))
-        remarks = tuple(_remarks(subject, answer))
-        return Inquiry(said, answer, line or summary(answer), (*refused, *barred), remarks=remarks)
+            return replace(_explain_without_search(subject.pod, line), excluded_nodes=(*refused, *barred))
+        remarks = tuple(_list_remarks(subject, answer))
+        return LiveExplanation(said, answer, line or summarize(answer), (*refused, *barred), remarks=remarks)
 
-    def _nobody(self) -> str:
+    def _describe_no_nodes(self) -> str:
         count = len(self._nodes)
         few = ("there are no nodes", f"{self._nodes[0].metadata.name} does not take it" if count else "")
         return few[count] if count < len(few) else f"none of {count} nodes takes it"
 
-    def _event(self, snapshot: Snapshot, subject: Subject) -> str:
+    def _compute_scheduler_message(self, snapshot: ClusterSnapshot, subject: PendingPod) -> str:
         """What the scheduler says when it is asked now; nothing when it finds a node."""
-        plugins: list[Plugin] = [self._devices, ClassicResources()]
-        found = place(snapshot, subject, profile_of(Choices(), plugins))
-        if isinstance(found, Unplaceable):
-            return why(found, self._door, effort=self._devices.effort(subject, snapshot))
-        step = next_step(subject, (found.seat.name, *found.others), found.seat.name)
-        return step.verdict.reason if isinstance(step, Wait) else ""
+        plugins: list[SchedulingPlugin] = [self._devices, ClassicResources()]
+        found = place_pod(snapshot, subject, build_profile(PlacementOptions(), plugins))
+        if isinstance(found, Unschedulable):
+            return explain_unschedulable(
+                found, self._admission, work_budget=self._devices.build_work_budget(subject, snapshot)
+            )
+        step = decide_next_step(subject, (found.node_state.name, *found.other_nodes), found.node_state.name)
+        return step.rejection.reason if isinstance(step, WaitForDrivers) else ""
 
-    def _reaching(self, subject: Subject, out: set[str]) -> tuple[list[Node], list[Refused]]:
+    def _split_by_reach(
+        self, subject: PendingPod, excluded: set[str]
+    ) -> tuple[list[Node], list[RejectedNodes]]:
         """The nodes that nobody left out and that reach the devices claims already have; the others."""
         left: list[Node] = []
         barred: dict[str, list[str]] = {}
         for node in self._nodes:
-            if node.metadata.name in out:
+            if node.metadata.name in excluded:
                 continue
-            claim = out_of_reach(subject.claims, node)
+            claim = find_unreachable_claim(subject.claims, node)
             if claim is None:
                 left.append(node)
             else:
-                barred.setdefault(f"claim {named(claim)} has its devices elsewhere", []).append(
+                barred.setdefault(f"claim {format_claim_name(claim)} has its devices elsewhere", []).append(
                     node.metadata.name
                 )
-        return left, [Refused(Verdict("", reason), tuple(nodes)) for reason, nodes in barred.items()]
+        return left, [
+            RejectedNodes(PluginRejection("", reason), tuple(nodes)) for reason, nodes in barred.items()
+        ]
 
-    def _needs(self) -> dict[str, Needs]:
+    def _sum_node_needs(self) -> dict[str, ResourceRequests]:
         """What the pods of each node need together."""
-        sums: dict[str, Needs] = {}
+        sums: dict[str, ResourceRequests] = {}
         for pod in self._bundle.pods:
-            if pod.spec.node_name and pod.status.phase not in ENDED:
-                sums[pod.spec.node_name] = sums.get(pod.spec.node_name, NOTHING).plus(needs_of(pod))
+            if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES:
+                sums[pod.spec.node_name] = sums.get(pod.spec.node_name, NO_REQUESTS).add(
+                    compute_requests(pod)
+                )
         return sums
 
-    def _diagnosed(
-        self, claims: Sequence[ResourceClaim], nodes: Sequence[Node], effort: Effort, pod: str = ""
+    def _diagnose_claims(
+        self, claims: Sequence[ResourceClaim], nodes: Sequence[Node], effort: WorkBudget, pod: str = ""
     ) -> Diagnosis:
         try:
-            return diagnose(self._stock, self._door.claims(claims), nodes, effort=effort, pod=pod)
-        except AllocationFault as fault:
-            return of_fault(fault, claims, pod=pod)
+            return diagnose(
+                self._inventory, self._admission.admit_claims(claims), nodes, work_budget=effort, pod=pod
+            )
+        except UnanswerableClaimError as fault:
+            return diagnose_fault(fault, claims, pod=pod)
 
 
-def _finding(objects: Mapping[Name, T]) -> Callable[[str, str], T | None]:
+def _build_lookup(objects: Mapping[NamespacedName, T]) -> Callable[[str, str], T | None]:
     return lambda namespace, name: objects.get((namespace, name))
 
 
-def _full(pod: Pod) -> str:
-    return "/".join(name_of(pod.metadata))
+def _format_name(pod: Pod) -> str:
+    return "/".join(get_namespaced_name(pod.metadata))
 
 
-def _plainly(pod: Pod, reason: str) -> Inquiry:
+def _explain_without_search(pod: Pod, reason: str) -> LiveExplanation:
     """A pod that waits for something no search can tell about."""
-    said = f"Pod {_full(pod)} cannot run yet: {reason}"
-    return Inquiry(said, Diagnosis(verdict=Answer.REFUSED, pod=_full(pod)), reason)
+    said = f"Pod {_format_name(pod)} cannot run yet: {reason}"
+    return LiveExplanation(said, Diagnosis(verdict=Answer.REFUSED, pod=_format_name(pod)), reason)
 
 
-def _found(claims: Sequence[ResourceClaim]) -> tuple[Found, ...]:
+def _list_allocated_devices(claims: Sequence[ResourceClaim]) -> tuple[FoundDevice, ...]:
     """The devices that claims have."""
     return tuple(
-        Found(
-            claim=named(claim),
+        FoundDevice(
+            claim=format_claim_name(claim),
             request=result.request,
             label=result.request,
             device=DeviceName(driver=result.driver, pool=result.pool, device=result.device),
@@ -241,13 +268,15 @@ def _found(claims: Sequence[ResourceClaim]) -> tuple[Found, ...]:
     )
 
 
-def _remarks(subject: Subject, answer: Diagnosis) -> Iterable[str]:
+def _list_remarks(subject: PendingPod, answer: Diagnosis) -> Iterable[str]:
     """What else is worth knowing about a pod that waits."""
-    held = [named(claim) for claim in subject.claims if claim.status.allocation is not None]
+    held = [format_claim_name(claim) for claim in subject.claims if claim.status.allocation is not None]
     if held:
         yield f"has devices already: {', '.join(held)}"
     if answer.verdict is not Answer.FITS:
         return
-    said = [c for c in subject.pod.status.conditions if c.type == UNSCHEDULED and c.status == "False"]
+    said = [
+        c for c in subject.pod.status.conditions if c.type == POD_SCHEDULED_CONDITION and c.status == "False"
+    ]
     told = f", which said last: {said[0].message}" if said and said[0].message else ""
     yield f"waits for scheduler `{subject.pod.spec.scheduler_name or DEFAULT_SCHEDULER}`{told}"

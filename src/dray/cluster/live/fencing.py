@@ -17,193 +17,211 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dray.api.core import Node, Pod, Taint
-from dray.api.preparation import ACCOUNTED, RESTORED_PAGE, Preparation
+from dray.api.preparation import ACCOUNTED_ANNOTATION, RESTORED_PATH, Preparation
 from dray.api.resource import ResourceClaim
 from dray.claims import reservation
-from dray.claims.node_loss import Kept, Scene, Stake, at_stake, in_ledger, kept
-from dray.client.client import Client, Deletion
-from dray.client.errors import Conflict, NotFound
-from dray.client.object_refs import Selection
-from dray.client.patches import MergePatch, StrategicPatch
+from dray.claims.node_loss import (
+    ClaimedDevice,
+    NodeLossState,
+    RetainedDevice,
+    find_affected_devices,
+    find_retained_devices,
+    parse_ledger_entries,
+)
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import ConflictError, NotFoundError
+from dray.client.object_refs import ObjectSelector
+from dray.client.patches import MergePatch, StrategicMergePatch
 from dray.client.timing import Backoff
-from dray.clock import timestamp
-from dray.placement.fencing import FENCED_AT, failed, fenced, is_unwelcome, unfenced
+from dray.clock import format_timestamp
+from dray.placement.fencing import (
+    FENCED_AT_ANNOTATION,
+    add_fence_taint,
+    build_failed_status,
+    must_evict,
+    remove_fence_taint,
+)
 
-LEDGER: Final = "/dray/ledger"
-_TRIES: Final = 10
+LEDGER_PATH: Final = "/dray/ledger"
+_MAX_ATTEMPTS: Final = 10
 
 Taints = tuple[Taint, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeHoldings:
     """What a node had before anything was done."""
 
     node: Node | None
     pods: tuple[Pod, ...]
     preparations: tuple[Preparation, ...]
-    stakes: tuple[Stake, ...]
+    stakes: tuple[ClaimedDevice, ...]
 
 
-class Fencing:
+class NodeFencer:
     """Fences one node, or takes it back into service."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client, self._name = client, name
-        self._clock = client.habits.tempo.clock
-        self._seen: dict[str, Pod] = {}
+        self._clock = client.options.time_source.clock
+        self._known_pods: dict[str, Pod] = {}
         """Pods that are or were on the node, by uid."""
-        self.left: tuple[Pod, ...] = ()
+        self.remaining_pods: tuple[Pod, ...] = ()
         """Pods that were removed and are still there, kept by their finalizers."""
 
     @property
-    def removed(self) -> int:
+    def removed_count(self) -> int:
         """How many pods were on the node and are gone, whoever was faster."""
-        return len(self._seen) - len(self.left)
+        return len(self._known_pods) - len(self.remaining_pods)
 
-    async def find(self) -> Found:
+    async def inspect_node(self) -> NodeHoldings:
         """What the node has; nothing is changed."""
-        pods = await self._pods()
-        self._seen |= {pod.metadata.uid: pod for pod in pods}
-        stakes = at_stake(await self._ledger(), await self._scene())
-        return Found(await self._node(), tuple(pods), tuple(await self._preparations()), tuple(stakes))
+        pods = await self._list_pods()
+        self._known_pods |= {pod.metadata.uid: pod for pod in pods}
+        stakes = find_affected_devices(await self._read_ledger(), await self._read_node_context())
+        return NodeHoldings(
+            await self._read_node(), tuple(pods), tuple(await self._list_preparations()), tuple(stakes)
+        )
 
     # --- steps, in their order ---
 
-    async def close(self) -> bool:
+    async def add_taint(self) -> bool:
         """Put the taint on that keeps pods away; False when there is no such node."""
-        now = timestamp(self._clock.now())
-        return await self._tainted(lambda taints: fenced(taints, now=now)) is not None
+        now = format_timestamp(self._clock.now())
+        return await self._update_taints(lambda taints: add_fence_taint(taints, now=now)) is not None
 
-    async def remove(self, pods: Sequence[Pod]) -> None:
+    async def remove_pods(self, pods: Sequence[Pod]) -> None:
         """Remove pods without asking the node."""
         for pod in pods:
-            await self._remove(pod)
+            await self._remove_pod(pod)
 
-    async def let_go(self, preparations: Sequence[Preparation]) -> None:
+    async def delete_preparations(self, preparations: Sequence[Preparation]) -> None:
         """Say in the node's place that it gave everything back."""
         for each in preparations:
             try:
-                how = Deletion(uid=each.metadata.uid)
+                how = DeleteOptions(uid=each.metadata.uid)
                 await self._client.delete(Preparation, each.metadata.name, "", how)
-            except (NotFound, Conflict):
+            except (NotFoundError, ConflictError):
                 continue
 
-    async def note(self) -> None:
+    async def annotate_node(self) -> None:
         """Write on the node when it was fenced."""
-        notes = {FENCED_AT: timestamp(self._clock.now())}
-        restore = await self._restored()
+        notes = {FENCED_AT_ANNOTATION: format_timestamp(self._clock.now())}
+        restore = await self._read_restore_id()
         if restore:
             # Nor has it anything in its hands of which a server that was restored does not know.
-            notes[ACCOUNTED] = restore
+            notes[ACCOUNTED_ANNOTATION] = restore
         await self._client.patch(Node, self._name, MergePatch({"metadata": {"annotations": notes}}))
 
-    async def settle(
-        self, stakes: Sequence[Stake], seconds: float, waiting: Callable[[Sequence[Kept]], None]
-    ) -> list[Kept]:
+    async def wait_until_free(
+        self,
+        stakes: Sequence[ClaimedDevice],
+        seconds: float,
+        on_waiting: Callable[[Sequence[RetainedDevice]], None],
+    ) -> list[RetainedDevice]:
         """Wait until everything that should become free is; what is not, in the end, and why."""
-        clock, tempo = self._clock, self._client.habits.tempo
+        clock, tempo = self._clock, self._client.options.time_source
         end = clock.monotonic() + seconds
-        backoff = Backoff(tempo, first=0.1, longest=1.0)
+        backoff = Backoff(tempo, initial=0.1, maximum=1.0)
         while True:
-            await self._remove_newcomers()
-            found = kept(stakes, await self._ledger(), await self._scene())
-            open_ones = [each for each in found if not each.rightly]
+            await self._remove_new_pods()
+            found = find_retained_devices(stakes, await self._read_ledger(), await self._read_node_context())
+            open_ones = [each for each in found if not each.expected]
             if not open_ones or clock.monotonic() >= end:
                 return found
-            waiting(open_ones)
+            on_waiting(open_ones)
             await backoff.wait()
 
-    async def open(self) -> bool | None:
+    async def unfence(self) -> bool | None:
         """Take the node back into service; False when it was, None when there is no such node."""
-        before = await self._tainted(unfenced, {FENCED_AT: None})
-        return None if before is None else unfenced(before) != before
+        before = await self._update_taints(remove_fence_taint, {FENCED_AT_ANNOTATION: None})
+        return None if before is None else remove_fence_taint(before) != before
 
     # --- how ---
 
-    async def _tainted(
-        self, change: Callable[[Taints], Taints], notes: dict[str, Any] | None = None
+    async def _update_taints(
+        self, change: Callable[[Taints], Taints], annotations: dict[str, Any] | None = None
     ) -> Taints | None:
         """Change the taints of the node; those it had, None when there is no such node."""
-        for tries_left in reversed(range(_TRIES)):
-            node = await self._node()
+        for tries_left in reversed(range(_MAX_ATTEMPTS)):
+            node = await self._read_node()
             if node is None:
                 return None
             before = node.spec.taints
             after = change(before)
-            noted = bool(notes and notes.keys() & node.metadata.annotations.keys())
+            noted = bool(annotations and annotations.keys() & node.metadata.annotations.keys())
             if after == before and not noted:
                 return before
             # Taints are one value to the server, so somebody else's change meanwhile must not get lost.
-            metadata = {"resourceVersion": node.metadata.resource_version, "annotations": notes or {}}
+            metadata = {"resourceVersion": node.metadata.resource_version, "annotations": annotations or {}}
             patch = MergePatch({"metadata": metadata, "spec": {"taints": after or None}})
             try:
                 await self._client.patch(Node, self._name, patch)
-            except Conflict:
+            except ConflictError:
                 if not tries_left:
                     raise
                 continue
             return before
         return None
 
-    async def _remove(self, pod: Pod) -> None:
+    async def _remove_pod(self, pod: Pod) -> None:
         metadata, why = pod.metadata, f"node {self._name} was fenced"
-        over = reservation.is_over(pod)
+        over = reservation.is_pod_finished(pod)
         # Told before it goes: whoever waits for it hears how it ended, and finalizers keep no devices.
-        self._seen[metadata.uid] = replace(pod, status=replace(pod.status, phase="Failed"))
+        self._known_pods[metadata.uid] = replace(pod, status=replace(pod.status, phase="Failed"))
         try:
             if not over:
-                status = failed(pod, why, now=timestamp(self._clock.now()))
-                patch = StrategicPatch({"metadata": {"uid": metadata.uid}, "status": status})
+                status = build_failed_status(pod, why, now=format_timestamp(self._clock.now()))
+                patch = StrategicMergePatch({"metadata": {"uid": metadata.uid}, "status": status})
                 await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
-            how = Deletion(uid=metadata.uid, grace=0)
+            how = DeleteOptions(uid=metadata.uid, grace_seconds=0)
             await self._client.delete(Pod, metadata.name, metadata.namespace, how)
-        except (NotFound, Conflict):
+        except (NotFoundError, ConflictError):
             return  # the pod is gone, or another one has its name
 
-    async def _remove_newcomers(self) -> None:
-        node, pods = await self._node(), await self._pods()
-        self.left = tuple(pod for pod in pods if pod.metadata.uid in self._seen)
+    async def _remove_new_pods(self) -> None:
+        node, pods = await self._read_node(), await self._list_pods()
+        self.remaining_pods = tuple(pod for pod in pods if pod.metadata.uid in self._known_pods)
         for pod in pods:
             # Whoever tolerates the taint came in spite of it.
-            if node is not None and pod.metadata.uid not in self._seen and is_unwelcome(pod, node):
-                await self._remove(pod)
+            if node is not None and pod.metadata.uid not in self._known_pods and must_evict(pod, node):
+                await self._remove_pod(pod)
 
-    async def _pods(self) -> list[Pod]:
+    async def _list_pods(self) -> list[Pod]:
         """Pods of the node that did not end, or that nobody lets go."""
-        mine = Selection(fields=f"spec.nodeName={self._name}")
+        mine = ObjectSelector(fields=f"spec.nodeName={self._name}")
         found = (await self._client.list(Pod, "", mine)).items
         return [
             pod
             for pod in found
-            if pod.metadata.deletion_timestamp is not None or not reservation.is_over(pod)
+            if pod.metadata.deletion_timestamp is not None or not reservation.is_pod_finished(pod)
         ]
 
-    async def _preparations(self) -> list[Preparation]:
+    async def _list_preparations(self) -> list[Preparation]:
         if not await self._client.serves(Preparation):
             return []
         found = (await self._client.list(Preparation)).items
         return [each for each in found if each.spec.node_name == self._name]
 
-    async def _node(self) -> Node | None:
+    async def _read_node(self) -> Node | None:
         try:
             return await self._client.get(Node, self._name)
-        except NotFound:
+        except NotFoundError:
             return None
 
-    async def _scene(self) -> Scene:
+    async def _read_node_context(self) -> NodeLossState:
         claims = (await self._client.list(ResourceClaim)).items
-        return Scene(self._name, {claim.metadata.uid: claim for claim in claims}, self._seen)
+        return NodeLossState(self._name, {claim.metadata.uid: claim for claim in claims}, self._known_pods)
 
-    async def _restored(self) -> str:
+    async def _read_restore_id(self) -> str:
         """From which restore the server goes on, if from any."""
         try:
-            return str((await self._client.document(RESTORED_PAGE))["id"])
-        except NotFound:
+            return str((await self._client.get_json(RESTORED_PATH))["id"])
+        except NotFoundError:
             return ""
 
-    async def _ledger(self) -> list[Stake]:
+    async def _read_ledger(self) -> list[ClaimedDevice]:
         try:
-            return in_ledger((await self._client.document(LEDGER, entries="true"))["entries"])
-        except NotFound:
+            return parse_ledger_entries((await self._client.get_json(LEDGER_PATH, entries="true"))["entries"])
+        except NotFoundError:
             return []  # not a server of ours: there a device is free when its claim lets go

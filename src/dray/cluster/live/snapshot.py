@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Node, Pod
 from dray.api.resource import (
     DeviceClass,
@@ -17,23 +17,23 @@ from dray.api.resource import (
     ResourceSlice,
 )
 from dray.client.client import Client
-from dray.client.errors import Forbidden, NotFound, NotServed
+from dray.client.errors import ForbiddenError, KindNotServedError, NotFoundError
 from dray.simulation.bundle import Bundle
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-async def bundle_of(client: Client) -> Bundle:
+async def read_bundle(client: Client) -> Bundle:
     """What is on the server now. Kinds are read one beside the other, so it may change in between."""
     nodes, slices, classes, claims, templates, pods, classic, (rules, remarks) = await asyncio.gather(
-        _all(client, Node),
-        _all(client, ResourceSlice),
-        _all(client, DeviceClass),
-        _all(client, ResourceClaim),
-        _all(client, ResourceClaimTemplate),
-        _all(client, Pod),
-        _all(client, ClassicClaim),
-        _rules(client),
+        _list_objects(client, Node),
+        _list_objects(client, ResourceSlice),
+        _list_objects(client, DeviceClass),
+        _list_objects(client, ResourceClaim),
+        _list_objects(client, ResourceClaimTemplate),
+        _list_objects(client, Pod),
+        _list_objects(client, ClassicResourceClaim),
+        _read_taint_rules(client),
     )
     return Bundle(
         nodes=tuple(sorted(nodes, key=lambda node: node.metadata.name)),
@@ -48,21 +48,21 @@ async def bundle_of(client: Client) -> Bundle:
     )
 
 
-async def _rules(client: Client) -> tuple[tuple[DeviceTaintRule, ...], tuple[str, ...]]:
+async def _read_taint_rules(client: Client) -> tuple[tuple[DeviceTaintRule, ...], tuple[str, ...]]:
     """The taint rules, and what to say when they may not be read: most people may not."""
     try:
-        return await _all(client, DeviceTaintRule), ()
-    except Forbidden:
+        return await _list_objects(client, DeviceTaintRule), ()
+    except ForbiddenError:
         return (), ("taint rules may not be read: devices look as if no rule tainted them",)
 
 
-async def _all(client: Client, kind: type[T]) -> tuple[Any, ...]:
+async def _list_objects(client: Client, kind: type[T]) -> tuple[Any, ...]:
     """Everything of a kind; nothing of one that the server does not have."""
     try:
         return tuple((await client.list(kind)).items)
-    except NotServed:
+    except KindNotServedError:
         return ()
-    except NotFound as missing:
-        if missing.of_resource:
+    except NotFoundError as missing:
+        if missing.is_unknown_resource:
             return ()
         raise

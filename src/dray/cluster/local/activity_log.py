@@ -14,14 +14,14 @@ from typing import Final
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.informers.informer import Informer, Ways, without_managed_fields
-from dray.client.timing import Limiter
-from dray.cluster.live.overview import devices_of, pod_word
-from dray.telemetry.metrics import Metrics, table
+from dray.client.informers.informer import Informer, InformerOptions, strip_managed_fields
+from dray.client.timing import RateLimiter
+from dray.cluster.live.overview import describe_pod_state, list_pod_devices
+from dray.telemetry.metrics import MetricsRegistry, build_metric_table
 
 LINES_PER_SECOND: Final = 20.0
-_AT_ONCE: Final = 60
-_SENTENCES: Final = {
+_MAX_BURST: Final = 60
+_MESSAGE_TEMPLATES: Final = {
     "starting": "{pod} comes to {node}{devices}",
     "running": "{pod} runs on {node}{devices}",
     "done": "{pod} is done on {node}",
@@ -31,58 +31,62 @@ _SENTENCES: Final = {
 }
 
 
-class Narrator:
+class ActivityLog:
     """Tells what becomes of pods."""
 
-    def __init__(self, client: Client, tell: Callable[[str], None]) -> None:
-        ways = Ways(keep=without_managed_fields)
-        self._pods = Informer(client, Pod, ways=ways)
-        self._claims = Informer(client, ResourceClaim, ways=ways)
-        self._tell = tell
-        self._told: dict[str, str] = {}
-        self._limit = Limiter(LINES_PER_SECOND, _AT_ONCE, client.habits.tempo)
-        self._unsaid = 0
+    def __init__(self, client: Client, write_line: Callable[[str], None]) -> None:
+        ways = InformerOptions(transform=strip_managed_fields)
+        self._pods = Informer(client, Pod, options=ways)
+        self._claims = Informer(client, ResourceClaim, options=ways)
+        self._write_line = write_line
+        self._last_lines: dict[str, str] = {}
+        self._limiter = RateLimiter(LINES_PER_SECOND, _MAX_BURST, client.options.time_source)
+        self._suppressed = 0
         self.ready = asyncio.Event()
-        self.metrics = Metrics(table())
+        self.metrics = MetricsRegistry(build_metric_table())
 
     async def run(self) -> None:
         """Tell until cancelled; what is the case already when it begins is told, too."""
-        self._pods.listen(added=self._look, updated=lambda _before, now: self._look(now), deleted=self._bye)
+        self._pods.listen(
+            added=self._on_pod_changed,
+            updated=lambda _before, now: self._on_pod_changed(now),
+            deleted=self._on_pod_deleted,
+        )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._claims.run())
-            await self._claims.synced()
+            await self._claims.wait_for_sync()
             tasks.create_task(self._pods.run())
-            await self._pods.synced()
+            await self._pods.wait_for_sync()
             self.ready.set()
 
-    def _look(self, pod: Pod) -> None:
-        line = self._line(pod)
-        if line and self._told.get(pod.metadata.uid) != line:
-            self._told[pod.metadata.uid] = line
-            self._say(line)
+    def _on_pod_changed(self, pod: Pod) -> None:
+        line = self._render_line(pod)
+        if line and self._last_lines.get(pod.metadata.uid) != line:
+            self._last_lines[pod.metadata.uid] = line
+            self._emit(line)
 
-    def _bye(self, pod: Pod) -> None:
-        if self._told.pop(pod.metadata.uid, None):
-            self._say(f"{pod.metadata.namespace}/{pod.metadata.name} is gone")
+    def _on_pod_deleted(self, pod: Pod) -> None:
+        if self._last_lines.pop(pod.metadata.uid, None):
+            self._emit(f"{pod.metadata.namespace}/{pod.metadata.name} is gone")
 
-    def _line(self, pod: Pod) -> str:
-        word = pod_word(pod)
-        devices = ", ".join(devices_of(pod, self._claims.get)) if pod.spec.resource_claims else ""
+    def _render_line(self, pod: Pod) -> str:
+        word = describe_pod_state(pod)
+        devices = ", ".join(list_pod_devices(pod, self._claims.get)) if pod.spec.resource_claims else ""
         told = [each.message for each in pod.status.conditions if each.type == "PodScheduled"]
         if word == "waiting" and not told:
             return ""  # nobody has looked at it yet
-        return _SENTENCES[word].format(
+        return _MESSAGE_TEMPLATES[word].format(
             pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
             node=pod.spec.node_name or "no node",
             devices=f" with {devices}" if devices else "",
             why=f": {told[0]}" if told and told[0] else "",
         )
 
-    def _say(self, line: str) -> None:
-        if not self._limit.try_turn():
-            self._unsaid += 1
+    def _emit(self, line: str) -> None:
+        if not self._limiter.try_acquire():
+            self._suppressed += 1
             return
-        if self._unsaid:
-            self._tell(f"... and {self._unsaid} more changes")
-            self._unsaid = 0
-        self._tell(line)
+        if self._suppressed:
+            self._write_line(f"... and {self._suppressed} more changes")
+            self._suppressed = 0
+        self._write_line(line)

@@ -16,50 +16,50 @@ from typing import Any, Final
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceSlice
 from dray.client.client import Client
-from dray.client.errors import AlreadyExists, Invalid
-from dray.telemetry.logs import Log
+from dray.client.errors import AlreadyExistsError, InvalidObjectError
+from dray.telemetry.logs import StructuredLogger
 
 Document = dict[str, Any]
 
-GPU, NIC = "gpu.example.com", "nic.example.com"
-SIMULATED: Final = "dray.dev/simulated"
+GPU_DRIVER, NIC_DRIVER = "gpu.example.com", "nic.example.com"
+SIMULATED_LABEL: Final = "dray.dev/simulated"
 """The label of nodes whose pods may go at once, because nothing runs them."""
-NAME, SIMULATED_NAME = "node", "sim"
+NODE_PREFIX, SIMULATED_PREFIX = "node", "sim"
 """What nodes are called: with an agent and drivers, and simulated ones."""
 
 _RESOURCE_API: Final = "resource.k8s.io/v1"
-ROOM: Final = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
-_GPUS: Final = 4
-_AT_ONCE: Final = 32
+NODE_CAPACITY: Final = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
+_GPUS_PER_NODE: Final = 4
+_MAX_CONCURRENT_WRITES: Final = 32
 _NODES_PER_RACK: Final = 4
 _MODELS: Final = (("a100", "80Gi"), ("a100", "80Gi"), ("v100", "32Gi"))
-_ROOTS: Final = ("pci0000:01", "pci0000:02")
-_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+_PCIE_ROOTS: Final = ("pci0000:01", "pci0000:02")
+_PCIE_ROOT_ATTRIBUTE: Final = "resource.kubernetes.io/pcieRoot"
 _SELECTORS: Final = {
-    "gpu": (f'device.driver == "{GPU}"',),
+    "gpu": (f'device.driver == "{GPU_DRIVER}"',),
     "big-gpu": (
-        f'device.driver == "{GPU}"',
-        f'device.capacity["{GPU}"].memory.compareTo(quantity("80Gi")) >= 0',
+        f'device.driver == "{GPU_DRIVER}"',
+        f'device.capacity["{GPU_DRIVER}"].memory.compareTo(quantity("80Gi")) >= 0',
     ),
-    "shared-nic": (f'device.driver == "{NIC}"',),
+    "shared-nic": (f'device.driver == "{NIC_DRIVER}"',),
 }
 
 
-def name(number: int, kind: str = NAME) -> str:
+def format_node_name(number: int, prefix: str = NODE_PREFIX) -> str:
     """The name of a node."""
-    return f"{kind}-{number}"
+    return f"{prefix}-{number}"
 
 
-def labels(number: int, kind: str = NAME) -> dict[str, str]:
+def build_labels(number: int, prefix: str = NODE_PREFIX) -> dict[str, str]:
     """What is said about a node besides its name."""
     return {
-        "kubernetes.io/hostname": name(number, kind),
+        "kubernetes.io/hostname": format_node_name(number, prefix),
         "kubernetes.io/os": "linux",
         "example.com/rack": f"rack-{number // _NODES_PER_RACK}",
     }
 
 
-def classes() -> Iterator[Document]:
+def build_device_classes() -> Iterator[Document]:
     """The device classes for the devices of a fleet."""
     for name, expressions in _SELECTORS.items():
         selectors = [{"cel": {"expression": expression}} for expression in expressions]
@@ -71,9 +71,9 @@ def classes() -> Iterator[Document]:
         }
 
 
-def node(number: int, kind: str = NAME) -> Document:
+def build_node(number: int, prefix: str = NODE_PREFIX) -> Document:
     """A node that is ready and has room. One that is not called simulated has no agent either."""
-    agents = "with-agent" if kind == SIMULATED_NAME else "true"
+    agents = "with-agent" if prefix == SIMULATED_PREFIX else "true"
     ready = {
         "type": "Ready",
         "status": "True",
@@ -83,20 +83,26 @@ def node(number: int, kind: str = NAME) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name(number, kind), "labels": {**labels(number, kind), SIMULATED: agents}},
+        "metadata": {
+            "name": format_node_name(number, prefix),
+            "labels": {**build_labels(number, prefix), SIMULATED_LABEL: agents},
+        },
         "status": {
-            "capacity": dict(ROOM),
-            "allocatable": dict(ROOM),
+            "capacity": dict(NODE_CAPACITY),
+            "allocatable": dict(NODE_CAPACITY),
             "conditions": [ready],
             "nodeInfo": {"kubeletVersion": "simulated"},
         },
     }
 
 
-def slices(number: int, owner: Document | None = None, kind: str = NAME) -> Iterator[Document]:
+def build_slices(number: int, owner: Document | None = None, prefix: str = NODE_PREFIX) -> Iterator[Document]:
     """What the drivers of a node publish."""
-    node = name(number, kind)
-    for driver, short, devices in ((GPU, "gpu", _gpus(number)), (NIC, "nic", _cards())):
+    node = format_node_name(number, prefix)
+    for driver, short, devices in (
+        (GPU_DRIVER, "gpu", _build_gpus(number)),
+        (NIC_DRIVER, "nic", _build_nics()),
+    ):
         metadata: Document = {"name": f"{node}-{short}"}
         if owner is not None:
             metadata["ownerReferences"] = [owner]
@@ -113,7 +119,7 @@ def slices(number: int, owner: Document | None = None, kind: str = NAME) -> Iter
         }
 
 
-def _gpus(number: int) -> list[Document]:
+def _build_gpus(number: int) -> list[Document]:
     model, memory = _MODELS[number % len(_MODELS)]
     return [
         {
@@ -121,38 +127,42 @@ def _gpus(number: int) -> list[Document]:
             "attributes": {
                 "model": {"string": model},
                 "driverVersion": {"version": "550.54.15"},
-                _ROOT: {"string": _ROOTS[i * len(_ROOTS) // _GPUS]},
+                _PCIE_ROOT_ATTRIBUTE: {"string": _PCIE_ROOTS[i * len(_PCIE_ROOTS) // _GPUS_PER_NODE]},
             },
             "capacity": {"memory": {"value": memory}},
         }
-        for i in range(_GPUS)
+        for i in range(_GPUS_PER_NODE)
     ]
 
 
-def _cards() -> list[Document]:
+def _build_nics() -> list[Document]:
     policy = {"default": "100M", "validRange": {"min": "100M", "step": "100M"}}
     return [
         {
             "name": f"eth{i}",
             "allowMultipleAllocations": True,
-            "attributes": {"interfaceName": {"string": f"eth{i}"}, _ROOT: {"string": root}},
+            "attributes": {"interfaceName": {"string": f"eth{i}"}, _PCIE_ROOT_ATTRIBUTE: {"string": root}},
             "capacity": {"bandwidth": {"value": "10G", "requestPolicy": policy}},
         }
-        for i, root in enumerate(_ROOTS)
+        for i, root in enumerate(_PCIE_ROOTS)
     ]
 
 
-async def classify(client: Client, log: Log) -> None:
+async def create_device_classes(client: Client, log: StructuredLogger) -> None:
     """Make the device classes that are not there yet; a server without the feature gets none."""
     if not await client.serves(DeviceClass):
         return
-    have = await _present(client, DeviceClass)
-    for document in classes():
-        await _made(client, document, have, log)
+    have = await _list_names(client, DeviceClass)
+    for document in build_device_classes():
+        await _create_if_missing(client, document, have, log)
 
 
-async def settle(
-    client: Client, count: int, log: Log, stop: asyncio.Event | None = None, kind: str = NAME
+async def create_nodes(
+    client: Client,
+    count: int,
+    log: StructuredLogger,
+    stop: asyncio.Event | None = None,
+    prefix: str = NODE_PREFIX,
 ) -> int:
     """Make the nodes of a fleet that are not there yet, with classes and devices; how many were made.
 
@@ -162,39 +172,41 @@ async def settle(
         return 0
     known = {found.metadata.name: found.metadata.uid for found in (await client.list(Node)).items}
     publishes = await client.serves(ResourceSlice)
-    published = await _present(client, ResourceSlice) if publishes else set()
-    await classify(client, log)
+    published = await _list_names(client, ResourceSlice) if publishes else set()
+    await create_device_classes(client, log)
     numbers = iter(range(count))
 
-    async def work() -> None:
+    async def run_worker() -> None:
         for number in numbers:
             if stop is not None and stop.is_set():
                 return
-            called = name(number, kind)
-            uid = known.get(called) or (await client.create(node(number, kind)))["metadata"]["uid"]
+            called = format_node_name(number, prefix)
+            uid = known.get(called) or (await client.create(build_node(number, prefix)))["metadata"]["uid"]
             owner = {"apiVersion": "v1", "kind": "Node", "name": called, "uid": uid}
-            for document in slices(number, owner, kind) if publishes else ():
-                await _made(client, document, published, log)
+            for document in build_slices(number, owner, prefix) if publishes else ():
+                await _create_if_missing(client, document, published, log)
 
     # Writes that come together are committed together.
     async with asyncio.TaskGroup() as tasks:
-        for _ in range(_AT_ONCE):
-            tasks.create_task(work())
-    return sum(name(number, kind) not in known for number in range(count))
+        for _ in range(_MAX_CONCURRENT_WRITES):
+            tasks.create_task(run_worker())
+    return sum(format_node_name(number, prefix) not in known for number in range(count))
 
 
-async def _present(client: Client, kind: Any) -> set[str]:
+async def _list_names(client: Client, kind: Any) -> set[str]:
     return {found.metadata.name for found in (await client.list(kind)).items}
 
 
-async def _made(client: Client, document: Document, present: set[str], log: Log) -> None:
+async def _create_if_missing(
+    client: Client, document: Document, present: set[str], log: StructuredLogger
+) -> None:
     called = document["metadata"]["name"]
     if called in present:
         return
     try:
         await client.create(document)
-    except AlreadyExists:
+    except AlreadyExistsError:
         return
-    except Invalid as refused:
+    except InvalidObjectError as refused:
         # A gate that is off may leave nothing of an object; the rest of the fleet is there all the same.
         log.warning("cannot make an example", kind=document["kind"], name=called, error=refused)

@@ -18,71 +18,71 @@ from pathlib import Path
 from typing import Final
 
 from dray.cluster.local import example_nodes
-from dray.cluster.local.transport import client_inside
-from dray.cluster.services.node_agents import NodeOptions, agent, minds_claims
-from dray.cluster.services.supervisor import Kept
+from dray.cluster.local.transport import build_local_client
+from dray.cluster.services.node_agents import NodeOptions, build_agent, is_dra_enabled
+from dray.cluster.services.supervisor import SupervisedService
 from dray.driver.base import Driver
-from dray.driver.service.driver_service import Kit, KitChoices
+from dray.driver.service.driver_service import DriverService, DriverServiceOptions
 from dray.gates import GateSet
-from dray.node.agent import Agent, Given, NodeChoices
+from dray.node.agent import FixedDrivers, NodeAgent, NodeAgentOptions
 from dray.node.containers.runtime.fake import FakeRuntime
 from dray.node.plugins.driver_interface import ClaimRef, DeviceHealth, PreparedDevice
-from dray.node.status.node_registration import Facts
-from dray.server.http.application import App
-from dray.telemetry.logs import Log
-from dray.wire.unix_sockets import LONGEST, claim_directory
+from dray.node.status.node_registration import NodeDescription
+from dray.server.http.application import ApiApplication
+from dray.telemetry.logs import StructuredLogger
+from dray.wire.unix_sockets import MAX_SOCKET_PATH_BYTES, secure_socket_directory
 
-_NODES: Final = "system:nodes"
-_DRIVERS: Final = "dray:drivers"
-_LONGEST_NAME: Final = "plugins_registry/nic.example.com-reg.sock"
+_NODES_GROUP: Final = "system:nodes"
+_DRIVERS_GROUP: Final = "dray:drivers"
+_LONGEST_SOCKET_PATH: Final = "plugins_registry/nic.example.com-reg.sock"
 
 
 @dataclass(frozen=True)
-class Ground:
+class LocalNodeContext:
     """What machines of one process stand on."""
 
-    app: App
+    app: ApiApplication
     directory: Path
     authority: bytes
     """The certificate by which the server shows itself to agents."""
-    log: Log
+    log: StructuredLogger
     runtime: str = "process"
     rootfs: Path | None = None
     """What containers of the `oci` runtime see as their files."""
-    gates: GateSet = field(default_factory=GateSet.default)
+    gates: GateSet = field(default_factory=GateSet.from_defaults)
     """Those of the agents."""
 
 
-def machine(ground: Ground, number: int) -> Iterator[Kept]:
+def build_node_services(context: LocalNodeContext, number: int) -> Iterator[SupervisedService]:
     """The agent and the drivers of a node."""
-    name = example_nodes.name(number)
-    root = (ground.directory / "nodes" / name).resolve()
-    sockets = _room_for_sockets(root)
+    name = example_nodes.format_node_name(number)
+    root = (context.directory / "nodes" / name).resolve()
+    sockets = _choose_socket_directory(root)
     options = NodeOptions(
         name,
         root,
         registry=sockets / "plugins_registry",
         plugins=sockets / "plugins",
         cdi=(root / "cdi",),
-        runtime=ground.runtime,
-        rootfs=ground.rootfs,
-        labels=example_nodes.labels(number),
-        capacity=example_nodes.ROOM,
+        runtime=context.runtime,
+        rootfs=context.rootfs,
+        labels=example_nodes.build_labels(number),
+        capacity=example_nodes.NODE_CAPACITY,
         port=0,
-        authority=ground.authority,
+        authority=context.authority,
         stop_pods=True,
-        gates=ground.gates,
-        log=ground.log,
+        gates=context.gates,
+        log=context.log,
     )
-    client = client_inside(ground.app, f"system:node:{name}", _NODES)
-    first = Kept(name, lambda: agent(client, options), ground.log, node=name)
+    client = build_local_client(context.app, f"system:node:{name}", _NODES_GROUP)
+    first = SupervisedService(name, lambda: build_agent(client, options), context.log, node=name)
     yield first
-    for driver in drivers(name):
-        kit = _kit(ground, driver, options)
-        yield Kept(f"{driver.name} on {name}", kit, ground.log, node=name, after=first)
+    for driver in build_example_drivers(name):
+        kit = _build_driver_factory(context, driver, options)
+        yield SupervisedService(f"{driver.name} on {name}", kit, context.log, node=name, after=first)
 
 
-def drivers(node: str) -> Sequence[Driver]:
+def build_example_drivers(node: str) -> Sequence[Driver]:
     """The example drivers of a node."""
     from dray_examples.gpu.driver import Gpu
     from dray_examples.nic.driver import Nic
@@ -90,39 +90,41 @@ def drivers(node: str) -> Sequence[Driver]:
     return (Gpu(node), Nic(node))
 
 
-def _kit(ground: Ground, driver: Driver, options: NodeOptions) -> Callable[[], Kit]:
+def _build_driver_factory(
+    context: LocalNodeContext, driver: Driver, options: NodeOptions
+) -> Callable[[], DriverService]:
     assert options.registry is not None
     assert options.plugins is not None
-    speaker = client_inside(
-        ground.app,
+    speaker = build_local_client(
+        context.app,
         f"{driver.name}:{options.name}",
-        _DRIVERS,
+        _DRIVERS_GROUP,
         f"dray:driver:{driver.name}",
         f"dray:on-node:{options.name}",
     )
-    choices = KitChoices(
+    choices = DriverServiceOptions(
         options.name,
         options.plugins,
         options.registry,
         options.cdi[0],
         options.root / "drivers" / driver.name,
-        log=ground.log,
+        log=context.log,
     )
-    return lambda: Kit(driver, speaker, choices)
+    return lambda: DriverService(driver, speaker, choices)
 
 
-def _room_for_sockets(root: Path) -> Path:
+def _choose_socket_directory(root: Path) -> Path:
     """Where sockets of a node are: in its root, or in a short place when paths there are too long."""
-    if len(os.fsencode(root / _LONGEST_NAME)) <= LONGEST:
+    if len(os.fsencode(root / _LONGEST_SOCKET_PATH)) <= MAX_SOCKET_PATH_BYTES:
         return root
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
     short = Path(tempfile.gettempdir()) / f"dray-{digest}"
     # Others can work out its name, too: whoever was first must have been us.
-    claim_directory(short)
+    secure_socket_directory(short)
     return short
 
 
-class AtOnce:
+class InstantDriver:
     """A driver of a simulated node: whatever it is asked for is done."""
 
     classic: Final = False
@@ -136,26 +138,28 @@ class AtOnce:
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, None]:
         return {claim.uid: None for claim in claims}
 
-    def health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
+    def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
         return None
 
 
-def simulated(ground: Ground, number: int) -> Kept:
+def build_simulated_node(context: LocalNodeContext, number: int) -> SupervisedService:
     """The agent of a simulated node."""
-    name = example_nodes.name(number, example_nodes.SIMULATED_NAME)
-    lines = [AtOnce(driver) for driver in (example_nodes.GPU, example_nodes.NIC)]
-    facts = Facts(
+    name = example_nodes.format_node_name(number, example_nodes.SIMULATED_PREFIX)
+    lines = [InstantDriver(driver) for driver in (example_nodes.GPU_DRIVER, example_nodes.NIC_DRIVER)]
+    facts = NodeDescription(
         name,
         runtime="fake",
-        labels=example_nodes.labels(number, example_nodes.SIMULATED_NAME),
-        capacity=example_nodes.ROOM,
+        labels=example_nodes.build_labels(number, example_nodes.SIMULATED_PREFIX),
+        capacity=example_nodes.NODE_CAPACITY,
     )
-    root = ground.directory / "nodes" / name
-    client = client_inside(ground.app, f"system:node:{name}", _NODES)
-    claims = minds_claims(ground.gates)
-    choices = NodeChoices(facts, root, FakeRuntime(), drivers=Given(*lines), claims=claims, log=ground.log)
+    root = context.directory / "nodes" / name
+    client = build_local_client(context.app, f"system:node:{name}", _NODES_GROUP)
+    claims = is_dra_enabled(context.gates)
+    choices = NodeAgentOptions(
+        facts, root, FakeRuntime(), drivers=FixedDrivers(*lines), prepare_claims=claims, log=context.log
+    )
 
-    def make() -> Agent:
-        return Agent(client, choices)
+    def build_service() -> NodeAgent:
+        return NodeAgent(client, choices)
 
-    return Kept(name, make, ground.log, node=name)
+    return SupervisedService(name, build_service, context.log, node=name)

@@ -11,62 +11,62 @@ import asyncio
 from typing import Final
 
 from dray.api.core import Node, Pod
-from dray.client.client import Client, Deletion
-from dray.client.errors import Conflict, NotFound
-from dray.client.informers.informer import Informer, Ways, without_managed_fields
-from dray.client.rest_client import TROUBLE
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import ConflictError, NotFoundError
+from dray.client.informers.informer import Informer, InformerOptions, strip_managed_fields
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
-from dray.cluster.local.example_nodes import SIMULATED
-from dray.telemetry.metrics import Metrics, table
+from dray.cluster.local.example_nodes import SIMULATED_LABEL
+from dray.telemetry.metrics import MetricsRegistry, build_metric_table
 
 WORKERS: Final = 4
 
 
-class Attendant:
+class SimulatedKubelet:
     """Lets pods of simulated nodes go."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        ways = Ways(keep=without_managed_fields)
-        self._nodes = Informer(client, Node, label_selector=f"{SIMULATED}=true", ways=ways)
-        self._pods = Informer(client, Pod, field_selector="spec.nodeName!=", ways=ways)
-        self._leaving: asyncio.Queue[Pod] = asyncio.Queue()
-        self._needed = asyncio.Event()
+        ways = InformerOptions(transform=strip_managed_fields)
+        self._nodes = Informer(client, Node, label_selector=f"{SIMULATED_LABEL}=true", options=ways)
+        self._pods = Informer(client, Pod, field_selector="spec.nodeName!=", options=ways)
+        self._removal_queue: asyncio.Queue[Pod] = asyncio.Queue()
+        self._has_nodes = asyncio.Event()
         self.ready = asyncio.Event()
-        self.metrics = Metrics(table())
+        self.metrics = MetricsRegistry(build_metric_table())
 
     async def run(self) -> None:
         """Attend until cancelled."""
-        self._nodes.listen(added=lambda _node: self._needed.set())
-        self._pods.listen(added=self._look, updated=lambda _before, now: self._look(now))
+        self._nodes.listen(added=lambda _node: self._has_nodes.set())
+        self._pods.listen(added=self._on_pod_changed, updated=lambda _before, now: self._on_pod_changed(now))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._nodes.run())
-            await self._nodes.synced()
+            await self._nodes.wait_for_sync()
             self.ready.set()
-            await self._needed.wait()
+            await self._has_nodes.wait()
             tasks.create_task(self._pods.run())
             for _ in range(WORKERS):
-                tasks.create_task(self._see_off())
+                tasks.create_task(self._remove_pods())
 
-    def _look(self, pod: Pod) -> None:
+    def _on_pod_changed(self, pod: Pod) -> None:
         if pod.metadata.deletion_timestamp is not None and self._nodes.get(pod.spec.node_name) is not None:
-            self._leaving.put_nowait(pod)
+            self._removal_queue.put_nowait(pod)
 
-    async def _see_off(self) -> None:
+    async def _remove_pods(self) -> None:
         while True:
-            pod = await self._leaving.get()
-            backoff = Backoff(self._client.habits.tempo)
-            while not await self._gone(pod):
+            pod = await self._removal_queue.get()
+            backoff = Backoff(self._client.options.time_source)
+            while not await self._try_remove_pod(pod):
                 await backoff.wait()
 
-    async def _gone(self, pod: Pod) -> bool:
+    async def _try_remove_pod(self, pod: Pod) -> bool:
         """Remove a pod; False when it has to be tried again."""
         metadata = pod.metadata
-        now = Deletion(uid=metadata.uid, grace=0)
+        now = DeleteOptions(uid=metadata.uid, grace_seconds=0)
         try:
             await self._client.delete(Pod, metadata.name, metadata.namespace, now)
-        except (NotFound, Conflict):
+        except (NotFoundError, ConflictError):
             return True
-        except TROUBLE:
+        except CALL_ERRORS:
             return False
         return True

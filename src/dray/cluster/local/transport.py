@@ -14,79 +14,95 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from dray.client.client import Client
-from dray.client.errors import Unreachable
-from dray.client.rest_client import Habits
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
-from dray.server.http.application import App, Asked
-from dray.server.http.requests import AUTHENTICATED, Answer, User
+from dray.client.errors import ServerUnreachableError
+from dray.client.rest_client import ClientOptions
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
+from dray.server.http.application import ApiApplication, InProcessRequest
+from dray.server.http.requests import AUTHENTICATED, ApiResponse, RequestUser
 
 
-class Inside:
+class LocalTransport:
     """A way to the server of this process, as the user given."""
 
-    def __init__(self, app: App, user: str, groups: tuple[str, ...] = ()) -> None:
+    def __init__(self, app: ApiApplication, user: str, groups: tuple[str, ...] = ()) -> None:
         self._app = app
-        self._user = User(user, groups)
+        self._user = RequestUser(user, groups)
 
     @property
     def address(self) -> str:
         return "this process"
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
-        if timeout >= LONGEST_CALL:
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
+        if timeout >= DEFAULT_TIMEOUT_SECONDS:
             # The server gives up by itself, and an alarm for every call would cost more than all the rest.
-            return _reply(await self._app.inside(_asked(request), self._user))
+            return _to_transport_response(
+                await self._app.serve_in_process(_to_server_request(request), self._user)
+            )
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
-                return _reply(await self._app.inside(_asked(request), self._user))
+                return _to_transport_response(
+                    await self._app.serve_in_process(_to_server_request(request), self._user)
+                )
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise Unreachable(
+            raise ServerUnreachableError(
                 f"no answer to {request.method} {request.path} in {timeout:g} seconds"
             ) from None
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[Stream]:
-        answer = await self._app.inside(_asked(request), self._user)
+    async def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AsyncIterator[TransportStream]:
+        answer = await self._app.serve_in_process(_to_server_request(request), self._user)
         if isinstance(answer.body, bytes):
-            yield Stream(answer.code, _headers(answer), _once(answer.body))
+            yield TransportStream(answer.code, _merge_headers(answer), _iterate_once(answer.body))
             return
         async with aclosing(answer.body) as parts:  # type: ignore[type-var]
-            yield Stream(answer.code, _headers(answer), parts)
+            yield TransportStream(answer.code, _merge_headers(answer), parts)
 
     async def close(self) -> None:
         """There is nothing to let go of."""
 
 
-def _asked(request: Request) -> Asked:
+def _to_server_request(request: TransportRequest) -> InProcessRequest:
     headers = {name.lower(): value for name, value in request.headers.items()}
     headers["accept"] = request.accept
     if request.body:
         headers["content-type"] = request.content_type
-    return Asked(request.method, request.path, request.query, headers, request.body)
+    return InProcessRequest(request.method, request.path, request.query, headers, request.body)
 
 
-def _reply(answer: Answer) -> Reply:
+def _to_transport_response(answer: ApiResponse) -> TransportResponse:
     assert isinstance(answer.body, bytes)
-    held = answer.held
+    held = answer.stored
     # Structs are frozen: the one the server stored is as good as one read from the body.
-    view = None if held is None else lambda: held.view
-    return Reply(answer.code, _headers(answer), answer.body, view)
+    view = None if held is None else lambda: held.get_view
+    return TransportResponse(answer.code, _merge_headers(answer), answer.body, view)
 
 
-def _headers(answer: Answer) -> Mapping[str, str]:
+def _merge_headers(answer: ApiResponse) -> Mapping[str, str]:
     headers = {"content-type": answer.content_type}
     for name, value in answer.headers:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def _iterate_once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-def client_inside(app: App, user: str, *groups: str) -> Client:
+def build_local_client(app: ApiApplication, user: str, *groups: str) -> Client:
     """A client of the server of this process, as somebody who has shown who they are."""
-    return Client(Inside(app, user, (*groups, AUTHENTICATED)), Habits(manager=user.replace(":", "-")))
+    return Client(
+        LocalTransport(app, user, (*groups, AUTHENTICATED)),
+        ClientOptions(field_manager=user.replace(":", "-")),
+    )

@@ -16,36 +16,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dray.api.strategies.gated_fields import Gatekeeper
-from dray.cluster.services.process_setup import spare_the_lasting, stopped_by_signals
+from dray.api.strategies.gated_fields import FeatureGateFilter
+from dray.cluster.services.process_setup import freeze_garbage_collector, install_stop_signals
 from dray.errors import InputError
 from dray.gates import GateSet
-from dray.manifests.writer import yaml_block
-from dray.server.admission.webhooks.service_addresses import Addresses
-from dray.server.app import ApiServer, Choices
-from dray.server.auth.authn.certificates import Certificates
-from dray.server.auth.authn.kubeconfig import kubeconfig
-from dray.server.auth.authn.secret_files import write_private
-from dray.server.http.application import App
-from dray.server.http.limits import Limits
-from dray.server.http.listener import Httpd, listen
+from dray.manifests.writer import to_yaml_block
+from dray.server.admission.webhooks.service_addresses import ServiceAddresses
+from dray.server.app import ApiServer, ApiServerOptions
+from dray.server.auth.authn.certificates import CertificateAuthority
+from dray.server.auth.authn.kubeconfig import build_kubeconfig
+from dray.server.auth.authn.secret_files import write_private_file
+from dray.server.http.application import ApiApplication
+from dray.server.http.limits import ServerLimits
+from dray.server.http.listener import HttpListener, listen
 from dray.server.http.requests import MASTERS
 from dray.server.observability.metrics import CONNECTIONS
 from dray.store import Store, open_store
-from dray.telemetry.logs import Log, silent
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
+from dray.telemetry.metrics import MetricsRegistry
 
 STORE_FILE: Final = "store.db"
-KEYS: Final = "keys"
-AUDIT: Final = "audit.log"
-KUBECONFIG: Final = "admin.kubeconfig"
-ADMIN: Final = "dray-admin"
+KEYS_DIRECTORY: Final = "keys"
+AUDIT_FILE: Final = "audit.log"
+KUBECONFIG_FILE: Final = "admin.kubeconfig"
+ADMIN_USER: Final = "dray-admin"
 _DAY_SECONDS: Final = 86_400
 LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class ServerOptions:
+class ServerProcessOptions:
     """What somebody who starts a server chooses."""
 
     directory: Path
@@ -57,53 +57,53 @@ class ServerOptions:
     """The directory of keys, when servers on one store share it; otherwise inside the directory."""
     names: tuple[str, ...] = ()
     """More names and addresses clients use for this server."""
-    gates: GateSet = field(default_factory=GateSet.default)
+    gates: GateSet = field(default_factory=GateSet.from_defaults)
     tokens: Path | None = None
     anonymous: bool = False
     ledger: bool = True
-    limits: Limits = field(default_factory=Limits)
-    log: Log = field(default_factory=silent)
-    webhook_services: Addresses = field(default_factory=dict)
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    log: StructuredLogger = field(default_factory=build_silent_logger)
+    webhook_services: ServiceAddresses = field(default_factory=dict)
     """Where services are behind which admission webhooks answer."""
 
 
 @dataclass(frozen=True)
-class Started:
+class RunningServer:
     """Where a running server is."""
 
     url: str
     kubeconfig: Path
     store: str
-    app: App
-    metrics: Metrics
+    app: ApiApplication
+    metrics: MetricsRegistry
     authority: bytes
     """The certificate of whoever signs those of this server and its clients."""
 
 
 @asynccontextmanager
-async def serving(options: ServerOptions) -> AsyncIterator[Started]:
+async def open_server(options: ServerProcessOptions) -> AsyncIterator[RunningServer]:
     """A server that answers at its address while the block lasts."""
     prepare_directory(options.directory)
     address = options.store or str(options.directory / STORE_FILE)
     async with await open_store(address) as store:
         with listen(options.host, options.port) as sock:
-            async with _answering(options, store, sock) as (url, path, server, app, ca):
-                yield Started(url, path, address, app, server.metrics, ca)
+            async with _run_api_server(options, store, sock) as (url, path, server, app, ca):
+                yield RunningServer(url, path, address, app, server.metrics, ca)
 
 
 @asynccontextmanager
-async def _answering(
-    options: ServerOptions, store: Store, sock: socket.socket
-) -> AsyncIterator[tuple[str, Path, ApiServer, App, bytes]]:
+async def _run_api_server(
+    options: ServerProcessOptions, store: Store, sock: socket.socket
+) -> AsyncIterator[tuple[str, Path, ApiServer, ApiApplication, bytes]]:
     host, port = sock.getsockname()[:2]
     names = tuple(name for name in (*options.names, host) if name not in ("0.0.0.0", "::"))
-    keys = options.keys or options.directory / KEYS
-    certificates = Certificates.open(keys, names)
-    url = f"https://{_reachable(host)}:{port}"
-    choices = Choices(
-        Gatekeeper(options.gates),
+    keys = options.keys or options.directory / KEYS_DIRECTORY
+    certificates = CertificateAuthority.open(keys, names)
+    url = f"https://{_format_url_host(host)}:{port}"
+    choices = ApiServerOptions(
+        FeatureGateFilter(options.gates),
         keys,
-        options.directory / AUDIT,
+        options.directory / AUDIT_FILE,
         options.log,
         url,
         certificates.ca_pem.decode(),
@@ -114,15 +114,15 @@ async def _answering(
         webhook_services=options.webhook_services,
     )
     server = ApiServer(store, choices)
-    async with server.running() as app:
-        tls = certificates.server_context()
-        httpd = Httpd(app, sock, tls, options.limits, server.refused)
-        server.metrics.ask(CONNECTIONS, lambda: [((), httpd.connections)])
+    async with server.run() as app:
+        tls = certificates.build_server_context()
+        httpd = HttpListener(app, sock, tls, options.limits, server.count_refusal)
+        server.metrics.add_callback(CONNECTIONS, lambda: [((), httpd.connections)])
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(httpd.run_until_stopped())
-            renewing = tasks.create_task(_renew(certificates, tls))
+            renewing = tasks.create_task(_renew_certificates(certificates, tls))
             try:
-                path = options.directory / KUBECONFIG
+                path = options.directory / KUBECONFIG_FILE
                 _write_kubeconfig(path, url, certificates)
                 yield url, path, server, app, certificates.ca_pem
             finally:
@@ -131,19 +131,19 @@ async def _answering(
                 httpd.stop()
 
 
-async def _renew(certificates: Certificates, tls: ssl.SSLContext) -> None:
+async def _renew_certificates(certificates: CertificateAuthority, tls: ssl.SSLContext) -> None:
     """Look every day whether the server's certificate nears its end."""
     while True:
         await asyncio.sleep(_DAY_SECONDS)
         await asyncio.to_thread(certificates.refresh, tls)
 
 
-async def serve(options: ServerOptions, started: Callable[[Started], None]) -> None:
+async def serve(options: ServerProcessOptions, on_started: Callable[[RunningServer], None]) -> None:
     """Serve until somebody interrupts."""
-    stop = stopped_by_signals()
-    async with serving(options) as running:
-        spare_the_lasting()
-        started(running)
+    stop = install_stop_signals()
+    async with open_server(options) as running:
+        freeze_garbage_collector()
+        on_started(running)
         await stop.wait()
 
 
@@ -158,14 +158,14 @@ def prepare_directory(directory: Path) -> None:
         ) from None
 
 
-def _reachable(host: str) -> str:
+def _format_url_host(host: str) -> str:
     """The host part of a URL at which a client on this machine reaches the server."""
     if host in ("0.0.0.0", "::"):
         return LOOPBACK
     return f"[{host}]" if ":" in host else host
 
 
-def _write_kubeconfig(path: Path, url: str, certificates: Certificates) -> None:
-    admin = certificates.client_certificate(ADMIN, (MASTERS,))
-    document = kubeconfig(url, certificates.ca_pem, admin)
-    write_private(path, yaml_block(document).encode())
+def _write_kubeconfig(path: Path, url: str, certificates: CertificateAuthority) -> None:
+    admin = certificates.issue_client_certificate(ADMIN_USER, (MASTERS,))
+    document = build_kubeconfig(url, certificates.ca_pem, admin)
+    write_private_file(path, to_yaml_block(document).encode())

@@ -16,48 +16,48 @@ from typing import Final
 import yaml
 
 from dray.client.client import Client
-from dray.cluster.services.supervisor import Service
+from dray.cluster.services.supervisor import RunnableService
 from dray.errors import InputError
 from dray.gates import GateSet
-from dray.placement.node_health import SILENCE
-from dray.placement.profile import Choices, read_choices
-from dray.telemetry.logs import Log, silent
-from dray.telemetry.metrics import Metrics
+from dray.placement.node_health import MONITOR_GRACE_PERIOD
+from dray.placement.profile import PlacementOptions, parse_placement_options
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
+from dray.telemetry.metrics import MetricsRegistry
 
-_DRA: Final = "DynamicResourceAllocation"
+_DRA_GATE: Final = "DynamicResourceAllocation"
 
 
-def new_identity() -> str:
+def generate_identity() -> str:
     """A name for one process, by which it signs the lease it leads with."""
     return f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True)
-class Component:
+class ComponentOptions:
     """What somebody who starts a service chooses."""
 
-    gates: GateSet = field(default_factory=GateSet.default)
-    elect: bool = True
-    identity: str = field(default_factory=new_identity)
-    log: Log = field(default_factory=silent)
-    profile: Choices = field(default_factory=Choices)
+    gates: GateSet = field(default_factory=GateSet.from_defaults)
+    leader_elect: bool = True
+    identity: str = field(default_factory=generate_identity)
+    log: StructuredLogger = field(default_factory=build_silent_logger)
+    profile: PlacementOptions = field(default_factory=PlacementOptions)
     """How the scheduler judges nodes, and whose pods it takes."""
-    lease: str = ""
+    lease_name: str = ""
     """The lease by which one of several leads; the usual one of the service when empty."""
     search_seconds: float | None = None
     """Work for the search on one kind of node before the scheduler gives it up; as usual when None."""
     upkeep: bool = False
     """Whether the controllers do what `kube-controller-manager` does elsewhere."""
-    node_silence: float = SILENCE
+    node_silence: float = MONITOR_GRACE_PERIOD
     """Seconds a node may give no sign of life before it is taken for lost."""
 
 
-class Idle:
+class DisabledService:
     """A service that is switched off."""
 
-    def __init__(self, name: str, log: Log) -> None:
+    def __init__(self, name: str, log: StructuredLogger) -> None:
         self.ready = asyncio.Event()
-        self.metrics = Metrics({})
+        self.metrics = MetricsRegistry({})
         self._name = name
         self._log = log
 
@@ -68,57 +68,58 @@ class Idle:
         await asyncio.Event().wait()
 
 
-def controllers(client: Client, component: Component) -> Service:
+def build_controllers(client: Client, options: ComponentOptions) -> RunnableService:
     """The controllers for the server of a client."""
-    if not component.gates.enabled(_DRA):
-        return Idle("controller", component.log)
+    if not options.gates.is_enabled(_DRA_GATE):
+        return DisabledService("controller", options.log)
     from dray.controllers import runner as claim_keeping
 
-    return claim_keeping.Controllers(
+    return claim_keeping.ControllerRunner(
         client,
-        claim_keeping.Choices(
-            identity=component.identity,
-            elect=component.elect,
-            lease=component.lease or claim_keeping.LEASE,
-            device_taints=component.gates.enabled("DRADeviceTaints"),
-            taint_rules=component.gates.enabled("DRADeviceTaintRules"),
-            upkeep=component.upkeep,
-            node_silence=component.node_silence,
-            log=component.log,
+        claim_keeping.ControllerOptions(
+            identity=options.identity,
+            leader_elect=options.leader_elect,
+            lease_name=options.lease_name or claim_keeping.LEASE_NAME,
+            device_taints=options.gates.is_enabled("DRADeviceTaints"),
+            taint_rules=options.gates.is_enabled("DRADeviceTaintRules"),
+            upkeep=options.upkeep,
+            node_silence=options.node_silence,
+            log=options.log,
         ),
     )
 
 
-def scheduler(client: Client, component: Component) -> Service:
+def build_scheduler(client: Client, options: ComponentOptions) -> RunnableService:
     """The scheduler for the server of a client."""
-    from dray.allocator.feature_gates import Admission
+    from dray.allocator.feature_gates import AllocatorGateFilter
     from dray.allocator.search.resumable import SEARCH_SECONDS
-    from dray.scheduler import options, scheduling_loop
-    from dray.simulation.share_ids import new_share_id
+    from dray.scheduler import scheduling_loop
+    from dray.scheduler.options import LEASE_NAME, SchedulerOptions
+    from dray.simulation.share_ids import generate_share_id
 
     return scheduling_loop.Scheduler(
         client,
-        options.Choices(
-            Admission(component.gates),
-            new_share_id,
-            identity=component.identity,
-            placement=component.profile,
-            claims=component.gates.enabled(_DRA),
-            elect=component.elect,
-            lease=component.lease or options.LEASE,
-            search_seconds=component.search_seconds or SEARCH_SECONDS,
-            log=component.log,
+        SchedulerOptions(
+            AllocatorGateFilter(options.gates),
+            generate_share_id,
+            identity=options.identity,
+            placement=options.profile,
+            handle_claims=options.gates.is_enabled(_DRA_GATE),
+            leader_elect=options.leader_elect,
+            lease_name=options.lease_name or LEASE_NAME,
+            search_seconds=options.search_seconds or SEARCH_SECONDS,
+            log=options.log,
         ),
     )
 
 
-def profile_in(file: Path | None, scheduler_name: str = "") -> Choices:
+def load_profile(file: Path | None, scheduler_name: str = "") -> PlacementOptions:
     """The profile that a file describes, under a name that was chosen; the usual one without a file."""
-    chosen = Choices() if file is None else read_choices(_document(file))
+    chosen = PlacementOptions() if file is None else parse_placement_options(_read_yaml(file))
     return replace(chosen, scheduler_name=scheduler_name) if scheduler_name else chosen
 
 
-def _document(file: Path) -> object:
+def _read_yaml(file: Path) -> object:
     try:
         document: object = yaml.safe_load(file.read_bytes())
     except OSError as refused:

@@ -13,15 +13,15 @@ from typing import Final
 from dray.client.client import Client
 from dray.errors import InputError
 from dray.gates import GateSet
-from dray.node.agent import Agent, NodeChoices
-from dray.node.containers.cdi import DIRECTORIES
-from dray.node.containers.runtime.base import Runtime
-from dray.node.plugins.registry import Doorway
-from dray.node.status.node_registration import Facts
-from dray.telemetry.logs import Log, silent
+from dray.node.agent import NodeAgent, NodeAgentOptions
+from dray.node.containers.cdi import DEFAULT_DIRECTORIES
+from dray.node.containers.runtime.base import ContainerRuntime
+from dray.node.plugins.registry import PluginRegistryOptions
+from dray.node.status.node_registration import NodeDescription
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
 
-PORT: Final = 10250
-_DRA: Final = "DynamicResourceAllocation"
+DEFAULT_PORT: Final = 10250
+_DRA_GATE: Final = "DynamicResourceAllocation"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NodeOptions:
     """Where drivers register; inside the root otherwise."""
     plugins: Path | None = None
     """Where the sockets of drivers must be; anywhere otherwise."""
-    cdi: tuple[Path, ...] = DIRECTORIES
+    cdi: tuple[Path, ...] = DEFAULT_DIRECTORIES
     runtime: str = "process"
     rootfs: Path | None = None
     """What containers of the `oci` runtime see as their files."""
@@ -45,23 +45,23 @@ class NodeOptions:
     max_pods: int = 110
     address: str = "127.0.0.1"
     listen: str = ""
-    port: int | None = PORT
+    port: int | None = DEFAULT_PORT
     authority: bytes = field(default=b"", repr=False)
     static_pods: Path | None = None
     stop_pods: bool = False
-    gates: GateSet = field(default_factory=GateSet.default)
-    log: Log = field(default_factory=silent)
+    gates: GateSet = field(default_factory=GateSet.from_defaults)
+    log: StructuredLogger = field(default_factory=build_silent_logger)
 
 
-def agent(client: Client, options: NodeOptions) -> Agent:
+def build_agent(client: Client, options: NodeOptions) -> NodeAgent:
     """The agent of a node."""
     root = options.root.resolve()
     registry = options.registry or root / "plugins_registry"
     endpoints = () if options.plugins is None else (options.plugins.resolve(), registry.resolve())
-    return Agent(
+    return NodeAgent(
         client,
-        NodeChoices(
-            Facts(
+        NodeAgentOptions(
+            NodeDescription(
                 options.name,
                 address=options.address,
                 runtime=options.runtime,
@@ -70,13 +70,13 @@ def agent(client: Client, options: NodeOptions) -> Agent:
                 max_pods=options.max_pods,
             ),
             root,
-            runtime_of(options),
-            Doorway(registry.resolve(), endpoints),
-            cdi=tuple(path.resolve() for path in options.cdi),
+            build_runtime(options),
+            PluginRegistryOptions(registry.resolve(), endpoints),
+            cdi_directories=tuple(path.resolve() for path in options.cdi),
             port=options.port,
-            listen=options.listen,
-            authority=options.authority,
-            claims=minds_claims(options.gates),
+            listen_address=options.listen,
+            client_ca=options.authority,
+            prepare_claims=is_dra_enabled(options.gates),
             static_pods=options.static_pods,
             stop_pods=options.stop_pods,
             log=options.log,
@@ -84,12 +84,12 @@ def agent(client: Client, options: NodeOptions) -> Agent:
     )
 
 
-def minds_claims(gates: GateSet) -> bool:
+def is_dra_enabled(gates: GateSet) -> bool:
     """Whether an agent with these gates looks after claims."""
-    return gates.enabled(_DRA)
+    return gates.is_enabled(_DRA_GATE)
 
 
-def runtime_of(options: NodeOptions) -> Runtime:
+def build_runtime(options: NodeOptions) -> ContainerRuntime:
     """What runs the containers."""
     make = _RUNTIMES.get(options.runtime)
     if make is None:
@@ -97,19 +97,19 @@ def runtime_of(options: NodeOptions) -> Runtime:
     return make(options)
 
 
-def _process(options: NodeOptions) -> Runtime:
+def _build_process_runtime(options: NodeOptions) -> ContainerRuntime:
     from dray.node.containers.runtime.process import ProcessRuntime
 
     return ProcessRuntime(options.root.resolve() / "containers")
 
 
-def _fake(options: NodeOptions) -> Runtime:
+def _build_fake_runtime(options: NodeOptions) -> ContainerRuntime:
     from dray.node.containers.runtime.fake import FakeRuntime
 
     return FakeRuntime()
 
 
-def _oci(options: NodeOptions) -> Runtime:
+def _build_oci_runtime(options: NodeOptions) -> ContainerRuntime:
     from dray.node.containers.runtime.oci import OciRuntime, find_runtime
 
     if options.rootfs is None:
@@ -117,8 +117,8 @@ def _oci(options: NodeOptions) -> Runtime:
     return OciRuntime(options.root.resolve() / "containers", options.rootfs, find_runtime(options.program))
 
 
-_RUNTIMES: Mapping[str, Callable[[NodeOptions], Runtime]] = {
-    "process": _process,
-    "oci": _oci,
-    "fake": _fake,
+_RUNTIMES: Mapping[str, Callable[[NodeOptions], ContainerRuntime]] = {
+    "process": _build_process_runtime,
+    "oci": _build_oci_runtime,
+    "fake": _build_fake_runtime,
 }

@@ -11,35 +11,35 @@ import os
 import signal
 from typing import Final
 
-_INSISTING_SECONDS: Final = 1.0
+_REPEATED_SIGNAL_SECONDS: Final = 1.0
 """Two signals that come closer to each other are one wish, passed on by somebody in between."""
-COLLECT_AFTER: Final = (10_000, 20, 50)
+GC_THRESHOLDS: Final = (10_000, 20, 50)
 """After how many new objects garbage is looked for among the newest, and how often among older ones."""
 
 
-def stopped_by_signals() -> asyncio.Event:
+def install_stop_signals() -> asyncio.Event:
     """Set when somebody interrupts or ends this process; who does so again does not want to wait for it."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     first: list[float] = []
 
-    def asked(number: int) -> None:
+    def handle_signal(number: int) -> None:
         stop.set()
-        if first and loop.time() - first[0] >= _INSISTING_SECONDS:
+        if first and loop.time() - first[0] >= _REPEATED_SIGNAL_SECONDS:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         first.append(loop.time())
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked, number)
+        loop.add_signal_handler(number, handle_signal, number)
     return stop
 
 
-def spare_the_lasting() -> None:
+def freeze_garbage_collector() -> None:
     """Tell Python's collector of garbage not to look through what stays for as long as the process.
 
     To look through all of it holds every request up for some 80 milliseconds, and finds nothing. What comes
     after is looked through in larger portions: requests leave hardly any cycles behind.
     """
     gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
+    gc.set_threshold(*GC_THRESHOLDS)

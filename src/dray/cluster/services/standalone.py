@@ -12,31 +12,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dray.client.client import Client
-from dray.client.config.client_config import Access
-from dray.client.errors import Unauthorized, Unreachable
-from dray.client.rest_client import Caller, Habits
-from dray.client.transport import Request, Transport
-from dray.client.transports.http import Http
-from dray.cluster.services.permissions import Rights, check
-from dray.cluster.services.process_setup import spare_the_lasting, stopped_by_signals
-from dray.cluster.services.supervisor import Service
+from dray.client.config.client_config import ClientConfig
+from dray.client.errors import ServerUnreachableError, UnauthorizedError
+from dray.client.rest_client import ClientOptions, RestClient
+from dray.client.transport import Transport, TransportRequest
+from dray.client.transports.http import HttpTransport
+from dray.cluster.services.permissions import ServicePermissions, check_permissions
+from dray.cluster.services.process_setup import freeze_garbage_collector, install_stop_signals
+from dray.cluster.services.supervisor import RunnableService
 from dray.errors import InputError
-from dray.telemetry.endpoint import telling
+from dray.telemetry.endpoint import serve_telemetry
 
 
 @dataclass(frozen=True)
-class Place:
+class StandaloneOptions:
     """Which server a service works for, how fast it may ask, and where it tells how it is."""
 
-    access: Access
-    rights: Rights
-    elect: bool = True
+    client_config: ClientConfig
+    permissions: ServicePermissions
+    leader_elect: bool = True
     qps: float = 0.0
     metrics_address: str = ""
 
 
 @dataclass(frozen=True)
-class Working:
+class StartedService:
     """What a service that was started has to say."""
 
     server: str
@@ -44,54 +44,65 @@ class Working:
     metrics: str | None
 
 
-async def alone(place: Place, make: Callable[[Client], Service], told: Callable[[Working], None]) -> None:
+async def run_standalone(
+    options: StandaloneOptions,
+    build_service: Callable[[Client], RunnableService],
+    on_started: Callable[[StartedService], None],
+) -> None:
     """Run a service until somebody interrupts; raises when it cannot begin."""
-    stop = stopped_by_signals()
-    transport = Http(place.access)
-    habits = Habits(manager=f"dray-{place.rights.service}", qps=place.qps)
+    stop = install_stop_signals()
+    transport = HttpTransport(options.client_config)
+    habits = ClientOptions(field_manager=f"dray-{options.permissions.service}", qps=options.qps)
     client = Client(transport, habits)
     try:
-        version = await _answering(transport, place)
-        service = make(client)
-        checks = {"informers": lambda: _still_reading(service, place)}
-        async with telling(service.metrics, checks, address=place.metrics_address or None) as address:
-            told(Working(place.access.server, version, address))
-            await _until(service, stop)
+        version = await _check_server(transport, options)
+        service = build_service(client)
+        checks = {"informers": lambda: _check_ready(service, options)}
+        async with serve_telemetry(
+            service.metrics, checks, address=options.metrics_address or None
+        ) as address:
+            on_started(StartedService(options.client_config.server, version, address))
+            await _run_until_stopped(service, stop)
     finally:
         await client.close()
 
 
-def _still_reading(service: Service, place: Place) -> str | None:
+def _check_ready(service: RunnableService, options: StandaloneOptions) -> str | None:
     """Why a service is not ready; one that may be standing by is as ready as it should be."""
-    return None if service.ready.is_set() or place.elect else "still reading what there is"
+    return None if service.ready.is_set() or options.leader_elect else "still reading what there is"
 
 
-async def _answering(transport: Transport, place: Place) -> str:
+async def _check_server(transport: Transport, options: StandaloneOptions) -> str:
     """The version of the server; raises when there is no use in beginning."""
-    caller = Caller(transport, Habits(manager=f"dray-{place.rights.service}", attempts=2))
+    caller = RestClient(
+        transport, ClientOptions(field_manager=f"dray-{options.permissions.service}", max_attempts=2)
+    )
     try:
-        reply = await caller.call(Request("GET", "/version"), timeout=10.0)
-        await check(caller, place.rights, elect=place.elect)
-    except Unreachable as silent:
-        raise InputError(f"{silent}; is the server that `{place.access.source}` names running?") from None
-    except Unauthorized:
+        reply = await caller.call(TransportRequest("GET", "/version"), timeout=10.0)
+        await check_permissions(caller, options.permissions, leader_elect=options.leader_elect)
+    except ServerUnreachableError as silent:
         raise InputError(
-            f"{place.access.server} does not accept the credentials in `{place.access.source}`"
+            f"{silent}; is the server that `{options.client_config.source}` names running?"
         ) from None
-    return _version(reply.body)
+    except UnauthorizedError:
+        raise InputError(
+            f"{options.client_config.server} does not accept the credentials in "
+            f"`{options.client_config.source}`"
+        ) from None
+    return _parse_version(reply.body)
 
 
-def _version(body: bytes) -> str:
+def _parse_version(body: bytes) -> str:
     from dray.api.json_text import read_json
 
     document = read_json(body)
     return str(document.get("gitVersion") or "") if isinstance(document, dict) else ""
 
 
-async def _until(service: Service, stop: asyncio.Event) -> None:
+async def _run_until_stopped(service: RunnableService, stop: asyncio.Event) -> None:
     """Run a service until it ends or somebody wants it to."""
     work, stopping = asyncio.create_task(service.run()), asyncio.create_task(stop.wait())
-    freezing = asyncio.create_task(_settled(service))
+    freezing = asyncio.create_task(_freeze_when_ready(service))
     try:
         await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
         if work.done():
@@ -102,6 +113,6 @@ async def _until(service: Service, stop: asyncio.Event) -> None:
         await asyncio.wait((work, stopping, freezing))
 
 
-async def _settled(service: Service) -> None:
+async def _freeze_when_ready(service: RunnableService) -> None:
     await service.ready.wait()
-    spare_the_lasting()
+    freeze_garbage_collector()

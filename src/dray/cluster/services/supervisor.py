@@ -13,12 +13,12 @@ from typing import Protocol
 
 from prometheus_client.core import Metric
 
-from dray.client.timing import Backoff, Tempo
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.client.timing import Backoff, TimeSource
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
 
-class Service(Protocol):
+class RunnableService(Protocol):
     """Something that works on a cluster until it is cancelled."""
 
     @property
@@ -27,7 +27,7 @@ class Service(Protocol):
         ...
 
     @property
-    def metrics(self) -> Metrics:
+    def metrics(self) -> MetricsRegistry:
         """Its numbers."""
         ...
 
@@ -36,28 +36,28 @@ class Service(Protocol):
         ...
 
 
-class Kept:
+class SupervisedService:
     """One service that is made anew whenever it ends."""
 
     def __init__(
         self,
         name: str,
-        make: Callable[[], Service],
-        log: Log,
-        tempo: Tempo | None = None,
+        build_service: Callable[[], RunnableService],
+        log: StructuredLogger,
+        time_source: TimeSource | None = None,
         *,
         node: str = "",
-        after: Kept | None = None,
+        after: SupervisedService | None = None,
     ) -> None:
         self.name = name
         self.node = node
         """The node it works for; empty for those of the whole cluster."""
         self._after = after
         """Who has to work first."""
-        self._make = make
+        self._build_service = build_service
         self._log = log
-        self._backoff = Backoff(tempo or Tempo(), first=0.5, longest=30.0)
-        self._service = make()
+        self._backoff = Backoff(time_source or TimeSource(), initial=0.5, maximum=30.0)
+        self._service = build_service()
         self.ready = asyncio.Event()
         """Set when it works for the first time."""
 
@@ -75,7 +75,7 @@ class Kept:
                 await self._service.run()
                 self._log.warning("a service ended; it starts again", service=self.name)
             except Exception as broken:  # whatever it is, the others go on
-                if _is_to_end():
+                if _is_cancelled():
                     # It failed on its way down, and took the wish that it ends with it.
                     self._log.error("a service failed while it stopped", service=self.name, error=broken)
                     return
@@ -83,23 +83,23 @@ class Kept:
             finally:
                 announcing.cancel()
             await self._backoff.wait()
-            self._service = self._make()
+            self._service = self._build_service()
 
-    async def _announce(self, service: Service) -> None:
+    async def _announce(self, service: RunnableService) -> None:
         await service.ready.wait()
         self.ready.set()
 
 
-def _is_to_end() -> bool:
+def _is_cancelled() -> bool:
     """Whether somebody has cancelled us."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-class ByNode:
+class PerNodeMetrics:
     """The numbers of services that are there once for each node, told apart by the label `node`."""
 
-    def __init__(self, services: Sequence[Kept]) -> None:
+    def __init__(self, services: Sequence[SupervisedService]) -> None:
         self._services = services
 
     def collect(self) -> Iterable[Metric]:

@@ -1,7 +1,7 @@
 """Asking the author of a classic controller: what a claim needs in his own terms, and his methods timed.
 
-Rules for this file: whatever an author raises comes out as `AuthorFailed`, so that a mistake in a driver is
-told beside the claim it happened with and never ends the controller.
+Rules for this file: whatever an author raises comes out as `ControllerCallError`, so that a mistake in a
+driver is told beside the claim it happened with and never ends the controller.
 """
 
 from __future__ import annotations
@@ -14,30 +14,35 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.classic import ClassicClaim, ResourceClass
+from dray.api.classic import ClassicResourceClaim, ResourceClass
 from dray.api.classic.resource_claim import IMMEDIATE
 from dray.api.json_text import read_json
 from dray.clock import Clock
-from dray.driver.async_driver import THREAD, contained
+from dray.driver.async_driver import THREAD_NAME_PREFIX, call_containing_exit
 from dray.driver.base import Parameters
-from dray.driver.classic.controller import Allocated, ClassicController, Need, Unavailable
-from dray.driver.parameters import BadParameters, decode
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    NoAllocationAvailable,
+)
+from dray.driver.parameters import InvalidParametersError, decode_parameters
 from dray.telemetry import metrics as numbers
-from dray.telemetry.metrics import Measure, Metrics, Sort
+from dray.telemetry.metrics import MetricDefinition, MetricsRegistry, MetricType
 
 CALLS: Final = "dray_driver_classic_calls_total"
 CALL_SECONDS: Final = "dray_driver_classic_call_seconds"
 
-MEASURES: Final = numbers.table(
-    Measure(
+MEASURES: Final = numbers.build_metric_table(
+    MetricDefinition(
         CALLS,
-        Sort.COUNTER,
+        MetricType.COUNTER,
         "Calls of the author's methods, by which one and how it ended (ok, unavailable, error)",
         ("driver", "method", "result"),
     ),
-    Measure(
+    MetricDefinition(
         CALL_SECONDS,
-        Sort.HISTOGRAM,
+        MetricType.HISTOGRAM,
         "Time the author's methods took",
         ("driver", "method"),
         (0.001, 0.01, 0.1, 1.0, 10.0, 60.0),
@@ -45,14 +50,17 @@ MEASURES: Final = numbers.table(
 )
 
 
-_ANSWERS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    "allocate": ((Allocated, Unavailable), "`Allocated` or `Unavailable`"),
+_RESULT_TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "allocate": (
+        (ClassicAllocation, NoAllocationAvailable),
+        "`ClassicAllocation` or `NoAllocationAvailable`",
+    ),
     "unsuitable_nodes": ((Collection,), "a collection of names"),
 }
 """What a method must answer."""
 
 
-class AuthorFailed(Exception):  # noqa: N818 - what is the case
+class ControllerCallError(Exception):
     """A method of the author raised."""
 
     def __init__(self, method: str, cause: Exception) -> None:
@@ -60,26 +68,32 @@ class AuthorFailed(Exception):  # noqa: N818 - what is the case
         self.method = method
 
 
-class Asking:
+class AsyncController:
     """The methods of one controller, as coroutines."""
 
-    def __init__(self, controller: ClassicController, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, controller: ClassicController, clock: Clock, metrics: MetricsRegistry) -> None:
         self._controller, self._clock, self._metrics = controller, clock, metrics
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD}{controller.name}")
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix=f"{THREAD_NAME_PREFIX}{controller.name}")
 
-    def need(self, claim: ClassicClaim, made_of: ResourceClass | None) -> Need | str:
+    def build_request(
+        self, claim: ClassicResourceClaim, resource_class: ResourceClass | None
+    ) -> ClassicClaimRequest | str:
         """What a claim asks for; in words what is wrong with it."""
         name = claim.spec.resource_class_name
-        if made_of is None:
+        if resource_class is None:
             return f"resource class `{name}` does not exist"
         try:
             place = f"resource class `{name}`: parameters"
-            of_class = _read(self._controller.class_parameters, made_of.parameters, place)
-            of_claim = _read(self._controller.parameters, claim.spec.parameters, "spec.parameters")
-        except BadParameters as wrong:
+            of_class = _decode_parameters(self._controller.class_parameters, resource_class.parameters, place)
+            of_claim = _decode_parameters(
+                self._controller.parameters, claim.spec.parameters, "spec.parameters"
+            )
+        except InvalidParametersError as wrong:
             return str(wrong)
         metadata, immediate = claim.metadata, claim.spec.allocation_mode == IMMEDIATE
-        return Need(metadata.namespace, metadata.name, metadata.uid, name, of_class, of_claim, immediate)
+        return ClassicClaimRequest(
+            metadata.namespace, metadata.name, metadata.uid, name, of_class, of_claim, immediate
+        )
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """What a method answers."""
@@ -90,14 +104,14 @@ class Asking:
                 answer = await call(*arguments)
             else:
                 loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(self._threads, contained, call, *arguments)
+                answer = await loop.run_in_executor(self._threads, call_containing_exit, call, *arguments)
                 if inspect.isawaitable(answer):
                     answer = await answer
-            _judge(method, answer)
-            result = "unavailable" if isinstance(answer, Unavailable) else "ok"
+            _check_result(method, answer)
+            result = "unavailable" if isinstance(answer, NoAllocationAvailable) else "ok"
             return answer
         except Exception as failed:
-            raise AuthorFailed(method, failed) from failed
+            raise ControllerCallError(method, failed) from failed
         finally:
             self._metrics.count(CALLS, self._controller.name, method, result)
             self._metrics.observe(
@@ -105,15 +119,15 @@ class Asking:
             )
 
 
-def _judge(method: str, answer: Any) -> None:
-    kinds, expected = _ANSWERS.get(method, ((object,), ""))
+def _check_result(method: str, answer: Any) -> None:
+    kinds, expected = _RESULT_TYPES.get(method, ((object,), ""))
     if not isinstance(answer, kinds) or (expected and isinstance(answer, str)):
         raise TypeError(f"it must return {expected}, not `{answer!r}`")
 
 
-def _read(schema: Parameters, raw: msgspec.Raw, place: str) -> Any:
+def _decode_parameters(schema: Parameters, raw: msgspec.Raw, place: str) -> Any:
     """Parameters by their schema; a plain document without one."""
     written = bytes(raw)
     if schema is not None:
-        return decode(schema, written or b"{}", place)
+        return decode_parameters(schema, written or b"{}", place)
     return read_json(written) if written else None

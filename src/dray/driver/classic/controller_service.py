@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 
 from dray.client.client import Client
 from dray.client.events import EventRecorder
-from dray.client.leases import USUAL, Election, LeadershipLost, Timing
+from dray.client.leases import DEFAULT_LEASE_TIMING, LeaderElector, LeadershipLostError, LeaseTiming
 from dray.driver.classic.async_controller import MEASURES
 from dray.driver.classic.controller import ClassicController
-from dray.driver.classic.inventory import Inventory
-from dray.driver.classic.reconciler import Desk, Pace
+from dray.driver.classic.inventory import ClassicInventory
+from dray.driver.classic.reconciler import ClassicClaimReconciler, ClassicRetryDelay
 from dray.errors import InputError
-from dray.telemetry.logs import Log, silent
-from dray.telemetry.metrics import Metrics
-from dray.values.names import driver_name
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
+from dray.telemetry.metrics import MetricsRegistry
+from dray.values.names import check_driver_name
 
 
 @dataclass(frozen=True)
-class ControllerChoices:
+class ClassicControllerOptions:
     """How a classic controller runs; with `elect`, several may run and one works."""
 
     elect: bool = False
@@ -34,56 +34,60 @@ class ControllerChoices:
     inventory: bool = False
     """Whether node parts tell in config maps what is on their nodes."""
     identity: str = "controller"
-    timing: Timing = USUAL
-    pace: Pace = field(default_factory=Pace)
-    log: Log = field(default_factory=silent)
+    timing: LeaseTiming = DEFAULT_LEASE_TIMING
+    retry_delay: ClassicRetryDelay = field(default_factory=ClassicRetryDelay)
+    log: StructuredLogger = field(default_factory=build_silent_logger)
 
 
-class Negotiation:
+class ClassicControllerService:
     """Keeps the claims of one classic driver."""
 
     def __init__(
-        self, client: Client, controller: ClassicController, choices: ControllerChoices | None = None
+        self, client: Client, controller: ClassicController, options: ClassicControllerOptions | None = None
     ) -> None:
         if not isinstance(client, Client):
             raise TypeError(f"`{controller.name}` needs a client of the API server, got {client!r}")
-        if not controller.name or driver_name(controller.name):
+        if not controller.name or check_driver_name(controller.name):
             raise InputError(
                 f"`{controller.name}` is not the name of a driver; expected one like `acme.example.com`"
             )
         self.driver = controller.name
         self.ready = asyncio.Event()
         """Set while everything has been seen once and is being settled; a candidate that waits is not."""
-        self.metrics = Metrics(MEASURES)
-        self._controller, self._choices = controller, choices or ControllerChoices()
-        self._election: Election | None = None
-        self._way = client
-        self._client = client.fenced(self._leads) if self._choices.elect else client
+        self.metrics = MetricsRegistry(MEASURES)
+        self._controller, self._options = controller, options or ClassicControllerOptions()
+        self._election: LeaderElector | None = None
+        self._unfenced_client = client
+        self._client = client.guard_writes(self._is_leader) if self._options.elect else client
 
     async def run(self) -> None:
         """Settle claims until cancelled; with election, whenever it is this one's turn."""
-        choices, lease = self._choices, f"classic-{self.driver}"
+        choices, lease = self._options, f"classic-{self.driver}"
         if not choices.elect:
-            await self._lead()
+            await self._run_as_leader()
             return
         while True:
-            self._election = Election(self._way, lease, choices.namespace, choices.identity, choices.timing)
+            self._election = LeaderElector(
+                self._unfenced_client, lease, choices.namespace, choices.identity, choices.timing
+            )
             try:
-                await self._election.run(self._lead)
-            except LeadershipLost as lost:
+                await self._election.run(self._run_as_leader)
+            except LeadershipLostError as lost:
                 choices.log.warning("another controller leads now", driver=self.driver, why=str(lost))
 
-    def _leads(self) -> bool:
+    def _is_leader(self) -> bool:
         return self._election is not None and self._election.is_leader
 
-    async def _lead(self) -> None:
-        choices = self._choices
+    async def _run_as_leader(self) -> None:
+        choices = self._options
         recorder = EventRecorder(self._client, self.driver, choices.identity)
-        desk = Desk(self._client, self._controller, recorder, self.metrics, choices.pace, choices.log)
+        desk = ClassicClaimReconciler(
+            self._client, self._controller, recorder, self.metrics, choices.retry_delay, choices.log
+        )
         informers = list(desk.informers)
         if choices.inventory:
-            self._controller.inventory = Inventory(self._client, self.driver, choices.namespace)
-            self._controller.inventory.listen(desk.stir)
+            self._controller.inventory = ClassicInventory(self._client, self.driver, choices.namespace)
+            self._controller.inventory.add_listener(desk.requeue_waiting_claims)
             informers.append(self._controller.inventory.informer)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -91,9 +95,9 @@ class Negotiation:
                 for informer in informers:
                     tasks.create_task(informer.run())
                 for informer in informers:
-                    await informer.synced()
+                    await informer.wait_for_sync()
                 await desk.begin()
                 self.ready.set()
-                await desk.work()
+                await desk.run()
         finally:
             self.ready.clear()

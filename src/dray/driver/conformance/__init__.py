@@ -4,7 +4,14 @@ What is here speaks the protocols of drivers and the API, and knows nothing of h
 not use the kit around it. `dray driver conformance` runs it, and so may the tests of a driver.
 """
 
-from dray.driver.conformance.results import Outcome, Verdict
-from dray.driver.conformance.suite import CHECKS, Choices, Report, examine
+from dray.driver.conformance.results import ConformanceResult, ConformanceVerdict
+from dray.driver.conformance.suite import CHECKS, ConformanceOptions, ConformanceReport, run_conformance
 
-__all__ = ["CHECKS", "Choices", "Outcome", "Report", "Verdict", "examine"]
+__all__ = [
+    "CHECKS",
+    "ConformanceOptions",
+    "ConformanceReport",
+    "ConformanceResult",
+    "ConformanceVerdict",
+    "run_conformance",
+]

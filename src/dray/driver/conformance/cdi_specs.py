@@ -7,33 +7,35 @@ from pathlib import Path
 
 import yaml
 
-from dray.driver.conformance.results import Wrong
+from dray.driver.conformance.results import NotConformantError
 from dray.wire import cdi
 
 
-def well_named(names: Iterable[str]) -> None:
-    """`Wrong` when a name is not one of a CDI device."""
+def check_device_names(names: Iterable[str]) -> None:
+    """`NotConformantError` when a name is not one of a CDI device."""
     for name in names:
         try:
-            cdi.qualified(name)
+            cdi.parse_qualified_name(name)
         except ValueError as wrong:
-            raise Wrong(str(wrong)) from None
+            raise NotConformantError(str(wrong)) from None
 
 
-def holding(directory: Path, names: Collection[str]) -> dict[str, list[Path]]:
-    """The files in which each of some devices is described; `Wrong` for a file of these that is no spec."""
+def find_spec_files(directory: Path, names: Collection[str]) -> dict[str, list[Path]]:
+    """The files in which each of some devices is described; `NotConformantError` for a file of these that is
+    no spec.
+    """
     found: dict[str, list[Path]] = {name: [] for name in names}
-    kinds = {cdi.qualified(name).kind for name in names}
+    kinds = {cdi.parse_qualified_name(name).kind for name in names}
     for path in sorted(directory.iterdir() if directory.is_dir() else ()):
         if path.suffix not in (".json", ".yaml") or path.name.startswith("."):
             continue
-        for name in _described(path, kinds):
+        for name in _read_device_names(path, kinds):
             if name in found:
                 found[name].append(path)
     return found
 
 
-def _described(path: Path, kinds: Collection[str]) -> list[str]:
+def _read_device_names(path: Path, kinds: Collection[str]) -> list[str]:
     """The devices of a file of one of these kinds; what others keep in the directory does not concern us."""
     try:
         content = path.read_bytes()
@@ -44,44 +46,44 @@ def _described(path: Path, kinds: Collection[str]) -> list[str]:
     if kind not in kinds:
         return []
     try:
-        spec = cdi.read_spec(content) if path.suffix == ".json" else cdi.read_spec(_as_json(document))
-    except cdi.BadSpec as bad:
-        raise Wrong(f"no runtime would take `{path.name}`: {bad}") from None
-    return [str(cdi.Qualified(spec.kind, device.name)) for device in spec.devices]
+        spec = cdi.parse_spec(content) if path.suffix == ".json" else cdi.parse_spec(_encode_json(document))
+    except cdi.CdiSpecError as bad:
+        raise NotConformantError(f"no runtime would take `{path.name}`: {bad}") from None
+    return [str(cdi.QualifiedDeviceName(spec.kind, device.name)) for device in spec.devices]
 
 
-def described(directory: Path) -> frozenset[str]:
+def list_described_devices(directory: Path) -> frozenset[str]:
     """Every device that is described in the directory now, by files that can be read."""
     names: set[str] = set()
     for path in directory.glob("*.json") if directory.is_dir() else ():
         try:
-            spec = cdi.read_spec(path.read_bytes())
-        except (OSError, cdi.BadSpec):
+            spec = cdi.parse_spec(path.read_bytes())
+        except (OSError, cdi.CdiSpecError):
             continue
-        names.update(str(cdi.Qualified(spec.kind, device.name)) for device in spec.devices)
+        names.update(str(cdi.QualifiedDeviceName(spec.kind, device.name)) for device in spec.devices)
     return frozenset(names)
 
 
-def _as_json(document: object) -> bytes:
+def _encode_json(document: object) -> bytes:
     import msgspec
 
     return msgspec.json.encode(document)
 
 
-def all_there(directory: Path, names: Collection[str]) -> list[Path]:
-    """The files of some devices; `Wrong` unless each is described exactly once."""
-    files = holding(directory, names)
+def check_all_described(directory: Path, names: Collection[str]) -> list[Path]:
+    """The files of some devices; `NotConformantError` unless each is described exactly once."""
+    files = find_spec_files(directory, names)
     for name, paths in files.items():
         if not paths:
-            raise Wrong(f"`{name}` is described in no file of `{directory}`")
+            raise NotConformantError(f"`{name}` is described in no file of `{directory}`")
         if len(paths) > 1:
             shown = " and ".join(f"`{path.name}`" for path in paths)
-            raise Wrong(f"`{name}` is described twice, in {shown}: no container can have it")
+            raise NotConformantError(f"`{name}` is described twice, in {shown}: no container can have it")
     return sorted({path for paths in files.values() for path in paths})
 
 
-def none_left(directory: Path, names: Collection[str]) -> None:
-    """`Wrong` when one of some devices is still described."""
-    for name, paths in holding(directory, names).items():
+def check_none_described(directory: Path, names: Collection[str]) -> None:
+    """`NotConformantError` when one of some devices is still described."""
+    for name, paths in find_spec_files(directory, names).items():
         if paths:
-            raise Wrong(f"`{name}` is still described in `{paths[0].name}`")
+            raise NotConformantError(f"`{name}` is still described in `{paths[0].name}`")

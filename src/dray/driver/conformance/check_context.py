@@ -9,105 +9,115 @@ from typing import NamedTuple
 
 from dray.client.client import Client
 from dray.driver.conformance import cdi_specs
-from dray.driver.conformance.claims import REQUEST, Ward
-from dray.driver.conformance.driver_client import Answer, Line, Ref
-from dray.driver.conformance.free_devices import Spare
-from dray.driver.conformance.results import NotTried, Wrong
+from dray.driver.conformance.claims import REQUEST, ConformanceClaims
+from dray.driver.conformance.driver_client import (
+    ConformanceClaimRef,
+    ConformanceDriverClient,
+    DriverPrepareResponse,
+)
+from dray.driver.conformance.free_devices import FreeDevice
+from dray.driver.conformance.results import CheckSkippedError, NotConformantError
 
 
-class Prepared(NamedTuple):
+class PreparedConformanceClaim(NamedTuple):
     """A claim that the driver made ready, and the names of its CDI devices that are gone without it."""
 
-    ref: Ref
-    spares: tuple[Spare, ...]
-    answer: Answer
-    own: frozenset[str]
+    ref: ConformanceClaimRef
+    devices: tuple[FreeDevice, ...]
+    response: DriverPrepareResponse
+    own_cdi_devices: frozenset[str]
 
 
 @dataclass
-class Bench:
+class CheckContext:
     """The place where checks are done."""
 
     socket: Path
-    line: Line
+    driver_client: ConformanceDriverClient
     client: Client
-    ward: Ward
+    claims: ConformanceClaims
     node: str
-    spares: Sequence[Spare]
+    free_devices: Sequence[FreeDevice]
     cdi_dir: Path | None = None
     restart: Callable[[], Awaitable[None]] | None = None
-    before: frozenset[str] = field(default_factory=frozenset)
+    cdi_devices_before: frozenset[str] = field(default_factory=frozenset)
 
-    def take(self, count: int, *, exclusive: bool = False) -> tuple[Spare, ...]:
+    def take_devices(self, count: int, *, exclusive: bool = False) -> tuple[FreeDevice, ...]:
         """Devices for as many claims; a shared one serves several."""
-        usable = _apart(each for each in self.spares if not (exclusive and each.shared))
+        usable = _exclude_overlapping(each for each in self.free_devices if not (exclusive and each.shared))
         shared = [each for each in usable if each.shared]
         while shared and len(usable) < count:
             usable += shared
         if len(usable) < count:
             what = f"free {'exclusive ' if exclusive else ''}device{'' if count == 1 else 's'}"
-            raise NotTried(f"it needs {count} {what} of this driver, there are {len(usable)}")
+            raise CheckSkippedError(f"it needs {count} {what} of this driver, there are {len(usable)}")
         return tuple(usable[:count])
 
-    def directory(self) -> Path:
+    def require_cdi_dir(self) -> Path:
         if self.cdi_dir is None:
-            raise NotTried("nobody said where the driver writes CDI files: give --cdi-dir")
+            raise CheckSkippedError("nobody said where the driver writes CDI files: give --cdi-dir")
         return self.cdi_dir
 
     # --- steps that many checks take ---
 
-    async def ready(self, *spares: Spare) -> Prepared:
+    async def prepare_new_claim(self, *devices: FreeDevice) -> PreparedConformanceClaim:
         """A new claim for these devices, prepared and found to be so."""
-        self.before = frozenset() if self.cdi_dir is None else cdi_specs.described(self.cdi_dir)
-        ref = await self.ward.claim(*spares)
-        answer = await self.prepared(ref, spares)
-        return Prepared(ref, spares, answer, frozenset(answer.cdi) - self.before)
+        self.cdi_devices_before = (
+            frozenset() if self.cdi_dir is None else cdi_specs.list_described_devices(self.cdi_dir)
+        )
+        ref = await self.claims.create_claim(*devices)
+        answer = await self.prepare_claim(ref, devices)
+        return PreparedConformanceClaim(ref, devices, answer, frozenset(answer.cdi) - self.cdi_devices_before)
 
-    async def prepared(self, ref: Ref, spares: Sequence[Spare], version: str = "") -> Answer:
+    async def prepare_claim(
+        self, ref: ConformanceClaimRef, devices: Sequence[FreeDevice], version: str = ""
+    ) -> DriverPrepareResponse:
         """Prepare a claim and judge the answer."""
-        answer = entry_of(await self.line.prepare(ref, version=version), ref)
-        judge(answer, spares)
+        answer = get_response(await self.driver_client.prepare(ref, version=version), ref)
+        check_response(answer, devices)
         if self.cdi_dir is not None:
-            cdi_specs.all_there(self.cdi_dir, answer.cdi)
+            cdi_specs.check_all_described(self.cdi_dir, answer.cdi)
         return answer
 
-    async def refused(self, ref: Ref, what: str) -> str:
+    async def expect_refusal(self, ref: ConformanceClaimRef, what: str) -> str:
         """Prepare a claim that may not be prepared; what the driver says about it."""
-        answer = entry_of(await self.line.prepare(ref), ref)
+        answer = get_response(await self.driver_client.prepare(ref), ref)
         if not answer.error:
-            raise Wrong(f"{what} was prepared: {answer}")
+            raise NotConformantError(f"{what} was prepared: {answer}")
         if answer.devices:
             names = ", ".join(made.device for made in answer.devices)
-            raise Wrong(f"{what} was refused and has devices all the same: {names}")
-        await self.line.prepare()  # it still answers
+            raise NotConformantError(f"{what} was refused and has devices all the same: {names}")
+        await self.driver_client.prepare()  # it still answers
         return answer.error
 
-    async def given_back(self, prepared: Prepared, version: str = "") -> None:
+    async def unprepare_and_check(self, prepared: PreparedConformanceClaim, version: str = "") -> None:
         """Give a claim back and look whether its CDI devices are gone."""
-        await self.unprepared(prepared.ref, version)
+        await self.unprepare_claim(prepared.ref, version)
         if self.cdi_dir is not None:
-            cdi_specs.none_left(self.cdi_dir, prepared.own)
+            cdi_specs.check_none_described(self.cdi_dir, prepared.own_cdi_devices)
 
-    async def unprepared(self, ref: Ref, version: str = "") -> None:
-        errors = await self.line.unprepare(ref, version=version)
+    async def unprepare_claim(self, ref: ConformanceClaimRef, version: str = "") -> None:
+        errors = await self.driver_client.unprepare(ref, version=version)
         if ref.uid not in errors:
-            raise Wrong("the answer to NodeUnprepareResources has no entry for the claim")
+            raise NotConformantError("the answer to NodeUnprepareResources has no entry for the claim")
         if errors[ref.uid]:
-            raise Wrong(f"the driver does not give the claim back: {errors[ref.uid]}")
+            raise NotConformantError(f"the driver does not give the claim back: {errors[ref.uid]}")
 
-    async def restarted(self) -> None:
+    async def restart_driver(self) -> None:
         """Have the driver restarted, and wait until it answers."""
         if self.restart is None:
-            raise NotTried("nobody said how to restart the driver: give --restart COMMAND or --supervised")
+            raise CheckSkippedError(
+                "nobody said how to restart the driver: give --restart COMMAND or --supervised"
+            )
         await self.restart()
-        await self.line.back()
+        await self.driver_client.wait_until_serving()
 
 
-def _apart(spares: Iterable[Spare]) -> list[Spare]:
+def _exclude_overlapping(devices: Iterable[FreeDevice]) -> list[FreeDevice]:
     """Devices that can be had together: of those that draw from the same counters, one."""
-    found: list[Spare] = []
+    found: list[FreeDevice] = []
     drawn: set[tuple[str, str]] = set()
-    for each in spares:
+    for each in devices:
         draws = {(each.pool, name) for name in each.draws}
         if not draws & drawn:
             found.append(each)
@@ -115,30 +125,34 @@ def _apart(spares: Iterable[Spare]) -> list[Spare]:
     return found
 
 
-def entry_of(answers: dict[str, Answer], ref: Ref) -> Answer:
+def get_response(
+    responses: dict[str, DriverPrepareResponse], ref: ConformanceClaimRef
+) -> DriverPrepareResponse:
     """What a reply says about a claim."""
-    answer = answers.get(ref.uid)
+    answer = responses.get(ref.uid)
     if answer is None:
-        raise Wrong("the answer to NodePrepareResources has no entry for the claim")
+        raise NotConformantError("the answer to NodePrepareResources has no entry for the claim")
     return answer
 
 
-def judge(answer: Answer, spares: Sequence[Spare]) -> None:
-    """`Wrong` unless an answer has exactly the devices of a claim, for its requests, with proper names."""
-    if answer.error:
-        raise Wrong(f"the driver refuses a claim that has its devices: {answer.error}")
-    wanted = {(spare.pool, spare.name) for spare in spares}
-    got = {(made.pool, made.device) for made in answer.devices}
+def check_response(response: DriverPrepareResponse, devices: Sequence[FreeDevice]) -> None:
+    """`NotConformantError` unless an answer has exactly the devices of a claim, for its requests, with proper
+    names.
+    """
+    if response.error:
+        raise NotConformantError(f"the driver refuses a claim that has its devices: {response.error}")
+    wanted = {(spare.pool, spare.name) for spare in devices}
+    got = {(made.pool, made.device) for made in response.devices}
     if got - wanted:
         pool, device = min(got - wanted)
-        raise Wrong(f"the claim has no device `{pool}/{device}`, and the driver prepared it")
+        raise NotConformantError(f"the claim has no device `{pool}/{device}`, and the driver prepared it")
     if wanted - got:
         pool, device = min(wanted - got)
-        raise Wrong(f"device `{pool}/{device}` of the claim is missing in the answer")
-    if len(answer.devices) > len(wanted):
-        raise Wrong(f"a device of the claim is there more than once in the answer: {answer}")
-    requests = {f"{REQUEST}-{i}" for i in range(len(spares))}
-    for made in answer.devices:
+        raise NotConformantError(f"device `{pool}/{device}` of the claim is missing in the answer")
+    if len(response.devices) > len(wanted):
+        raise NotConformantError(f"a device of the claim is there more than once in the answer: {response}")
+    requests = {f"{REQUEST}-{i}" for i in range(len(devices))}
+    for made in response.devices:
         if set(made.requests) - requests:
-            raise Wrong(f"the claim has no request `{min(set(made.requests) - requests)}`")
-    cdi_specs.well_named(answer.cdi)
+            raise NotConformantError(f"the claim has no request `{min(set(made.requests) - requests)}`")
+    cdi_specs.check_device_names(response.cdi)

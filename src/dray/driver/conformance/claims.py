@@ -19,18 +19,18 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.resource import ResourceClaim
-from dray.client.client import Client, Deletion
-from dray.client.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
-from dray.client.object_refs import kind_called, uid_of
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
+from dray.client.object_refs import get_kind, get_uid
 from dray.client.patches import MergePatch
-from dray.driver.conformance.driver_client import Ref
-from dray.driver.conformance.free_devices import Spare
-from dray.values.node_selectors import for_node
+from dray.driver.conformance.driver_client import ConformanceClaimRef
+from dray.driver.conformance.free_devices import FreeDevice
+from dray.values.node_selectors import build_node_name_selector
 
 NAMESPACE: Final = "dray-conformance"
 REQUEST: Final = "device"
-_NOBODY: Final = "nobody"
-_NAMESPACES, _PODS = kind_called("Namespace"), kind_called("Pod")
+_UNUSED_SCHEDULER: Final = "nobody"
+_NAMESPACES, _PODS = get_kind("Namespace"), get_kind("Pod")
 _ATTEMPTS: Final = 10
 _PATIENT, _PAUSE = 40, 0.25
 """How often and after how many seconds something is tried again that others have to finish first."""
@@ -39,82 +39,84 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ConformanceClaimSettings:
     """What all claims of a run have in common."""
 
     driver: str
     parameters: Document | None = None
 
 
-class Ward:
+class ConformanceClaims:
     """Makes claims and takes them away again."""
 
-    def __init__(self, client: Client, terms: Terms) -> None:
+    def __init__(self, client: Client, settings: ConformanceClaimSettings) -> None:
         self._client = client
-        self._terms = terms
-        self._numbers = itertools.count(1)
-        self._run = uuid.uuid4().hex[:6]
+        self._settings = settings
+        self._sequence = itertools.count(1)
+        self._run_id = uuid.uuid4().hex[:6]
         self._pods: list[str] = []
-        self._made: list[Ref] = []
-        self._namespace_is_ours = False
+        self._created: list[ConformanceClaimRef] = []
+        self._owns_namespace = False
 
-    def fresh(self, what: str) -> str:
+    def generate_name(self, what: str) -> str:
         """A name that no other object of any run has."""
-        return f"{what}-{self._run}-{next(self._numbers)}"
+        return f"{what}-{self._run_id}-{next(self._sequence)}"
 
-    async def open(self) -> None:
+    async def create_namespace(self) -> None:
         """Make sure of the namespace."""
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         for _ in range(_PATIENT):
             try:
                 await self._client.create(document)
-                self._namespace_is_ours = True
+                self._owns_namespace = True
                 return
-            except AlreadyExists:
-                if not await self._is_going():
+            except AlreadyExistsError:
+                if not await self._is_namespace_terminating():
                     return
             await asyncio.sleep(_PAUSE)  # an earlier run's, which is still being emptied
 
-    async def _is_going(self) -> bool:
+    async def _is_namespace_terminating(self) -> bool:
         try:
             found = await self._client.get(_NAMESPACES, NAMESPACE)
-        except NotFound:
+        except NotFoundError:
             return True
         return "deletionTimestamp" in found["metadata"]
 
-    async def close(self) -> None:
+    async def clean_up(self) -> None:
         """Remove everything that was made."""
-        await self.clear()
+        await self.delete_claims()
         for name in self._pods:
-            with contextlib.suppress(NotFound):
-                await self._client.delete(_PODS, name, NAMESPACE, Deletion(grace=0))
+            with contextlib.suppress(NotFoundError):
+                await self._client.delete(_PODS, name, NAMESPACE, DeleteOptions(grace_seconds=0))
         self._pods.clear()
-        if self._namespace_is_ours:
+        if self._owns_namespace:
             with contextlib.suppress(ApiError):
                 await self._client.delete(_NAMESPACES, NAMESPACE)
 
     @property
-    def made(self) -> tuple[Ref, ...]:
+    def created(self) -> tuple[ConformanceClaimRef, ...]:
         """The claims of the check that runs."""
-        return tuple(self._made)
+        return tuple(self._created)
 
-    async def clear(self) -> None:
+    async def delete_claims(self) -> None:
         """Free and delete the claims of a check."""
-        for ref in self._made:
-            with contextlib.suppress(NotFound, Conflict):  # gone, or another one has its name by now
-                await self.free(ref)
-                await self.remove(ref)
-        self._made.clear()
+        for ref in self._created:
+            with contextlib.suppress(
+                NotFoundError, ConflictError
+            ):  # gone, or another one has its name by now
+                await self.deallocate(ref)
+                await self.delete_claim(ref)
+        self._created.clear()
 
-    async def claim(self, *spares: Spare) -> Ref:
+    async def create_claim(self, *devices: FreeDevice) -> ConformanceClaimRef:
         """A claim that has these devices, and a pod that may use them."""
-        ref = await self.bare(len(spares))
-        await self.allocate(ref, spares)
+        ref = await self.create_unallocated_claim(len(devices))
+        await self.allocate(ref, devices)
         return ref
 
-    async def bare(self, count: int = 1, name: str = "") -> Ref:
+    async def create_unallocated_claim(self, count: int = 1, name: str = "") -> ConformanceClaimRef:
         """A claim that has nothing yet."""
-        name = name or self.fresh("claim")
+        name = name or self.generate_name("claim")
         requests = [
             {"name": f"{REQUEST}-{i}", "exactly": {"deviceClassName": NAMESPACE}} for i in range(count)
         ]
@@ -126,86 +128,86 @@ class Ward:
                 "spec": {"devices": {"requests": requests}},
             }
         )
-        ref = Ref(NAMESPACE, name, uid_of(made))
-        self._made.append(ref)
+        ref = ConformanceClaimRef(NAMESPACE, name, get_uid(made))
+        self._created.append(ref)
         return ref
 
-    async def allocate(self, ref: Ref, spares: Sequence[Spare]) -> None:
+    async def allocate(self, ref: ConformanceClaimRef, free_devices: Sequence[FreeDevice]) -> None:
         """Give a claim devices and a pod, as a scheduler would."""
-        results = [self._result(i, spare) for i, spare in enumerate(spares)]
+        results = [self._build_result(i, spare) for i, spare in enumerate(free_devices)]
         devices: Document = {"results": results}
-        if self._terms.parameters is not None:
-            opaque = {"driver": self._terms.driver, "parameters": self._terms.parameters}
+        if self._settings.parameters is not None:
+            opaque = {"driver": self._settings.driver, "parameters": self._settings.parameters}
             devices["config"] = [{"source": "FromClaim", "opaque": opaque}]
         allocation: Document = {"devices": devices}
-        node = next((spare.node for spare in spares if spare.node), "")
+        node = next((spare.node for spare in free_devices if spare.node), "")
         if node:
-            allocation["nodeSelector"] = msgspec.to_builtins(for_node(node))
-        pod = await self.pod(ref)
-        await self._status(ref, {"allocation": allocation, "reservedFor": [pod]})
+            allocation["nodeSelector"] = msgspec.to_builtins(build_node_name_selector(node))
+        pod = await self.create_pod(ref)
+        await self._patch_status(ref, {"allocation": allocation, "reservedFor": [pod]})
 
-    def _result(self, number: int, spare: Spare) -> Document:
+    def _build_result(self, number: int, free_device: FreeDevice) -> Document:
         result: Document = {
             "request": f"{REQUEST}-{number}",
-            "driver": self._terms.driver,
-            "pool": spare.pool,
-            "device": spare.name,
+            "driver": self._settings.driver,
+            "pool": free_device.pool,
+            "device": free_device.name,
         }
-        if spare.shared:
+        if free_device.shared:
             result["shareID"] = str(uuid.uuid4())
-            result["consumedCapacity"] = {name: str(amount) for name, amount in spare.least}
+            result["consumedCapacity"] = {name: str(amount) for name, amount in free_device.min_share}
         return result
 
-    async def pod(self, ref: Ref) -> Document:
+    async def create_pod(self, ref: ConformanceClaimRef) -> Document:
         """A pod that uses a claim, as an entry of its reservations."""
-        name = self.fresh("pod")
+        name = self.generate_name("pod")
         document = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {
-                "schedulerName": _NOBODY,
+                "schedulerName": _UNUSED_SCHEDULER,
                 "restartPolicy": "Never",
                 "containers": [{"name": "c", "image": "none", "resources": {"claims": [{"name": "c"}]}}],
                 "resourceClaims": [{"name": "c", "resourceClaimName": ref.name}],
             },
         }
-        made = await self._new_pod(document)
+        made = await self._create_pod_with_retry(document)
         self._pods.append(name)
-        return {"resource": "pods", "name": name, "uid": uid_of(made)}
+        return {"resource": "pods", "name": name, "uid": get_uid(made)}
 
-    async def _new_pod(self, document: Document) -> Any:
+    async def _create_pod_with_retry(self, document: Document) -> Any:
         """Create a pod; in a namespace that is new its account may not be there yet."""
         for _ in range(_PATIENT):
-            with contextlib.suppress(Forbidden):
+            with contextlib.suppress(ForbiddenError):
                 return await self._client.create(document)
             await asyncio.sleep(_PAUSE)
         return await self._client.create(document)
 
-    async def hand_over(self, ref: Ref) -> None:
+    async def replace_pod(self, ref: ConformanceClaimRef) -> None:
         """Let another pod use a claim, and those that did no longer."""
-        await self._status(ref, {"reservedFor": [await self.pod(ref)]})
+        await self._patch_status(ref, {"reservedFor": [await self.create_pod(ref)]})
 
-    async def free(self, ref: Ref) -> None:
+    async def deallocate(self, ref: ConformanceClaimRef) -> None:
         """Take the devices and the pods from a claim, without a word to the driver."""
-        await self._status(ref, {"allocation": None, "reservedFor": None, "devices": None})
+        await self._patch_status(ref, {"allocation": None, "reservedFor": None, "devices": None})
 
-    async def remove(self, ref: Ref) -> None:
+    async def delete_claim(self, ref: ConformanceClaimRef) -> None:
         """Delete a claim, whatever wants to keep it."""
-        how = Deletion(uid=ref.uid)
-        with contextlib.suppress(Conflict, NotFound):
+        how = DeleteOptions(uid=ref.uid)
+        with contextlib.suppress(ConflictError, NotFoundError):
             left = await self._client.delete(ResourceClaim, ref.name, ref.namespace, how)
             if left is not None and left.metadata.finalizers:
                 released = MergePatch({"metadata": {"finalizers": None, "uid": ref.uid}})
                 await self._client.patch(ResourceClaim, ref.name, released, ref.namespace)
 
-    async def _status(self, ref: Ref, status: Document) -> None:
+    async def _patch_status(self, ref: ConformanceClaimRef, status: Document) -> None:
         """Write parts of the status; a driver or a controller may write beside us, so it is tried again."""
         for attempt in range(_ATTEMPTS):
             change = MergePatch({"metadata": {"uid": ref.uid}, "status": status})
             try:
                 await self._client.patch(ResourceClaim, ref.name, change, ref.namespace, subresource="status")
                 return
-            except Conflict:
+            except ConflictError:
                 if attempt == _ATTEMPTS - 1:
                     raise

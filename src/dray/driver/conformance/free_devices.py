@@ -17,7 +17,7 @@ from dray.values.quantity import Quantity
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class FreeDevice:
     """A device that the suite may take."""
 
     pool: str
@@ -25,13 +25,13 @@ class Spare:
     node: str
     """The node it is on; empty when it can be reached from everywhere."""
     shared: bool
-    least: tuple[tuple[str, Quantity], ...] = ()
+    min_share: tuple[tuple[str, Quantity], ...] = ()
     """What the smallest share of it takes."""
     draws: frozenset[str] = frozenset()
     """The counters it draws from: devices that draw from the same ones may overlap."""
 
 
-def node_of(slices: Iterable[ResourceSlice], driver: str, wanted: str) -> str:
+def resolve_node(slices: Iterable[ResourceSlice], driver: str, wanted: str) -> str:
     """The node whose driver is examined; `InputError` when that is not clear."""
     nodes = sorted({each.spec.node_name or "" for each in slices if each.spec.driver == driver})
     if wanted:
@@ -50,9 +50,9 @@ def node_of(slices: Iterable[ResourceSlice], driver: str, wanted: str) -> str:
     return named[0] if named else ""
 
 
-def spares(
+def find_free_devices(
     slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim], driver: str, node: str
-) -> list[Spare]:
+) -> list[FreeDevice]:
     """The devices of a driver that are free on a node, exclusive ones first."""
     taken = {
         (result.pool, result.device)
@@ -62,8 +62,8 @@ def spares(
         if result.driver == driver
     }
     found = [
-        _spare(published, device)
-        for published in _current(each for each in slices if each.spec.driver == driver)
+        _build_free_device(published, device)
+        for published in _select_current_slices(each for each in slices if each.spec.driver == driver)
         if published.spec.node_name in (None, "", node)
         for device in published.spec.devices
         if not device.taints
@@ -79,9 +79,9 @@ def spares(
     return sorted(free, key=lambda each: (each.shared, not each.node))
 
 
-def unfinished(slices: Iterable[ResourceSlice], driver: str) -> list[str]:
+def find_incomplete_pools(slices: Iterable[ResourceSlice], driver: str) -> list[str]:
     """Pools of a driver that are not whole, in words."""
-    pools = _pools(each for each in slices if each.spec.driver == driver)
+    pools = _group_by_pool(each for each in slices if each.spec.driver == driver)
     told = []
     for name, members in pools.items():
         newest = max(each.spec.pool.generation for each in members)
@@ -92,30 +92,34 @@ def unfinished(slices: Iterable[ResourceSlice], driver: str) -> list[str]:
     return told
 
 
-def _current(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
-    for members in _pools(slices).values():
+def _select_current_slices(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
+    for members in _group_by_pool(slices).values():
         newest = max(each.spec.pool.generation for each in members)
         there = [each for each in members if each.spec.pool.generation == newest]
         if len(there) == there[0].spec.pool.resource_slice_count:
             yield from sorted(there, key=lambda each: each.metadata.name)
 
 
-def _pools(slices: Iterable[ResourceSlice]) -> dict[str, list[ResourceSlice]]:
+def _group_by_pool(slices: Iterable[ResourceSlice]) -> dict[str, list[ResourceSlice]]:
     pools: dict[str, list[ResourceSlice]] = defaultdict(list)
     for each in slices:
         pools[each.spec.pool.name].append(each)
     return dict(sorted(pools.items()))
 
 
-def _spare(published: ResourceSlice, device: Device) -> Spare:
+def _build_free_device(published: ResourceSlice, device: Device) -> FreeDevice:
     shared = bool(device.allow_multiple_allocations)
-    least = tuple((name, _least(capacity)) for name, capacity in device.capacity.items()) if shared else ()
+    least = (
+        tuple((name, _get_min_share(capacity)) for name, capacity in device.capacity.items())
+        if shared
+        else ()
+    )
     node = device.node_name or published.spec.node_name or ""
     draws = frozenset(each.counter_set for each in device.consumes_counters)
-    return Spare(published.spec.pool.name, device.name, node, shared, least, draws)
+    return FreeDevice(published.spec.pool.name, device.name, node, shared, least, draws)
 
 
-def _least(capacity: DeviceCapacity) -> Quantity:
+def _get_min_share(capacity: DeviceCapacity) -> Quantity:
     policy, whole = capacity.request_policy, capacity.value
     assert whole is not None
     if policy is None:

@@ -7,119 +7,127 @@ import uuid
 from typing import Final
 
 from dray.driver.conformance import cdi_specs
-from dray.driver.conformance.check_context import Bench, entry_of, judge
+from dray.driver.conformance.check_context import CheckContext, check_response, get_response
 from dray.driver.conformance.claims import NAMESPACE
-from dray.driver.conformance.driver_client import Ref
-from dray.driver.conformance.results import NotTried, Wrong
+from dray.driver.conformance.driver_client import ConformanceClaimRef
+from dray.driver.conformance.results import CheckSkippedError, NotConformantError
 
-_AT_ONCE: Final = 8
+_CONCURRENT_CALLS: Final = 8
 
 
-async def prepare(bench: Bench) -> None:
+async def check_prepare(context: CheckContext) -> None:
     """A claim that has a device gets exactly that device."""
-    await bench.ready(*bench.take(1))
+    await context.prepare_new_claim(*context.take_devices(1))
 
 
-async def cdi(bench: Bench) -> None:
+async def check_cdi_specs(context: CheckContext) -> None:
     """Every CDI device that is named is described in one valid file, and in none after the claim is back."""
-    bench.directory()
-    done = await bench.ready(*bench.take(1))
-    if not done.answer.cdi:
-        raise NotTried("the driver names no CDI devices")
-    await bench.given_back(done)
+    context.require_cdi_dir()
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    if not done.response.cdi:
+        raise CheckSkippedError("the driver names no CDI devices")
+    await context.unprepare_and_check(done)
 
 
-async def idempotent(bench: Bench) -> None:
+async def check_idempotent(context: CheckContext) -> None:
     """The same call again has the same answer."""
-    done = await bench.ready(*bench.take(1))
+    done = await context.prepare_new_claim(*context.take_devices(1))
     for _ in range(2):
-        again = await bench.prepared(done.ref, done.spares)
-        if again != done.answer:
-            raise Wrong(f"the second answer differs: {again} instead of {done.answer}")
+        again = await context.prepare_claim(done.ref, done.devices)
+        if again != done.response:
+            raise NotConformantError(f"the second answer differs: {again} instead of {done.response}")
 
 
-async def versions(bench: Bench) -> None:
+async def check_versions(context: CheckContext) -> None:
     """What is prepared in one version is the same in the other, and is given back in either."""
-    served = bench.line.introduction.versions
+    served = context.driver_client.identity.versions
     if len(served) < 2:
-        raise NotTried(f"the driver serves only {served[0]}")
-    done = await bench.ready(*bench.take(1))
+        raise CheckSkippedError(f"the driver serves only {served[0]}")
+    done = await context.prepare_new_claim(*context.take_devices(1))
     for version in served:
-        answer = await bench.prepared(done.ref, done.spares, version)
-        if answer != done.answer:
-            raise Wrong(f"{version} answers {answer}, {served[0]} answered {done.answer}")
-    await bench.given_back(done, served[-1])
+        answer = await context.prepare_claim(done.ref, done.devices, version)
+        if answer != done.response:
+            raise NotConformantError(f"{version} answers {answer}, {served[0]} answered {done.response}")
+    await context.unprepare_and_check(done, served[-1])
 
 
-async def unknown(bench: Bench) -> None:
+async def check_prepare_unknown(context: CheckContext) -> None:
     """A claim that does not exist is refused by an entry of its own."""
-    await bench.refused(Ref(NAMESPACE, "there-is-none", str(uuid.uuid4())), "a claim that does not exist")
+    await context.expect_refusal(
+        ConformanceClaimRef(NAMESPACE, "there-is-none", str(uuid.uuid4())), "a claim that does not exist"
+    )
 
 
-async def unallocated(bench: Bench) -> None:
+async def check_prepare_unallocated(context: CheckContext) -> None:
     """A claim without devices is refused."""
-    await bench.refused(await bench.ward.bare(), "a claim without an allocation")
+    await context.expect_refusal(
+        await context.claims.create_unallocated_claim(), "a claim without an allocation"
+    )
 
 
-async def replaced(bench: Bench) -> None:
+async def check_prepare_replaced(context: CheckContext) -> None:
     """A claim that was deleted and made anew under the same name is not the one that is asked for."""
-    (spare,) = bench.take(1)
-    old = await bench.ward.bare()
-    await bench.ward.remove(old)
-    new = await bench.ward.bare(name=old.name)
-    await bench.ward.allocate(new, (spare,))
-    await bench.refused(old, "a claim whose uid is not that of the object")
-    await bench.prepared(new, (spare,))
+    (spare,) = context.take_devices(1)
+    old = await context.claims.create_unallocated_claim()
+    await context.claims.delete_claim(old)
+    new = await context.claims.create_unallocated_claim(name=old.name)
+    await context.claims.allocate(new, (spare,))
+    await context.expect_refusal(old, "a claim whose uid is not that of the object")
+    await context.prepare_claim(new, (spare,))
 
 
-async def batch(bench: Bench) -> None:
+async def check_batch(context: CheckContext) -> None:
     """One bad claim among good ones is refused alone, and every claim of a call has an entry."""
-    spares = bench.take(2)
-    good = [await bench.ward.claim(spare) for spare in spares]
-    bad = Ref(NAMESPACE, "there-is-none", str(uuid.uuid4()))
-    answers = await bench.line.prepare(good[0], bad, good[1])
+    spares = context.take_devices(2)
+    good = [await context.claims.create_claim(spare) for spare in spares]
+    bad = ConformanceClaimRef(NAMESPACE, "there-is-none", str(uuid.uuid4()))
+    answers = await context.driver_client.prepare(good[0], bad, good[1])
     for ref, spare in zip(good, spares, strict=True):
-        judge(entry_of(answers, ref), (spare,))
-    if not entry_of(answers, bad).error:
-        raise Wrong("a claim that does not exist was prepared among others")
-    errors = await bench.line.unprepare(good[0], bad, good[1])
+        check_response(get_response(answers, ref), (spare,))
+    if not get_response(answers, bad).error:
+        raise NotConformantError("a claim that does not exist was prepared among others")
+    errors = await context.driver_client.unprepare(good[0], bad, good[1])
     for ref in (*good, bad):
         if ref.uid not in errors:
-            raise Wrong("the answer to NodeUnprepareResources has no entry for one of three claims")
+            raise NotConformantError(
+                "the answer to NodeUnprepareResources has no entry for one of three claims"
+            )
         if errors[ref.uid]:
-            raise Wrong(f"one of three claims is not given back: {errors[ref.uid]}")
+            raise NotConformantError(f"one of three claims is not given back: {errors[ref.uid]}")
 
 
-async def duplicate(bench: Bench) -> None:
+async def check_duplicate(context: CheckContext) -> None:
     """A claim that stands twice in one call is prepared once."""
-    (spare,) = bench.take(1)
-    ref = await bench.ward.claim(spare)
-    answers = await bench.line.prepare(ref, ref)
-    judge(entry_of(answers, ref), (spare,))
-    answer = await bench.prepared(ref, (spare,))
+    (spare,) = context.take_devices(1)
+    ref = await context.claims.create_claim(spare)
+    answers = await context.driver_client.prepare(ref, ref)
+    check_response(get_response(answers, ref), (spare,))
+    answer = await context.prepare_claim(ref, (spare,))
     if answer != answers[ref.uid]:
-        raise Wrong(f"afterwards the answer is {answer}, it was {answers[ref.uid]}")
+        raise NotConformantError(f"afterwards the answer is {answer}, it was {answers[ref.uid]}")
 
 
-async def concurrent(bench: Bench) -> None:
+async def check_concurrent(context: CheckContext) -> None:
     """Calls that come at once have one answer, and leave nothing when the claim is given back."""
-    (spare,) = bench.take(1)
-    ref = await bench.ward.claim(spare)
-    before = frozenset() if bench.cdi_dir is None else cdi_specs.described(bench.cdi_dir)
-    answers = await asyncio.gather(*(bench.prepared(ref, (spare,)) for _ in range(_AT_ONCE)))
+    (spare,) = context.take_devices(1)
+    ref = await context.claims.create_claim(spare)
+    before = frozenset() if context.cdi_dir is None else cdi_specs.list_described_devices(context.cdi_dir)
+    answers = await asyncio.gather(*(context.prepare_claim(ref, (spare,)) for _ in range(_CONCURRENT_CALLS)))
     if len(set(answers)) > 1:
-        raise Wrong(f"{_AT_ONCE} calls at once have {len(set(answers))} different answers")
-    await asyncio.gather(*(bench.unprepared(ref) for _ in range(_AT_ONCE)))
-    if bench.cdi_dir is not None:
-        cdi_specs.none_left(bench.cdi_dir, frozenset(answers[0].cdi) - before)
+        raise NotConformantError(
+            f"{_CONCURRENT_CALLS} calls at once have {len(set(answers))} different answers"
+        )
+    await asyncio.gather(*(context.unprepare_claim(ref) for _ in range(_CONCURRENT_CALLS)))
+    if context.cdi_dir is not None:
+        cdi_specs.check_none_described(context.cdi_dir, frozenset(answers[0].cdi) - before)
 
 
-async def held(bench: Bench) -> None:
+async def check_held_device(context: CheckContext) -> None:
     """A device that the driver prepared for one claim is not prepared for another."""
-    (spare,) = bench.take(1, exclusive=True)
-    first = await bench.ready(spare)
-    await bench.ward.free(first.ref)
-    second = await bench.ward.claim(spare)
-    await bench.refused(second, "a second claim on a device that the driver still holds for another")
-    await bench.unprepared(first.ref)
-    await bench.prepared(second, (spare,))
+    (spare,) = context.take_devices(1, exclusive=True)
+    first = await context.prepare_new_claim(spare)
+    await context.claims.deallocate(first.ref)
+    second = await context.claims.create_claim(spare)
+    await context.expect_refusal(second, "a second claim on a device that the driver still holds for another")
+    await context.unprepare_claim(first.ref)
+    await context.prepare_claim(second, (spare,))

@@ -10,86 +10,92 @@ import grpc.aio
 
 from dray.api.resource import ResourceSlice
 from dray.driver.conformance import free_devices
-from dray.driver.conformance.check_context import Bench
-from dray.driver.conformance.driver_client import PATIENCE, registration, said
-from dray.driver.conformance.results import NotTried, Wrong
-from dray.values.names import driver_name
+from dray.driver.conformance.check_context import CheckContext
+from dray.driver.conformance.driver_client import CALL_TIMEOUT_SECONDS, format_rpc_error, get_registration
+from dray.driver.conformance.results import CheckSkippedError, NotConformantError
+from dray.values.names import check_driver_name
 from dray.wire import grpc_services, unix_sockets
 
-_HEALTH: Final = ("v1.DRAResourceHealth", "v1beta1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+_HEALTH_SERVICES: Final = ("v1.DRAResourceHealth", "v1beta1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 
-async def registers(bench: Bench) -> None:
+async def check_registration(context: CheckContext) -> None:
     """GetInfo says who it is, where it answers and how; a second registration is taken like the first."""
-    if not bench.line.introduction.offered:
-        raise NotTried("the socket is not one of a registration")
-    told = await registration(bench.socket)
-    for fault in driver_name(told.name):
-        raise Wrong(f"GetInfo: name `{told.name}`: {fault.text}")
+    if not context.driver_client.identity.offered_services:
+        raise CheckSkippedError("the socket is not one of a registration")
+    told = await get_registration(context.socket)
+    for fault in check_driver_name(told.name):
+        raise NotConformantError(f"GetInfo: name `{told.name}`: {fault.text}")
     offered = set(told.supported_versions)
-    for version in bench.line.introduction.versions:
+    for version in context.driver_client.identity.versions:
         if f"{version}.DRAPlugin" not in offered:
-            raise Wrong(f"GetInfo: {version} is served and not among {sorted(offered)}")
+            raise NotConformantError(f"GetInfo: {version} is served and not among {sorted(offered)}")
     for name in sorted(offered & {"v1.DRAPlugin", "v1beta1.DRAPlugin"}):
-        if name.partition(".")[0] not in bench.line.introduction.versions:
-            raise Wrong(f"GetInfo: offers `{name}`, and the endpoint does not serve it")
-    async with unix_sockets.channel(bench.socket) as channel:
-        stub = grpc_services.Stub(channel, grpc_services.REGISTRATION)
-        status = grpc_services.REGISTRATION.message("RegistrationStatus")(plugin_registered=True)
+        if name.partition(".")[0] not in context.driver_client.identity.versions:
+            raise NotConformantError(f"GetInfo: offers `{name}`, and the endpoint does not serve it")
+    async with unix_sockets.open_channel(context.socket) as channel:
+        stub = grpc_services.GrpcStub(channel, grpc_services.REGISTRATION)
+        status = grpc_services.REGISTRATION.get_message_class("RegistrationStatus")(plugin_registered=True)
         try:
-            await stub.call("NotifyRegistrationStatus", status, timeout=PATIENCE)
+            await stub.call("NotifyRegistrationStatus", status, timeout=CALL_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as refused:
-            raise Wrong(f"NotifyRegistrationStatus: {said(refused)}") from None
-    await bench.line.back()
+            raise NotConformantError(f"NotifyRegistrationStatus: {format_rpc_error(refused)}") from None
+    await context.driver_client.wait_until_serving()
 
 
-async def unknown_service(bench: Bench) -> None:
+async def check_unknown_service(context: CheckContext) -> None:
     """A call that the driver does not know is answered with UNIMPLEMENTED, and nothing else happens."""
     for path in ("/example.dray.Nobody/DoNothing", "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/DoNothing"):
-        call = bench.line.channel.unary_unary(path)
+        call = context.driver_client.channel.unary_unary(path)
         try:
-            await call(b"", timeout=PATIENCE)
+            await call(b"", timeout=CALL_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as refused:
             if refused.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                raise Wrong(f"`{path}` is answered with {refused.code().name}, not UNIMPLEMENTED") from None
+                raise NotConformantError(
+                    f"`{path}` is answered with {refused.code().name}, not UNIMPLEMENTED"
+                ) from None
         else:
-            raise Wrong(f"`{path}` is answered as if it existed")
-    await bench.line.prepare()
+            raise NotConformantError(f"`{path}` is answered as if it existed")
+    await context.driver_client.prepare()
 
 
-async def publishes(bench: Bench) -> None:
+async def check_published_pools(context: CheckContext) -> None:
     """Every pool of the driver is whole: all slices of its newest generation are there."""
-    slices = (await bench.client.list(ResourceSlice)).items
-    told = free_devices.unfinished(slices, bench.line.introduction.driver)
+    slices = (await context.client.list(ResourceSlice)).items
+    told = free_devices.find_incomplete_pools(slices, context.driver_client.identity.driver)
     if told:
-        raise Wrong("; ".join(told))
+        raise NotConformantError("; ".join(told))
 
 
-async def health(bench: Bench) -> None:
+async def check_health(context: CheckContext) -> None:
     """The stream of health begins at once and speaks of published devices."""
-    offered = [name for name in _HEALTH if name in bench.line.introduction.offered]
+    offered = [name for name in _HEALTH_SERVICES if name in context.driver_client.identity.offered_services]
     if not offered:
-        raise NotTried("the driver offers no stream of health")
-    service = grpc_services.OFFERED[offered[0]]
-    stub = grpc_services.Stub(bench.line.channel, service)
+        raise CheckSkippedError("the driver offers no stream of health")
+    service = grpc_services.OFFERED_SERVICES[offered[0]]
+    stub = grpc_services.GrpcStub(context.driver_client.channel, service)
     request = service.methods["NodeWatchResources"].request()
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
             first = await anext(aiter(stub.stream("NodeWatchResources", request)))
     except TimeoutError:
-        raise Wrong(f"nothing came from the stream of `{offered[0]}` in {PATIENCE:g} seconds") from None
+        raise NotConformantError(
+            f"nothing came from the stream of `{offered[0]}` in {CALL_TIMEOUT_SECONDS:g} seconds"
+        ) from None
     except StopAsyncIteration:
-        raise Wrong(f"the stream of `{offered[0]}` ended without a word") from None
+        raise NotConformantError(f"the stream of `{offered[0]}` ended without a word") from None
     except grpc.aio.AioRpcError as refused:
-        raise Wrong(f"`{offered[0]}` is offered: {said(refused)}") from None
-    slices = (await bench.client.list(ResourceSlice)).items
+        raise NotConformantError(f"`{offered[0]}` is offered: {format_rpc_error(refused)}") from None
+    slices = (await context.client.list(ResourceSlice)).items
     known = {
         (each.spec.pool.name, device.name)
         for each in slices
-        if each.spec.driver == bench.line.introduction.driver
+        if each.spec.driver == context.driver_client.identity.driver
         for device in each.spec.devices
     }
     for each in first.devices:
         place = (each.device.pool_name, each.device.device_name)
         if place not in known:
-            raise Wrong(f"the stream of health speaks of `{'/'.join(place)}`, which is not published")
+            raise NotConformantError(
+                f"the stream of health speaks of `{'/'.join(place)}`, which is not published"
+            )

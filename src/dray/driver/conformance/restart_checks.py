@@ -12,97 +12,104 @@ import contextlib
 from typing import Final
 
 from dray.driver.conformance import cdi_specs
-from dray.driver.conformance.check_context import Bench, Prepared
-from dray.driver.conformance.results import NotTried, Wrong
+from dray.driver.conformance.check_context import CheckContext, PreparedConformanceClaim
+from dray.driver.conformance.results import CheckSkippedError, NotConformantError
 
-_PAUSE: Final = 0.02
+_CALL_INTERVAL_SECONDS: Final = 0.02
 
 
-async def restart(bench: Bench) -> None:
+async def check_restart(context: CheckContext) -> None:
     """After a restart the same call has the same answer, and the claim can be given back."""
-    done = await bench.ready(*bench.take(1))
-    await bench.restarted()
-    await _same_again(bench, done)
-    await bench.given_back(done)
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    await context.restart_driver()
+    await _check_same_response(context, done)
+    await context.unprepare_and_check(done)
 
 
-async def deleted_meanwhile(bench: Bench) -> None:
+async def check_restart_deleted(context: CheckContext) -> None:
     """A claim that is deleted while the driver restarts is given back all the same."""
-    done = await bench.ready(*bench.take(1))
-    await bench.ward.free(done.ref)
-    await bench.ward.remove(done.ref)
-    await bench.restarted()
-    await bench.given_back(done)
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    await context.claims.deallocate(done.ref)
+    await context.claims.delete_claim(done.ref)
+    await context.restart_driver()
+    await context.unprepare_and_check(done)
 
 
-async def still_held(bench: Bench) -> None:
+async def check_restart_held(context: CheckContext) -> None:
     """After a restart the driver still knows which devices it holds."""
-    (spare,) = bench.take(1, exclusive=True)
-    first = await bench.ready(spare)
-    await bench.restarted()
-    await bench.ward.free(first.ref)
-    second = await bench.ward.claim(spare)
-    await bench.refused(second, "a second claim on a device that was held before the restart")
-    await bench.unprepared(first.ref)
+    (spare,) = context.take_devices(1, exclusive=True)
+    first = await context.prepare_new_claim(spare)
+    await context.restart_driver()
+    await context.claims.deallocate(first.ref)
+    second = await context.claims.create_claim(spare)
+    await context.expect_refusal(second, "a second claim on a device that was held before the restart")
+    await context.unprepare_claim(first.ref)
 
 
-async def reboot(bench: Bench) -> None:
+async def check_reboot(context: CheckContext) -> None:
     """When CDI files are gone after a restart, prepare writes them anew and unprepare does not miss them."""
-    directory = bench.directory()
-    first, second = [await bench.ready(spare) for spare in bench.take(2)]
-    _own(first)
-    for path in {*cdi_specs.all_there(directory, first.own), *cdi_specs.all_there(directory, second.own)}:
+    directory = context.require_cdi_dir()
+    first, second = [await context.prepare_new_claim(spare) for spare in context.take_devices(2)]
+    _require_own_cdi_devices(first)
+    for path in {
+        *cdi_specs.check_all_described(directory, first.own_cdi_devices),
+        *cdi_specs.check_all_described(directory, second.own_cdi_devices),
+    }:
         path.unlink()
-    await bench.restarted()
-    await _same_again(bench, first)
-    await bench.given_back(second)
-    await bench.given_back(first)
+    await context.restart_driver()
+    await _check_same_response(context, first)
+    await context.unprepare_and_check(second)
+    await context.unprepare_and_check(first)
 
 
-async def crash(bench: Bench) -> None:
+async def check_crash(context: CheckContext) -> None:
     """When a CDI file is only half written, prepare after the restart makes it whole."""
-    directory = bench.directory()
-    done = await bench.ready(*bench.take(1))
-    _own(done)
-    for path in cdi_specs.all_there(directory, done.own):
+    directory = context.require_cdi_dir()
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    _require_own_cdi_devices(done)
+    for path in cdi_specs.check_all_described(directory, done.own_cdi_devices):
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
-    await bench.restarted()
-    await _same_again(bench, done)
-    await bench.given_back(done)
+    await context.restart_driver()
+    await _check_same_response(context, done)
+    await context.unprepare_and_check(done)
 
 
-async def in_flight(bench: Bench) -> None:
+async def check_in_flight(context: CheckContext) -> None:
     """A driver that is restarted in the middle of a call is as good as before."""
-    if bench.restart is None:
-        await bench.restarted()
-    (spare,) = bench.take(1)
-    before = frozenset() if bench.cdi_dir is None else cdi_specs.described(bench.cdi_dir)
-    ref = await bench.ward.claim(spare)
+    if context.restart is None:
+        await context.restart_driver()
+    (spare,) = context.take_devices(1)
+    before = frozenset() if context.cdi_dir is None else cdi_specs.list_described_devices(context.cdi_dir)
+    ref = await context.claims.create_claim(spare)
 
     async def asked() -> None:
         while True:
-            with contextlib.suppress(Wrong):  # calls may be cut off; what counts is what comes after
-                await bench.line.prepare(ref)
-            await asyncio.sleep(_PAUSE)
+            with contextlib.suppress(
+                NotConformantError
+            ):  # calls may be cut off; what counts is what comes after
+                await context.driver_client.prepare(ref)
+            await asyncio.sleep(_CALL_INTERVAL_SECONDS)
 
     asking = asyncio.create_task(asked())
     try:
-        await asyncio.sleep(_PAUSE)
-        await bench.restarted()
+        await asyncio.sleep(_CALL_INTERVAL_SECONDS)
+        await context.restart_driver()
     finally:
         asking.cancel()
         await asyncio.wait([asking])
-    answer = await bench.prepared(ref, (spare,))
-    await bench.given_back(Prepared(ref, (spare,), answer, frozenset(answer.cdi) - before))
+    answer = await context.prepare_claim(ref, (spare,))
+    await context.unprepare_and_check(
+        PreparedConformanceClaim(ref, (spare,), answer, frozenset(answer.cdi) - before)
+    )
 
 
-async def _same_again(bench: Bench, done: Prepared) -> None:
-    again = await bench.prepared(done.ref, done.spares)
-    if again != done.answer:
-        raise Wrong(f"after the restart the answer is {again}, it was {done.answer}")
+async def _check_same_response(context: CheckContext, prepared: PreparedConformanceClaim) -> None:
+    again = await context.prepare_claim(prepared.ref, prepared.devices)
+    if again != prepared.response:
+        raise NotConformantError(f"after the restart the answer is {again}, it was {prepared.response}")
 
 
-def _own(done: Prepared) -> None:
-    if not done.own:
-        raise NotTried("the driver writes no CDI devices for a claim")
+def _require_own_cdi_devices(prepared: PreparedConformanceClaim) -> None:
+    if not prepared.own_cdi_devices:
+        raise CheckSkippedError("the driver writes no CDI devices for a claim")

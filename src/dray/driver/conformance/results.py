@@ -1,7 +1,8 @@
 """What a check can come to: yes, no with a reason, or that it was not tried.
 
-A check is a walk of several calls, and any of them may show that the driver is wrong: it then raises `Wrong`,
-and `NotTried` when something it needs is missing. Whoever runs checks makes outcomes of both.
+A check is a walk of several calls, and any of them may show that the driver is wrong: it then raises
+`NotConformantError`, and `CheckSkippedError` when something it needs is missing. Whoever runs checks makes
+outcomes of both.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import StrEnum
 from dray.errors import DrayError
 
 
-class Verdict(StrEnum):
+class ConformanceVerdict(StrEnum):
     """What came of a check."""
 
     YES = "yes"
@@ -21,20 +22,20 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ConformanceResult:
     """A check and what came of it; a hint says what would help."""
 
     check: str
-    verdict: Verdict
+    verdict: ConformanceVerdict
     why: str = ""
     hint: str = ""
     title: str = ""
     """What is true of a good driver."""
 
 
-class Wrong(DrayError):  # noqa: N818 - what is the case
+class NotConformantError(DrayError):
     """The driver did what a driver may not do."""
 
 
-class NotTried(DrayError):  # noqa: N818 - what is the case
+class CheckSkippedError(DrayError):
     """Something that a check needs is missing."""

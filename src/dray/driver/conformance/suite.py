@@ -24,16 +24,21 @@ from dray.driver.conformance import (
     restart_checks,
     unprepare_checks,
 )
-from dray.driver.conformance.check_context import Bench
-from dray.driver.conformance.claims import Terms, Ward
-from dray.driver.conformance.driver_client import open_line, registration
-from dray.driver.conformance.results import NotTried, Outcome, Verdict, Wrong
+from dray.driver.conformance.check_context import CheckContext
+from dray.driver.conformance.claims import ConformanceClaims, ConformanceClaimSettings
+from dray.driver.conformance.driver_client import connect_driver, get_registration
+from dray.driver.conformance.results import (
+    CheckSkippedError,
+    ConformanceResult,
+    ConformanceVerdict,
+    NotConformantError,
+)
 from dray.errors import InputError
 from dray.wire import grpc_services, unix_sockets
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ConformanceCheck:
     """Something that is true of a good driver, how it is found out, and what helps when it is not."""
 
     name: str
@@ -45,107 +50,177 @@ class Check:
         return (self.run.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
-_LOCAL: Final = "keep what is prepared in a file, and answer from that file"
-_ENTRY: Final = "put the reason into the `error` of that claim's entry, and answer the call"
+_CHECKPOINT_HINT: Final = "keep what is prepared in a file, and answer from that file"
+_CLAIM_ERROR_HINT: Final = "put the reason into the `error` of that claim's entry, and answer the call"
 
 CHECKS: Final = (
-    Check(
+    ConformanceCheck(
         "registers",
-        registration_checks.registers,
+        registration_checks.check_registration,
         "agents call GetInfo and NotifyRegistrationStatus at every start",
     ),
-    Check(
+    ConformanceCheck(
         "unknown-service",
-        registration_checks.unknown_service,
+        registration_checks.check_unknown_service,
         "register only the services that are implemented",
     ),
-    Check(
+    ConformanceCheck(
         "publishes",
-        registration_checks.publishes,
+        registration_checks.check_published_pools,
         "write all slices of a generation, with `resourceSliceCount`",
     ),
-    Check("health", registration_checks.health, "send the state of all devices as the first message"),
-    Check(
-        "prepare", prepare_checks.prepare, "answer with the results of the allocation that name this driver"
+    ConformanceCheck(
+        "health", registration_checks.check_health, "send the state of all devices as the first message"
     ),
-    Check(
-        "cdi", prepare_checks.cdi, "write the file before answering, and remove it before answering unprepare"
+    ConformanceCheck(
+        "prepare",
+        prepare_checks.check_prepare,
+        "answer with the results of the allocation that name this driver",
     ),
-    Check("idempotent", prepare_checks.idempotent, f"{_LOCAL}; agents call again whenever they are not sure"),
-    Check("versions", prepare_checks.versions, "let one state serve both versions"),
-    Check("prepare-unknown", prepare_checks.unknown, _ENTRY),
-    Check("prepare-unallocated", prepare_checks.unallocated, _ENTRY),
-    Check("prepare-replaced", prepare_checks.replaced, "compare the uid of the claim with the one asked for"),
-    Check(
-        "batch", prepare_checks.batch, "treat each claim by itself; one entry per claim, also for refusals"
+    ConformanceCheck(
+        "cdi",
+        prepare_checks.check_cdi_specs,
+        "write the file before answering, and remove it before answering unprepare",
     ),
-    Check("duplicate", prepare_checks.duplicate, "treat claims by their uid, each once"),
-    Check("concurrent", prepare_checks.concurrent, "take a lock per claim; agents may call at the same time"),
-    Check(
-        "held-device", prepare_checks.held, "refuse a device that another claim has until that one is back"
+    ConformanceCheck(
+        "idempotent",
+        prepare_checks.check_idempotent,
+        f"{_CHECKPOINT_HINT}; agents call again whenever they are not sure",
     ),
-    Check(
+    ConformanceCheck("versions", prepare_checks.check_versions, "let one state serve both versions"),
+    ConformanceCheck("prepare-unknown", prepare_checks.check_prepare_unknown, _CLAIM_ERROR_HINT),
+    ConformanceCheck("prepare-unallocated", prepare_checks.check_prepare_unallocated, _CLAIM_ERROR_HINT),
+    ConformanceCheck(
+        "prepare-replaced",
+        prepare_checks.check_prepare_replaced,
+        "compare the uid of the claim with the one asked for",
+    ),
+    ConformanceCheck(
+        "batch",
+        prepare_checks.check_batch,
+        "treat each claim by itself; one entry per claim, also for refusals",
+    ),
+    ConformanceCheck("duplicate", prepare_checks.check_duplicate, "treat claims by their uid, each once"),
+    ConformanceCheck(
+        "concurrent",
+        prepare_checks.check_concurrent,
+        "take a lock per claim; agents may call at the same time",
+    ),
+    ConformanceCheck(
+        "held-device",
+        prepare_checks.check_held_device,
+        "refuse a device that another claim has until that one is back",
+    ),
+    ConformanceCheck(
         "unprepare",
-        unprepare_checks.unprepare,
+        unprepare_checks.check_unprepare,
         "forget everything about the claim, last its entry in the file",
     ),
-    Check("unprepare-twice", unprepare_checks.twice, "what is not there is already given back: no error"),
-    Check("unprepare-unknown", unprepare_checks.unknown, "what is not there is already given back: no error"),
-    Check(
-        "unprepare-never", unprepare_checks.never_prepared, "what was never prepared needs nothing: no error"
+    ConformanceCheck(
+        "unprepare-twice",
+        unprepare_checks.check_unprepare_twice,
+        "what is not there is already given back: no error",
     ),
-    Check("force-delete", unprepare_checks.force_delete, f"{_LOCAL}; the object may be gone by then"),
-    Check(
+    ConformanceCheck(
+        "unprepare-unknown",
+        unprepare_checks.check_unprepare_unknown,
+        "what is not there is already given back: no error",
+    ),
+    ConformanceCheck(
+        "unprepare-never",
+        unprepare_checks.check_unprepare_never_prepared,
+        "what was never prepared needs nothing: no error",
+    ),
+    ConformanceCheck(
+        "force-delete",
+        unprepare_checks.check_force_delete,
+        f"{_CHECKPOINT_HINT}; the object may be gone by then",
+    ),
+    ConformanceCheck(
         "late-prepare",
-        unprepare_checks.late,
+        unprepare_checks.check_late_prepare,
         "remember what was given back, with the pods it was reserved for",
     ),
-    Check("late-prepare-freed", unprepare_checks.late_freed, "read the claim anew for every prepare"),
-    Check(
+    ConformanceCheck(
+        "late-prepare-freed",
+        unprepare_checks.check_late_prepare_deallocated,
+        "read the claim anew for every prepare",
+    ),
+    ConformanceCheck(
         "next-pod",
-        unprepare_checks.next_pod,
+        unprepare_checks.check_next_pod,
         "another pod in `reservedFor` may use a claim that was given back",
     ),
-    Check("restart", restart_checks.restart, f"{_LOCAL}, at least until the claim is given back"),
-    Check("restart-deleted", restart_checks.deleted_meanwhile, f"{_LOCAL}; the object may be gone by then"),
-    Check("restart-held", restart_checks.still_held, "read at start which devices are held"),
-    Check(
+    ConformanceCheck(
+        "restart", restart_checks.check_restart, f"{_CHECKPOINT_HINT}, at least until the claim is given back"
+    ),
+    ConformanceCheck(
+        "restart-deleted",
+        restart_checks.check_restart_deleted,
+        f"{_CHECKPOINT_HINT}; the object may be gone by then",
+    ),
+    ConformanceCheck(
+        "restart-held", restart_checks.check_restart_held, "read at start which devices are held"
+    ),
+    ConformanceCheck(
         "reboot",
-        restart_checks.reboot,
+        restart_checks.check_reboot,
         "write the CDI file again when it is not there, whatever you remember",
     ),
-    Check("crash", restart_checks.crash, "write the CDI file again unless it is what it should be"),
-    Check(
+    ConformanceCheck(
+        "crash", restart_checks.check_crash, "write the CDI file again unless it is what it should be"
+    ),
+    ConformanceCheck(
         "in-flight",
-        restart_checks.in_flight,
+        restart_checks.check_in_flight,
         "note what is being prepared before doing it, and go on at start",
     ),
 )
 """Every check, in the order in which they run."""
 
 CLASSIC_CHECKS: Final = (
-    Check(
-        "prepare", classic_checks.prepare, "answer with the names of CDI devices that are described by then"
+    ConformanceCheck(
+        "prepare",
+        classic_checks.check_prepare,
+        "answer with the names of CDI devices that are described by then",
     ),
-    Check("idempotent", classic_checks.idempotent, f"{_LOCAL}; agents call again whenever they are not sure"),
-    Check("prepare-unknown", classic_checks.unknown, "answer with the code NOT_FOUND"),
-    Check("concurrent", classic_checks.concurrent, "take a lock per claim; agents may call at the same time"),
-    Check("unprepare-twice", classic_checks.twice, "what is not there is already given back: no error"),
-    Check("late-prepare", classic_checks.late, "read the claim anew for every prepare"),
-    Check("restart", classic_checks.restart, f"{_LOCAL}, at least until the claim is given back"),
-    Check(
+    ConformanceCheck(
+        "idempotent",
+        classic_checks.check_idempotent,
+        f"{_CHECKPOINT_HINT}; agents call again whenever they are not sure",
+    ),
+    ConformanceCheck(
+        "prepare-unknown", classic_checks.check_prepare_unknown, "answer with the code NOT_FOUND"
+    ),
+    ConformanceCheck(
+        "concurrent",
+        classic_checks.check_concurrent,
+        "take a lock per claim; agents may call at the same time",
+    ),
+    ConformanceCheck(
+        "unprepare-twice",
+        classic_checks.check_unprepare_twice,
+        "what is not there is already given back: no error",
+    ),
+    ConformanceCheck(
+        "late-prepare", classic_checks.check_late_prepare, "read the claim anew for every prepare"
+    ),
+    ConformanceCheck(
+        "restart", classic_checks.check_restart, f"{_CHECKPOINT_HINT}, at least until the claim is given back"
+    ),
+    ConformanceCheck(
         "reboot",
-        classic_checks.reboot,
+        classic_checks.check_reboot,
         "write the CDI file again when it is not there, whatever you remember",
     ),
 )
 """The checks of drivers for classic claims."""
 
-Tidy = Callable[[], Awaitable[None]]
+CleanUp = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ConformanceOptions:
     """What is examined, and what may be done to it."""
 
     socket: Path
@@ -162,27 +237,27 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ConformanceReport:
     """What a run came to."""
 
     driver: str
     versions: tuple[str, ...]
     node: str
-    outcomes: tuple[Outcome, ...]
+    results: tuple[ConformanceResult, ...]
 
-    def count(self, verdict: Verdict) -> int:
-        return sum(each.verdict is verdict for each in self.outcomes)
+    def count(self, verdict: ConformanceVerdict) -> int:
+        return sum(each.verdict is verdict for each in self.results)
 
     @property
-    def is_good(self) -> bool:
+    def is_conformant(self) -> bool:
         """Whether nothing was found wrong, and something was tried."""
-        return not self.count(Verdict.NO) and bool(self.count(Verdict.YES))
+        return not self.count(ConformanceVerdict.NO) and bool(self.count(ConformanceVerdict.YES))
 
 
-Tracking = Callable[[tuple[Check, ...]], Iterable[Check]]
+ProgressTracker = Callable[[tuple[ConformanceCheck, ...]], Iterable[ConformanceCheck]]
 
 
-def chosen(names: Collection[str]) -> tuple[Check, ...]:
+def select_checks(names: Collection[str]) -> tuple[ConformanceCheck, ...]:
     """The checks of these names, or all; `InputError` for a name that is none."""
     known = {check.name for check in CHECKS}
     for name in names:
@@ -191,73 +266,83 @@ def chosen(names: Collection[str]) -> tuple[Check, ...]:
     return tuple(check for check in CHECKS if not names or check.name in names)
 
 
-async def examine(client: Client, choices: Choices, tracking: Tracking = iter) -> Report:
-    """Hold a driver against the checks; `tracking` sees them go by."""
-    chosen(choices.only)
-    told = await registration(choices.socket)
+async def run_conformance(
+    client: Client, options: ConformanceOptions, track: ProgressTracker = iter
+) -> ConformanceReport:
+    """Hold a driver against the checks; `track` sees them go by."""
+    select_checks(options.only)
+    told = await get_registration(options.socket)
     if told is not None and told.type == grpc_services.RESOURCE_PLUGIN:
-        return await _examine_classic(client, choices, told, tracking)
-    async with open_line(choices.socket, choices.driver) as line:
-        driver = line.introduction.driver
+        return await _run_classic_conformance(client, options, told, track)
+    async with connect_driver(options.socket, options.driver) as line:
+        driver = line.identity.driver
         slices = (await client.list(ResourceSlice)).items
-        node = free_devices.node_of(slices, driver, choices.node)
+        node = free_devices.resolve_node(slices, driver, options.node)
         claims = (await client.list(ResourceClaim)).items
-        spares = free_devices.spares(slices, claims, driver, node)
-        ward = Ward(client, _terms(driver, choices))
-        bench = Bench(choices.socket, line, client, ward, node, spares, choices.cdi_dir, choices.restart)
+        spares = free_devices.find_free_devices(slices, claims, driver, node)
+        ward = ConformanceClaims(client, _build_claim_settings(driver, options))
+        bench = CheckContext(
+            options.socket, line, client, ward, node, spares, options.cdi_dir, options.restart
+        )
 
         async def tidy() -> None:
-            if ward.made:
-                with contextlib.suppress(Wrong):
-                    await line.unprepare(*ward.made)
+            if ward.created:
+                with contextlib.suppress(NotConformantError):
+                    await line.unprepare(*ward.created)
 
-        outcomes = await _outcomes(tracking(chosen(choices.only)), bench, ward, tidy)
-        return Report(driver, line.introduction.versions, node, outcomes)
+        outcomes = await _run_checks(track(select_checks(options.only)), bench, ward, tidy)
+        return ConformanceReport(driver, line.identity.versions, node, outcomes)
 
 
-async def _examine_classic(client: Client, choices: Choices, told: Any, tracking: Tracking) -> Report:
-    async with unix_sockets.channel(told.endpoint or choices.socket) as channel:
-        line = classic_checks.ClassicLine(channel)
-        ward = classic_checks.ClassicWard(client, _terms(told.name, choices), choices.class_name)
-        bench = classic_checks.ClassicBench(line, ward, choices.cdi_dir, choices.restart)
+async def _run_classic_conformance(
+    client: Client, options: ConformanceOptions, plugin: Any, track: ProgressTracker
+) -> ConformanceReport:
+    async with unix_sockets.open_channel(plugin.endpoint or options.socket) as channel:
+        line = classic_checks.ConformanceClassicClient(channel)
+        ward = classic_checks.ClassicConformanceClaims(
+            client, _build_claim_settings(plugin.name, options), options.class_name
+        )
+        bench = classic_checks.ClassicCheckContext(line, ward, options.cdi_dir, options.restart)
 
         async def tidy() -> None:
-            for ref in ward.made:
-                with contextlib.suppress(Wrong):
+            for ref in ward.created:
+                with contextlib.suppress(NotConformantError):
                     await line.unprepare(ref.uid)
 
-        checks = tuple(each for each in CLASSIC_CHECKS if not choices.only or each.name in choices.only)
-        outcomes = await _outcomes(tracking(checks), bench, ward, tidy)
-        return Report(told.name, ("classic",), choices.node, outcomes)
+        checks = tuple(each for each in CLASSIC_CHECKS if not options.only or each.name in options.only)
+        outcomes = await _run_checks(track(checks), bench, ward, tidy)
+        return ConformanceReport(plugin.name, ("classic",), options.node, outcomes)
 
 
-def _terms(driver: str, choices: Choices) -> Terms:
-    return Terms(driver, None if choices.parameters is None else dict(choices.parameters))
+def _build_claim_settings(driver: str, options: ConformanceOptions) -> ConformanceClaimSettings:
+    return ConformanceClaimSettings(driver, None if options.parameters is None else dict(options.parameters))
 
 
-async def _outcomes(checks: Iterable[Check], bench: Any, ward: Ward, tidy: Tidy) -> tuple[Outcome, ...]:
+async def _run_checks(
+    checks: Iterable[ConformanceCheck], context: Any, claims: ConformanceClaims, clean_up: CleanUp
+) -> tuple[ConformanceResult, ...]:
     outcomes = []
-    await ward.open()
+    await claims.create_namespace()
     try:
         for check in checks:
-            outcomes.append(await _outcome(check, bench))
-            await tidy()
+            outcomes.append(await _run_check(check, context))
+            await clean_up()
             with contextlib.suppress(ClientError):
-                await ward.clear()
+                await claims.delete_claims()
     finally:
-        await tidy()
-        await ward.close()
+        await clean_up()
+        await claims.clean_up()
     return tuple(outcomes)
 
 
-async def _outcome(check: Check, bench: Any) -> Outcome:
+async def _run_check(check: ConformanceCheck, context: Any) -> ConformanceResult:
     try:
-        await check.run(bench)
-    except Wrong as wrong:
-        return Outcome(check.name, Verdict.NO, str(wrong), check.hint, check.title)
-    except NotTried as missing:
-        return Outcome(check.name, Verdict.NOT_TRIED, str(missing), "", check.title)
+        await check.run(context)
+    except NotConformantError as wrong:
+        return ConformanceResult(check.name, ConformanceVerdict.NO, str(wrong), check.hint, check.title)
+    except CheckSkippedError as missing:
+        return ConformanceResult(check.name, ConformanceVerdict.NOT_TRIED, str(missing), "", check.title)
     except ClientError as refused:
         why = f"the API server objects: {refused}"
-        return Outcome(check.name, Verdict.NOT_TRIED, why, "", check.title)
-    return Outcome(check.name, Verdict.YES, title=check.title)
+        return ConformanceResult(check.name, ConformanceVerdict.NOT_TRIED, why, "", check.title)
+    return ConformanceResult(check.name, ConformanceVerdict.YES, title=check.title)

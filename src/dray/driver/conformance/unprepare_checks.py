@@ -4,62 +4,64 @@ from __future__ import annotations
 
 import uuid
 
-from dray.driver.conformance.check_context import Bench
+from dray.driver.conformance.check_context import CheckContext
 from dray.driver.conformance.claims import NAMESPACE
-from dray.driver.conformance.driver_client import Ref
+from dray.driver.conformance.driver_client import ConformanceClaimRef
 
 
-async def unprepare(bench: Bench) -> None:
+async def check_unprepare(context: CheckContext) -> None:
     """A claim is given back, and its device can be prepared for the next one."""
-    spares = bench.take(1)
-    await bench.given_back(await bench.ready(*spares))
-    await bench.ward.clear()
-    await bench.ready(*spares)
+    spares = context.take_devices(1)
+    await context.unprepare_and_check(await context.prepare_new_claim(*spares))
+    await context.claims.delete_claims()
+    await context.prepare_new_claim(*spares)
 
 
-async def twice(bench: Bench) -> None:
+async def check_unprepare_twice(context: CheckContext) -> None:
     """A claim that was given back is given back again without complaint."""
-    done = await bench.ready(*bench.take(1))
-    await bench.given_back(done)
-    await bench.given_back(done)
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    await context.unprepare_and_check(done)
+    await context.unprepare_and_check(done)
 
 
-async def unknown(bench: Bench) -> None:
+async def check_unprepare_unknown(context: CheckContext) -> None:
     """A claim that the driver never saw is given back without complaint."""
-    await bench.unprepared(Ref(NAMESPACE, "there-was-none", str(uuid.uuid4())))
+    await context.unprepare_claim(ConformanceClaimRef(NAMESPACE, "there-was-none", str(uuid.uuid4())))
 
 
-async def never_prepared(bench: Bench) -> None:
+async def check_unprepare_never_prepared(context: CheckContext) -> None:
     """A claim that exists and was never prepared is given back without complaint."""
-    await bench.unprepared(await bench.ward.claim(*bench.take(1)))
+    await context.unprepare_claim(await context.claims.create_claim(*context.take_devices(1)))
 
 
-async def force_delete(bench: Bench) -> None:
+async def check_force_delete(context: CheckContext) -> None:
     """A claim that is deleted while it is prepared is given back from what the driver itself knows."""
-    done = await bench.ready(*bench.take(1))
-    await bench.ward.free(done.ref)
-    await bench.ward.remove(done.ref)
-    await bench.given_back(done)
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    await context.claims.deallocate(done.ref)
+    await context.claims.delete_claim(done.ref)
+    await context.unprepare_and_check(done)
 
 
-async def late(bench: Bench) -> None:
+async def check_late_prepare(context: CheckContext) -> None:
     """A call to prepare that arrives after the claim was given back is refused."""
-    done = await bench.ready(*bench.take(1))
-    await bench.given_back(done)
-    await bench.refused(done.ref, "a claim that was given back, and whose pod is the same as before,")
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    await context.unprepare_and_check(done)
+    await context.expect_refusal(
+        done.ref, "a claim that was given back, and whose pod is the same as before,"
+    )
 
 
-async def late_freed(bench: Bench) -> None:
+async def check_late_prepare_deallocated(context: CheckContext) -> None:
     """A call to prepare that arrives after the claim lost its devices is refused."""
-    done = await bench.ready(*bench.take(1))
-    await bench.given_back(done)
-    await bench.ward.free(done.ref)
-    await bench.refused(done.ref, "a claim that was given back and has no devices any more")
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    await context.unprepare_and_check(done)
+    await context.claims.deallocate(done.ref)
+    await context.expect_refusal(done.ref, "a claim that was given back and has no devices any more")
 
 
-async def next_pod(bench: Bench) -> None:
+async def check_next_pod(context: CheckContext) -> None:
     """A claim that was given back is prepared again for the next pod that uses it."""
-    done = await bench.ready(*bench.take(1))
-    await bench.given_back(done)
-    await bench.ward.hand_over(done.ref)
-    await bench.prepared(done.ref, done.spares)
+    done = await context.prepare_new_claim(*context.take_devices(1))
+    await context.unprepare_and_check(done)
+    await context.claims.replace_pod(done.ref)
+    await context.prepare_claim(done.ref, done.devices)

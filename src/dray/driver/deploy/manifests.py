@@ -25,33 +25,33 @@ from typing import Any, Final
 from dray.driver.base import ClassicDriver, Driver
 from dray.driver.webhook.server import PATH
 from dray.errors import InputError
-from dray.values.names import dns_label, driver_name
+from dray.values.names import check_dns_label, check_driver_name
 
 Document = dict[str, Any]
 
-ANNOTATION: Final = "dray.dev/driver"
-_RBAC: Final = "rbac.authorization.k8s.io"
-_ADMISSION: Final = "admissionregistration.k8s.io/v1"
+DRIVER_ANNOTATION: Final = "dray.dev/driver"
+_RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+_ADMISSION_VERSION: Final = "admissionregistration.k8s.io/v1"
 _DEVICES, _CLASSIC = "resource.k8s.io", "cdi.k8s.io"
 _VERSIONS: Final = ["v1", "v1beta2", "v1beta1"]
-_LONGEST: Final = 45
+_MAX_NAME_LENGTH: Final = 45
 _METRICS_PORT, _WEBHOOK_PORT = 8080, 8443
 
-MOUNTS: Final[Mapping[str, str]] = {
+HOST_PATH_MOUNTS: Final[Mapping[str, str]] = {
     "plugins": "/var/lib/kubelet/plugins",
     "plugins-registry": "/var/lib/kubelet/plugins_registry",
     "cdi": "/var/run/cdi",
 }
 """Directories of the node that a driver shares with the agent and the container runtime."""
 
-Rule = tuple[str, str, str]
+RbacRule = tuple[str, str, str]
 """Verbs, API group and resources of one right, each separated by commas; names behind `=`."""
 
-_EVENTS: Final[tuple[Rule, ...]] = (
+_EVENT_RULES: Final[tuple[RbacRule, ...]] = (
     ("create,patch", "", "events"),
     ("create,patch", "events.k8s.io", "events"),
 )
-_NODE: Final[tuple[Rule, ...]] = (
+_NODE_RULES: Final[tuple[RbacRule, ...]] = (
     ("list,watch,create,patch,delete", _DEVICES, "resourceslices"),
     ("get", "", "nodes"),
     ("get", _DEVICES, "resourceclaims"),
@@ -59,20 +59,20 @@ _NODE: Final[tuple[Rule, ...]] = (
     ("associated-node:patch", _DEVICES, "resourceclaims/driver=DRIVER"),
     ("list", "dray.dev", "preparations"),
 )
-_CLASSIC_NODE: Final[tuple[Rule, ...]] = (
+_CLASSIC_NODE_RULES: Final[tuple[RbacRule, ...]] = (
     ("get", "", "nodes"),
     ("list", _CLASSIC, "resourceclaims"),
     ("list", "dray.dev", "preparations"),
 )
-_CONTROLLER: Final[tuple[Rule, ...]] = (
+_CONTROLLER_RULES: Final[tuple[RbacRule, ...]] = (
     ("list,watch,patch", _CLASSIC, "resourceclaims"),
     ("patch", _CLASSIC, "resourceclaims/status"),
     ("list,watch", _CLASSIC, "resourceclasses"),
-    *_EVENTS,
+    *_EVENT_RULES,
 )
-_CLASSIC_WEBHOOK: Final[tuple[Rule, ...]] = (("get", _CLASSIC, "resourceclasses"),)
-_LEADING: Final[tuple[Rule, ...]] = (("create,get,patch", "coordination.k8s.io", "leases"),)
-_INVENTORY: Final[Mapping[str, Rule]] = {
+_CLASSIC_WEBHOOK_RULES: Final[tuple[RbacRule, ...]] = (("get", _CLASSIC, "resourceclasses"),)
+_LEADER_ELECTION_RULES: Final[tuple[RbacRule, ...]] = (("create,get,patch", "coordination.k8s.io", "leases"),)
+_INVENTORY_RULES: Final[Mapping[str, RbacRule]] = {
     "node": ("create,get,patch", "", "configmaps"),
     "controller": ("list,watch", "", "configmaps"),
 }
@@ -80,7 +80,7 @@ _INVENTORY: Final[Mapping[str, Rule]] = {
 
 
 @dataclass(frozen=True)
-class Cluster:
+class DeploymentTarget:
     """Where a driver shall run."""
 
     image: str
@@ -90,75 +90,89 @@ class Cluster:
     """The authority of the webhook's certificate, PEM in base64; whoever issues it fills it in when empty."""
 
 
-def manifests(driver: Driver, image: str, namespace: str = "", *, ca_bundle: str = "") -> list[Document]:
+def build_manifests(
+    driver: Driver, image: str, namespace: str = "", *, ca_bundle: str = ""
+) -> list[Document]:
     """All documents, in an order in which they can be applied."""
     if not image:
         raise InputError("which image? The driver's program must be its entry point")
-    if not driver.name or driver_name(driver.name):
+    if not driver.name or check_driver_name(driver.name):
         raise InputError(f"`{driver.name}` is not the name of a driver; expected one like `gpu.example.com`")
-    made = _Manifests(driver, Cluster(image, namespace or short(driver.name), ca_bundle))
-    return list(made.documents())
+    made = _ManifestBuilder(
+        driver, DeploymentTarget(image, namespace or shorten_driver_name(driver.name), ca_bundle)
+    )
+    return list(made.build_documents())
 
 
-def short(name: str) -> str:
+def shorten_driver_name(name: str) -> str:
     """A driver's name as a label that begins with a letter: names of most objects can be made of it."""
     slug = name.replace(".", "-")
-    if len(slug) > _LONGEST or not re.match("[a-z]", slug) or "-" in name:
+    if len(slug) > _MAX_NAME_LENGTH or not re.match("[a-z]", slug) or "-" in name:
         mark = hashlib.sha256(name.encode()).hexdigest()[:6]
-        slug = f"{slug[: _LONGEST - 10].rstrip('-')}-{mark}"
+        slug = f"{slug[: _MAX_NAME_LENGTH - 10].rstrip('-')}-{mark}"
     return slug if re.match("[a-z]", slug) else f"dra-{slug}"
 
 
-class _Manifests:
+class _ManifestBuilder:
     """The documents of one driver."""
 
-    def __init__(self, driver: Driver, cluster: Cluster) -> None:
-        self._driver, self._cluster = driver.name, cluster
-        self._classic = isinstance(driver, ClassicDriver)
-        self._controlled = isinstance(driver, ClassicDriver) and driver.controller is not None
-        self._checked = driver.parameters is not None
-        self._base = short(driver.name)
-        if dns_label(cluster.namespace):
-            raise InputError(f"`{cluster.namespace}` is not the name of a namespace")
+    def __init__(self, driver: Driver, target: DeploymentTarget) -> None:
+        self._driver, self._target = driver.name, target
+        self._is_classic = isinstance(driver, ClassicDriver)
+        self._has_controller = isinstance(driver, ClassicDriver) and driver.controller is not None
+        self._has_webhook = driver.parameters is not None
+        self._base_name = shorten_driver_name(driver.name)
+        if check_dns_label(target.namespace):
+            raise InputError(f"`{target.namespace}` is not the name of a namespace")
 
-    def documents(self) -> Iterator[Document]:
-        yield self._named("Namespace", "v1", self._cluster.namespace, labels={_SECURITY: "privileged"})
-        yield from self._part("node", _CLASSIC_NODE if self._classic else _NODE)
-        yield self._daemon_set()
-        if self._classic:
-            if self._controlled:
-                yield from self._part("controller", _CONTROLLER)
-                yield self._deployment("controller", ["controller", "--elect"], replicas=2)
-            yield self._class("ResourceClass", f"{_CLASSIC}/v1alpha1") | {"driverName": self._driver}
+    def build_documents(self) -> Iterator[Document]:
+        yield self._build_object(
+            "Namespace", "v1", self._target.namespace, labels={_POD_SECURITY_LABEL: "privileged"}
+        )
+        yield from self._build_account("node", _CLASSIC_NODE_RULES if self._is_classic else _NODE_RULES)
+        yield self._build_daemon_set()
+        if self._is_classic:
+            if self._has_controller:
+                yield from self._build_account("controller", _CONTROLLER_RULES)
+                yield self._build_deployment("controller", ["controller", "--elect"], replicas=2)
+            yield self._build_class("ResourceClass", f"{_CLASSIC}/v1alpha1") | {"driverName": self._driver}
         else:
-            yield from self._policy()
-            yield self._device_class()
-        if self._checked:
-            yield from self._part("webhook", _CLASSIC_WEBHOOK if self._classic else ())
-            yield self._webhook()
-            yield self._service()
-            yield self._webhook_configuration()
+            yield from self._build_slice_policy()
+            yield self._build_device_class()
+        if self._has_webhook:
+            yield from self._build_account("webhook", _CLASSIC_WEBHOOK_RULES if self._is_classic else ())
+            yield self._build_webhook_deployment()
+            yield self._build_service()
+            yield self._build_webhook_configuration()
 
     # --- accounts and rights ---
 
-    def _part(self, part: str, rules: Sequence[Rule]) -> Iterator[Document]:
-        speaks = {} if part == "webhook" else {ANNOTATION: self._driver}
-        account = self._here("ServiceAccount", "v1", part)
+    def _build_account(self, part: str, rules: Sequence[RbacRule]) -> Iterator[Document]:
+        speaks = {} if part == "webhook" else {DRIVER_ANNOTATION: self._driver}
+        account = self._build_namespaced_object("ServiceAccount", "v1", part)
         if speaks:
             account["metadata"]["annotations"] = speaks
         yield account
         if rules:
-            cluster_wide = f"{self._base}-{part}"
-            yield self._named("ClusterRole", f"{_RBAC}/v1", cluster_wide) | {"rules": self._rules(rules)}
-            binding = self._named("ClusterRoleBinding", f"{_RBAC}/v1", cluster_wide)
-            yield binding | self._bound("ClusterRole", cluster_wide, part)
-        own: tuple[Rule, ...] = (_INVENTORY[part],) if self._classic and part in _INVENTORY else ()
-        own += _LEADING if part == "controller" else ()
+            cluster_wide = f"{self._base_name}-{part}"
+            yield self._build_object("ClusterRole", f"{_RBAC_GROUP}/v1", cluster_wide) | {
+                "rules": self._build_rules(rules)
+            }
+            binding = self._build_object("ClusterRoleBinding", f"{_RBAC_GROUP}/v1", cluster_wide)
+            yield binding | self._build_role_ref("ClusterRole", cluster_wide, part)
+        own: tuple[RbacRule, ...] = (
+            (_INVENTORY_RULES[part],) if self._is_classic and part in _INVENTORY_RULES else ()
+        )
+        own += _LEADER_ELECTION_RULES if part == "controller" else ()
         if own:
-            yield self._here("Role", f"{_RBAC}/v1", part) | {"rules": self._rules(own)}
-            yield self._here("RoleBinding", f"{_RBAC}/v1", part) | self._bound("Role", self._name(part), part)
+            yield self._build_namespaced_object("Role", f"{_RBAC_GROUP}/v1", part) | {
+                "rules": self._build_rules(own)
+            }
+            yield self._build_namespaced_object(
+                "RoleBinding", f"{_RBAC_GROUP}/v1", part
+            ) | self._build_role_ref("Role", self._format_name(part), part)
 
-    def _rules(self, rules: Sequence[Rule]) -> list[Document]:
+    def _build_rules(self, rules: Sequence[RbacRule]) -> list[Document]:
         found = []
         for verbs, group, resources in rules:
             places, _, name = resources.partition("=")
@@ -166,22 +180,26 @@ class _Manifests:
             found.append(rule | ({"resourceNames": [self._driver]} if name else {}))
         return found
 
-    def _bound(self, kind: str, role: str, part: str) -> Document:
-        account = {"kind": "ServiceAccount", "name": self._name(part), "namespace": self._cluster.namespace}
-        return {"roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role}, "subjects": [account]}
+    def _build_role_ref(self, kind: str, role: str, part: str) -> Document:
+        account = {
+            "kind": "ServiceAccount",
+            "name": self._format_name(part),
+            "namespace": self._target.namespace,
+        }
+        return {"roleRef": {"apiGroup": _RBAC_GROUP, "kind": kind, "name": role}, "subjects": [account]}
 
-    def _policy(self) -> Iterator[Document]:
+    def _build_slice_policy(self) -> Iterator[Document]:
         """Slices of its own node and driver: what the account of a node part may write."""
-        name = f"{self._base}-slices"
-        user = f"system:serviceaccount:{self._cluster.namespace}:{self._name('node')}"
+        name = f"{self._base_name}-slices"
+        user = f"system:serviceaccount:{self._target.namespace}:{self._format_name('node')}"
         rule = {
             "apiGroups": [_DEVICES],
             "apiVersions": _VERSIONS,
             "operations": ["CREATE", "UPDATE", "DELETE"],
             "resources": ["resourceslices"],
-            "scope": "*",  # see `_webhook_configuration`
+            "scope": "*",  # see `_build_webhook_configuration`
         }
-        yield self._named("ValidatingAdmissionPolicy", _ADMISSION, name) | {
+        yield self._build_object("ValidatingAdmissionPolicy", _ADMISSION_VERSION, name) | {
             "spec": {
                 "failurePolicy": "Fail",
                 "matchConstraints": {"resourceRules": [rule]},
@@ -193,7 +211,7 @@ class _Manifests:
                         "name": "spec",
                         "expression": 'request.operation == "DELETE" ? oldObject.spec : object.spec',
                     },
-                    {"name": "node", "expression": _TOKEN_NODE},
+                    {"name": "node", "expression": _TOKEN_NODE_EXPRESSION},
                 ],
                 "validations": [
                     {
@@ -208,34 +226,43 @@ class _Manifests:
                 ],
             }
         }
-        yield self._named("ValidatingAdmissionPolicyBinding", _ADMISSION, name) | {
+        yield self._build_object("ValidatingAdmissionPolicyBinding", _ADMISSION_VERSION, name) | {
             "spec": {"policyName": name, "validationActions": ["Deny"]}
         }
 
     # --- what runs ---
 
-    def _daemon_set(self) -> Document:
-        pod = self._pod("node", ["run"])
+    def _build_daemon_set(self) -> Document:
+        pod = self._build_pod_template("node", ["run"])
         container = pod["spec"]["containers"][0]
-        container["env"] += [_from_pod("NODE_NAME", "spec.nodeName"), _from_pod("POD_UID", "metadata.uid")]
-        container["volumeMounts"] = [{"name": name, "mountPath": place} for name, place in MOUNTS.items()]
+        container["env"] += [
+            _build_field_ref_env("NODE_NAME", "spec.nodeName"),
+            _build_field_ref_env("POD_UID", "metadata.uid"),
+        ]
+        container["volumeMounts"] = [
+            {"name": name, "mountPath": place} for name, place in HOST_PATH_MOUNTS.items()
+        ]
         container["securityContext"]["runAsUser"] = 0  # the node's directories belong to root
         pod["spec"]["volumes"] = [
             {"name": name, "hostPath": {"path": place, "type": "DirectoryOrCreate"}}
-            for name, place in MOUNTS.items()
+            for name, place in HOST_PATH_MOUNTS.items()
         ]
         pod["spec"] |= {"priorityClassName": "system-node-critical", "tolerations": [{"operator": "Exists"}]}
         # The new pod is there before the old one goes: the kit lets two instances share a node meanwhile.
         update = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-        spec = {"selector": {"matchLabels": self._labels("node")}, "updateStrategy": update, "template": pod}
-        return self._here("DaemonSet", "apps/v1", "node") | {"spec": spec}
+        spec = {
+            "selector": {"matchLabels": self._build_labels("node")},
+            "updateStrategy": update,
+            "template": pod,
+        }
+        return self._build_namespaced_object("DaemonSet", "apps/v1", "node") | {"spec": spec}
 
-    def _deployment(self, part: str, arguments: list[str], replicas: int) -> Document:
-        pod = self._pod(part, arguments)
-        spec = {"replicas": replicas, "selector": {"matchLabels": self._labels(part)}, "template": pod}
-        return self._here("Deployment", "apps/v1", part) | {"spec": spec}
+    def _build_deployment(self, part: str, arguments: list[str], replicas: int) -> Document:
+        pod = self._build_pod_template(part, arguments)
+        spec = {"replicas": replicas, "selector": {"matchLabels": self._build_labels(part)}, "template": pod}
+        return self._build_namespaced_object("Deployment", "apps/v1", part) | {"spec": spec}
 
-    def _webhook(self) -> Document:
+    def _build_webhook_deployment(self) -> Document:
         folder = "/etc/webhook"
         where = [
             "--address",
@@ -245,7 +272,7 @@ class _Manifests:
             "--key",
             f"{folder}/tls.key",
         ]
-        made = self._deployment("webhook", ["webhook", *where], replicas=2)
+        made = self._build_deployment("webhook", ["webhook", *where], replicas=2)
         pod = made["spec"]["template"]["spec"]
         container = pod["containers"][0]
         container["env"] = []
@@ -253,19 +280,19 @@ class _Manifests:
         for probe in ("livenessProbe", "readinessProbe"):
             container[probe]["httpGet"] |= {"port": "webhook", "scheme": "HTTPS"}
         container["volumeMounts"] = [{"name": "certificate", "mountPath": folder, "readOnly": True}]
-        pod["volumes"] = [{"name": "certificate", "secret": {"secretName": self._name("webhook-tls")}}]
+        pod["volumes"] = [{"name": "certificate", "secret": {"secretName": self._format_name("webhook-tls")}}]
         return made
 
-    def _pod(self, part: str, arguments: list[str]) -> Document:
+    def _build_pod_template(self, part: str, arguments: list[str]) -> Document:
         container = {
             "name": "driver",
-            "image": self._cluster.image,
+            "image": self._target.image,
             "args": arguments,
             "env": [
                 {"name": "DRAY_METRICS_ADDRESS", "value": f"0.0.0.0:{_METRICS_PORT}"},
                 {"name": "DRAY_LOG_FORMAT", "value": "json"},
-                _from_pod("POD_NAMESPACE", "metadata.namespace"),
-                _from_pod("POD_NAME", "metadata.name"),
+                _build_field_ref_env("POD_NAMESPACE", "metadata.namespace"),
+                _build_field_ref_env("POD_NAME", "metadata.name"),
             ],
             "ports": [{"name": "metrics", "containerPort": _METRICS_PORT}],
             "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}, "periodSeconds": 10},
@@ -278,28 +305,28 @@ class _Manifests:
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
         }
-        spec = {"serviceAccountName": self._name(part), "containers": [container]}
-        return {"metadata": {"labels": self._labels(part)}, "spec": spec}
+        spec = {"serviceAccountName": self._format_name(part), "containers": [container]}
+        return {"metadata": {"labels": self._build_labels(part)}, "spec": spec}
 
     # --- classes and the webhook ---
 
-    def _device_class(self) -> Document:
+    def _build_device_class(self) -> Document:
         selector = {"cel": {"expression": f'device.driver == "{self._driver}"'}}
-        return self._class("DeviceClass", f"{_DEVICES}/v1") | {"spec": {"selectors": [selector]}}
+        return self._build_class("DeviceClass", f"{_DEVICES}/v1") | {"spec": {"selectors": [selector]}}
 
-    def _class(self, kind: str, version: str) -> Document:
-        return self._named(kind, version, self._driver)
+    def _build_class(self, kind: str, version: str) -> Document:
+        return self._build_object(kind, version, self._driver)
 
-    def _service(self) -> Document:
+    def _build_service(self) -> Document:
         port = {"name": "webhook", "port": 443, "targetPort": "webhook"}
-        spec = {"selector": self._labels("webhook"), "ports": [port]}
-        return self._here("Service", "v1", "webhook") | {"spec": spec}
+        spec = {"selector": self._build_labels("webhook"), "ports": [port]}
+        return self._build_namespaced_object("Service", "v1", "webhook") | {"spec": spec}
 
-    def _webhook_configuration(self) -> Document:
-        group, versions = (_CLASSIC, ["v1alpha1"]) if self._classic else (_DEVICES, _VERSIONS)
+    def _build_webhook_configuration(self) -> Document:
+        group, versions = (_CLASSIC, ["v1alpha1"]) if self._is_classic else (_DEVICES, _VERSIONS)
         kinds = (
             ["resourceclaims", "resourceclasses"]
-            if self._classic
+            if self._is_classic
             else ["resourceclaims", "resourceclaimtemplates", "deviceclasses"]
         )
         rule = {
@@ -309,8 +336,8 @@ class _Manifests:
             "resources": kinds,
             "scope": "*",  # a rule that leaves it out looks changed whenever it is applied again
         }
-        service = {"namespace": self._cluster.namespace, "name": self._name("webhook"), "path": PATH}
-        bundle = {"caBundle": self._cluster.ca_bundle} if self._cluster.ca_bundle else {}
+        service = {"namespace": self._target.namespace, "name": self._format_name("webhook"), "path": PATH}
+        bundle = {"caBundle": self._target.ca_bundle} if self._target.ca_bundle else {}
         webhook = {
             "name": f"parameters.{self._driver}",
             "admissionReviewVersions": ["v1"],
@@ -321,34 +348,38 @@ class _Manifests:
             "clientConfig": {"service": service} | bundle,
             "rules": [rule],
         }
-        made = self._named("ValidatingWebhookConfiguration", _ADMISSION, f"{self._base}-parameters")
+        made = self._build_object(
+            "ValidatingWebhookConfiguration", _ADMISSION_VERSION, f"{self._base_name}-parameters"
+        )
         return made | {"webhooks": [webhook]}
 
     # --- names ---
 
-    def _name(self, part: str) -> str:
-        return f"{self._base}-{part}"
+    def _format_name(self, part: str) -> str:
+        return f"{self._base_name}-{part}"
 
-    def _labels(self, part: str) -> dict[str, str]:
-        return {"app.kubernetes.io/name": self._base, "app.kubernetes.io/component": part}
+    def _build_labels(self, part: str) -> dict[str, str]:
+        return {"app.kubernetes.io/name": self._base_name, "app.kubernetes.io/component": part}
 
-    def _named(self, kind: str, version: str, name: str, labels: Mapping[str, str] | None = None) -> Document:
-        metadata = {"name": name, "labels": {"app.kubernetes.io/name": self._base, **(labels or {})}}
+    def _build_object(
+        self, kind: str, version: str, name: str, labels: Mapping[str, str] | None = None
+    ) -> Document:
+        metadata = {"name": name, "labels": {"app.kubernetes.io/name": self._base_name, **(labels or {})}}
         return {"apiVersion": version, "kind": kind, "metadata": metadata}
 
-    def _here(self, kind: str, version: str, part: str) -> Document:
-        made = self._named(kind, version, self._name(part))
-        made["metadata"]["namespace"] = self._cluster.namespace
+    def _build_namespaced_object(self, kind: str, version: str, part: str) -> Document:
+        made = self._build_object(kind, version, self._format_name(part))
+        made["metadata"]["namespace"] = self._target.namespace
         return made
 
 
-_SECURITY: Final = "pod-security.kubernetes.io/enforce"
-_TOKEN_NODE: Final = (
+_POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"
+_TOKEN_NODE_EXPRESSION: Final = (
     'has(request.userInfo.extra) && "authentication.kubernetes.io/node-name" in request.userInfo.extra'
     ' ? request.userInfo.extra["authentication.kubernetes.io/node-name"][0] : ""'
 )
 """The node that the token of a pod's account is bound to."""
 
 
-def _from_pod(name: str, field: str) -> Document:
+def _build_field_ref_env(name: str, field: str) -> Document:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}

@@ -17,69 +17,83 @@ from pathlib import Path
 from typing import Final
 
 from dray.driver.base import Ready
-from dray.driver.preparing.claim_conversion import Refused
-from dray.durable import Lasts, remove, write_whole
-from dray.wire.cdi import BadSpec, CdiDevice, DeviceNode, Edits, Mount, Spec, qualified, write_spec
+from dray.driver.preparing.claim_conversion import PrepareRefusedError
+from dray.durable import Durability, remove_file, write_file_atomically
+from dray.wire.cdi import (
+    CdiDevice,
+    CdiSpec,
+    CdiSpecError,
+    ContainerEdits,
+    DeviceNode,
+    Mount,
+    parse_qualified_name,
+    serialize_spec,
+)
 
-_SAFE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
-_DIGEST: Final = 32
+_SAFE_UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
+_DIGEST_LENGTH: Final = 32
 
 
-def safe_name(uid: str) -> str:
+def sanitize_uid(uid: str) -> str:
     """A uid as part of a file's name and of a device's: itself when harmless, else a digest."""
-    if _SAFE.fullmatch(uid):
+    if _SAFE_UID.fullmatch(uid):
         return uid
-    return f"x-{hashlib.sha256(uid.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST]}"
+    return f"x-{hashlib.sha256(uid.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST_LENGTH]}"
 
 
-def digest_of(content: bytes | None) -> str:
+def compute_digest(content: bytes | None) -> str:
     """What tells a file from another; empty when there is none."""
-    return "" if content is None else hashlib.sha256(content).hexdigest()[:_DIGEST]
+    return "" if content is None else hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]
 
 
-class CdiFiles:
+class ClaimCdiFiles:
     """The files of one driver in a directory that runtimes read."""
 
     def __init__(self, directory: Path, driver: str) -> None:
         self._directory = directory
         self._driver = driver
 
-    def path(self, uid: str) -> Path:
+    def get_path(self, uid: str) -> Path:
         """Where the file of a claim is."""
-        return self._directory / f"{self._driver}_{safe_name(uid)}.json"
+        return self._directory / f"{self._driver}_{sanitize_uid(uid)}.json"
 
-    def is_there(self, uid: str, digest: str) -> bool:
+    def is_intact(self, uid: str, digest: str) -> bool:
         """Whether the file of a claim is what was written; without a digest there was none."""
         if not digest:
             return True
         try:
-            return digest_of(self.path(uid).read_bytes()) == digest
+            return compute_digest(self.get_path(uid).read_bytes()) == digest
         except OSError:
             return False
 
-    def names(self, uid: str, ready: Sequence[Ready]) -> tuple[tuple[str, ...], ...]:
+    def build_device_names(self, uid: str, ready: Sequence[Ready]) -> tuple[tuple[str, ...], ...]:
         """For each device the CDI names that containers get: ours when it has edits, and those of others."""
         return tuple(
-            ((f"{self._driver}/claim={safe_name(uid)}-{position}",) if _edits(each) else ()) + tuple(each.cdi)
+            ((f"{self._driver}/claim={sanitize_uid(uid)}-{position}",) if _build_edits(each) else ())
+            + tuple(each.cdi)
             for position, each in enumerate(ready)
         )
 
-    def content(self, uid: str, ready: Sequence[Ready]) -> bytes | None:
-        """The file for a claim, None when containers need nothing; `Refused` when it would be no CDI file."""
+    def render_spec(self, uid: str, ready: Sequence[Ready]) -> bytes | None:
+        """The file for a claim, None when containers need nothing; `PrepareRefusedError` when it would be no
+        CDI file.
+        """
         devices = tuple(
-            CdiDevice(name=f"{safe_name(uid)}-{position}", container_edits=edits)
+            CdiDevice(name=f"{sanitize_uid(uid)}-{position}", container_edits=edits)
             for position, each in enumerate(ready)
-            if (edits := _edits(each))
+            if (edits := _build_edits(each))
         )
         for each in ready:
             for name in each.cdi:
-                _named(name)
+                _check_device_name(name)
         if not devices:
             return None
         try:
-            return write_spec(Spec(kind=f"{self._driver}/claim", devices=devices))
-        except BadSpec as broken:
-            raise Refused(f"what the driver wants in containers is no CDI spec: {broken}") from None
+            return serialize_spec(CdiSpec(kind=f"{self._driver}/claim", devices=devices))
+        except CdiSpecError as broken:
+            raise PrepareRefusedError(
+                f"what the driver wants in containers is no CDI spec: {broken}"
+            ) from None
 
     def write(self, uid: str, content: bytes | None) -> None:
         """Put the file of a claim in place, or away when there is none."""
@@ -87,35 +101,35 @@ class CdiFiles:
             self.remove(uid)
             return
         self._directory.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path(uid), content, 0o644, lasts=Lasts.THIS_BOOT)
+        write_file_atomically(self.get_path(uid), content, 0o644, durability=Durability.THIS_BOOT)
 
     def remove(self, uid: str) -> None:
         """Take the file of a claim away."""
         if self._directory.is_dir():
-            remove(self.path(uid), Lasts.THIS_BOOT)
+            remove_file(self.get_path(uid), Durability.THIS_BOOT)
 
-    def strays(self, owned: set[str]) -> Iterator[Path]:
+    def find_stray_files(self, owned: set[str]) -> Iterator[Path]:
         """Files of this driver that belong to none of these claims, also those half written."""
         if not self._directory.is_dir():
             return
-        kept = {self.path(uid).name for uid in owned}
+        kept = {self.get_path(uid).name for uid in owned}
         for path in sorted(self._directory.iterdir()):
             ours = path.name.removeprefix(".").startswith(f"{self._driver}_") and ".json" in path.name
             if ours and path.name not in kept:
                 yield path
 
 
-def _named(name: str) -> None:
+def _check_device_name(name: str) -> None:
     try:
-        qualified(name)
+        parse_qualified_name(name)
     except ValueError as wrong:
-        raise Refused(str(wrong)) from None
+        raise PrepareRefusedError(str(wrong)) from None
 
 
-def _edits(ready: Ready) -> Edits:
-    return Edits(
+def _build_edits(ready: Ready) -> ContainerEdits:
+    return ContainerEdits(
         env=tuple(f"{name}={value}" for name, value in ready.env.items()),
-        mounts=tuple(_mount(each) if isinstance(each, str) else each for each in ready.mounts),
+        mounts=tuple(_parse_mount(each) if isinstance(each, str) else each for each in ready.mounts),
         device_nodes=tuple(
             each if isinstance(each, DeviceNode) else DeviceNode(path=os.fspath(each))
             for each in ready.device_nodes
@@ -124,11 +138,13 @@ def _edits(ready: Ready) -> Edits:
     )
 
 
-def _mount(text: str) -> Mount:
+def _parse_mount(text: str) -> Mount:
     host, _, rest = text.partition(":")
     inside, _, options = rest.partition(":")
     if not host or not inside:
-        raise Refused(f"a mount is written as `host:container` or `host:container:options`, not `{text}`")
+        raise PrepareRefusedError(
+            f"a mount is written as `host:container` or `host:container:options`, not `{text}`"
+        )
     return Mount(
         host_path=host,
         container_path=inside,

@@ -20,55 +20,55 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
-from dray.driver.preparing.cdi_files import safe_name
-from dray.wire.unix_sockets import claim_directory
+from dray.driver.preparing.cdi_files import sanitize_uid
+from dray.wire.unix_sockets import secure_socket_directory
 
-LOOK_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.1
 """How often to look whether another process has finished."""
 
 
-class Turns:
+class ClaimLocks:
     """The turns of one driver, as files in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        claim_directory(directory)
+        secure_socket_directory(directory)
 
     @asynccontextmanager
-    async def of(self, uid: str, busy: Callable[[], None]) -> AsyncIterator[None]:
-        """While it is our turn with a claim; `busy` is called when another process has it."""
+    async def acquire(self, uid: str, on_wait: Callable[[], None]) -> AsyncIterator[None]:
+        """While it is our turn with a claim; `on_wait` is called when another process has it."""
         async with self._locks.setdefault(uid, asyncio.Lock()):
-            path = self._directory / f"{safe_name(uid)}.lock"
-            while (held := await asyncio.to_thread(_taken, path)) is None:
-                busy()
-                busy = _silent
-                await asyncio.sleep(LOOK_SECONDS)
+            path = self._directory / f"{sanitize_uid(uid)}.lock"
+            while (held := await asyncio.to_thread(_try_lock, path)) is None:
+                on_wait()
+                on_wait = _do_nothing
+                await asyncio.sleep(POLL_SECONDS)
             try:
                 yield
             finally:
                 # When the process ends, a method of the author may still be at work: so long it is ours.
-                if not _ending():
-                    _given(path, held)
+                if not _is_cancelling():
+                    _release_lock(path, held)
 
-    def tidy(self) -> None:
+    def remove_stale(self) -> None:
         """Remove what processes left that were killed."""
         for path in self._directory.iterdir():
-            held = _taken(path)
+            held = _try_lock(path)
             if held is not None:
-                _given(path, held)
+                _release_lock(path, held)
 
 
-def _ending() -> bool:
+def _is_cancelling() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def _silent() -> None:
+def _do_nothing() -> None:
     return None
 
 
-def _taken(path: Path) -> int | None:
+def _try_lock(path: Path) -> int | None:
     """The lock of a file; None when somebody else has it."""
     while True:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -82,7 +82,7 @@ def _taken(path: Path) -> int | None:
         os.close(descriptor)  # its holder removed it while we opened it
 
 
-def _given(path: Path, descriptor: int) -> None:
+def _release_lock(path: Path, descriptor: int) -> None:
     path.unlink(missing_ok=True)
     # Not only closed: a program that the author started may have it open, too.
     fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -7,17 +7,17 @@ them back itself, once the pod's containers have ended. Clusters without our age
 
 from __future__ import annotations
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.preparation import Preparation
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.errors import Forbidden, NotFound
-from dray.client.object_refs import Selection
-from dray.driver.preparing.prepared_records import Entry
-from dray.values.names import dns_label, dns_subdomain
+from dray.client.errors import ForbiddenError, NotFoundError
+from dray.client.object_refs import ObjectSelector
+from dray.driver.preparing.prepared_records import PreparedClaimRecord
+from dray.values.names import check_dns_label, check_dns_subdomain
 
 
-class Lookup:
+class DriverClaimLookup:
     """The API, as far as one driver on one node asks it about claims."""
 
     def __init__(self, client: Client, driver: str, node: str) -> None:
@@ -25,59 +25,61 @@ class Lookup:
         self._driver = driver
         self._node = node
 
-    async def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+    async def get_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """A claim as it is now."""
-        if dns_label(namespace) or dns_subdomain(name):
+        if check_dns_label(namespace) or check_dns_subdomain(name):
             return None  # nothing is called like that, and it must not become another path
         try:
             return await self._client.get(ResourceClaim, name, namespace)
-        except NotFound:
+        except NotFoundError:
             return None
 
-    async def classic(self, uid: str) -> ClassicClaim | None:
+    async def get_classic_claim(self, uid: str) -> ClassicResourceClaim | None:
         """A classic claim, which is only known by its uid."""
-        listing = await self._client.list(ClassicClaim)
+        listing = await self._client.list(ClassicResourceClaim)
         return next((each for each in listing.items if each.metadata.uid == uid), None)
 
-    async def consumers(self, entry: Entry) -> tuple[str, ...]:
+    async def list_consumers(self, record: PreparedClaimRecord) -> tuple[str, ...]:
         """The uids of those that have a claim reserved."""
-        stored = await self._stored(entry)
+        stored = await self._get_stored(record)
         return () if stored is None else tuple(each.uid for each in stored.status.reserved_for)
 
-    async def is_abandoned(self, entry: Entry) -> bool:
+    async def is_abandoned(self, record: PreparedClaimRecord) -> bool:
         """Whether nobody wants a claim any more, and nobody else will give it back."""
-        if not entry.name:
+        if not record.name:
             return False  # what was known of it is lost; whoever holds it will say so
-        stored = await self._stored(entry)
-        if stored is not None and self._has(stored, entry):
+        stored = await self._get_stored(record)
+        if stored is not None and self._has_prepared_devices(stored, record):
             return False
-        return not await self._stands(entry.uid)
+        return not await self._has_preparation(record.uid)
 
-    async def _stored(self, entry: Entry) -> ResourceClaim | ClassicClaim | None:
-        if entry.classic:
-            return await self.classic(entry.uid)
-        if not entry.name:
+    async def _get_stored(self, record: PreparedClaimRecord) -> ResourceClaim | ClassicResourceClaim | None:
+        if record.classic:
+            return await self.get_classic_claim(record.uid)
+        if not record.name:
             return None
-        stored = await self.claim(entry.namespace, entry.name)
-        return stored if stored is not None and stored.metadata.uid == entry.uid else None
+        stored = await self.get_claim(record.namespace, record.name)
+        return stored if stored is not None and stored.metadata.uid == record.uid else None
 
-    def _has(self, stored: ResourceClaim | ClassicClaim, entry: Entry) -> bool:
+    def _has_prepared_devices(
+        self, stored: ResourceClaim | ClassicResourceClaim, record: PreparedClaimRecord
+    ) -> bool:
         """Whether a claim has what was prepared for it; it may have got something else since, elsewhere."""
-        if isinstance(stored, ClassicClaim):
+        if isinstance(stored, ClassicResourceClaim):
             return stored.status.driver_name == self._driver
         allocation = stored.status.allocation
         results = () if allocation is None else allocation.devices.results
-        held = {(self._driver, each.pool, each.device) for each in entry.devices}
+        held = {(self._driver, each.pool, each.device) for each in record.devices}
         return any((each.driver, each.pool, each.device) in held for each in results)
 
-    async def _stands(self, uid: str) -> bool:
+    async def _has_preparation(self, uid: str) -> bool:
         """Whether the agent of this node says that it holds a claim; also when we may not know."""
         if not await self._client.serves(Preparation):
             return False
         try:
             listing = await self._client.list(
-                Preparation, select=Selection(fields=f"spec.nodeName={self._node}")
+                Preparation, selector=ObjectSelector(fields=f"spec.nodeName={self._node}")
             )
-        except Forbidden:
+        except ForbiddenError:
             return True
         return any(each.spec.claim.uid == uid for each in listing.items)

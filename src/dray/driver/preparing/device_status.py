@@ -15,22 +15,29 @@ import msgspec
 
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.errors import ApiError, Conflict, NotFound, ServerFault, TooManyRequests, Unavailable
-from dray.client.events import shortened
-from dray.client.patches import Apply
-from dray.client.rest_client import TROUBLE
+from dray.client.errors import (
+    ApiError,
+    ConflictError,
+    InternalServerError,
+    NotFoundError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+)
+from dray.client.events import truncate_text
+from dray.client.patches import ApplyPatch
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.driver.base import DeviceStatus
-from dray.driver.preparing.claim_conversion import Refused
-from dray.driver.preparing.prepared_records import Entry
-from dray.telemetry.logs import Complaints, Level, Log
+from dray.driver.preparing.claim_conversion import PrepareRefusedError
+from dray.driver.preparing.prepared_records import PreparedClaimRecord
+from dray.telemetry.logs import ChangeLogger, LogLevel, StructuredLogger
 
-MOST_DATA: Final = 10 * 1024
-_MANAGER_BYTES: Final = 128
-_LATER: Final = (TooManyRequests, ServerFault, Unavailable)
+MAX_DATA_BYTES: Final = 10 * 1024
+_MAX_MANAGER_BYTES: Final = 128
+_TRANSIENT_ERRORS: Final = (TooManyRequestsError, InternalServerError, ServiceUnavailableError)
 
 
-def status_document(status: DeviceStatus | None, now: str) -> dict[str, Any] | None:
+def build_status_document(status: DeviceStatus | None, now: str) -> dict[str, Any] | None:
     """A report as it stands in a claim; conditions without a time get this one."""
     if status is None:
         return None
@@ -46,12 +53,12 @@ def status_document(status: DeviceStatus | None, now: str) -> dict[str, Any] | N
         try:
             written = msgspec.json.encode(status.data)
         except (TypeError, msgspec.MsgspecError) as broken:
-            raise Refused(f"the device status has data that is no JSON: {broken}") from None
+            raise PrepareRefusedError(f"the device status has data that is no JSON: {broken}") from None
         if not written.startswith(b"{"):
-            raise Refused(f"the device status has data that is no JSON object: `{status.data!r}`")
-        if len(written) > MOST_DATA:
-            raise Refused(
-                f"the device status has {len(written)} bytes of data, at most {MOST_DATA} are allowed"
+            raise PrepareRefusedError(f"the device status has data that is no JSON object: `{status.data!r}`")
+        if len(written) > MAX_DATA_BYTES:
+            raise PrepareRefusedError(
+                f"the device status has {len(written)} bytes of data, at most {MAX_DATA_BYTES} are allowed"
             )
         document["data"] = status.data
     if status.network is not None:
@@ -59,76 +66,78 @@ def status_document(status: DeviceStatus | None, now: str) -> dict[str, Any] | N
     return document
 
 
-class Statuses:
+class DeviceStatusWriter:
     """Writes reports into claims, beside the work."""
 
-    def __init__(self, client: Client, driver: str, node: str, log: Log) -> None:
+    def __init__(self, client: Client, driver: str, node: str, log: StructuredLogger) -> None:
         self._client = client
         self._driver = driver
-        self._manager = shortened(f"{driver}/{node}", _MANAGER_BYTES)
-        self._complaints = Complaints(log)
-        self._waiting: dict[str, Entry] = {}
+        self._manager = truncate_text(f"{driver}/{node}", _MAX_MANAGER_BYTES)
+        self._complaints = ChangeLogger(log)
+        self._pending: dict[str, PreparedClaimRecord] = {}
         self._wake = asyncio.Event()
 
-    def tell(self, entry: Entry) -> None:
+    def enqueue(self, record: PreparedClaimRecord) -> None:
         """Note the reports of a claim; written soon."""
-        if any(answer.status for answer in entry.answers):
-            self._waiting[entry.uid] = entry
+        if any(answer.status for answer in record.answers):
+            self._pending[record.uid] = record
             self._wake.set()
 
     def forget(self, uid: str) -> None:
         """A claim was given back: what waits for it is not written any more."""
-        self._waiting.pop(uid, None)
-        self._complaints.over(uid)
+        self._pending.pop(uid, None)
+        self._complaints.clear(uid)
 
     async def run(self) -> None:
         """Write what was noted, until cancelled."""
-        backoff = Backoff(self._client.habits.tempo, first=0.2, longest=30.0)
+        backoff = Backoff(self._client.options.time_source, initial=0.2, maximum=30.0)
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for entry in list(self._waiting.values()):
+            for entry in list(self._pending.values()):
                 if await self._write(entry):
                     backoff.reset()
-                    if self._waiting.get(entry.uid) is entry:
-                        del self._waiting[entry.uid]
-            if self._waiting:
+                    if self._pending.get(entry.uid) is entry:
+                        del self._pending[entry.uid]
+            if self._pending:
                 self._wake.set()
                 await backoff.wait()
 
-    async def _write(self, entry: Entry) -> bool:
+    async def _write(self, record: PreparedClaimRecord) -> bool:
         """Whether this is settled, one way or the other."""
-        change = Apply(self._document(entry), self._manager, force=True)
+        change = ApplyPatch(self._build_document(record), self._manager, force=True)
         try:
-            await self._client.patch(ResourceClaim, entry.name, change, entry.namespace, subresource="status")
-        except (NotFound, Conflict):
+            await self._client.patch(
+                ResourceClaim, record.name, change, record.namespace, subresource="status"
+            )
+        except (NotFoundError, ConflictError):
             return True  # the claim is gone, or another one has its name
-        except TROUBLE as failed:
-            lasting = isinstance(failed, ApiError) and not isinstance(failed, _LATER)
-            self._complaints.say(
-                entry.uid,
-                Level.WARNING,
+        except CALL_ERRORS as failed:
+            lasting = isinstance(failed, ApiError) and not isinstance(failed, _TRANSIENT_ERRORS)
+            self._complaints.report(
+                record.uid,
+                LogLevel.WARNING,
                 "cannot write the status of devices",
                 driver=self._driver,
-                claim=entry.label,
+                claim=record.label,
                 again=not lasting,
                 error=failed,
             )
             return lasting
-        self._complaints.over(entry.uid)
+        self._complaints.clear(record.uid)
         return True
 
-    def _document(self, entry: Entry) -> Mapping[str, Any]:
+    def _build_document(self, record: PreparedClaimRecord) -> Mapping[str, Any]:
         return {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
-            "metadata": {"name": entry.name, "namespace": entry.namespace, "uid": entry.uid},
+            "metadata": {"name": record.name, "namespace": record.namespace, "uid": record.uid},
             "status": {
                 "devices": [
                     {"driver": self._driver, "pool": answer.pool, "device": answer.device}
                     | ({"shareID": answer.share_id} if answer.share_id else {})
                     | answer.status
-                    for answer in entry.answers
+                    for answer in record.answers
                     if answer.status
                 ]
             },

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from dray.driver.base import Claim, ClassicClaim, Consumer, Got, Parameters, Setting
-from dray.driver.parameters import BadParameters, decode
+from dray.driver.parameters import InvalidParametersError, decode_parameters
 from dray.values.quantity import Quantity
 
 
-class Stage(StrEnum):
+class PreparedRecordStage(StrEnum):
     """How far a claim has come."""
 
     PREPARING = "preparing"
@@ -29,18 +29,18 @@ class Stage(StrEnum):
     """Giving back has begun, and nobody knows how far it got."""
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Base of what is kept; members that a later program wrote are passed over."""
 
 
-class KeptSetting(_Kept, frozen=True):
+class SettingRecord(_Record, frozen=True):
     """A piece of configuration."""
 
     source: str = ""
     written: str = ""
 
 
-class KeptDevice(_Kept, frozen=True):
+class ClaimDeviceRecord(_Record, frozen=True):
     """A device of a claim."""
 
     request: str = ""
@@ -50,10 +50,10 @@ class KeptDevice(_Kept, frozen=True):
     share_id: str = ""
     consumed: dict[str, str] = {}
     admin: bool = False
-    config: tuple[KeptSetting, ...] = ()
+    config: tuple[SettingRecord, ...] = ()
 
 
-class Answer(_Kept, frozen=True):
+class PreparedDeviceRecord(_Record, frozen=True):
     """A device in the reply to the agent."""
 
     request: str = ""
@@ -65,7 +65,7 @@ class Answer(_Kept, frozen=True):
     """What goes into the claim about it."""
 
 
-class Entry(_Kept, frozen=True):
+class PreparedClaimRecord(_Record, frozen=True):
     """A claim that this driver prepares, has prepared, or gives back."""
 
     uid: str
@@ -74,10 +74,10 @@ class Entry(_Kept, frozen=True):
     classic: bool = False
     attributes: dict[str, str] = {}
     parameters: str = ""
-    stage: Stage = Stage.PREPARING
+    stage: PreparedRecordStage = PreparedRecordStage.PREPARING
     boot_id: str = ""
-    devices: tuple[KeptDevice, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    devices: tuple[ClaimDeviceRecord, ...] = ()
+    answers: tuple[PreparedDeviceRecord, ...] = ()
     file: str = ""
     """The digest of the claim's CDI file; empty when it needs none."""
     consumers: tuple[str, ...] = ()
@@ -88,22 +88,22 @@ class Entry(_Kept, frozen=True):
         """The claim, for messages."""
         return f"{self.namespace}/{self.name}" if self.name else self.uid
 
-    def claim(self, schemas: Parameters) -> Claim | ClassicClaim:
+    def to_claim(self, schemas: Parameters) -> Claim | ClassicClaim:
         """The claim as an author sees it."""
         if self.classic:
             written = self.parameters.encode()
-            parameters = _decoded(schemas, written)
+            parameters = _decode_parameters(schemas, written)
             return ClassicClaim(self.namespace, self.name, self.uid, self.attributes, parameters, written)
         return Claim(
             self.namespace,
             self.name,
             self.uid,
-            tuple(_got(each, schemas) for each in self.devices),
+            tuple(_to_got(each, schemas) for each in self.devices),
             tuple(Consumer("", uid) for uid in self.consumers),
         )
 
 
-class Returned(_Kept, frozen=True):
+class UnpreparedClaimRecord(_Record, frozen=True):
     """A claim that was given back: late calls to prepare it are refused."""
 
     uid: str
@@ -114,10 +114,12 @@ class Returned(_Kept, frozen=True):
     """Seconds since 1970."""
 
 
-def entry_of(claim: Claim | ClassicClaim, boot_id: str, consumers: tuple[str, ...] = ()) -> Entry:
+def build_record(
+    claim: Claim | ClassicClaim, boot_id: str, consumers: tuple[str, ...] = ()
+) -> PreparedClaimRecord:
     """What is written down before work on a claim begins."""
     if isinstance(claim, ClassicClaim):
-        return Entry(
+        return PreparedClaimRecord(
             uid=claim.uid,
             namespace=claim.namespace,
             name=claim.name,
@@ -127,18 +129,18 @@ def entry_of(claim: Claim | ClassicClaim, boot_id: str, consumers: tuple[str, ..
             boot_id=boot_id,
             consumers=consumers,
         )
-    return Entry(
+    return PreparedClaimRecord(
         uid=claim.uid,
         namespace=claim.namespace,
         name=claim.name,
         boot_id=boot_id,
-        devices=tuple(_kept(got) for got in claim.devices),
+        devices=tuple(_to_device_record(got) for got in claim.devices),
         consumers=consumers or tuple(each.uid for each in claim.reserved_for),
     )
 
 
-def _kept(got: Got) -> KeptDevice:
-    return KeptDevice(
+def _to_device_record(got: Got) -> ClaimDeviceRecord:
+    return ClaimDeviceRecord(
         request=got.request,
         subrequest=got.subrequest,
         pool=got.pool,
@@ -146,32 +148,32 @@ def _kept(got: Got) -> KeptDevice:
         share_id=got.share_id,
         consumed={name: str(amount) for name, amount in got.consumed.items()},
         admin=got.admin,
-        config=tuple(KeptSetting(source=each.source, written=each.written.decode()) for each in got.config),
+        config=tuple(SettingRecord(source=each.source, written=each.written.decode()) for each in got.config),
     )
 
 
-def _got(kept: KeptDevice, schemas: Parameters) -> Got:
+def _to_got(record: ClaimDeviceRecord, schemas: Parameters) -> Got:
     return Got(
-        request=kept.request,
-        subrequest=kept.subrequest,
-        pool=kept.pool,
-        device=kept.device,
-        share_id=kept.share_id,
-        consumed={name: Quantity.parse(text) for name, text in kept.consumed.items()},
-        admin=kept.admin,
-        config=tuple(_settings(kept, schemas)),
+        request=record.request,
+        subrequest=record.subrequest,
+        pool=record.pool,
+        device=record.device,
+        share_id=record.share_id,
+        consumed={name: Quantity.parse(text) for name, text in record.consumed.items()},
+        admin=record.admin,
+        config=tuple(_decode_settings(record, schemas)),
     )
 
 
-def _settings(kept: KeptDevice, schemas: Parameters) -> Iterator[Setting]:
-    for each in kept.config:
+def _decode_settings(record: ClaimDeviceRecord, schemas: Parameters) -> Iterator[Setting]:
+    for each in record.config:
         written = each.written.encode()
-        parameters = _decoded(schemas, written)
+        parameters = _decode_parameters(schemas, written)
         if parameters is not None:
             yield Setting(each.source, parameters, written)
 
 
-def _decoded(schemas: Parameters, written: bytes) -> Any:
-    with suppress(BadParameters):
-        return decode(schemas, written) if written else None
+def _decode_parameters(schemas: Parameters, written: bytes) -> Any:
+    with suppress(InvalidParametersError):
+        return decode_parameters(schemas, written) if written else None
     return None

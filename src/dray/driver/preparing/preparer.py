@@ -22,26 +22,31 @@ import msgspec
 
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.rest_client import TROUBLE
-from dray.clock import Clock, timestamp
+from dray.client.rest_client import CALL_ERRORS
+from dray.clock import Clock, format_timestamp
 from dray.driver import metrics as m
-from dray.driver.async_driver import Author
+from dray.driver.async_driver import AsyncDriver
 from dray.driver.base import Claim, ClassicClaim, Ready
-from dray.driver.preparing.claim_conversion import Refused, claim_of, classic_claim_of
-from dray.driver.preparing.claim_lookup import Lookup
-from dray.driver.preparing.device_status import Statuses, status_document
-from dray.driver.preparing.prepared_claims import Book
-from dray.driver.preparing.prepared_records import Answer, Entry, Stage, entry_of
-from dray.durable import Damaged, Newer
+from dray.driver.preparing.claim_conversion import PrepareRefusedError, build_claim, build_classic_claim
+from dray.driver.preparing.claim_lookup import DriverClaimLookup
+from dray.driver.preparing.device_status import DeviceStatusWriter, build_status_document
+from dray.driver.preparing.prepared_claims import PreparedClaimStore
+from dray.driver.preparing.prepared_records import (
+    PreparedClaimRecord,
+    PreparedDeviceRecord,
+    PreparedRecordStage,
+    build_record,
+)
+from dray.durable import CorruptFileError, UnsupportedVersionError
 from dray.errors import DrayError
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
 
-BESIDE_SECONDS: Final = 1.0
+OPTIONAL_READ_SECONDS: Final = 1.0
 """How long giving back waits for what would be good to know from the API, and is not needed."""
 
 
-class Ref(NamedTuple):
+class RequestedClaim(NamedTuple):
     """A claim as the agent names it; a classic one only by its uid."""
 
     uid: str
@@ -53,249 +58,278 @@ class Ref(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PrepareResult:
     """How it ended: the devices for the reply, or an error."""
 
-    answers: tuple[Answer, ...] = ()
+    devices: tuple[PreparedDeviceRecord, ...] = ()
     error: str = ""
-    missing: bool = False
+    not_found: bool = False
     """There is no such claim."""
 
 
-class _Fresh(NamedTuple):
+class _CurrentClaim(NamedTuple):
     """A claim as the author sees it, and the uids of those it is reserved for."""
 
     claim: Claim | ClassicClaim
     consumers: tuple[str, ...]
-    by_pods: bool
+    reserved_by_pods: bool
     """Whether all of them are pods. Groups stay while their pods come and go."""
 
 
-class NoClaim(Refused):
+class ClaimNotFoundError(PrepareRefusedError):
     """There is no such claim."""
 
 
 @dataclass(slots=True)
-class Tools:
+class PreparerDependencies:
     """What the work is done with."""
 
-    author: Author
+    async_driver: AsyncDriver
     client: Client
-    book: Book
-    statuses: Statuses
+    store: PreparedClaimStore
+    status_writer: DeviceStatusWriter
     node: str
     boot_id: str
-    log: Log
-    metrics: Metrics
+    log: StructuredLogger
+    metrics: MetricsRegistry
     clock: Clock
-    lookup: Lookup = field(init=False)
+    lookup: DriverClaimLookup = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lookup = Lookup(self.client, self.author.driver.name, self.node)
+        self.lookup = DriverClaimLookup(self.client, self.async_driver.driver.name, self.node)
 
 
-class Work:
+class ClaimPreparer:
     """Prepares claims and gives them back."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-        self._author, self._book, self._log = tools.author, tools.book, tools.log
-        self._name = tools.author.driver.name
-        self._tasks: set[asyncio.Task[Outcome]] = set()
+    def __init__(self, dependencies: PreparerDependencies) -> None:
+        self._dependencies = dependencies
+        self._async_driver, self._store, self._log = (
+            dependencies.async_driver,
+            dependencies.store,
+            dependencies.log,
+        )
+        self._driver_name = dependencies.async_driver.driver.name
+        self._tasks: set[asyncio.Task[PrepareResult]] = set()
 
-    async def prepare(self, refs: Iterable[Ref]) -> Mapping[str, Outcome]:
+    async def prepare(self, refs: Iterable[RequestedClaim]) -> Mapping[str, PrepareResult]:
         """Prepare claims; an outcome for each."""
-        return await self._all(refs, "prepare", self._prepare)
+        return await self._run_all(refs, "prepare", self._prepare)
 
-    async def unprepare(self, refs: Iterable[Ref]) -> Mapping[str, Outcome]:
+    async def unprepare(self, refs: Iterable[RequestedClaim]) -> Mapping[str, PrepareResult]:
         """Give claims back; an outcome for each."""
-        return await self._all(refs, "unprepare", self._unprepare)
+        return await self._run_all(refs, "unprepare", self._unprepare)
 
     async def reconcile(self) -> None:
-        """Give back what was prepared for claims that are gone; `TROUBLE` when the API cannot tell."""
-        entries = await self._disk(self._book.entries)
+        """Give back what was prepared for claims that are gone; `CALL_ERRORS` when the API cannot tell."""
+        entries = await self._run_blocking(self._store.list_records)
         for entry in entries.values():
-            if not await self._tools.lookup.is_abandoned(entry):
+            if not await self._dependencies.lookup.is_abandoned(entry):
                 continue
             self._log.warning(
-                "a claim is gone: giving its devices back", driver=self._name, claim=entry.label
+                "a claim is gone: giving its devices back", driver=self._driver_name, claim=entry.label
             )
-            ref = Ref(entry.uid, entry.namespace, entry.name)
+            ref = RequestedClaim(entry.uid, entry.namespace, entry.name)
             outcome = (await self.unprepare([ref]))[entry.uid]
             if outcome.error:
-                self._log.error("cannot give devices back", driver=self._name, error=outcome.error)
+                self._log.error("cannot give devices back", driver=self._driver_name, error=outcome.error)
 
-    async def settle(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """Until nothing is under way, but not longer than this: what is left counts as begun."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
     # --- one at a time per claim, to the end ---
 
-    async def _all(
-        self, refs: Iterable[Ref], method: str, work: Callable[[Ref], Coroutine[Any, Any, tuple[Answer, ...]]]
-    ) -> Mapping[str, Outcome]:
+    async def _run_all(
+        self,
+        refs: Iterable[RequestedClaim],
+        method: str,
+        work: Callable[[RequestedClaim], Coroutine[Any, Any, tuple[PreparedDeviceRecord, ...]]],
+    ) -> Mapping[str, PrepareResult]:
         wanted = {ref.uid: ref for ref in refs}
-        tasks = {uid: asyncio.create_task(self._one(ref, method, work)) for uid, ref in wanted.items()}
+        tasks = {uid: asyncio.create_task(self._run_one(ref, method, work)) for uid, ref in wanted.items()}
         for task in tasks.values():
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         outcomes = await asyncio.shield(asyncio.gather(*tasks.values()))
         return dict(zip(tasks, outcomes, strict=True))
 
-    async def _one(
-        self, ref: Ref, method: str, work: Callable[[Ref], Coroutine[Any, Any, tuple[Answer, ...]]]
-    ) -> Outcome:
-        began = self._tools.clock.monotonic()
-        async with self._book.turns.of(ref.uid, partial(self._wait_for_another, ref)):
-            outcome = await self._ended(ref, method, work)
-        metrics, result = self._tools.metrics, "error" if outcome.error else "ok"
-        metrics.count(m.CALLS, self._name, method, result)
-        metrics.observe(m.CALL_SECONDS, self._tools.clock.monotonic() - began, self._name, method)
+    async def _run_one(
+        self,
+        ref: RequestedClaim,
+        method: str,
+        work: Callable[[RequestedClaim], Coroutine[Any, Any, tuple[PreparedDeviceRecord, ...]]],
+    ) -> PrepareResult:
+        began = self._dependencies.clock.monotonic()
+        async with self._store.claim_locks.acquire(ref.uid, partial(self._log_waiting, ref)):
+            outcome = await self._run_to_result(ref, method, work)
+        metrics, result = self._dependencies.metrics, "error" if outcome.error else "ok"
+        metrics.count(m.CLAIM_CALLS, self._driver_name, method, result)
+        metrics.observe(
+            m.CLAIM_CALL_SECONDS, self._dependencies.clock.monotonic() - began, self._driver_name, method
+        )
         return outcome
 
-    def _wait_for_another(self, ref: Ref) -> None:
-        self._log.info("another process of the driver is busy with a claim", driver=self._name, claim=ref)
+    def _log_waiting(self, ref: RequestedClaim) -> None:
+        self._log.info(
+            "another process of the driver is busy with a claim", driver=self._driver_name, claim=ref
+        )
 
-    async def _ended(
-        self, ref: Ref, method: str, work: Callable[[Ref], Coroutine[Any, Any, tuple[Answer, ...]]]
-    ) -> Outcome:
+    async def _run_to_result(
+        self,
+        ref: RequestedClaim,
+        method: str,
+        work: Callable[[RequestedClaim], Coroutine[Any, Any, tuple[PreparedDeviceRecord, ...]]],
+    ) -> PrepareResult:
         try:
             try:
-                return Outcome(await work(ref))
-            except (Damaged, Newer):
-                await self._mend()
-                return Outcome(await work(ref))
-        except NoClaim as missing:
-            return Outcome(error=self._told(ref, missing), missing=True)
+                return PrepareResult(await work(ref))
+            except (CorruptFileError, UnsupportedVersionError):
+                await self._recover_store()
+                return PrepareResult(await work(ref))
+        except ClaimNotFoundError as missing:
+            return PrepareResult(error=self._format_error(ref, missing), not_found=True)
         except DrayError as refused:
             self._log.warning(
-                "a claim is refused", driver=self._name, method=method, claim=ref, error=refused
+                "a claim is refused", driver=self._driver_name, method=method, claim=ref, error=refused
             )
-            return Outcome(error=self._told(ref, refused))
+            return PrepareResult(error=self._format_error(ref, refused))
         except Exception as broken:  # the author's code may raise anything
             self._log.error(
-                "work on a claim failed", driver=self._name, method=method, claim=ref, error=broken
+                "work on a claim failed", driver=self._driver_name, method=method, claim=ref, error=broken
             )
             cause = f"{method} failed: {type(broken).__name__}: {broken}"
-            return Outcome(error=self._told(ref, cause))
+            return PrepareResult(error=self._format_error(ref, cause))
 
-    def _told(self, ref: Ref, cause: object) -> str:
-        return f"driver {self._name}: claim {ref}: {cause}"
+    def _format_error(self, ref: RequestedClaim, cause: object) -> str:
+        return f"driver {self._driver_name}: claim {ref}: {cause}"
 
-    async def _mend(self) -> None:
-        for trouble in await self._disk(self._book.awaken, self._now()):
-            self._log.error("set in order", driver=self._name, path=trouble.path, what=trouble.what)
+    async def _recover_store(self) -> None:
+        for trouble in await self._run_blocking(self._store.recover, self._get_timestamp()):
+            self._log.error("set in order", driver=self._driver_name, path=trouble.path, what=trouble.what)
 
-    def _now(self) -> float:
-        return self._tools.clock.now().timestamp()
+    def _get_timestamp(self) -> float:
+        return self._dependencies.clock.now().timestamp()
 
-    async def _disk(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    async def _run_blocking(self, call: Callable[..., Any], *arguments: Any) -> Any:
         # Not in a thread of the author's: those may all be busy for long.
         return await asyncio.to_thread(call, *arguments)
 
     # --- prepare ---
 
-    async def _prepare(self, ref: Ref) -> tuple[Answer, ...]:
-        entry, is_whole = await self._disk(self._book.known, ref.uid)
+    async def _prepare(self, ref: RequestedClaim) -> tuple[PreparedDeviceRecord, ...]:
+        entry, is_whole = await self._run_blocking(self._store.get_record_and_state, ref.uid)
         if entry is not None and is_whole:
-            await self._refuse_moved(entry, ref)
+            await self._check_devices_unchanged(entry, ref)
             return tuple(entry.answers)
-        if entry is not None and entry.stage is Stage.UNPREPARING:
-            await self._give_back(entry)
-        claim, consumers, by_pods = await self._read(ref)
-        begun = entry_of(claim, self._tools.boot_id, consumers)
-        await self._disk(partial(self._book.begin, begun, self._now(), by_pods=by_pods))
-        ready = await self._author.prepare(claim)
-        _check(claim, ready)
-        now = timestamp(self._tools.clock.now())
-        statuses = [status_document(each.status, now) for each in ready]
-        whole: Entry = await self._disk(self._book.finish, begun, ready, statuses)
-        self._tools.statuses.tell(whole)
+        if entry is not None and entry.stage is PreparedRecordStage.UNPREPARING:
+            await self._unprepare_record(entry)
+        claim, consumers, by_pods = await self._read_claim(ref)
+        begun = build_record(claim, self._dependencies.boot_id, consumers)
+        await self._run_blocking(
+            partial(self._store.begin_prepare, begun, self._get_timestamp(), reserved_by_pods=by_pods)
+        )
+        ready = await self._async_driver.prepare(claim)
+        _check_ready_values(claim, ready)
+        now = format_timestamp(self._dependencies.clock.now())
+        statuses = [build_status_document(each.status, now) for each in ready]
+        whole: PreparedClaimRecord = await self._run_blocking(
+            self._store.finish_prepare, begun, ready, statuses
+        )
+        self._dependencies.status_writer.enqueue(whole)
         return whole.answers
 
-    async def _refuse_moved(self, entry: Entry, ref: Ref) -> None:
+    async def _check_devices_unchanged(self, record: PreparedClaimRecord, ref: RequestedClaim) -> None:
         """A claim that got other devices since must not be answered with those it had.
 
         Only if the API says so, and in time: an agent that starts again must be answered without it.
         """
-        had, now = _devices_of(entry), _devices_of(entry)
-        with suppress(*TROUBLE, Refused, TimeoutError):
-            async with asyncio.timeout(BESIDE_SECONDS):
-                claim, consumers, _ = await self._read(ref)
-            now = _devices_of(entry_of(claim, entry.boot_id, consumers))
+        had, now = _collect_device_keys(record), _collect_device_keys(record)
+        with suppress(*CALL_ERRORS, PrepareRefusedError, TimeoutError):
+            async with asyncio.timeout(OPTIONAL_READ_SECONDS):
+                claim, consumers, _ = await self._read_claim(ref)
+            now = _collect_device_keys(build_record(claim, record.boot_id, consumers))
         if had != now:
-            raise Refused(
-                f"it is prepared here with {_listed(had)} and has {_listed(now)} now; "
+            raise PrepareRefusedError(
+                f"it is prepared here with {_format_devices(had)} and has {_format_devices(now)} now; "
                 "it must be given back first"
             )
 
-    async def _read(self, ref: Ref) -> _Fresh:
+    async def _read_claim(self, ref: RequestedClaim) -> _CurrentClaim:
         """A claim as it is now."""
-        driver, lookup = self._author.driver, self._tools.lookup
+        driver, lookup = self._async_driver.driver, self._dependencies.lookup
         try:
-            stored = await (lookup.claim(ref.namespace, ref.name) if ref.name else lookup.classic(ref.uid))
-        except TROUBLE as failed:
-            raise Refused(f"cannot read it: {failed}") from None
+            stored = await (
+                lookup.get_claim(ref.namespace, ref.name) if ref.name else lookup.get_classic_claim(ref.uid)
+            )
+        except CALL_ERRORS as failed:
+            raise PrepareRefusedError(f"cannot read it: {failed}") from None
         if stored is None:
-            raise NoClaim("there is no such claim")
+            raise ClaimNotFoundError("there is no such claim")
         if stored.metadata.uid != ref.uid:
-            raise Refused(f"it has the uid {stored.metadata.uid}, not {ref.uid}: another claim of that name")
+            raise PrepareRefusedError(
+                f"it has the uid {stored.metadata.uid}, not {ref.uid}: another claim of that name"
+            )
         consumers = tuple(each.uid for each in stored.status.reserved_for)
         if isinstance(stored, ResourceClaim):
             by_pods = all(each.resource == "pods" for each in stored.status.reserved_for)
-            claim = claim_of(stored, self._name, self._tools.node, driver.parameters)
-            return _Fresh(claim, consumers, by_pods)
+            claim = build_claim(stored, self._driver_name, self._dependencies.node, driver.parameters)
+            return _CurrentClaim(claim, consumers, by_pods)
         by_pods = all(each.kind == "Pod" for each in stored.status.reserved_for)
-        return _Fresh(classic_claim_of(stored, self._name, driver.parameters), consumers, by_pods)
+        return _CurrentClaim(
+            build_classic_claim(stored, self._driver_name, driver.parameters), consumers, by_pods
+        )
 
     # --- give back ---
 
-    async def _unprepare(self, ref: Ref) -> tuple[Answer, ...]:
-        entry: Entry | None = await self._disk(self._book.entry, ref.uid)
+    async def _unprepare(self, ref: RequestedClaim) -> tuple[PreparedDeviceRecord, ...]:
+        entry: PreparedClaimRecord | None = await self._run_blocking(self._store.get_record, ref.uid)
         if entry is not None:
-            await self._give_back(entry if entry.name else await self._known_again(entry, ref))
+            await self._unprepare_record(entry if entry.name else await self._restore_lost_record(entry, ref))
         return ()
 
-    async def _known_again(self, entry: Entry, ref: Ref) -> Entry:
+    async def _restore_lost_record(
+        self, record: PreparedClaimRecord, ref: RequestedClaim
+    ) -> PreparedClaimRecord:
         """An entry whose content was lost, with what the API still tells about the claim."""
         with suppress(DrayError):
-            claim, consumers, _ = await self._read(ref)
-            return entry_of(claim, entry.boot_id, consumers)
-        return msgspec.structs.replace(entry, namespace=ref.namespace, name=ref.name)
+            claim, consumers, _ = await self._read_claim(ref)
+            return build_record(claim, record.boot_id, consumers)
+        return msgspec.structs.replace(record, namespace=ref.namespace, name=ref.name)
 
-    async def _give_back(self, entry: Entry) -> None:
-        going: Entry = await self._disk(self._book.giving, entry)
-        asking = asyncio.create_task(self._consumers(entry))
+    async def _unprepare_record(self, record: PreparedClaimRecord) -> None:
+        going: PreparedClaimRecord = await self._run_blocking(self._store.begin_unprepare, record)
+        asking = asyncio.create_task(self._read_consumers(record))
         try:
-            await self._author.unprepare(going.claim(self._author.driver.parameters))
+            await self._async_driver.unprepare(going.to_claim(self._async_driver.driver.parameters))
             consumers = await asking
         finally:
             asking.cancel()
-        self._tools.statuses.forget(entry.uid)
-        await self._disk(self._book.given, going, consumers, self._now())
+        self._dependencies.status_writer.forget(record.uid)
+        await self._run_blocking(self._store.finish_unprepare, going, consumers, self._get_timestamp())
 
-    async def _consumers(self, entry: Entry) -> tuple[str, ...]:
+    async def _read_consumers(self, record: PreparedClaimRecord) -> tuple[str, ...]:
         """Who else has it reserved by now, if the API tells in time."""
-        with suppress(*TROUBLE, TimeoutError):
-            async with asyncio.timeout(BESIDE_SECONDS):
-                return await self._tools.lookup.consumers(entry)
+        with suppress(*CALL_ERRORS, TimeoutError):
+            async with asyncio.timeout(OPTIONAL_READ_SECONDS):
+                return await self._dependencies.lookup.list_consumers(record)
         return ()
 
 
-def _devices_of(entry: Entry) -> frozenset[tuple[str, str, str]]:
-    return frozenset((each.pool, each.device, each.share_id) for each in entry.devices)
+def _collect_device_keys(record: PreparedClaimRecord) -> frozenset[tuple[str, str, str]]:
+    return frozenset((each.pool, each.device, each.share_id) for each in record.devices)
 
 
-def _listed(devices: Iterable[tuple[str, str, str]]) -> str:
+def _format_devices(devices: Iterable[tuple[str, str, str]]) -> str:
     return ", ".join(f"`{pool}/{device}`" for pool, device, _ in sorted(devices))
 
 
-def _check(claim: Claim | ClassicClaim, ready: list[Ready]) -> None:
+def _check_ready_values(claim: Claim | ClassicClaim, ready: list[Ready]) -> None:
     """An author must answer for every device, once."""
     for each in ready:
         if not isinstance(each, Ready):
-            raise Refused(f"`prepare` must return `Ready` values, not `{type(each).__name__}`")
+            raise PrepareRefusedError(f"`prepare` must return `Ready` values, not `{type(each).__name__}`")
     if isinstance(claim, ClassicClaim):
         return
     told = [each.got for each in ready]
@@ -303,6 +337,8 @@ def _check(claim: Claim | ClassicClaim, ready: list[Ready]) -> None:
         count = told.count(got)
         if count != 1:
             times = "nothing" if count == 0 else f"{count} answers"
-            raise Refused(f"`prepare` returned {times} for device `{got.device}` of request `{got.request}`")
+            raise PrepareRefusedError(
+                f"`prepare` returned {times} for device `{got.device}` of request `{got.request}`"
+            )
     if len(told) != len(claim.devices):
-        raise Refused("`prepare` returned a device that is not among those of the claim")
+        raise PrepareRefusedError("`prepare` returned a device that is not among those of the claim")

@@ -17,25 +17,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-STEP: Final = 100
+PAGE_NUMBER_STEP: Final = 100
 """The distance between the numbers of fresh pages: room for others between them."""
 
 
-class Named(Protocol):
+class NamedItem(Protocol):
     """What stands on pages."""
 
     @property
     def name(self) -> str: ...
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=NamedItem)
 
 Fits = Callable[[Sequence[Any]], bool]
 """Whether things can stand on one page; what fits, fits with less on it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class LayoutPage(Generic[T]):
     """One page: its number, the group its things belong to, and the things."""
 
     number: int
@@ -44,7 +44,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
+class PreviousPage:
     """How a page was: its number and the names on it."""
 
     number: int
@@ -58,25 +58,28 @@ class _Run(Generic[T]):
     group: int
     number: int | None = None
     items: list[T] = field(default_factory=list)
-    settled: list[bool] = field(default_factory=list)
+    in_place: list[bool] = field(default_factory=list)
     """Which of them stood on this page before."""
 
 
-def laid_out(groups: Sequence[Sequence[T]], before: Sequence[Stood], fits: Fits) -> tuple[Page[T], ...]:
+def lay_out_pages(
+    groups: Sequence[Sequence[T]], previous: Sequence[PreviousPage], fits: Fits
+) -> tuple[LayoutPage[T], ...]:
     """Groups of things on pages, none of which holds things of two groups."""
-    runs = _runs(groups, {name: page.number for page in before for name in page.names})
-    pieces = [piece for run in runs for piece in _pieces(run, fits)]
-    fresh = [_Run(at, None, chunk) for at, group in enumerate(groups) for chunk in _chunks(group, fits)]
-    numbers = _numbers([piece.number for piece in pieces])
+    runs = _split_into_runs(groups, {name: page.number for page in previous for name in page.names})
+    pieces = [piece for run in runs for piece in _split_run(run, fits)]
+    fresh = [_Run(at, None, chunk) for at, group in enumerate(groups) for chunk in _pack_chunks(group, fits)]
+    numbers = _assign_numbers([piece.number for piece in pieces])
     if numbers is None or len(pieces) > 2 * len(fresh):
-        pieces, numbers = fresh, [STEP * (at + 1) for at in range(len(fresh))]
+        pieces, numbers = fresh, [PAGE_NUMBER_STEP * (at + 1) for at in range(len(fresh))]
     return tuple(
-        Page(number, piece.group, tuple(piece.items)) for number, piece in zip(numbers, pieces, strict=True)
+        LayoutPage(number, piece.group, tuple(piece.items))
+        for number, piece in zip(numbers, pieces, strict=True)
     )
 
 
-def _runs(groups: Sequence[Sequence[T]], old: dict[str, int]) -> list[_Run[T]]:
-    stays = _rising([old.get(item.name) for group in groups for item in group])
+def _split_into_runs(groups: Sequence[Sequence[T]], old: dict[str, int]) -> list[_Run[T]]:
+    stays = _find_longest_nondecreasing([old.get(item.name) for group in groups for item in group])
     runs: list[_Run[T]] = []
     used, at = 0, 0
     for group, items in enumerate(groups):
@@ -91,13 +94,13 @@ def _runs(groups: Sequence[Sequence[T]], old: dict[str, int]) -> list[_Run[T]]:
                     run = _Run(group)
                 run.number = used = number or 0
             run.items.append(item)
-            run.settled.append(settled)
+            run.in_place.append(settled)
         if run.items:
             runs.append(run)
     return runs
 
 
-def _rising(numbers: Sequence[int | None]) -> frozenset[int]:
+def _find_longest_nondecreasing(numbers: Sequence[int | None]) -> frozenset[int]:
     """Positions of a longest line of numbers that never falls."""
     ends: list[int] = []
     last: list[int] = []
@@ -117,31 +120,31 @@ def _rising(numbers: Sequence[int | None]) -> frozenset[int]:
     return frozenset(line)
 
 
-def _pieces(run: _Run[T], fits: Fits) -> list[_Run[T]]:
+def _split_run(run: _Run[T], fits: Fits) -> list[_Run[T]]:
     """A run as pages that are not too full; whoever stood on the page stays there if that is possible."""
     items = run.items
     if fits(items):
         return [run]
     if run.number is not None:
-        low, high = run.settled.index(True), len(items) - run.settled[::-1].index(True)
+        low, high = run.in_place.index(True), len(items) - run.in_place[::-1].index(True)
         if fits(items[low:high]):
             while high < len(items) and fits(items[low : high + 1]):
                 high += 1
             while low > 0 and fits(items[low - 1 : high]):
                 low -= 1
-            before, after = _chunks(items[:low], fits), _chunks(items[high:], fits)
+            before, after = _pack_chunks(items[:low], fits), _pack_chunks(items[high:], fits)
             kept = _Run(run.group, run.number, items[low:high])
             return [
                 *(_Run(run.group, None, chunk) for chunk in before),
                 kept,
                 *(_Run(run.group, None, chunk) for chunk in after),
             ]
-    pieces = [_Run(run.group, None, chunk) for chunk in _chunks(items, fits)]
+    pieces = [_Run(run.group, None, chunk) for chunk in _pack_chunks(items, fits)]
     pieces[0].number = run.number
     return pieces
 
 
-def _chunks(items: Sequence[T], fits: Fits) -> list[list[T]]:
+def _pack_chunks(items: Sequence[T], fits: Fits) -> list[list[T]]:
     """As much on each page as fits, in order."""
     chunks: list[list[T]] = []
     for item in items:
@@ -152,7 +155,7 @@ def _chunks(items: Sequence[T], fits: Fits) -> list[list[T]]:
     return chunks
 
 
-def _numbers(known: Sequence[int | None]) -> list[int] | None:
+def _assign_numbers(known: Sequence[int | None]) -> list[int] | None:
     """Numbers for pages that have none, between those of their neighbours; None when there is no room."""
     numbers: list[int] = []
     at = 0
@@ -168,7 +171,7 @@ def _numbers(known: Sequence[int | None]) -> list[int] | None:
         low, count = (numbers[-1] if numbers else 0), end - at
         high = known[end] if end < len(known) else None
         if high is None:
-            numbers += [(low // STEP + each + 1) * STEP for each in range(count)]
+            numbers += [(low // PAGE_NUMBER_STEP + each + 1) * PAGE_NUMBER_STEP for each in range(count)]
         elif high - low - 1 < count:
             return None
         else:

@@ -12,19 +12,19 @@ import yaml
 
 from dray.api.classic import ResourceClass
 from dray.client.client import Client
-from dray.client.connect import connected
-from dray.client.errors import NotFound
-from dray.client.rest_client import Habits
+from dray.client.connect import connect
+from dray.client.errors import NotFoundError
+from dray.client.rest_client import ClientOptions
 from dray.clock import SystemClock
 from dray.driver.base import ClassicDriver, Driver
-from dray.driver.classic.controller_service import ControllerChoices, Negotiation
-from dray.driver.deploy.manifests import manifests
-from dray.driver.service.shutdown import until_signal
-from dray.driver.webhook.reviews import ClassDriver
-from dray.telemetry.endpoint import telling
-from dray.telemetry.logs import Level, Log, adopt, to_descriptor
+from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
+from dray.driver.deploy.manifests import build_manifests
+from dray.driver.service.shutdown import run_until_signal
+from dray.driver.webhook.reviews import ClassDriverLookup
+from dray.telemetry.endpoint import serve_telemetry
+from dray.telemetry.logs import LogLevel, StructuredLogger, build_descriptor_sink, redirect_library_logs
 
-_LEVELS: Final = [level.name.lower() for level in Level]
+_LEVELS: Final = [level.name.lower() for level in LogLevel]
 
 kubeconfig_option: Final = click.option(
     "--kubeconfig",
@@ -36,7 +36,7 @@ kubeconfig_option: Final = click.option(
 )
 
 
-def manifests_command(driver: Driver) -> click.Command:
+def build_manifests_command(driver: Driver) -> click.Command:
     """Prints what `kubectl apply -f -` takes."""
 
     @click.command("manifests", help="Write what a cluster needs to run this driver, as YAML for kubectl.")
@@ -49,14 +49,14 @@ def manifests_command(driver: Driver) -> click.Command:
         help="The authority of the webhook's certificate; left to whoever issues it when not given.",
     )
     def show(image: str, namespace: str, ca_bundle: str) -> int:
-        documents = manifests(driver, image, namespace, ca_bundle=ca_bundle)
+        documents = build_manifests(driver, image, namespace, ca_bundle=ca_bundle)
         click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
         return 0
 
     return show
 
 
-def controller_command(driver: Driver) -> click.Command:
+def build_controller_command(driver: Driver) -> click.Command:
     """Runs the controller of a classic driver; other drivers have none."""
     made = driver.controller if isinstance(driver, ClassicDriver) else None
 
@@ -85,38 +85,38 @@ def controller_command(driver: Driver) -> click.Command:
             raise click.UsageError(f"`{driver.name}` has no controller: its devices are published")
 
         async def work() -> int:
-            return await until_signal(_control(made(), chosen))
+            return await run_until_signal(_run_controller(made(), chosen))
 
         return asyncio.run(work())
 
     return run
 
 
-async def _control(controller: Any, chosen: dict[str, Any]) -> None:
-    level, is_json = Level[chosen["log_level"].upper()], chosen["log_format"] == "json"
-    log = Log(to_descriptor(2), SystemClock(), level=level, json=is_json)
-    adopt(log, "asyncio")
-    choices = ControllerChoices(
-        elect=chosen["elect"],
-        namespace=chosen["namespace"],
-        inventory=chosen["inventory"],
-        identity=chosen["identity"] or f"{socket.gethostname()}_{os.getpid()}",
+async def _run_controller(controller: Any, options: dict[str, Any]) -> None:
+    level, is_json = LogLevel[options["log_level"].upper()], options["log_format"] == "json"
+    log = StructuredLogger(build_descriptor_sink(2), SystemClock(), level=level, json=is_json)
+    redirect_library_logs(log, "asyncio")
+    choices = ClassicControllerOptions(
+        elect=options["elect"],
+        namespace=options["namespace"],
+        inventory=options["inventory"],
+        identity=options["identity"] or f"{socket.gethostname()}_{os.getpid()}",
         log=log,
     )
-    async with connected(chosen["kubeconfig"], habits=Habits(manager=controller.name)) as client:
-        service = Negotiation(client, controller, choices)
-        async with telling(service.metrics, {}, address=chosen["metrics_address"]):
+    async with connect(options["kubeconfig"], options=ClientOptions(field_manager=controller.name)) as client:
+        service = ClassicControllerService(client, controller, choices)
+        async with serve_telemetry(service.metrics, {}, address=options["metrics_address"]):
             log.info("allocating", driver=controller.name)
             await service.run()
 
 
-def class_driver_of(client: Client) -> ClassDriver:
+def make_class_driver_lookup(client: Client) -> ClassDriverLookup:
     """Says which driver allocates claims of a class, by asking the server."""
 
     async def ask(name: str) -> str | None:
         try:
             return (await client.get(ResourceClass, name)).driver_name
-        except NotFound:
+        except NotFoundError:
             return None
 
     return ask

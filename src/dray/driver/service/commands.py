@@ -13,23 +13,23 @@ import click
 import yaml
 
 from dray.api.codec import to_document
-from dray.client.connect import connected
+from dray.client.connect import connect
 from dray.clock import SystemClock
-from dray.driver.async_driver import Author
+from dray.driver.async_driver import AsyncDriver
 from dray.driver.base import ClassicDriver, Driver
-from dray.driver.devices import pools_of
-from dray.driver.parameters import json_schema
-from dray.driver.publishing.pool_plan import Home, offer_of, planned
+from dray.driver.devices import group_into_pools
+from dray.driver.parameters import build_json_schema
+from dray.driver.publishing.pool_plan import PublisherIdentity, plan_pool, to_desired_pool
 from dray.driver.service.cluster_commands import (
-    class_driver_of,
-    controller_command,
+    build_controller_command,
+    build_manifests_command,
     kubeconfig_option,
-    manifests_command,
+    make_class_driver_lookup,
 )
-from dray.driver.service.shutdown import until_signal
-from dray.driver.webhook.reviews import Checks
-from dray.driver.webhook.server import Listening, answering
-from dray.telemetry.logs import Log, to_descriptor
+from dray.driver.service.shutdown import run_until_signal
+from dray.driver.webhook.reviews import ParameterReviewConfig
+from dray.driver.webhook.server import WebhookListenOptions, serve_webhook
+from dray.telemetry.logs import StructuredLogger, build_descriptor_sink
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
@@ -43,14 +43,16 @@ node_option: Final = click.option(
 )
 
 
-def _devices(driver: Driver) -> click.Command:
+def _build_devices_command(driver: Driver) -> click.Command:
     @click.command("devices", help="Show the slices that would be published, as YAML.")
     @node_option
     def show(node: str) -> int:
         driver.node = node = node or "node"
-        told = asyncio.run(_told(driver))
-        home = Home(driver.name, node, "node")
-        plans = [planned(offer_of(pool, node), home, (), None) for pool in pools_of(told, node)]
+        told = asyncio.run(_list_devices(driver))
+        home = PublisherIdentity(driver.name, node, "node")
+        plans = [
+            plan_pool(to_desired_pool(pool, node), home, (), None) for pool in group_into_pools(told, node)
+        ]
         documents = [to_document(each) for plan in plans for each in plan.creates]
         click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
         return 0
@@ -58,24 +60,24 @@ def _devices(driver: Driver) -> click.Command:
     return show
 
 
-async def _told(driver: Driver) -> list[Any]:
-    author = Author(driver)
+async def _list_devices(driver: Driver) -> list[Any]:
+    author = AsyncDriver(driver)
     try:
-        return await author.devices()
+        return await author.list_devices()
     finally:
         author.close()
 
 
-def _schema(driver: Driver) -> click.Command:
+def _build_schema_command(driver: Driver) -> click.Command:
     @click.command("schema", help="Show which parameters are accepted, as JSON Schema.")
     def show() -> int:
-        click.echo(json.dumps(json_schema(driver.parameters), indent=2))
+        click.echo(json.dumps(build_json_schema(driver.parameters), indent=2))
         return 0
 
     return show
 
 
-def _webhook(driver: Driver) -> click.Command:
+def _build_webhook_command(driver: Driver) -> click.Command:
     @click.command("webhook", help="Refuse wrong parameters when claims and classes are created.")
     @click.option(
         "--address",
@@ -91,18 +93,18 @@ def _webhook(driver: Driver) -> click.Command:
     @click.option("--plain", is_flag=True, help="Answer without TLS, behind something that has it.")
     @kubeconfig_option
     def serve(kubeconfig: str, **chosen: Any) -> int:
-        log = Log(to_descriptor(2), SystemClock())
+        log = StructuredLogger(build_descriptor_sink(2), SystemClock())
 
         async def work() -> None:
             async with (
-                _checks(driver, kubeconfig) as checks,
-                answering(checks, Listening(**chosen), log) as url,
+                _open_review_config(driver, kubeconfig) as checks,
+                serve_webhook(checks, WebhookListenOptions(**chosen), log) as url,
             ):
                 log.info("answering reviews", driver=driver.name, url=url)
                 await asyncio.Event().wait()
 
         async def both() -> int:
-            return await until_signal(work())
+            return await run_until_signal(work())
 
         return asyncio.run(both())
 
@@ -110,20 +112,22 @@ def _webhook(driver: Driver) -> click.Command:
 
 
 @asynccontextmanager
-async def _checks(driver: Driver, kubeconfig: str) -> AsyncIterator[Checks]:
+async def _open_review_config(driver: Driver, kubeconfig: str) -> AsyncIterator[ParameterReviewConfig]:
     """What a webhook checks; a classic driver must ask the server whose a claim is."""
     if not isinstance(driver, ClassicDriver):
-        yield Checks(driver.name, driver.parameters)
+        yield ParameterReviewConfig(driver.name, driver.parameters)
         return
     of_class = getattr(driver.controller, "class_parameters", None)
-    async with connected(kubeconfig) as client:
-        yield Checks(driver.name, driver.parameters, of_class, class_driver_of(client))
+    async with connect(kubeconfig) as client:
+        yield ParameterReviewConfig(
+            driver.name, driver.parameters, of_class, make_class_driver_lookup(client)
+        )
 
 
-COMMANDS: Final[tuple[Callable[[Driver], click.Command], ...]] = (
-    _devices,
-    _schema,
-    _webhook,
-    manifests_command,
-    controller_command,
+COMMAND_BUILDERS: Final[tuple[Callable[[Driver], click.Command], ...]] = (
+    _build_devices_command,
+    _build_schema_command,
+    _build_webhook_command,
+    build_manifests_command,
+    build_controller_command,
 )

@@ -16,71 +16,77 @@ from pathlib import Path
 from typing import Any, Final
 
 from dray.client.client import Client
-from dray.client.rest_client import TROUBLE
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.driver import metrics as m
-from dray.driver.async_driver import Author
+from dray.driver.async_driver import AsyncDriver
 from dray.driver.base import ClassicDriver, Driver
-from dray.driver.devices import pools_of
-from dray.driver.preparing.cdi_files import CdiFiles
-from dray.driver.preparing.device_status import Statuses
-from dray.driver.preparing.prepared_claims import Book, Passing, unwatched
-from dray.driver.preparing.preparer import Tools, Work
-from dray.driver.publishing.publisher import Publisher, Tally, Ways
-from dray.driver.service.grpc_servers import STOPPING_SECONDS, Registration, handlers, serving, sockets_of
-from dray.driver.service.health import Healthiness
-from dray.durable import boot_id
+from dray.driver.devices import group_into_pools
+from dray.driver.preparing.cdi_files import ClaimCdiFiles
+from dray.driver.preparing.device_status import DeviceStatusWriter
+from dray.driver.preparing.prepared_claims import FailPoint, PreparedClaimStore, ignore_fail_point
+from dray.driver.preparing.preparer import ClaimPreparer, PreparerDependencies
+from dray.driver.publishing.publisher import PublishCounters, Publisher, PublisherOptions
+from dray.driver.service.grpc_servers import (
+    SHUTDOWN_GRACE_SECONDS,
+    RegistrationServer,
+    build_rpc_handlers,
+    build_socket_paths,
+    serve_sockets,
+)
+from dray.driver.service.health import HealthMonitor
+from dray.durable import read_boot_id
 from dray.errors import DrayError, InputError
-from dray.telemetry.logs import Complaints, Level, Log, silent
-from dray.telemetry.metrics import Metrics
-from dray.values.names import driver_name
-from dray.wire.unix_sockets import claim_directory
+from dray.telemetry.logs import ChangeLogger, LogLevel, StructuredLogger, build_silent_logger
+from dray.telemetry.metrics import MetricsRegistry
+from dray.values.names import check_driver_name
+from dray.wire.unix_sockets import secure_socket_directory
 
-PLUGINS: Final = Path("/var/lib/kubelet/plugins")
-REGISTRY: Final = Path("/var/lib/kubelet/plugins_registry")
-CDI: Final = Path("/var/run/cdi")
-SLOW_SECONDS: Final = 30.0
+PLUGINS_DIR: Final = Path("/var/lib/kubelet/plugins")
+PLUGINS_REGISTRY_DIR: Final = Path("/var/lib/kubelet/plugins_registry")
+CDI_DIR: Final = Path("/var/run/cdi")
+SLOW_DEVICES_SECONDS: Final = 30.0
 """After how long it is told that an author is still telling his devices."""
 
 
 @dataclass(frozen=True)
-class KitChoices:
+class DriverServiceOptions:
     """Where a driver runs. Without a node it only publishes: devices that are attached by network."""
 
     node: str = ""
-    plugins: Path = PLUGINS
-    registry: Path = REGISTRY
-    cdi: Path = CDI
+    plugins: Path = PLUGINS_DIR
+    registry: Path = PLUGINS_REGISTRY_DIR
+    cdi: Path = CDI_DIR
     state: Path | None = None
     """Where the book is kept; inside the driver's directory in `plugins` when not given."""
     instance: str = ""
     """Tells processes of one driver on one node apart, for rolling updates: a pod's uid, for example."""
-    log: Log = field(default_factory=silent)
-    boot_id: str = field(default_factory=boot_id)
-    passing: Passing = unwatched
+    log: StructuredLogger = field(default_factory=build_silent_logger)
+    boot_id: str = field(default_factory=read_boot_id)
+    fail_point: FailPoint = ignore_fail_point
 
 
-class Kit:
+class DriverService:
     """Runs one driver; a service like others, so that several can share a process."""
 
-    def __init__(self, driver: Driver, client: Client, choices: KitChoices) -> None:
+    def __init__(self, driver: Driver, client: Client, options: DriverServiceOptions) -> None:
         if not isinstance(client, Client):
             raise InputError(
                 f"driver `{driver.name}` needs a client of the API server and got `{client!r}`; "
                 "claims are read from there and devices are published there"
             )
-        _judge_name(driver)
-        self.driver, self._client, self._choices = driver, client, choices
+        _check_name(driver)
+        self.driver, self._client, self._options = driver, client, options
         self.ready = asyncio.Event()
-        self.metrics = Metrics(m.MEASURES)
-        self._log, self._clock = choices.log, client.habits.tempo.clock
-        self._complaints = Complaints(choices.log)
-        self._author = Author(driver)
+        self.metrics = MetricsRegistry(m.MEASURES)
+        self._log, self._clock = options.log, client.options.time_source.clock
+        self._complaints = ChangeLogger(options.log)
+        self._async_driver = AsyncDriver(driver)
         self._changed = asyncio.Event()
-        self._health: Healthiness | None = None
+        self._health: HealthMonitor | None = None
         self.registered = asyncio.Event()
         """Set when an agent has accepted the driver."""
-        driver.node = choices.node
+        driver.node = options.node
         self._classic = isinstance(driver, ClassicDriver)
 
     async def run(self) -> None:
@@ -88,54 +94,56 @@ class Kit:
         loop = asyncio.get_running_loop()
 
         def listener() -> None:
-            loop.call_soon_threadsafe(self._hear)
+            loop.call_soon_threadsafe(self._handle_change)
 
-        self.driver.listen(listener)
+        self.driver.set_change_listener(listener)
         try:
-            if self._choices.node:
-                await self._on_node()
+            if self._options.node:
+                await self._run_on_node()
             else:
-                await self._publishing(Publisher(self._client, self.driver.name, ways=Ways(log=self._log)))
+                await self._publish_continuously(
+                    Publisher(self._client, self.driver.name, options=PublisherOptions(log=self._log))
+                )
         finally:
-            self.driver.listen(None)
-            self._author.close()
+            self.driver.set_change_listener(None)
+            self._async_driver.close()
 
-    def _hear(self) -> None:
+    def _handle_change(self) -> None:
         """The author says that something changed."""
         self._changed.set()
         if self._health is not None:
-            self._health.changed()
+            self._health.refresh()
 
     # --- on a node ---
 
-    async def _on_node(self) -> None:
-        name, choices = self.driver.name, self._choices
-        sockets = sockets_of(name, choices.plugins, choices.registry, choices.instance)
-        claim_directory(sockets.endpoint.parent)
-        files = CdiFiles(choices.cdi, name)
+    async def _run_on_node(self) -> None:
+        name, choices = self.driver.name, self._options
+        sockets = build_socket_paths(name, choices.plugins, choices.registry, choices.instance)
+        secure_socket_directory(sockets.endpoint.parent)
+        files = ClaimCdiFiles(choices.cdi, name)
         directory = choices.state or sockets.endpoint.parent / "state"
-        book = self._opened(Book(directory, files, choices.boot_id, choices.passing))
-        statuses = Statuses(self._client, name, choices.node, self._log)
-        work = Work(self._tools(book, statuses))
-        if self._author.tells_health and not self._classic:
-            self._health = Healthiness(self._author, self._clock, self._log, self.metrics)
-        served = handlers(work, self._health, classic=self._classic)
-        registration = Registration(name, sockets, [service for service, _ in served], self._log)
-        self._ask_metrics(book, registration)
-        for entry in book.entries().values():
-            if book.is_whole(entry):
-                statuses.tell(entry)  # it may be that we fell over before it was written
+        book = self._recover_store(PreparedClaimStore(directory, files, choices.boot_id, choices.fail_point))
+        statuses = DeviceStatusWriter(self._client, name, choices.node, self._log)
+        work = ClaimPreparer(self._build_dependencies(book, statuses))
+        if self._async_driver.has_health and not self._classic:
+            self._health = HealthMonitor(self._async_driver, self._clock, self._log, self.metrics)
+        served = build_rpc_handlers(work, self._health, classic=self._classic)
+        registration = RegistrationServer(name, sockets, [service for service, _ in served], self._log)
+        self._register_metrics(book, registration)
+        for entry in book.list_records().values():
+            if book.is_prepared(entry):
+                statuses.enqueue(entry)  # it may be that we fell over before it was written
         try:
-            async with serving(sockets, registration, [answering for _, answering in served]):
+            async with serve_sockets(sockets, registration, [answering for _, answering in served]):
                 self._log.info("serving", driver=name, socket=sockets.endpoint)
-                await self._beside(book, work, statuses, registration)
+                await self._run_background(book, work, statuses, registration)
         finally:
-            await work.settle(STOPPING_SECONDS)
+            await work.drain(SHUTDOWN_GRACE_SECONDS)
 
-    def _opened(self, book: Book) -> Book:
+    def _recover_store(self, store: PreparedClaimStore) -> PreparedClaimStore:
         """The book in order, after whatever happened before."""
         try:
-            found = book.awaken(self._clock.now().timestamp())
+            found = store.recover(self._clock.now().timestamp())
         except OSError as refused:
             raise InputError(
                 f"cannot keep the book of prepared claims: `{refused.filename}`: {refused.strerror}"
@@ -144,15 +152,17 @@ class Kit:
             self._log.warning(
                 "set in order at the start", driver=self.driver.name, path=trouble.path, what=trouble.what
             )
-        return book
+        return store
 
-    def _tools(self, book: Book, statuses: Statuses) -> Tools:
-        choices = self._choices
-        return Tools(
-            author=self._author,
+    def _build_dependencies(
+        self, store: PreparedClaimStore, status_writer: DeviceStatusWriter
+    ) -> PreparerDependencies:
+        choices = self._options
+        return PreparerDependencies(
+            async_driver=self._async_driver,
             client=self._client,
-            book=book,
-            statuses=statuses,
+            store=store,
+            status_writer=status_writer,
             node=choices.node,
             boot_id=choices.boot_id,
             log=self._log,
@@ -160,121 +170,135 @@ class Kit:
             clock=self._clock,
         )
 
-    async def _beside(self, book: Book, work: Work, statuses: Statuses, registration: Registration) -> None:
+    async def _run_background(
+        self,
+        store: PreparedClaimStore,
+        preparer: ClaimPreparer,
+        status_writer: DeviceStatusWriter,
+        registration: RegistrationServer,
+    ) -> None:
         def in_use() -> Iterable[tuple[str, str]]:
-            return {(each.pool, each.device) for entry in book.entries().values() for each in entry.devices}
+            return {
+                (each.pool, each.device) for entry in store.list_records().values() for each in entry.devices
+            }
 
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(registration))
-            tasks.create_task(self._reconcile(work))
-            tasks.create_task(statuses.run())
+            tasks.create_task(self._await_registration(registration))
+            tasks.create_task(self._reconcile(preparer))
+            tasks.create_task(status_writer.run())
             if self._health is not None:
                 tasks.create_task(self._health.run())
             if self._classic:
                 self.ready.set()
                 return
-            ways = Ways(in_use=lambda: frozenset(in_use()), log=self._log)
-            await self._publishing(Publisher(self._client, self.driver.name, self._choices.node, ways))
+            ways = PublisherOptions(in_use=lambda: frozenset(in_use()), log=self._log)
+            await self._publish_continuously(
+                Publisher(self._client, self.driver.name, self._options.node, ways)
+            )
 
-    async def _follow(self, registration: Registration) -> None:
+    async def _await_registration(self, registration: RegistrationServer) -> None:
         await registration.accepted.wait()
         self.registered.set()
 
-    async def _reconcile(self, work: Work) -> None:
-        backoff = Backoff(self._client.habits.tempo, first=0.5, longest=30.0)
+    async def _reconcile(self, preparer: ClaimPreparer) -> None:
+        backoff = Backoff(self._client.options.time_source, initial=0.5, maximum=30.0)
         while True:
             try:
-                await work.reconcile()
+                await preparer.reconcile()
                 return
-            except TROUBLE as failed:
+            except CALL_ERRORS as failed:
                 what = "cannot tell yet whether claims are gone"
-                self._complaints.say("claims", Level.WARNING, what, driver=self.driver.name, error=failed)
+                self._complaints.report(
+                    "claims", LogLevel.WARNING, what, driver=self.driver.name, error=failed
+                )
             await backoff.wait()
 
     # --- publishing ---
 
-    async def _publishing(self, publisher: Publisher) -> None:
-        self._ask_written(publisher.tally)
+    async def _publish_continuously(self, publisher: Publisher) -> None:
+        self._register_write_metrics(publisher.counters)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(publisher.run())
-            backoff = Backoff(self._client.habits.tempo, first=0.5, longest=60.0)
+            backoff = Backoff(self._client.options.time_source, initial=0.5, maximum=60.0)
             well = False
             while True:
                 self._changed.clear()
-                before, well = well, await self._publish(publisher)
+                before, well = well, await self._publish_once(publisher)
                 if well:
                     if not before:
                         self._log.info("devices are published", driver=self.driver.name)
-                    self._complaints.over("devices")
+                    self._complaints.clear("devices")
                     self.ready.set()
                     backoff.reset()
-                wait = self.driver.refresh_seconds if well else backoff.next()
+                wait = self.driver.refresh_seconds if well else backoff.compute_delay()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._changed.wait()
 
-    async def _publish(self, publisher: Publisher) -> bool:
+    async def _publish_once(self, publisher: Publisher) -> bool:
         name = self.driver.name
         try:
-            pools = pools_of(await self._devices(), self._choices.node)
+            pools = group_into_pools(await self._list_devices(), self._options.node)
             await publisher.publish(pools)
         except Exception as broken:  # the author's code may raise anything
-            self._complain(broken)
-            self.metrics.count(m.PUBLISHED, name, "error")
+            self._report_failure(broken)
+            self.metrics.count(m.PUBLICATIONS, name, "error")
             return False
-        self.metrics.count(m.PUBLISHED, name, "ok")
+        self.metrics.count(m.PUBLICATIONS, name, "ok")
         self.metrics.set(m.DEVICES, sum(len(pool.devices) for pool in pools), name)
         return True
 
-    def _complain(self, broken: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         """Say why devices are not published; what only a person can change, only when it is news."""
         what, name = "devices are not published", self.driver.name
-        if isinstance(broken, DrayError):
-            why = f"{what}: {broken}; it is tried again from time to time, without another word"
-            self._complaints.say("devices", Level.ERROR, why, driver=name)
+        if isinstance(error, DrayError):
+            why = f"{what}: {error}; it is tried again from time to time, without another word"
+            self._complaints.report("devices", LogLevel.ERROR, why, driver=name)
         else:
-            self._log.error(what, driver=name, error=broken)
+            self._log.error(what, driver=name, error=error)
 
-    async def _devices(self) -> list[Any]:
+    async def _list_devices(self) -> list[Any]:
         """What the author tells; nobody else would say that it takes for ever."""
-        asking = asyncio.create_task(self._author.devices())
+        asking = asyncio.create_task(self._async_driver.list_devices())
         try:
-            done, _ = await asyncio.wait([asking], timeout=SLOW_SECONDS)
+            done, _ = await asyncio.wait([asking], timeout=SLOW_DEVICES_SECONDS)
             if not done:
-                self._log.warning("`devices` does not end", driver=self.driver.name, seconds=SLOW_SECONDS)
+                self._log.warning(
+                    "`list_devices` does not end", driver=self.driver.name, seconds=SLOW_DEVICES_SECONDS
+                )
             return await asking
         finally:
             asking.cancel()
 
-    def _ask_metrics(self, book: Book, registration: Registration) -> None:
+    def _register_metrics(self, store: PreparedClaimStore, registration: RegistrationServer) -> None:
         name = self.driver.name
 
         def held() -> Iterable[tuple[tuple[str, ...], float]]:
-            stages = Counter(entry.stage for entry in book.entries().values())
+            stages = Counter(entry.stage for entry in store.list_records().values())
             return [((name, stage.value), float(count)) for stage, count in stages.items()]
 
         def registered() -> Iterable[tuple[tuple[str, ...], float]]:
             return [((name,), float(registration.accepted.is_set()))]
 
-        self.metrics.ask(m.HELD, held)
-        self.metrics.ask(m.REGISTERED, registered)
+        self.metrics.add_callback(m.HELD_CLAIMS, held)
+        self.metrics.add_callback(m.REGISTERED, registered)
 
-    def _ask_written(self, tally: Tally) -> None:
+    def _register_write_metrics(self, counters: PublishCounters) -> None:
         name = self.driver.name
 
         def writes() -> Iterable[tuple[tuple[str, ...], float]]:
-            counts = {"create": tally.created, "update": tally.updated, "delete": tally.deleted}
+            counts = {"create": counters.created, "update": counters.updated, "delete": counters.deleted}
             return [((name, operation), float(count)) for operation, count in counts.items()]
 
-        self.metrics.ask(m.WRITES, writes)
-        self.metrics.ask(m.HEALED, lambda: [((name,), float(tally.healed))])
-        self.metrics.ask(m.FAILURES, lambda: [((name,), float(tally.failures))])
+        self.metrics.add_callback(m.WRITES, writes)
+        self.metrics.add_callback(m.HEALED, lambda: [((name,), float(counters.healed))])
+        self.metrics.add_callback(m.FAILURES, lambda: [((name,), float(counters.failures))])
 
 
-def _judge_name(driver: Driver) -> None:
+def _check_name(driver: Driver) -> None:
     where = f"{type(driver).__name__}.name"
     if not driver.name:
         raise InputError(f"{where}: a driver needs a name, for example `gpu.example.com`")
-    faults = driver_name(driver.name)
+    faults = check_driver_name(driver.name)
     if faults:
         raise InputError(f"{where}: `{driver.name}`: {'; '.join(fault.text for fault in faults)}")

@@ -1,9 +1,9 @@
 """How devices are, as streams for the agent.
 
-Theory of operation: while somebody listens, the author's `health` is asked every few seconds and whenever the
-author says that something changed. Every answer goes to every listener, changed or not: the agent takes
-silence for a driver that is gone. An author's method that fails is told in the log; the agent notices the
-silence.
+Theory of operation: while somebody listens, the author's `list_health` is asked every few seconds and
+whenever the author says that something changed. Every answer goes to every listener, changed or not: the
+agent takes silence for a driver that is gone. An author's method that fails is told in the log; the agent
+notices the silence.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ from typing import Final
 
 from dray.clock import Clock
 from dray.driver import metrics as m
-from dray.driver.async_driver import Author
+from dray.driver.async_driver import AsyncDriver
 from dray.driver.base import DeviceState
 from dray.errors import InputError
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics
-from dray.wire.grpc_services import Message, Service
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry
+from dray.wire.grpc_services import GrpcService, ProtobufMessage
 
-LONGEST_SECONDS: Final = 24 * 3600
-_WORDS: Final = {True: "HEALTHY", False: "UNHEALTHY", None: "UNKNOWN"}
+MAX_TIMEOUT_SECONDS: Final = 24 * 3600
+_HEALTH_NAMES: Final = {True: "HEALTHY", False: "UNHEALTHY", None: "UNKNOWN"}
 
 
-class Healthiness:
+class HealthMonitor:
     """Asks how devices are and tells everybody who listens."""
 
-    def __init__(self, author: Author, clock: Clock, log: Log, metrics: Metrics) -> None:
-        self._author, self._clock, self._log, self._metrics = author, clock, log, metrics
-        self._driver = author.driver
+    def __init__(
+        self, async_driver: AsyncDriver, clock: Clock, log: StructuredLogger, metrics: MetricsRegistry
+    ) -> None:
+        self._async_driver, self._clock, self._log, self._metrics = async_driver, clock, log, metrics
+        self._driver = async_driver.driver
         self._listeners: set[asyncio.Queue[Sequence[DeviceState]]] = set()
         self._wake = asyncio.Event()
         self._last: Sequence[DeviceState] | None = None
 
-    def changed(self) -> None:
+    def refresh(self) -> None:
         """Ask again now."""
         self._wake.set()
 
@@ -44,16 +46,18 @@ class Healthiness:
         """Ask while somebody listens, until cancelled."""
         while True:
             if self._listeners:
-                await self._ask()
+                await self._poll()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._driver.health_seconds if self._listeners else None):
                     await self._wake.wait()
             self._wake.clear()
 
-    def stream(self, service: Service) -> Callable[[Message], AsyncIterator[Message]]:
+    def build_stream(
+        self, service: GrpcService
+    ) -> Callable[[ProtobufMessage], AsyncIterator[ProtobufMessage]]:
         """What answers the service's call: messages for as long as somebody listens."""
 
-        async def told(_request: Message) -> AsyncIterator[Message]:
+        async def told(_request: ProtobufMessage) -> AsyncIterator[ProtobufMessage]:
             queue: asyncio.Queue[Sequence[DeviceState]] = asyncio.Queue(1)
             if self._last is not None:
                 queue.put_nowait(self._last)
@@ -61,7 +65,7 @@ class Healthiness:
             self._wake.set()
             try:
                 while True:
-                    yield self._message(service, await queue.get())
+                    yield self._build_message(service, await queue.get())
             finally:
                 self._listeners.discard(queue)
                 if not self._listeners:
@@ -69,9 +73,9 @@ class Healthiness:
 
         return told
 
-    async def _ask(self) -> None:
+    async def _poll(self) -> None:
         try:
-            states = _sound(await self._author.health())
+            states = _validate_states(await self._async_driver.list_health())
         except Exception as broken:  # the author's code may raise anything
             self._log.error("cannot tell how devices are", driver=self._driver.name, error=broken)
             return
@@ -82,9 +86,12 @@ class Healthiness:
                 queue.get_nowait()  # who reads slowly gets the newest
             queue.put_nowait(states)
 
-    def _message(self, service: Service, states: Sequence[DeviceState]) -> Message:
+    def _build_message(self, service: GrpcService, states: Sequence[DeviceState]) -> ProtobufMessage:
         now = int(self._clock.now().timestamp())
-        device, identifier = service.message("DeviceHealth"), service.message("DeviceIdentifier")
+        device, identifier = (
+            service.get_message_class("DeviceHealth"),
+            service.get_message_class("DeviceIdentifier"),
+        )
         known = set(device.DESCRIPTOR.fields_by_name)
         words = device.DESCRIPTOR.fields_by_name["health"].enum_type.values_by_name
         rows = []
@@ -93,26 +100,26 @@ class Healthiness:
             rows.append(
                 device(
                     device=identifier(pool_name=each.pool or self._driver.node, device_name=each.device),
-                    health=words[_WORDS[each.healthy]].number,
+                    health=words[_HEALTH_NAMES[each.healthy]].number,
                     last_updated_time=now,
                     **{name: value for name, value in more.items() if name in known},
                 )
             )
-        return service.message("NodeWatchResourcesResponse")(devices=rows)
+        return service.get_message_class("NodeWatchResourcesResponse")(devices=rows)
 
 
-def _sound(states: Sequence[DeviceState]) -> Sequence[DeviceState]:
+def _validate_states(states: Sequence[DeviceState]) -> Sequence[DeviceState]:
     """What an author told, when it is what can be told."""
     for each in states:
         if not isinstance(each, DeviceState):
-            raise InputError(f"`health` must yield `DeviceState` values, not `{each!r}`")
+            raise InputError(f"`list_health` must yield `DeviceState` values, not `{each!r}`")
         if not isinstance(each.healthy, bool | None):
             raise InputError(
                 f"device `{each.device}`: `healthy` is True, False or None, not `{each.healthy!r}`"
             )
-        if not 0 <= each.timeout_seconds <= LONGEST_SECONDS:
+        if not 0 <= each.timeout_seconds <= MAX_TIMEOUT_SECONDS:
             raise InputError(
-                f"device `{each.device}`: `timeout_seconds` is at most {LONGEST_SECONDS}, "
+                f"device `{each.device}`: `timeout_seconds` is at most {MAX_TIMEOUT_SECONDS}, "
                 f"not `{each.timeout_seconds!r}`"
             )
     return states

@@ -19,25 +19,33 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from dray.client.connect import connected
-from dray.client.rest_client import Habits
+from dray.client.connect import connect
+from dray.client.rest_client import ClientOptions
 from dray.clock import SystemClock
 from dray.driver.base import Driver
-from dray.driver.service.commands import COMMANDS, node_option
-from dray.driver.service.driver_service import CDI, PLUGINS, REGISTRY, Kit, KitChoices
-from dray.driver.service.shutdown import leave, until_signal
+from dray.driver.service.commands import COMMAND_BUILDERS, node_option
+from dray.driver.service.driver_service import (
+    CDI_DIR,
+    PLUGINS_DIR,
+    PLUGINS_REGISTRY_DIR,
+    DriverService,
+    DriverServiceOptions,
+)
+from dray.driver.service.shutdown import exit_process, run_until_signal
 from dray.errors import DrayError
-from dray.telemetry.endpoint import telling
-from dray.telemetry.logs import Level, Log, adopt, to_descriptor
+from dray.telemetry.endpoint import serve_telemetry
+from dray.telemetry.logs import LogLevel, StructuredLogger, build_descriptor_sink, redirect_library_logs
 
-BROKEN: Final = 2
+EXIT_INVALID_INPUT: Final = 2
 _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
-Make = Callable[[], Driver]
-Option = Callable[[Any], Any]
+DriverFactory = Callable[[], Driver]
+OptionDecorator = Callable[[Any], Any]
 
 
-def _directory(flag: str, name: str, variable: str, default: Path | None, about: str) -> Option:
+def _build_directory_option(
+    flag: str, name: str, variable: str, default: Path | None, about: str
+) -> OptionDecorator:
     return click.option(
         flag,
         name,
@@ -50,7 +58,7 @@ def _directory(flag: str, name: str, variable: str, default: Path | None, about:
     )
 
 
-_OPTIONS: Final[tuple[Option, ...]] = (
+_OPTIONS: Final[tuple[OptionDecorator, ...]] = (
     node_option,
     click.option(
         "--no-node",
@@ -65,16 +73,20 @@ _OPTIONS: Final[tuple[Option, ...]] = (
         metavar="FILE",
         help="How to reach the API server; the usual file or the pod's own account when not given.",
     ),
-    _directory("--plugins", "plugins", "DRAY_PLUGINS", PLUGINS, "Where the driver's socket is made."),
-    _directory(
+    _build_directory_option(
+        "--plugins", "plugins", "DRAY_PLUGINS", PLUGINS_DIR, "Where the driver's socket is made."
+    ),
+    _build_directory_option(
         "--plugins-registry",
         "registry",
         "DRAY_PLUGINS_REGISTRY",
-        REGISTRY,
+        PLUGINS_REGISTRY_DIR,
         "Where the agent looks for drivers.",
     ),
-    _directory("--cdi-dir", "cdi", "DRAY_CDI_DIR", CDI, "Where container runtimes look for CDI files."),
-    _directory(
+    _build_directory_option(
+        "--cdi-dir", "cdi", "DRAY_CDI_DIR", CDI_DIR, "Where container runtimes look for CDI files."
+    ),
+    _build_directory_option(
         "--state-dir",
         "state",
         "DRAY_STATE_DIR",
@@ -100,7 +112,7 @@ _OPTIONS: Final[tuple[Option, ...]] = (
     click.option(
         "--log-level",
         envvar="DRAY_LOG_LEVEL",
-        type=click.Choice([level.name.lower() for level in Level]),
+        type=click.Choice([level.name.lower() for level in LogLevel]),
         default="info",
         show_default=True,
         help="How much is told.",
@@ -116,37 +128,37 @@ _OPTIONS: Final[tuple[Option, ...]] = (
 )
 
 
-def run(make: Make, arguments: Sequence[str] | None = None) -> NoReturn:
+def run(make: DriverFactory, arguments: Sequence[str] | None = None) -> NoReturn:
     """Be the program of a driver: read the command line, run, and end the process."""
-    leave(main(make, sys.argv[1:] if arguments is None else arguments))
+    exit_process(main(make, sys.argv[1:] if arguments is None else arguments))
 
 
-def main(make: Make, arguments: Sequence[str]) -> int:
+def main(make: DriverFactory, arguments: Sequence[str]) -> int:
     """Run a command line; the exit code: 0 well, 2 wrong input, 130 interrupted."""
     try:
-        code = command(make).main(list(arguments), standalone_mode=False)
+        code = build_command(make).main(list(arguments), standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as wrong:
-        return _say(wrong.format_message().rstrip("."))
+        return _print_error(wrong.format_message().rstrip("."))
     except DrayError as wrong:
-        return _say(str(wrong))
+        return _print_error(str(wrong))
     except BaseExceptionGroup as several:
         found: BaseException = several
         while isinstance(found, BaseExceptionGroup):
             found = found.exceptions[0]
         if isinstance(found, DrayError):
-            return _say(str(found))
+            return _print_error(str(found))
         raise found from None
     except (click.Abort, KeyboardInterrupt):
         return 130
 
 
-def _say(message: str) -> int:
+def _print_error(message: str) -> int:
     click.echo(f"error: {' '.join(message.split())}", err=True)
-    return BROKEN
+    return EXIT_INVALID_INPUT
 
 
-class _Commands(click.Group):
+class _DefaultRunGroup(click.Group):
     """Commands of which `run` is the one that is meant when none is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -155,13 +167,13 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
 
-def command(make: Make) -> click.Group:
+def build_command(make: DriverFactory) -> click.Group:
     """The commands of a driver's program."""
     driver = make()
     about = (type(driver).__doc__ or f"The driver {driver.name}.").strip()
-    group = _Commands(help=about, context_settings={"help_option_names": ["-h", "--help"]})
-    group.add_command(_run_command(driver))
-    for add in COMMANDS:
+    group = _DefaultRunGroup(help=about, context_settings={"help_option_names": ["-h", "--help"]})
+    group.add_command(_build_run_command(driver))
+    for add in COMMAND_BUILDERS:
         group.add_command(add(driver))
     return group
 
@@ -169,10 +181,10 @@ def command(make: Make) -> click.Group:
 # --- run ---
 
 
-def _run_command(driver: Driver) -> click.Command:
+def _build_run_command(driver: Driver) -> click.Command:
     def work(**chosen: Any) -> int:
         with asyncio.Runner() as runner:
-            return runner.run(_run(driver, chosen))
+            return runner.run(_run_driver(driver, chosen))
 
     for option in reversed(_OPTIONS):
         work = option(work)
@@ -180,32 +192,32 @@ def _run_command(driver: Driver) -> click.Command:
     return click.command("run", help=about)(work)
 
 
-async def _run(driver: Driver, chosen: dict[str, Any]) -> int:
-    if not chosen["node"] and not chosen["no_node"]:
+async def _run_driver(driver: Driver, options: dict[str, Any]) -> int:
+    if not options["node"] and not options["no_node"]:
         raise click.UsageError(
             "which node is this? Give `--node NAME` or set NODE_NAME; `--no-node` only publishes devices "
             "that are attached by network"
         )
-    log = Log(
-        to_descriptor(2),
+    log = StructuredLogger(
+        build_descriptor_sink(2),
         SystemClock(),
-        level=Level[chosen["log_level"].upper()],
-        json=chosen["log_format"] == "json",
+        level=LogLevel[options["log_level"].upper()],
+        json=options["log_format"] == "json",
     )
-    adopt(log, "asyncio", "grpc")
-    choices = KitChoices(
-        node="" if chosen["no_node"] else chosen["node"],
-        plugins=chosen["plugins"],
-        registry=chosen["registry"],
-        cdi=chosen["cdi"],
-        state=chosen["state"],
-        instance=chosen["instance"],
+    redirect_library_logs(log, "asyncio", "grpc")
+    choices = DriverServiceOptions(
+        node="" if options["no_node"] else options["node"],
+        plugins=options["plugins"],
+        registry=options["registry"],
+        cdi=options["cdi"],
+        state=options["state"],
+        instance=options["instance"],
         log=log,
     )
-    async with connected(chosen["kubeconfig"], habits=Habits(manager=driver.name)) as client:
-        kit = Kit(driver, client, choices)
+    async with connect(options["kubeconfig"], options=ClientOptions(field_manager=driver.name)) as client:
+        kit = DriverService(driver, client, choices)
         checks = {"published": lambda: None if kit.ready.is_set() else "devices are not published yet"}
-        async with telling(kit.metrics, checks, address=chosen["metrics_address"]) as address:
+        async with serve_telemetry(kit.metrics, checks, address=options["metrics_address"]) as address:
             if address:
                 log.info("telling metrics", address=address)
-            return await until_signal(kit.run())
+            return await run_until_signal(kit.run())

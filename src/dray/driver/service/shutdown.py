@@ -11,13 +11,13 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Final, NoReturn
 
-from dray.driver.async_driver import THREAD
+from dray.driver.async_driver import THREAD_NAME_PREFIX
 
 GRACE_SECONDS: Final = 1.0
 """How long a method of the author may still take when everything else has ended."""
 
 
-async def until_signal(work: Coroutine[Any, Any, None]) -> int:
+async def run_until_signal(work: Coroutine[Any, Any, None]) -> int:
     """Do something until it ends or the process is told to stop; the exit code."""
     loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
     stopped: list[signal.Signals] = []
@@ -36,10 +36,10 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> int:
     return 130 if signal.SIGINT in stopped else 0
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End the process, also when a method of the author does not end: its work counts as begun."""
     until = time.monotonic() + GRACE_SECONDS
-    threads = [each for each in threading.enumerate() if each.name.startswith(THREAD)]
+    threads = [each for each in threading.enumerate() if each.name.startswith(THREAD_NAME_PREFIX)]
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     if any(thread.is_alive() for thread in threads):

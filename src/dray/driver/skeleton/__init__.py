@@ -11,9 +11,9 @@ from string import Template
 from typing import Final
 
 from dray.errors import InputError
-from dray.values.names import driver_name
+from dray.values.names import check_driver_name
 
-_FILES: Final = {
+_TEMPLATES: Final = {
     "README.md": "readme.txt",
     "pyproject.toml": "pyproject.txt",
     "$module.py": "module.txt",
@@ -21,12 +21,22 @@ _FILES: Final = {
     "example.yaml": "example.txt",
 }
 """The files of a project, and the text that each is made of."""
-_TAKEN: Final = ("Claim", "Device", "Driver", "Got", "Iterator", "Literal", "Ready", "Setting", "Settings")
+_RESERVED_CLASS_NAMES: Final = (
+    "Claim",
+    "Device",
+    "Driver",
+    "Got",
+    "Iterator",
+    "Literal",
+    "Ready",
+    "Setting",
+    "Settings",
+)
 """Names that mean something else in these files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ProjectNames:
     """What a driver of some name calls its parts."""
 
     name: str
@@ -37,30 +47,30 @@ class Names:
         return self.name.partition(".")[0]
 
     @property
-    def is_word(self) -> bool:
+    def starts_with_letter(self) -> bool:
         return self.label[0].isalpha()
 
     @property
     def module(self) -> str:
         word = self.label.replace("-", "_")
-        return f"{word}_driver" if self.is_word else f"driver_{word}"
+        return f"{word}_driver" if self.starts_with_letter else f"driver_{word}"
 
     @property
-    def shape(self) -> str:
+    def class_name(self) -> str:
         """The name of the class."""
         word = "".join(part.capitalize() for part in self.label.split("-"))
-        if word in _TAKEN:
+        if word in _RESERVED_CLASS_NAMES:
             return f"{word}Driver"
-        return word if self.is_word else f"Driver{word}"
+        return word if self.starts_with_letter else f"Driver{word}"
 
     @property
-    def folder(self) -> str:
+    def directory(self) -> str:
         return f"{self.label}-driver"
 
 
-def names_of(name: str) -> Names:
+def build_project_names(name: str) -> ProjectNames:
     """The names for a driver; `InputError` when it cannot be called so."""
-    faults = driver_name(name)
+    faults = check_driver_name(name)
     if faults:
         # The words of Kubernetes come with a regular expression.
         why = faults[0].text.partition(" (e.g. ")[0]
@@ -72,25 +82,25 @@ def names_of(name: str) -> Names:
             f"`{name}` is no name for a driver: give it a domain that is yours, for example "
             f"`{name}.example.com`; it is in every claim that uses your devices"
         )
-    return Names(name)
+    return ProjectNames(name)
 
 
-def project(names: Names) -> dict[str, str]:
+def render_project(names: ProjectNames) -> dict[str, str]:
     """The files of a project, by their names."""
     blanks = {
         "name": names.name,
         "label": names.label,
         "module": names.module,
-        "shape": names.shape,
+        "shape": names.class_name,
         "variable": names.label.upper().replace("-", "_")
-        if names.is_word
+        if names.starts_with_letter
         else f"DEVICE_{names.label.upper()}",
-        "folder": names.folder,
+        "folder": names.directory,
     }
     texts = resources.files(__name__)
     return {
         Template(path).substitute(blanks): Template(texts.joinpath(text).read_text("utf-8")).substitute(
             blanks
         )
-        for path, text in _FILES.items()
+        for path, text in _TEMPLATES.items()
     }

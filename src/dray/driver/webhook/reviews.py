@@ -7,7 +7,7 @@ Parameters of other drivers, other kinds, and objects that cannot be read are no
 allowed.
 
 Rules for this file: pure but for the one question who drives a class. A body that is no review is
-`NotAReview`.
+`NotAdmissionReviewError`.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from dray.api.classic import ClassicClaim, ResourceClass
-from dray.api.codec import Decoded, decode_document
-from dray.api.conversion import place_in
+from dray.api.classic import ClassicResourceClaim, ResourceClass
+from dray.api.codec import DecodedObject, decode_document
+from dray.api.conversion import translate_path
 from dray.api.json_text import read_json
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from dray.driver.base import Parameters
-from dray.driver.parameters import BadParameters, decode
+from dray.driver.parameters import InvalidParametersError, decode_parameters
 from dray.errors import DecodeError, InputError
 
 REVIEW: Final = ("admission.k8s.io/v1", "AdmissionReview")
-_SHOWN: Final = 10
+_MAX_SHOWN: Final = 10
 
-ClassDriver = Callable[[str], Awaitable[str | None]]
+ClassDriverLookup = Callable[[str], Awaitable[str | None]]
 """Says which driver allocates claims of a class; None when nobody knows."""
 
 
-class NotAReview(InputError):  # noqa: N818 - what is the case
+class NotAdmissionReviewError(InputError):
     """A body that is no AdmissionReview."""
 
 
 @dataclass(frozen=True)
-class Checks:
+class ParameterReviewConfig:
     """What to check: the driver, its schemas, and how to find the driver of a classic claim."""
 
     driver: str
@@ -45,26 +45,26 @@ class Checks:
     """Of claims, templates and device classes."""
     class_parameters: Parameters = None
     """Of classic classes."""
-    class_driver: ClassDriver | None = None
+    class_driver_lookup: ClassDriverLookup | None = None
 
 
-class _Piece(NamedTuple):
+class _WrittenParameters(NamedTuple):
     """Parameters for this driver: where they stand, their schema, and as they were written."""
 
-    place: str
+    path: str
     schema: Parameters
     written: bytes
 
 
-async def reviewed(checks: Checks, body: bytes) -> dict[str, Any]:
+async def review_admission(config: ParameterReviewConfig, body: bytes) -> dict[str, Any]:
     """The answer to a review."""
-    request = _request(body)
+    request = _parse_request(body)
     uid, refusal, warnings = request["uid"], "", []
     if request.get("operation") in ("CREATE", "UPDATE"):
         try:
-            refusal = "; ".join([text async for text in _problems(checks, request)][:_SHOWN])
+            refusal = "; ".join([text async for text in _find_problems(config, request)][:_MAX_SHOWN])
         except DecodeError as unreadable:
-            warnings = [f"parameters for {checks.driver} were not checked: {unreadable}"]
+            warnings = [f"parameters for {config.driver} were not checked: {unreadable}"]
     response: dict[str, Any] = {"uid": uid, "allowed": not refusal}
     if refusal:
         response["status"] = {"code": 422, "reason": "Invalid", "message": refusal}
@@ -73,78 +73,88 @@ async def reviewed(checks: Checks, body: bytes) -> dict[str, Any]:
     return {"apiVersion": REVIEW[0], "kind": REVIEW[1], "response": response}
 
 
-def _request(body: bytes) -> Mapping[str, Any]:
+def _parse_request(body: bytes) -> Mapping[str, Any]:
     try:
         review = read_json(body)
     except DecodeError as broken:
-        raise NotAReview(f"the body is not JSON: {broken}") from None
+        raise NotAdmissionReviewError(f"the body is not JSON: {broken}") from None
     if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != REVIEW:
-        raise NotAReview(f"expected an object of kind `{REVIEW[1]}` in version `{REVIEW[0]}`")
+        raise NotAdmissionReviewError(f"expected an object of kind `{REVIEW[1]}` in version `{REVIEW[0]}`")
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
-        raise NotAReview("expected `request` with a `uid`")
+        raise NotAdmissionReviewError("expected `request` with a `uid`")
     return request
 
 
-async def _problems(checks: Checks, request: Mapping[str, Any]) -> Any:
-    new = _object(request.get("object"))
+async def _find_problems(config: ParameterReviewConfig, request: Mapping[str, Any]) -> Any:
+    new = _decode_object(request.get("object"))
     if new is None:
         return
-    old = _object(request.get("oldObject"))
-    known = {piece.written for piece in await _pieces(checks, old)} if old is not None else frozenset()
-    for piece in await _pieces(checks, new):
+    old = _decode_object(request.get("oldObject"))
+    known = (
+        {piece.written for piece in await _collect_parameters(config, old)}
+        if old is not None
+        else frozenset()
+    )
+    for piece in await _collect_parameters(config, new):
         if piece.written in known:
             continue
         try:
-            decode(piece.schema, piece.written, place_in(new.kind, new.version, piece.place))
-        except BadParameters as wrong:
+            decode_parameters(piece.schema, piece.written, translate_path(new.kind, new.version, piece.path))
+        except InvalidParametersError as wrong:
             for problem in wrong.problems:
                 yield str(problem)
 
 
-def _object(document: Any) -> Decoded | None:
+def _decode_object(document: Any) -> DecodedObject | None:
     """What is reviewed, when it is of a kind that we know."""
     if not isinstance(document, dict):
         return None
     try:
         return decode_document(document)
     except DecodeError:
-        if not _is_ours(document):
+        if not _is_known_group(document):
             return None
         raise
 
 
-def _is_ours(document: Mapping[str, Any]) -> bool:
+def _is_known_group(document: Mapping[str, Any]) -> bool:
     group = str(document.get("apiVersion")).partition("/")[0]
     return group in ("resource.k8s.io", "cdi.k8s.io")
 
 
-async def _pieces(checks: Checks, decoded: Decoded) -> list[_Piece]:
+async def _collect_parameters(
+    config: ParameterReviewConfig, decoded: DecodedObject
+) -> list[_WrittenParameters]:
     obj = decoded.object
     match obj:
         case ResourceClaim():
-            return list(_opaque(checks, obj.spec.devices.config, "spec.devices.config"))
+            return list(_collect_opaque(config, obj.spec.devices.config, "spec.devices.config"))
         case ResourceClaimTemplate():
-            return list(_opaque(checks, obj.spec.spec.devices.config, "spec.spec.devices.config"))
+            return list(_collect_opaque(config, obj.spec.spec.devices.config, "spec.spec.devices.config"))
         case DeviceClass():
-            return list(_opaque(checks, obj.spec.config, "spec.config"))
-        case ResourceClass() if obj.driver_name == checks.driver:
-            return _classic(checks.class_parameters, obj.parameters, "parameters")
-        case ClassicClaim():
-            if checks.class_driver is not None:
-                driver = await checks.class_driver(obj.spec.resource_class_name)
-                if driver == checks.driver:
-                    return _classic(checks.parameters, obj.spec.parameters, "spec.parameters")
+            return list(_collect_opaque(config, obj.spec.config, "spec.config"))
+        case ResourceClass() if obj.driver_name == config.driver:
+            return _collect_classic(config.class_parameters, obj.parameters, "parameters")
+        case ClassicResourceClaim():
+            if config.class_driver_lookup is not None:
+                driver = await config.class_driver_lookup(obj.spec.resource_class_name)
+                if driver == config.driver:
+                    return _collect_classic(config.parameters, obj.spec.parameters, "spec.parameters")
     return []
 
 
-def _opaque(checks: Checks, config: Iterable[Any], place: str) -> Iterator[_Piece]:
+def _collect_opaque(
+    review_config: ParameterReviewConfig, config: Iterable[Any], path: str
+) -> Iterator[_WrittenParameters]:
     for at, entry in enumerate(config):
-        if entry.opaque is not None and entry.opaque.driver == checks.driver:
-            where = f"{place}[{at}].opaque.parameters"
-            yield _Piece(where, checks.parameters, bytes(entry.opaque.parameters) or b"null")
+        if entry.opaque is not None and entry.opaque.driver == review_config.driver:
+            where = f"{path}[{at}].opaque.parameters"
+            yield _WrittenParameters(
+                where, review_config.parameters, bytes(entry.opaque.parameters) or b"null"
+            )
 
 
-def _classic(schema: Parameters, raw: Any, place: str) -> list[_Piece]:
+def _collect_classic(schema: Parameters, raw: Any, path: str) -> list[_WrittenParameters]:
     """Classic drivers without a schema read parameters themselves, and none need be given."""
-    return [] if schema is None or not bytes(raw) else [_Piece(place, schema, bytes(raw))]
+    return [] if schema is None or not bytes(raw) else [_WrittenParameters(path, schema, bytes(raw))]

@@ -23,22 +23,22 @@ from typing import Final
 from aiohttp import web
 
 from dray.api.json_text import write_json
-from dray.driver.webhook.reviews import Checks, NotAReview, reviewed
+from dray.driver.webhook.reviews import NotAdmissionReviewError, ParameterReviewConfig, review_admission
 from dray.errors import InputError
-from dray.telemetry.endpoint import unbound
-from dray.telemetry.logs import Log, silent
+from dray.telemetry.endpoint import explain_bind_error
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
 
 PATH: Final = "/validate"
-LARGEST: Final = 3 * 1024 * 1024 + 64 * 1024
+MAX_BODY_BYTES: Final = 3 * 1024 * 1024 + 64 * 1024
 """Bytes of a review: the largest object there can be, and what is around it."""
-BODY_SECONDS: Final = 10.0
+BODY_TIMEOUT_SECONDS: Final = 10.0
 """How long a body may take; API servers wait no longer for an answer by default."""
-CERTIFICATE_SECONDS: Final = 30.0
+CERTIFICATE_POLL_SECONDS: Final = 30.0
 SHUTDOWN_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class WebhookListenOptions:
     """Where to listen, and as whom; without a certificate only when `plain` says so."""
 
     address: str
@@ -48,21 +48,30 @@ class Listening:
 
 
 @asynccontextmanager
-async def answering(checks: Checks, where: Listening, log: Log | None = None) -> AsyncIterator[str]:
+async def serve_webhook(
+    config: ParameterReviewConfig, options: WebhookListenOptions, log: StructuredLogger | None = None
+) -> AsyncIterator[str]:
     """Answer reviews while the block lasts; the address that is listened on, as a URL."""
-    told = log or silent()
-    host, port = _parted(where.address)
-    context = _context(where)
+    told = log or build_silent_logger()
+    host, port = _parse_address(options.address)
+    context = _build_tls_context(options)
     runner = web.AppRunner(
-        _application(checks, told), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, handle_signals=False
+        _build_application(config, told),
+        access_log=None,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        handle_signals=False,
     )
     await runner.setup()
-    renewing = asyncio.create_task(_renew(context, where, told)) if context is not None else None
+    renewing = (
+        asyncio.create_task(_reload_certificate(context, options, told)) if context is not None else None
+    )
     try:
         try:
             await web.TCPSite(runner, host, port, ssl_context=context).start()
         except OSError as broken:
-            raise InputError(f"cannot listen on `{where.address}`: {unbound(broken)}") from broken
+            raise InputError(
+                f"cannot listen on `{options.address}`: {explain_bind_error(broken)}"
+            ) from broken
         found = runner.addresses[0]
         yield f"{'http' if context is None else 'https'}://{found[0]}:{found[1]}{PATH}"
     finally:
@@ -75,16 +84,16 @@ async def answering(checks: Checks, where: Listening, log: Log | None = None) ->
 # --- answering ---
 
 
-def _application(checks: Checks, log: Log) -> web.Application:
+def _build_application(config: ParameterReviewConfig, log: StructuredLogger) -> web.Application:
     async def review(request: web.Request) -> web.Response:
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
                 body = await request.read()
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="the body did not come in time\n") from None
         try:
-            answer = await reviewed(checks, body)
-        except NotAReview as wrong:
+            answer = await review_admission(config, body)
+        except NotAdmissionReviewError as wrong:
             return web.Response(status=400, text=f"{wrong}\n")
         return web.Response(body=write_json(answer), content_type="application/json")
 
@@ -103,7 +112,7 @@ def _application(checks: Checks, log: Log) -> web.Application:
     async def well(_request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    application = web.Application(middlewares=[in_words], client_max_size=LARGEST)
+    application = web.Application(middlewares=[in_words], client_max_size=MAX_BODY_BYTES)
     application.router.add_post(PATH, review)
     for path in ("/healthz", "/livez", "/readyz"):
         application.router.add_get(path, well)
@@ -113,46 +122,48 @@ def _application(checks: Checks, log: Log) -> web.Application:
 # --- certificates ---
 
 
-def _context(where: Listening) -> ssl.SSLContext | None:
-    if where.plain:
+def _build_tls_context(options: WebhookListenOptions) -> ssl.SSLContext | None:
+    if options.plain:
         return None
-    if where.certificate is None or where.key is None:
+    if options.certificate is None or options.key is None:
         raise InputError(
             "a webhook is asked over HTTPS: give a certificate and its key, or ask for plain HTTP in a test"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load(context, where)
+    _load_certificate(context, options)
     return context
 
 
-def _load(context: ssl.SSLContext, where: Listening) -> None:
+def _load_certificate(context: ssl.SSLContext, options: WebhookListenOptions) -> None:
     try:
-        context.load_cert_chain(str(where.certificate), str(where.key))
+        context.load_cert_chain(str(options.certificate), str(options.key))
     except (OSError, ssl.SSLError) as broken:
-        raise InputError(f"certificate `{where.certificate}`, key `{where.key}`: {broken}") from None
+        raise InputError(f"certificate `{options.certificate}`, key `{options.key}`: {broken}") from None
 
 
-async def _renew(context: ssl.SSLContext, where: Listening, log: Log) -> None:
+async def _reload_certificate(
+    context: ssl.SSLContext, options: WebhookListenOptions, log: StructuredLogger
+) -> None:
     """Use a new certificate for new connections when its files are replaced."""
-    known = _changed_at(where)
+    known = _read_mtimes(options)
     while True:
-        await asyncio.sleep(CERTIFICATE_SECONDS)
-        now = _changed_at(where)
+        await asyncio.sleep(CERTIFICATE_POLL_SECONDS)
+        now = _read_mtimes(options)
         if now != known:
             try:
-                _load(context, where)
+                _load_certificate(context, options)
                 known = now
             except InputError as broken:
                 log.error("the new certificate cannot be used", why=str(broken))
 
 
-def _changed_at(where: Listening) -> tuple[int, ...]:
-    files = [file for file in (where.certificate, where.key) if file is not None]
+def _read_mtimes(options: WebhookListenOptions) -> tuple[int, ...]:
+    files = [file for file in (options.certificate, options.key) if file is not None]
     return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)
 
 
-def _parted(address: str) -> tuple[str, int]:
+def _parse_address(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InputError(f"`{address}` is no address: expected HOST:PORT, such as `0.0.0.0:8443`")

@@ -18,13 +18,13 @@ from dray.api.resource import (
     ResourceClaim,
 )
 
-Claims = tuple[ResourceClaim, ...]
+ClaimTuple = tuple[ResourceClaim, ...]
 T = TypeVar("T", ExactDeviceRequest, DeviceSubRequest)
-Edit = Callable[..., ExactDeviceRequest | DeviceSubRequest]
+RequestEdit = Callable[..., ExactDeviceRequest | DeviceSubRequest]
 """Takes a request or an alternative and returns it changed; of the same type."""
 
 
-def edit_want(claims: Claims, index: int, name: str, edit: Edit) -> Claims:
+def edit_request(claims: ClaimTuple, index: int, name: str, edit: RequestEdit) -> ClaimTuple:
     """Claims with one request, or one alternative (`request/alternative`), changed."""
     request, _, alternative = name.partition("/")
 
@@ -37,19 +37,19 @@ def edit_want(claims: Claims, index: int, name: str, edit: Edit) -> Claims:
         return msgspec.structs.replace(asked, first_available=subs)
 
     devices = claims[index].spec.devices
-    return _with_devices(
+    return _replace_devices(
         claims, index, msgspec.structs.replace(devices, requests=tuple(map(changed, devices.requests)))
     )
 
 
-def drop_constraint(claims: Claims, index: int, position: int) -> Claims:
+def drop_constraint(claims: ClaimTuple, index: int, position: int) -> ClaimTuple:
     """Claims without one constraint."""
     devices = claims[index].spec.devices
     kept = tuple(said for i, said in enumerate(devices.constraints) if i != position)
-    return _with_devices(claims, index, msgspec.structs.replace(devices, constraints=kept))
+    return _replace_devices(claims, index, msgspec.structs.replace(devices, constraints=kept))
 
 
-def _with_devices(claims: Claims, index: int, devices: DeviceClaim) -> Claims:
+def _replace_devices(claims: ClaimTuple, index: int, devices: DeviceClaim) -> ClaimTuple:
     claim = claims[index]
     spec = msgspec.structs.replace(claim.spec, devices=devices)
     changed = msgspec.structs.replace(claim, spec=spec)

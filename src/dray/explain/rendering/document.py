@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from dray.explain.diagnosis import Attempt, Diagnosis, NodeStory
-from dray.explain.rendering.refusal_phrases import tally
-from dray.explain.rendering.text import headline, hint_text, summary
+from dray.explain.diagnosis import Diagnosis, FailedAttempt, NodeReport
+from dray.explain.rendering.refusal_phrases import summarize_refusals
+from dray.explain.rendering.text import format_hint, render_headline, summarize
 
 API_VERSION = "explain.dray/v1"
 KIND = "Diagnosis"
@@ -24,29 +24,29 @@ def to_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": KIND,
         "verdict": diagnosis.verdict.value,
-        "headline": headline(diagnosis),
-        "summary": summary(diagnosis),
+        "headline": render_headline(diagnosis),
+        "summary": summarize(diagnosis),
         "pod": diagnosis.pod,
         "claims": list(diagnosis.claims),
-        "fault": _plain(diagnosis.fault),
+        "fault": _to_plain(diagnosis.fault),
         "nodeCount": diagnosis.node_count,
-        "stories": [_story(story) for story in diagnosis.stories],
-        "hints": [{**_plain(hint), "sentence": hint_text(hint)} for hint in diagnosis.hints],
+        "stories": [_render_report(story) for story in diagnosis.node_reports],
+        "hints": [{**_to_plain(hint), "sentence": format_hint(hint)} for hint in diagnosis.hints],
     }
 
 
-def _story(story: NodeStory) -> dict[str, Any]:
-    told: dict[str, Any] = _plain(story)
-    told["example"] = story.nodes[0]
-    if story.attempts:
-        told["attempts"] = [_attempt(attempt) for attempt in story.attempts]
+def _render_report(report: NodeReport) -> dict[str, Any]:
+    told: dict[str, Any] = _to_plain(report)
+    told["example"] = report.nodes[0]
+    if report.attempts:
+        told["attempts"] = [_render_attempt(attempt) for attempt in report.attempts]
     return told
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
-    return {**_plain(attempt), "tally": tally(attempt.devices, named=True)}
+def _render_attempt(attempt: FailedAttempt) -> dict[str, Any]:
+    return {**_to_plain(attempt), "tally": summarize_refusals(attempt.devices, with_names=True)}
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """A value as it comes back from JSON, so that tuples are lists for everybody."""
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -10,22 +10,22 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dray.allocator.refusals import Reason
-from dray.explain.diagnosis import Account, Attempt, Found, NodeStory, Outcome
+from dray.allocator.refusals import RefusalReason
+from dray.explain.diagnosis import DeviceOutcome, FailedAttempt, FoundDevice, NodeOutcome, NodeReport
 from dray.explain.rendering.refusal_phrases import (
-    error_line,
-    flaw_text,
-    nearest_text,
-    obstacle_text,
-    of_claim,
-    tally,
+    format_claim_suffix,
+    format_error_line,
+    format_nearest,
+    format_obstacle,
+    format_pool_flaw,
+    summarize_refusals,
 )
-from dray.explain.wording import how_far, plain, plural
+from dray.explain.wording import describe_progress, pluralize, to_single_line
 
-_FEW_LABELS = 3
+_MAX_LABELS = 3
 
 
-class Line(msgspec.Struct, frozen=True):
+class ReportLine(msgspec.Struct, frozen=True):
     """A lead and what follows it, joined by dots in the middle.
 
     `depth` is how far the line stands to the right, `hang` how much further what does not fit on it does.
@@ -40,124 +40,140 @@ class Line(msgspec.Struct, frozen=True):
         return " ".join(filter(None, (self.lead, " · ".join(self.pieces))))
 
 
-def story_lines(story: NodeStory, *, named: bool, one_claim: bool) -> list[Line]:
+def render_report_lines(report: NodeReport, *, with_names: bool, one_claim: bool) -> list[ReportLine]:
     """What to say about the nodes of a story that do not fit."""
-    if story.outcome is Outcome.FAULTED and story.fault is not None:
-        return list(_fault_lines(story, story.fault, named))
+    if report.outcome is NodeOutcome.FAULTED and report.fault is not None:
+        return list(_render_fault_lines(report, report.fault, with_names))
     lines = []
-    if story.outcome is Outcome.GAVE_UP:
-        lines.append(Line(_given_up(story)))
-    lines += _progress(story, one_claim)
-    several = len(story.attempts) > 1
-    for attempt in story.attempts:
-        told = attempt_lines(attempt, named=named, flawed=bool(story.pools))
-        lines += under(attempt.request.partition("/")[2], told) if several else told
-    lines += [Line(flaw_text(flaw, named=named)) for flaw in story.pools if _matters(flaw.driver, story)]
-    return lines or [Line("no devices fit")]
+    if report.outcome is NodeOutcome.GAVE_UP:
+        lines.append(ReportLine(_describe_give_up(report)))
+    lines += _render_progress(report, one_claim)
+    several = len(report.attempts) > 1
+    for attempt in report.attempts:
+        told = render_attempt_lines(attempt, with_names=with_names, flawed=bool(report.pools))
+        lines += prefix_lines(attempt.request.partition("/")[2], told) if several else told
+    lines += [
+        ReportLine(format_pool_flaw(flaw, with_names=with_names))
+        for flaw in report.pools
+        if _is_relevant_pool(flaw.driver, report)
+    ]
+    return lines or [ReportLine("no devices fit")]
 
 
-def _given_up(story: NodeStory) -> str:
+def _describe_give_up(report: NodeReport) -> str:
     """How far a search came that was given up, and what more time might do."""
-    if not story.steps and not story.seconds:
+    if not report.steps and not report.seconds:
         return "not searched, the time went into other nodes: it may fit, a longer --search-timeout may tell"
-    came = how_far(story.steps, story.seconds, story.most_found, story.wanted)
+    came = describe_progress(report.steps, report.seconds, report.most_found, report.wanted)
     return f"gave up {came}: it may fit, a longer --search-timeout may tell"
 
 
-def attempt_lines(attempt: Attempt, *, named: bool, flawed: bool = False) -> list[Line]:
+def render_attempt_lines(
+    attempt: FailedAttempt, *, with_names: bool, flawed: bool = False
+) -> list[ReportLine]:
     """What stood in the way of one alternative."""
     lines = []
     if attempt.obstacle is not None:
-        text = obstacle_text(attempt.obstacle)
-        lines += [Line(text)] if text else []
-        if attempt.obstacle.reason in _WHOLE:
+        text = format_obstacle(attempt.obstacle)
+        lines += [ReportLine(text)] if text else []
+        if attempt.obstacle.reason in _WHOLE_ATTEMPT_REASONS:
             return lines
-    inside = [account for account in attempt.devices if not _outside(account)]
+    inside = [account for account in attempt.devices if not _is_outside_class(account)]
     if not attempt.devices:
-        return lines if lines or flawed else [Line("no driver publishes devices here")]
+        return lines if lines or flawed else [ReportLine("no driver publishes devices here")]
     if not inside:
         lead = f"no device is in class {attempt.device_class}"
-        return lines + _no_match(attempt, lead, attempt.devices, named)
-    if all(account.why is not None and account.why.reason is Reason.UNSUITED for account in inside):
+        return lines + _render_no_match(attempt, lead, attempt.devices, with_names)
+    if all(account.why is not None and account.why.reason is RefusalReason.UNSUITED for account in inside):
         only = {account.why.expression for account in inside if account.why is not None}
         if len(only) == 1:
-            return lines + _no_match(attempt, "no device matches", inside, named)
-    return [*lines, _tally_line(attempt, inside, named)]
+            return lines + _render_no_match(attempt, "no device matches", inside, with_names)
+    return [*lines, _render_tally_line(attempt, inside, with_names)]
 
 
-_WHOLE = frozenset({Reason.TOO_MANY_DEVICES, Reason.POOL_INCOMPLETE, Reason.POOL_INVALID})
+_WHOLE_ATTEMPT_REASONS = frozenset(
+    {RefusalReason.TOO_MANY_DEVICES, RefusalReason.POOL_INCOMPLETE, RefusalReason.POOL_INVALID}
+)
 """Obstacles that end an alternative before any device is looked at."""
 
 
-def _tally_line(attempt: Attempt, inside: Sequence[Account], named: bool) -> Line:
+def _render_tally_line(
+    attempt: FailedAttempt, inside: Sequence[DeviceOutcome], with_names: bool
+) -> ReportLine:
     drivers = {account.device.driver for account in inside}
-    counting = [a for a in attempt.devices if not _outside(a) or a.device.driver in drivers]
+    counting = [a for a in attempt.devices if not _is_outside_class(a) or a.device.driver in drivers]
     had = sum(account.why is None for account in counting)
-    pieces = tally(counting, named=named)
+    pieces = summarize_refusals(counting, with_names=with_names)
     if len(counting) == 1 and pieces:
-        return Line("the only device:", (pieces[0].partition(" ")[2],))
+        return ReportLine("the only device:", (pieces[0].partition(" ")[2],))
     if attempt.every:
-        return Line(f"all {plural(len(counting), 'device')} are asked for:", tuple(pieces))
-    return Line(f"of {plural(len(counting), 'device')}:", (*([f"{had} found"] if had else []), *pieces))
+        return ReportLine(f"all {pluralize(len(counting), 'device')} are asked for:", tuple(pieces))
+    return ReportLine(
+        f"of {pluralize(len(counting), 'device')}:", (*([f"{had} found"] if had else []), *pieces)
+    )
 
 
-def _no_match(attempt: Attempt, lead: str, refused: Sequence[Account], named: bool) -> list[Line]:
+def _render_no_match(
+    attempt: FailedAttempt, lead: str, refused: Sequence[DeviceOutcome], with_names: bool
+) -> list[ReportLine]:
     """Nothing matches: the selector that most devices fail, and the device that comes nearest."""
     failed = [a.why.expression for a in refused if a.why is not None and a.why.expression]
     expression = max(dict.fromkeys(failed), key=failed.count)
-    lines = [Line(f"{lead}: {plain(expression)}")]
+    lines = [ReportLine(f"{lead}: {to_single_line(expression)}")]
     if attempt.nearest is not None and attempt.nearest.condition in expression:
-        lines.append(Line(nearest_text(attempt.nearest, expression, named=named)))
+        lines.append(ReportLine(format_nearest(attempt.nearest, expression, with_names=with_names)))
     return lines
 
 
-def _outside(account: Account) -> bool:
+def _is_outside_class(outcome: DeviceOutcome) -> bool:
     """Whether a device is not of the class at all."""
-    why = account.why
-    return why is not None and why.reason is Reason.UNSUITED and why.owner.startswith("class ")
+    why = outcome.why
+    return why is not None and why.reason is RefusalReason.UNSUITED and why.owner.startswith("class ")
 
 
-def _matters(driver: str, story: NodeStory) -> bool:
+def _is_relevant_pool(driver: str, report: NodeReport) -> bool:
     """Whether a flawed pool could have helped: its driver has devices of the class, or nobody has."""
-    drivers = {a.device.driver for attempt in story.attempts for a in attempt.devices if not _outside(a)}
-    return not drivers or driver in drivers or any(attempt.every for attempt in story.attempts)
+    drivers = {
+        a.device.driver for attempt in report.attempts for a in attempt.devices if not _is_outside_class(a)
+    }
+    return not drivers or driver in drivers or any(attempt.every for attempt in report.attempts)
 
 
-def _fault_lines(story: NodeStory, fault: Account, named: bool) -> Iterator[Line]:
+def _render_fault_lines(report: NodeReport, fault: DeviceOutcome, with_names: bool) -> Iterator[ReportLine]:
     why = fault.why
     assert why is not None
-    who = fault.device.device if named else "a device"
-    if why.reason is Reason.BROKEN_SELECTOR:
-        yield Line(f"a selector fails on {who}: {error_line(why.error)}")
-        yield Line(f"{why.owner}: {plain(why.expression)}")
+    who = fault.device.device if with_names else "a device"
+    if why.reason is RefusalReason.BROKEN_SELECTOR:
+        yield ReportLine(f"a selector fails on {who}: {format_error_line(why.error)}")
+        yield ReportLine(f"{why.owner}: {to_single_line(why.expression)}")
     else:
-        yield Line(f"the amount of `{why.name}` is beyond what a range can hold on {who}: {why.wanted}")
+        yield ReportLine(f"the amount of `{why.name}` is beyond what a range can hold on {who}: {why.wanted}")
 
 
-def _progress(story: NodeStory, one_claim: bool) -> list[Line]:
+def _render_progress(report: NodeReport, one_claim: bool) -> list[ReportLine]:
     """Which requests found devices, and which one did not; nothing when there was only one to find."""
-    if not story.attempts:
+    if not report.attempts:
         return []
-    furthest = max(story.attempts, key=lambda attempt: attempt.found)
-    several = len(story.attempts) > 1
-    had = [(f.claim, f.request, f.label) for f in story.found]
+    furthest = max(report.attempts, key=lambda attempt: attempt.found)
+    several = len(report.attempts) > 1
+    had = [(f.claim, f.request, f.label) for f in report.found]
     if not several and not furthest.every:
         own = range(furthest.found)
         had += [(furthest.claim, furthest.request, f"{furthest.request}[{nth}]") for nth in own]
-    if not had and not story.untried and not several:
+    if not had and not report.untried and not several:
         return []
     request = furthest.request if furthest.every else furthest.label
     request = furthest.request.partition("/")[0] if several else request
-    failed = request + ("" if one_claim else of_claim(furthest.claim))
-    tail = f": none of {len(story.attempts)} alternatives" if several else ""
-    names = ", ".join(story.untried) if one_claim else plural(len(story.untried), "request")
-    untried = f" ({names} not tried)" if story.untried else ""
+    failed = request + ("" if one_claim else format_claim_suffix(furthest.claim))
+    tail = f": none of {len(report.attempts)} alternatives" if several else ""
+    names = ", ".join(report.untried) if one_claim else pluralize(len(report.untried), "request")
+    untried = f" ({names} not tried)" if report.untried else ""
     if not had:
-        return [Line(f"{failed} not found{tail}{untried}")]
-    return [Line(f"{_labels(had, one_claim)} found, {failed} not{tail}{untried}")]
+        return [ReportLine(f"{failed} not found{tail}{untried}")]
+    return [ReportLine(f"{_format_labels(had, one_claim)} found, {failed} not{tail}{untried}")]
 
 
-def _labels(had: Sequence[tuple[str, str, str]], one_claim: bool) -> str:
+def _format_labels(had: Sequence[tuple[str, str, str]], one_claim: bool) -> str:
     """Labels of devices that were found; many of one request are drawn together."""
     groups: dict[str, dict[str, list[str]]] = {}
     for claim, request, label in had:
@@ -165,26 +181,28 @@ def _labels(had: Sequence[tuple[str, str, str]], one_claim: bool) -> str:
     said = []
     for claim, requests in groups.items():
         texts = [
-            " ".join(labels) if len(labels) <= _FEW_LABELS else f"{request}[0..{len(labels) - 1}]"
+            " ".join(labels) if len(labels) <= _MAX_LABELS else f"{request}[0..{len(labels) - 1}]"
             for request, labels in requests.items()
         ]
-        said.append(" ".join(texts) + ("" if one_claim else of_claim(claim)))
+        said.append(" ".join(texts) + ("" if one_claim else format_claim_suffix(claim)))
     return " ".join(said)
 
 
-def under(alternative: str, lines: Sequence[Line]) -> list[Line]:
+def prefix_lines(alternative: str, lines: Sequence[ReportLine]) -> list[ReportLine]:
     """Lines that belong to an alternative, behind its name."""
     if not lines:
         return []
-    first = Line(f"{alternative}: {lines[0].lead}", lines[0].pieces, hang=1)
-    return [first, *(Line(line.lead, line.pieces, depth=1) for line in lines[1:])]
+    first = ReportLine(f"{alternative}: {lines[0].lead}", lines[0].pieces, hang=1)
+    return [first, *(ReportLine(line.lead, line.pieces, depth=1) for line in lines[1:])]
 
 
-def found_labels(found: Sequence[Found], one_claim: bool) -> str:
+def format_found_devices(found: Sequence[FoundDevice], one_claim: bool) -> str:
     """Which requests got which devices, on one line."""
-    return ", ".join(f"{f.label}{'' if one_claim else of_claim(f.claim)} {f.device.device}" for f in found)
+    return ", ".join(
+        f"{f.label}{'' if one_claim else format_claim_suffix(f.claim)} {f.device.device}" for f in found
+    )
 
 
-def relevant(found: Found) -> list[Account]:
+def list_relevant_outcomes(found: FoundDevice) -> list[DeviceOutcome]:
     """The devices a pick was preferred to, without those that are not of the class."""
-    return [account for account in found.passed_over if not _outside(account)]
+    return [account for account in found.passed_over if not _is_outside_class(account)]

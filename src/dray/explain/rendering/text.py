@@ -15,37 +15,37 @@ from textwrap import wrap
 
 import msgspec
 
-from dray.explain.diagnosis import Diagnosis, Found, Hint, NodeStory, Outcome, Verdict
-from dray.explain.rendering.refusal_phrases import roll
+from dray.explain.diagnosis import Diagnosis, DiagnosisVerdict, FoundDevice, Hint, NodeOutcome, NodeReport
+from dray.explain.rendering.refusal_phrases import list_refusals
 from dray.explain.rendering.report_lines import (
-    Line,
-    attempt_lines,
-    found_labels,
-    relevant,
-    story_lines,
-    under,
+    ReportLine,
+    format_found_devices,
+    list_relevant_outcomes,
+    prefix_lines,
+    render_attempt_lines,
+    render_report_lines,
 )
-from dray.explain.wording import counted, joined, plain, plural
+from dray.explain.wording import format_count, join_names, pluralize, to_single_line
 
 WIDTH = 100
-SHORTEST = 40
+MIN_WIDTH = 40
 """Less than this is no page; longer lines are left to the terminal."""
 
-ENTRIES = 12
+MAX_ENTRIES = 12
 """Kinds of nodes on one page; the rest is counted."""
 
-SUMMARY = 256
+MAX_SUMMARY_LENGTH = 256
 """Characters of the line for events."""
 
 _INDENT = "  "
 _GAP = "   "
-_LABEL = 24
-_MARK = "closest"
+_MAX_LABEL_WIDTH = 24
+_CLOSEST_MARK = "closest"
 _DOT = "\u00a0·"
 """A dot that stays with the word before it until the lines are broken."""
 
 
-class Role(StrEnum):
+class PageRole(StrEnum):
     """What a piece of the page is, for those who paint."""
 
     HEADLINE = "headline"
@@ -54,181 +54,183 @@ class Role(StrEnum):
     HINT = "hint"
 
 
-Paint = Callable[[Role, str], str]
+Paint = Callable[[PageRole, str], str]
 
 
-def _unpainted(role: Role, text: str) -> str:
+def _paint_nothing(role: PageRole, text: str) -> str:
     return text
 
 
-class Entry(msgspec.Struct, frozen=True):
+class PageEntry(msgspec.Struct, frozen=True):
     """Nodes whose stories read the same, and what they read."""
 
     nodes: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ReportLine, ...]
 
 
-def render_text(diagnosis: Diagnosis, width: int = WIDTH, *, paint: Paint = _unpainted) -> str:
+def render_text(diagnosis: Diagnosis, width: int = WIDTH, *, paint: Paint = _paint_nothing) -> str:
     """The page, without a final line break."""
-    width = max(width, SHORTEST)
-    page = [paint(Role.HEADLINE, line) for line in wrap_words(headline(diagnosis), width, "")]
-    body = list(_body(diagnosis, width, paint))
-    hints = [line for hint in diagnosis.hints for line in _hint_lines(hint, width, paint)]
+    width = max(width, MIN_WIDTH)
+    page = [paint(PageRole.HEADLINE, line) for line in wrap_text(render_headline(diagnosis), width, "")]
+    body = list(_render_body(diagnosis, width, paint))
+    hints = [line for hint in diagnosis.hints for line in _render_hint(hint, width, paint)]
     for block in (body, hints):
         page += ["", *block] if block else []
     return "\n".join(page)
 
 
-def summary(diagnosis: Diagnosis) -> str:
+def summarize(diagnosis: Diagnosis) -> str:
     """One line for an event: the headline without its subject, a hint, and the nodes there is room for."""
     verdict = diagnosis.verdict
-    if verdict is Verdict.FITS:
-        story = diagnosis.stories[0]
-        found = found_labels(story.found, len(diagnosis.claims) < 2)
+    if verdict is DiagnosisVerdict.FITS:
+        story = diagnosis.node_reports[0]
+        found = format_found_devices(story.found, len(diagnosis.claims) < 2)
         parts = [f"fits {story.nodes[0]}" + (f": {found}" if found else "")]
     elif diagnosis.fault is not None:
         fault = diagnosis.fault
         parts = [": ".join(filter(None, (f"claim {fault.claim}", fault.field, fault.text)))]
     else:
-        parts = [_refusal(diagnosis)]
-        for entry in entries(diagnosis):
-            who = joined(entry.nodes, 2)
+        parts = [_describe_refusal(diagnosis)]
+        for entry in group_reports(diagnosis):
+            who = join_names(entry.nodes, 2)
             parts.append(f"{who}: {', '.join(str(line) for line in entry.lines)}")
-    helped = [f"; hint: {hint_text(hint)}" for hint in diagnosis.hints[:1]]
+    helped = [f"; hint: {format_hint(hint)}" for hint in diagnosis.hints[:1]]
     # What would help is worth more than a second group of nodes; without the first nobody understands it.
     closest = parts if len(parts) < 3 else [*parts[:2], "…"]
     for hint in helped:
         for told in (parts, closest):
-            if len("; ".join(told)) + len(hint) <= SUMMARY:
+            if len("; ".join(told)) + len(hint) <= MAX_SUMMARY_LENGTH:
                 return "; ".join(told) + hint
-    return _within(parts, SUMMARY)
+    return _truncate_parts(parts, MAX_SUMMARY_LENGTH)
 
 
-def _within(parts: Sequence[str], room: int) -> str:
+def _truncate_parts(parts: Sequence[str], max_length: int) -> str:
     """As many parts as there is room for; the first is cut when even that is too long."""
     text = parts[0]
     for i, part in enumerate(parts[1:], start=1):
         ending = "; …" if i + 1 < len(parts) else ""
-        if len(text) + len(part) + 2 + len(ending) > room:
-            return plain(f"{text}; {part}", room) if i == 1 else f"{text}; …"
+        if len(text) + len(part) + 2 + len(ending) > max_length:
+            return to_single_line(f"{text}; {part}", max_length) if i == 1 else f"{text}; …"
         text = f"{text}; {part}"
-    return plain(text, room)
+    return to_single_line(text, max_length)
 
 
 # --- headline ---
 
 
-def headline(diagnosis: Diagnosis) -> str:
+def render_headline(diagnosis: Diagnosis) -> str:
     """The answer in one sentence."""
     one = bool(diagnosis.pod) or len(diagnosis.claims) == 1
-    subject = f"{'Claim' if one else 'Claims'} {joined(diagnosis.claims, 4)}"
+    subject = f"{'Claim' if one else 'Claims'} {join_names(diagnosis.claims, 4)}"
     subject = f"Pod {diagnosis.pod}" if diagnosis.pod else subject
     match diagnosis.verdict:
-        case Verdict.FITS:
-            return f"{subject} {'fits' if one else 'fit'} {diagnosis.stories[0].nodes[0]}"
-        case Verdict.FAULTY:
+        case DiagnosisVerdict.FITS:
+            return f"{subject} {'fits' if one else 'fit'} {diagnosis.node_reports[0].nodes[0]}"
+        case DiagnosisVerdict.FAULTY:
             verb = "run" if diagnosis.pod else "be allocated"
             return f"{subject} can never {verb} as {'it is' if one else 'they are'}"
-        case Verdict.UNKNOWN:
-            return f"{subject} may or may not fit: {_refusal(diagnosis)}"
-        case Verdict.REFUSED:
+        case DiagnosisVerdict.UNKNOWN:
+            return f"{subject} may or may not fit: {_describe_refusal(diagnosis)}"
+        case DiagnosisVerdict.REFUSED:
             if diagnosis.pod:
-                return f"{subject} cannot run yet: {_refusal(diagnosis)}"
-            alone = len(diagnosis.claims) == 1 and diagnosis.stories
-            why = "no node has what it asks for" if alone else _refusal(diagnosis)
+                return f"{subject} cannot run yet: {_describe_refusal(diagnosis)}"
+            alone = len(diagnosis.claims) == 1 and diagnosis.node_reports
+            why = "no node has what it asks for" if alone else _describe_refusal(diagnosis)
             return f"{subject} cannot be allocated yet: {why}"
 
 
-def _refusal(diagnosis: Diagnosis) -> str:
+def _describe_refusal(diagnosis: Diagnosis) -> str:
     """Who cannot be satisfied by what."""
-    if not diagnosis.stories:
+    if not diagnosis.node_reports:
         return "there are no nodes"
-    if diagnosis.verdict is Verdict.UNKNOWN:
-        stories = diagnosis.stories
-        lost = sum(len(story.nodes) for story in stories if story.outcome is Outcome.GAVE_UP)
+    if diagnosis.verdict is DiagnosisVerdict.UNKNOWN:
+        stories = diagnosis.node_reports
+        lost = sum(len(story.nodes) for story in stories if story.outcome is NodeOutcome.GAVE_UP)
         if lost == diagnosis.node_count:
             return f"the search gave up on {'every node' if lost > 1 else stories[0].nodes[0]}"
-        total = plural(diagnosis.node_count, "node")
-        return f"the search gave up on {counted(lost)} of {total}, the others do not fit"
-    blamed = {a.claim for story in diagnosis.stories for a in story.attempts}
+        total = pluralize(diagnosis.node_count, "node")
+        return f"the search gave up on {format_count(lost)} of {total}, the others do not fit"
+    blamed = {a.claim for story in diagnosis.node_reports for a in story.attempts}
     claims = [name for name in diagnosis.claims if name in blamed] or list(diagnosis.claims)
     noun = "claim" if len(claims) == 1 else "claims"
-    return f"no node can satisfy {noun} {joined(claims, 4)}"
+    return f"no node can satisfy {noun} {join_names(claims, 4)}"
 
 
 # --- body ---
 
 
-def _body(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator[str]:
+def _render_body(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator[str]:
     if diagnosis.fault is not None:
         fault = diagnosis.fault
         subject = (
             f"claim {fault.claim}: " if fault.claim and (diagnosis.pod or len(diagnosis.claims) > 1) else ""
         )
         field = f"{fault.field}: " if fault.field else ""
-        yield from wrap_words(f"{subject}{field}{fault.text}", width, _INDENT)
-    elif diagnosis.verdict is Verdict.FITS:
-        yield from _success(diagnosis, width)
+        yield from wrap_text(f"{subject}{field}{fault.text}", width, _INDENT)
+    elif diagnosis.verdict is DiagnosisVerdict.FITS:
+        yield from _render_success(diagnosis, width)
     else:
-        yield from _refusals(diagnosis, width, paint)
+        yield from _render_refusals(diagnosis, width, paint)
 
 
-def entries(diagnosis: Diagnosis) -> list[Entry]:
+def group_reports(diagnosis: Diagnosis) -> list[PageEntry]:
     """Stories folded by what they read, the closest first."""
     one_claim = len(diagnosis.claims) < 2
-    alike: dict[tuple[Line, ...], list[NodeStory]] = {}
-    for story in diagnosis.stories:
-        if story.outcome is not Outcome.FITS:
-            read = tuple(story_lines(story, named=False, one_claim=one_claim))
+    alike: dict[tuple[ReportLine, ...], list[NodeReport]] = {}
+    for story in diagnosis.node_reports:
+        if story.outcome is not NodeOutcome.FITS:
+            read = tuple(render_report_lines(story, with_names=False, one_claim=one_claim))
             alike.setdefault(read, []).append(story)
     found = []
     for read, stories in alike.items():
         nodes = tuple(name for story in stories for name in story.nodes)
-        named = story_lines(stories[0], named=True, one_claim=one_claim) if len(nodes) == 1 else read
-        found.append(Entry(nodes, tuple(named)))
+        named = (
+            render_report_lines(stories[0], with_names=True, one_claim=one_claim) if len(nodes) == 1 else read
+        )
+        found.append(PageEntry(nodes, tuple(named)))
     return found
 
 
-def _refusals(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator[str]:
-    told = entries(diagnosis)
-    labels = [joined(entry.nodes, 3) for entry in told]
-    column = max((len(label) for label in labels[:ENTRIES] if len(label) <= _LABEL), default=0)
+def _render_refusals(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator[str]:
+    told = group_reports(diagnosis)
+    labels = [join_names(entry.nodes, 3) for entry in told]
+    column = max((len(label) for label in labels[:MAX_ENTRIES] if len(label) <= _MAX_LABEL_WIDTH), default=0)
     indent = _INDENT + " " * column + _GAP if column else _INDENT * 3
-    for i, (label, entry) in enumerate(zip(labels[:ENTRIES], told, strict=False)):
+    for i, (label, entry) in enumerate(zip(labels[:MAX_ENTRIES], told, strict=False)):
         marked = i == 0 and len(told) > 1
-        narrower = len(_MARK) + 2 if marked else 0
-        lines = laid_out(entry.lines[0], width - narrower, indent)
-        lines += [text for line in entry.lines[1:] for text in laid_out(line, width, indent)]
+        narrower = len(_CLOSEST_MARK) + 2 if marked else 0
+        lines = lay_out_line(entry.lines[0], width - narrower, indent)
+        lines += [text for line in entry.lines[1:] for text in lay_out_line(line, width, indent)]
         if marked:
-            room = min(width - len(lines[0]) - len(_MARK), 6)
-            lines[0] += " " * max(room, 2) + paint(Role.MARK, _MARK)
-        name = paint(Role.NODE, label)
+            room = min(width - len(lines[0]) - len(_CLOSEST_MARK), 6)
+            lines[0] += " " * max(room, 2) + paint(PageRole.MARK, _CLOSEST_MARK)
+        name = paint(PageRole.NODE, label)
         if len(label) > column:
             yield _INDENT + name
             yield from lines
         else:
             yield _INDENT + name + " " * (len(indent) - len(_INDENT) - len(label)) + lines[0].lstrip()
             yield from lines[1:]
-    if len(told) > ENTRIES:
-        rest = sum(len(entry.nodes) for entry in told[ENTRIES:])
-        yield f"{_INDENT}… and {plural(rest, 'more node')} with other stories"
+    if len(told) > MAX_ENTRIES:
+        rest = sum(len(entry.nodes) for entry in told[MAX_ENTRIES:])
+        yield f"{_INDENT}… and {pluralize(rest, 'more node')} with other stories"
 
 
-def _hint_lines(hint: Hint, width: int, paint: Paint) -> list[str]:
-    first, *rest = wrap_words(f"hint: {hint_text(hint)}", width, "", _INDENT * 3)
-    return [paint(Role.HINT, "hint:") + first.removeprefix("hint:"), *rest]
+def _render_hint(hint: Hint, width: int, paint: Paint) -> list[str]:
+    first, *rest = wrap_text(f"hint: {format_hint(hint)}", width, "", _INDENT * 3)
+    return [paint(PageRole.HINT, "hint:") + first.removeprefix("hint:"), *rest]
 
 
-def hint_text(hint: Hint) -> str:
+def format_hint(hint: Hint) -> str:
     """What would help, and whom."""
-    return f"{hint.text} would make {joined(hint.nodes, 2)} fit"
+    return f"{hint.text} would make {join_names(hint.nodes, 2)} fit"
 
 
 # --- success ---
 
 
-def _success(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    story = diagnosis.stories[0]
+def _render_success(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    story = diagnosis.node_reports[0]
     several = len(diagnosis.claims) > 1
     rows = [(*([f.claim] if several else []), f.label, str(f.device)) for f in story.found]
     if not rows:
@@ -240,23 +242,29 @@ def _success(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         yield _INDENT + _GAP.join(h.ljust(w) for h, w in zip((*heads, "why"), (*widths, 3), strict=True))
     for row, found in zip(rows, story.found, strict=True):
         cells = _INDENT + "".join(cell.ljust(w) + _GAP for cell, w in zip(row, widths, strict=True))
-        first, *rest = laid_out(Line("", tuple(reasons_for(found))), width, indent)
+        first, *rest = lay_out_line(ReportLine("", tuple(list_reasons(found))), width, indent)
         yield cells + first.lstrip()
         yield from rest
     if story.attempts:
         yield ""
     for attempt in story.attempts:
-        for line in under(f"{attempt.request} could not be had", attempt_lines(attempt, named=True)):
-            yield from laid_out(line, width, _INDENT)
-    others = [name for s in diagnosis.stories if s.outcome is Outcome.FITS for name in s.nodes][1:]
+        for line in prefix_lines(
+            f"{attempt.request} could not be had", render_attempt_lines(attempt, with_names=True)
+        ):
+            yield from lay_out_line(line, width, _INDENT)
+    others = [name for s in diagnosis.node_reports if s.outcome is NodeOutcome.FITS for name in s.nodes][1:]
     if others:
         yield ""
-        yield f"{_INDENT}also fits {joined(others, 3)}"
+        yield f"{_INDENT}also fits {join_names(others, 3)}"
 
 
-def reasons_for(found: Found) -> list[str]:
+def list_reasons(found: FoundDevice) -> list[str]:
     """Why it is this device."""
-    said = ["all matching devices are asked for"] if found.every else roll(relevant(found))
+    said = (
+        ["all matching devices are asked for"]
+        if found.every
+        else list_refusals(list_relevant_outcomes(found))
+    )
     if not said:
         said = (
             ["first that matches"]
@@ -272,7 +280,7 @@ def reasons_for(found: Found) -> list[str]:
 # --- layout ---
 
 
-def laid_out(line: Line, width: int, indent: str) -> list[str]:
+def lay_out_line(line: ReportLine, width: int, indent: str) -> list[str]:
     """A line broken between its pieces, and within a piece only when it must be."""
     indent += _INDENT * line.depth
     hanging = indent + _INDENT * line.hang
@@ -285,15 +293,15 @@ def laid_out(line: Line, width: int, indent: str) -> list[str]:
         else:
             rows.append(text)
     return [
-        out for i, row in enumerate(rows) for out in wrap_words(row, width, hanging if i else indent, hanging)
+        out for i, row in enumerate(rows) for out in wrap_text(row, width, hanging if i else indent, hanging)
     ]
 
 
-def wrap_words(text: str, width: int, indent: str, hanging: str | None = None) -> list[str]:
+def wrap_text(text: str, width: int, indent: str, hanging: str | None = None) -> list[str]:
     """Words in lines; words that are too long stay whole."""
     lines = wrap(
         text,
-        max(width, len(indent) + SHORTEST),
+        max(width, len(indent) + MIN_WIDTH),
         initial_indent=indent,
         subsequent_indent=indent if hanging is None else hanging,
         break_long_words=False,

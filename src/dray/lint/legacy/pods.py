@@ -8,27 +8,27 @@ from dataclasses import replace
 from typing import Any
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
-from dray.api.conversion.legacy_pods import CONTAINER_LISTS, tidied
+from dray.api.conversion.legacy_pods import CONTAINER_LISTS, normalize_pod
 from dray.api.core import ContainerClaim, PodResourceClaim
-from dray.api.decode_report import field_names
-from dray.lint.findings import Complaint
-from dray.lint.legacy.repairs import Fields, Repair
-from dray.lint.suggestions import did_you_mean
-from dray.manifests.writer import yaml_block
+from dray.api.decode_report import list_field_names
+from dray.lint.findings import FieldFinding
+from dray.lint.legacy.repairs import DocumentFields, Repair
+from dray.lint.suggestions import suggest_name
+from dray.manifests.writer import to_yaml_block
 
-_CLASSIC = frozenset(field_names(ClassicClaimSpec))
-_ENTRY = field_names(PodResourceClaim)
-_CLAIM = field_names(ContainerClaim)
+_CLASSIC_FIELDS = frozenset(list_field_names(ClassicClaimSpec))
+_ENTRY_FIELDS = list_field_names(PodResourceClaim)
+_CLAIM_FIELDS = list_field_names(ContainerClaim)
 
 
-def repaired_pod(pod: Fields) -> tuple[Fields, list[Repair]]:
+def repair_pod(pod: DocumentFields) -> tuple[DocumentFields, list[Repair]]:
     """A pod without `source`, and what had to be repaired for it."""
-    repair = _source(pod)
+    repair = _repair_claim_source(pod)
     return (repair.document, [repair]) if repair else (pod, [])
 
 
-def _source(pod: Fields) -> Repair | None:
-    entries = _entries(pod)
+def _repair_claim_source(pod: DocumentFields) -> Repair | None:
+    entries = _list_claim_entries(pod)
     lifted = {
         i: {**{k: v for k, v in entry.items() if k != "source"}, **entry["source"]}
         for i, entry in entries
@@ -38,12 +38,12 @@ def _source(pod: Fields) -> Repair | None:
         return None
     first = min(lifted)
     whole = [lifted.get(i, entry) for i, entry in enumerate(pod["spec"]["resourceClaims"])]
-    complaint = Complaint(
+    complaint = FieldFinding(
         "old-claim-source",
         f"spec.resourceClaims[{first}].source",
         "`source` is gone since Kubernetes 1.31; its fields stand beside `name`",
         expected="`name` and one of `resourceClaimName`, `resourceClaimTemplateName`",
-        rewrite=yaml_block({"resourceClaims": whole}),
+        rewrite=to_yaml_block({"resourceClaims": whole}),
         at_key=True,
     )
     indices = "|".join(map(str, lifted))
@@ -51,34 +51,36 @@ def _source(pod: Fields) -> Repair | None:
     return Repair(complaint, {**pod, "spec": {**pod["spec"], "resourceClaims": whole}}, back)
 
 
-def spelling(pod: Fields) -> Iterator[Complaint]:
+def check_spelling(pod: DocumentFields) -> Iterator[FieldFinding]:
     """What is accepted but written differently today, and fields that pods do not have."""
-    today = tidied(pod)
-    for i, entry in _entries(pod):
+    today = normalize_pod(pod)
+    for i, entry in _list_claim_entries(pod):
         here = f"spec.resourceClaims[{i}]"
-        yield from _unknown(entry, _ENTRY, here)
+        yield from _report_unknown_fields(entry, _ENTRY_FIELDS, here)
         template = entry.get("template")
-        if isinstance(template, Mapping) and "spec" not in template and _CLASSIC & template.keys():
-            yield Complaint(
+        if isinstance(template, Mapping) and "spec" not in template and _CLASSIC_FIELDS & template.keys():
+            yield FieldFinding(
                 "old-inline-template",
                 f"{here}.template",
                 "the fields of an inline template stand under `spec`; read as if they did",
                 expected="`template.spec`",
-                rewrite=yaml_block([today["spec"]["resourceClaims"][i]]),
+                rewrite=to_yaml_block([today["spec"]["resourceClaims"][i]]),
                 at_key=True,
             )
-    for name, i, claims in _container_claims(pod):
+    for name, i, claims in _iterate_container_claims(pod):
         here = f"spec.{name}[{i}].resources.claims"
         for j, claim in enumerate(claims):
             if isinstance(claim, Mapping):
-                yield from _unknown(claim, _CLAIM, f"{here}[{j}]")
+                yield from _report_unknown_fields(claim, _CLAIM_FIELDS, f"{here}[{j}]")
         strings = [j for j, claim in enumerate(claims) if isinstance(claim, str)]
         if strings:
             rewritten = {"claims": today["spec"][name][i]["resources"]["claims"]}
-            yield replace(_PLAIN_STRING, path=f"{here}[{strings[0]}]", rewrite=yaml_block(rewritten))
+            yield replace(
+                _STRING_CLAIM_FINDING, path=f"{here}[{strings[0]}]", rewrite=to_yaml_block(rewritten)
+            )
 
 
-_PLAIN_STRING = Complaint(
+_STRING_CLAIM_FINDING = FieldFinding(
     "old-container-claims",
     "",
     "claims of a container are objects with a `name`; a plain string is read as the name",
@@ -86,20 +88,22 @@ _PLAIN_STRING = Complaint(
 )
 
 
-def _unknown(fields: Fields, known: tuple[str, ...], path: str) -> Iterator[Complaint]:
+def _report_unknown_fields(
+    fields: DocumentFields, known: tuple[str, ...], path: str
+) -> Iterator[FieldFinding]:
     for name in fields:
         if name not in known:
-            yield Complaint(
+            yield FieldFinding(
                 "unknown-field",
                 f"{path}.{name}",
                 f"unknown field `{name}`",
                 expected="one of " + ", ".join(f"`{field}`" for field in known),
-                hint=did_you_mean(name, known),
+                hint=suggest_name(name, known),
                 at_key=True,
             )
 
 
-def _entries(pod: Fields) -> list[tuple[int, Fields]]:
+def _list_claim_entries(pod: DocumentFields) -> list[tuple[int, DocumentFields]]:
     spec = pod.get("spec")
     entries = spec.get("resourceClaims") if isinstance(spec, Mapping) else None
     if not isinstance(entries, list):
@@ -107,7 +111,7 @@ def _entries(pod: Fields) -> list[tuple[int, Fields]]:
     return [(i, entry) for i, entry in enumerate(entries) if isinstance(entry, Mapping)]
 
 
-def _container_claims(pod: Fields) -> Iterator[tuple[str, int, list[Any]]]:
+def _iterate_container_claims(pod: DocumentFields) -> Iterator[tuple[str, int, list[Any]]]:
     spec = pod.get("spec")
     if not isinstance(spec, Mapping):
         return

@@ -17,78 +17,78 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
-from dray.api.decode_report import field_names
+from dray.api.decode_report import list_field_names
 from dray.api.resource import Device, ExactDeviceRequest
-from dray.lint.findings import Complaint
-from dray.manifests.writer import yaml_block
+from dray.lint.findings import FieldFinding
+from dray.manifests.writer import to_yaml_block
 
-Fields = Mapping[str, Any]
-Back = tuple[re.Pattern[str], str]
+DocumentFields = Mapping[str, Any]
+PathRewrite = tuple[re.Pattern[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
     """A shape that was recognised."""
 
-    complaint: Complaint
-    document: Fields
-    back: Back | None = None
+    finding: FieldFinding
+    document: DocumentFields
+    path_rewrite: PathRewrite | None = None
 
 
-_ASK = frozenset(field_names(ExactDeviceRequest))
-_DEVICE = frozenset(field_names(Device)) - {"name"}
+_REQUEST_FIELDS = frozenset(list_field_names(ExactDeviceRequest))
+_DEVICE_FIELDS = frozenset(list_field_names(Device)) - {"name"}
 _CLAIM_PARTS = ("requests", "constraints", "config")
-_CLASSIC = frozenset(field_names(ClassicClaimSpec)) | {"parametersRef"}
+_CLASSIC_FIELDS = frozenset(list_field_names(ClassicClaimSpec)) | {"parametersRef"}
 _CLAIM_SPECS = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "spec")}
 
 
-def repaired(document: Fields, kind: str, version: str) -> tuple[Fields, list[Repair]]:
+def repair_document(document: DocumentFields, kind: str, version: str) -> tuple[DocumentFields, list[Repair]]:
     """A document of `resource.k8s.io` in today's shape, and what had to be repaired for it."""
     repairs: list[Repair] = []
-    for shape in SHAPES:
-        while len(repairs) < _ENOUGH and (repair := shape(document, kind, version)) is not None:
+    for shape in REPAIR_RULES:
+        while len(repairs) < _MAX_REPAIRS and (repair := shape(document, kind, version)) is not None:
             repairs.append(repair)
             document = repair.document
     return document, repairs
 
 
-_ENOUGH = 32
+_MAX_REPAIRS = 32
 
 
-def came_from(path: str, repairs: list[Repair]) -> str:
+def map_path_back(path: str, repairs: list[Repair]) -> str:
     """Where a field of the repaired document stands in the document as written."""
     for repair in reversed(repairs):
-        if repair.back is not None:
-            pattern, replacement = repair.back
+        if repair.path_rewrite is not None:
+            pattern, replacement = repair.path_rewrite
             path = pattern.sub(replacement, path, count=1)
     return path
 
 
-def _classic_fields(document: Fields, kind: str, version: str) -> Repair | None:
+def _repair_classic_fields(document: DocumentFields, kind: str, version: str) -> Repair | None:
     way = _CLAIM_SPECS.get(kind)
-    spec = _inner(document, way)
+    spec = _get_nested(document, way)
     if way is None or not isinstance(spec, Mapping) or "resourceClassName" not in spec or "devices" in spec:
         return None
     name = spec["resourceClassName"]
     ask = {"deviceClassName": name}
     request = {"name": "device", **(ask if version == "v1beta1" else {"exactly": ask})}
     today = {"devices": {"requests": [request]}}
-    rest = {key: value for key, value in spec.items() if key not in _CLASSIC}
-    complaint = Complaint(
+    rest = {key: value for key, value in spec.items() if key not in _CLASSIC_FIELDS}
+    complaint = FieldFinding(
         "old-classic-fields",
         f"{'.'.join(way)}.resourceClassName",
         "`resourceClassName` is a field of classic claims; claims of `resource.k8s.io` ask for devices",
         expected="`devices.requests`, each with a device class",
         hint="a classic claim belongs to `cdi.k8s.io/v1alpha1`; otherwise ask for a device of a class",
-        rewrite=yaml_block({"spec": today}),
+        rewrite=to_yaml_block({"spec": today}),
         at_key=True,
     )
-    return Repair(complaint, _with(document, way, {**rest, **today}))
+    return Repair(complaint, _replace_nested(document, way, {**rest, **today}))
 
 
-def _outside_devices(document: Fields, kind: str, version: str) -> Repair | None:
+def _repair_outside_devices(document: DocumentFields, kind: str, version: str) -> Repair | None:
     way = _CLAIM_SPECS.get(kind)
-    spec = _inner(document, way)
+    spec = _get_nested(document, way)
     if way is None or not isinstance(spec, Mapping) or "devices" in spec:
         return None
     moved = {part: spec[part] for part in _CLAIM_PARTS if part in spec}
@@ -97,34 +97,37 @@ def _outside_devices(document: Fields, kind: str, version: str) -> Repair | None
     rest = {key: value for key, value in spec.items() if key not in moved}
     first, names = next(iter(moved)), " and ".join(f"`{part}`" for part in moved)
     prefix = ".".join(way)
-    complaint = Complaint(
+    complaint = FieldFinding(
         "requests-outside-devices",
         f"{prefix}.{first}",
         f"{names} must stand under `{prefix}.devices`",
         expected=f"`{prefix}.devices.{first}`",
-        rewrite=yaml_block({"spec": {**rest, "devices": moved}}),
+        rewrite=to_yaml_block({"spec": {**rest, "devices": moved}}),
         at_key=True,
     )
     back = (re.compile(rf"^{re.escape(prefix)}\.devices\.({'|'.join(moved)})\b"), rf"{prefix}.\1")
-    return Repair(complaint, _with(document, way, {**rest, "devices": moved}), back)
+    return Repair(complaint, _replace_nested(document, way, {**rest, "devices": moved}), back)
 
 
-def _flat_requests(document: Fields, kind: str, version: str) -> Repair | None:
+def _repair_flat_requests(document: DocumentFields, kind: str, version: str) -> Repair | None:
     """Requests of v1beta1 in a later version."""
     if version == "v1beta1":
         return None
 
-    def nested(request: Fields) -> Fields | None:
-        flat = {key: value for key, value in request.items() if key in _ASK}
+    def nested(request: DocumentFields) -> DocumentFields | None:
+        flat = {key: value for key, value in request.items() if key in _REQUEST_FIELDS}
         if not flat or "exactly" in request:
             return None
-        return {**{key: value for key, value in request.items() if key not in _ASK}, "exactly": flat}
+        return {
+            **{key: value for key, value in request.items() if key not in _REQUEST_FIELDS},
+            "exactly": flat,
+        }
 
-    return _each_request(
+    return _repair_each_request(
         document,
         kind,
         nested,
-        lambda path, count: Complaint(
+        lambda path, count: FieldFinding(
             "old-flat-request",
             path,
             f"fields of a request stand under `exactly` in `{version}`; only `v1beta1` has them flat{count}",
@@ -134,35 +137,35 @@ def _flat_requests(document: Fields, kind: str, version: str) -> Repair | None:
     )
 
 
-def _nested_requests(document: Fields, kind: str, version: str) -> Repair | None:
+def _repair_nested_requests(document: DocumentFields, kind: str, version: str) -> Repair | None:
     """Requests of a later version in v1beta1."""
     if version != "v1beta1":
         return None
 
-    def flat(request: Fields) -> Fields | None:
+    def flat(request: DocumentFields) -> DocumentFields | None:
         exactly = request.get("exactly")
-        if not isinstance(exactly, Mapping) or _ASK & request.keys():
+        if not isinstance(exactly, Mapping) or _REQUEST_FIELDS & request.keys():
             return None
         return {**{key: value for key, value in request.items() if key != "exactly"}, **exactly}
 
-    return _each_request(
+    return _repair_each_request(
         document,
         kind,
         flat,
-        lambda path, count: Complaint(
+        lambda path, count: FieldFinding(
             "new-exactly",
             f"{path}.exactly",
             f"`v1beta1` has no `exactly`; its fields stand beside `name`{count}",
             expected="the fields of the request beside `name`, or `apiVersion: resource.k8s.io/v1`",
             at_key=True,
         ),
-        (rf"(devices\.requests\[@\])\.(?={'|'.join(sorted(_ASK))})", r"\1.exactly."),
+        (rf"(devices\.requests\[@\])\.(?={'|'.join(sorted(_REQUEST_FIELDS))})", r"\1.exactly."),
     )
 
 
-def _attribute_lists(document: Fields, kind: str, version: str) -> Repair | None:
+def _repair_attribute_lists(document: DocumentFields, kind: str, version: str) -> Repair | None:
     way = _CLAIM_SPECS.get(kind)
-    constraints = _inner(document, (*way, "devices", "constraints")) if way else None
+    constraints = _get_nested(document, (*way, "devices", "constraints")) if way else None
     if way is None or not isinstance(constraints, list):
         return None
     for index, constraint in enumerate(constraints):
@@ -172,35 +175,35 @@ def _attribute_lists(document: Fields, kind: str, version: str) -> Repair | None
                 single = [{**constraint, name: attribute} for attribute in listed]
                 whole = [*constraints[:index], single[0], *constraints[index + 1 :]]
                 several = " each of its attributes needs a constraint of its own" if len(listed) > 1 else ""
-                complaint = Complaint(
+                complaint = FieldFinding(
                     "attribute-list",
                     f"{'.'.join(way)}.devices.constraints[{index}].{name}",
                     f"`{name}` is a list; a constraint names one attribute",
                     expected="one attribute name, for example `resource.kubernetes.io/pcieRoot`",
                     hint=several.strip(),
-                    rewrite=yaml_block(single),
+                    rewrite=to_yaml_block(single),
                     at_key=True,
                 )
-                return Repair(complaint, _with(document, (*way, "devices", "constraints"), whole))
+                return Repair(complaint, _replace_nested(document, (*way, "devices", "constraints"), whole))
     return None
 
 
-def _basic_devices(document: Fields, kind: str, version: str) -> Repair | None:
+def _repair_basic_devices(document: DocumentFields, kind: str, version: str) -> Repair | None:
     """Devices of v1beta1 in a later version."""
     if version == "v1beta1":
         return None
 
-    def open_up(device: Fields) -> Fields | None:
+    def open_up(device: DocumentFields) -> DocumentFields | None:
         basic = device.get("basic")
         if not isinstance(basic, Mapping):
             return None
         return {**{key: value for key, value in device.items() if key != "basic"}, **basic}
 
-    return _each_device(
+    return _repair_each_device(
         document,
         kind,
         open_up,
-        lambda path, count: Complaint(
+        lambda path, count: FieldFinding(
             "old-device-basic",
             f"{path}.basic",
             f"`basic` belongs to `v1beta1`; in `{version}` the fields of a device stand beside `name`{count}",
@@ -211,22 +214,22 @@ def _basic_devices(document: Fields, kind: str, version: str) -> Repair | None:
     )
 
 
-def _flat_devices(document: Fields, kind: str, version: str) -> Repair | None:
+def _repair_flat_devices(document: DocumentFields, kind: str, version: str) -> Repair | None:
     """Devices of a later version in v1beta1."""
     if version != "v1beta1":
         return None
 
-    def wrap(device: Fields) -> Fields | None:
-        flat = {key: value for key, value in device.items() if key in _DEVICE}
+    def wrap(device: DocumentFields) -> DocumentFields | None:
+        flat = {key: value for key, value in device.items() if key in _DEVICE_FIELDS}
         if not flat or "basic" in device:
             return None
-        return {**{key: value for key, value in device.items() if key not in _DEVICE}, "basic": flat}
+        return {**{key: value for key, value in device.items() if key not in _DEVICE_FIELDS}, "basic": flat}
 
-    return _each_device(
+    return _repair_each_device(
         document,
         kind,
         wrap,
-        lambda path, count: Complaint(
+        lambda path, count: FieldFinding(
             "new-flat-device",
             path,
             f"in `v1beta1` the fields of a device stand under `basic`{count}",
@@ -236,39 +239,63 @@ def _flat_devices(document: Fields, kind: str, version: str) -> Repair | None:
     )
 
 
-Shape = Callable[[Fields, str, str], Repair | None]
+RepairRule = Callable[[DocumentFields, str, str], Repair | None]
 
-SHAPES: tuple[Shape, ...] = (
-    _classic_fields,
-    _outside_devices,
-    _flat_requests,
-    _nested_requests,
-    _attribute_lists,
-    _basic_devices,
-    _flat_devices,
+REPAIR_RULES: tuple[RepairRule, ...] = (
+    _repair_classic_fields,
+    _repair_outside_devices,
+    _repair_flat_requests,
+    _repair_nested_requests,
+    _repair_attribute_lists,
+    _repair_basic_devices,
+    _repair_flat_devices,
 )
 """In this order, because each works on what the ones before have repaired."""
 
-_Change = Callable[[Fields], Fields | None]
-_Words = Callable[[str, str], Complaint]
-_Way = tuple[str, str]
+_ItemChange = Callable[[DocumentFields], DocumentFields | None]
+_FindingBuilder = Callable[[str, str], FieldFinding]
+_PathPattern = tuple[str, str]
 """A pattern of paths and what to put in its place; `@` stands for the items that were changed."""
 
 
-def _each_request(document: Fields, kind: str, change: _Change, words: _Words, back: _Way) -> Repair | None:
+def _repair_each_request(
+    document: DocumentFields,
+    kind: str,
+    change: _ItemChange,
+    build_finding: _FindingBuilder,
+    path_pattern: _PathPattern,
+) -> Repair | None:
     way = _CLAIM_SPECS.get(kind)
-    return _each(document, (*way, "devices", "requests"), change, words, back) if way else None
+    return (
+        _repair_each(document, (*way, "devices", "requests"), change, build_finding, path_pattern)
+        if way
+        else None
+    )
 
 
-def _each_device(document: Fields, kind: str, change: _Change, words: _Words, back: _Way) -> Repair | None:
-    return _each(document, ("spec", "devices"), change, words, back) if kind == "ResourceSlice" else None
+def _repair_each_device(
+    document: DocumentFields,
+    kind: str,
+    change: _ItemChange,
+    build_finding: _FindingBuilder,
+    path_pattern: _PathPattern,
+) -> Repair | None:
+    return (
+        _repair_each(document, ("spec", "devices"), change, build_finding, path_pattern)
+        if kind == "ResourceSlice"
+        else None
+    )
 
 
-def _each(
-    document: Fields, way: tuple[str, ...], change: _Change, words: _Words, back: _Way
+def _repair_each(
+    document: DocumentFields,
+    path: tuple[str, ...],
+    change: _ItemChange,
+    build_finding: _FindingBuilder,
+    path_pattern: _PathPattern,
 ) -> Repair | None:
     """Change every item of a list that has the shape; one complaint, at the first, for all of them."""
-    items = _inner(document, way)
+    items = _get_nested(document, path)
     if not isinstance(items, list):
         return None
     changed = {i: new for i, item in enumerate(items) if isinstance(item, Mapping) and (new := change(item))}
@@ -276,21 +303,23 @@ def _each(
         return None
     first = min(changed)
     more = f" ({len(changed)} items of this list)" if len(changed) > 1 else ""
-    complaint = replace(words(f"{'.'.join(way)}[{first}]", more), rewrite=yaml_block([changed[first]]))
-    pattern = re.compile(back[0].replace("@", f"(?:{'|'.join(map(str, changed))})"))
+    complaint = replace(
+        build_finding(f"{'.'.join(path)}[{first}]", more), rewrite=to_yaml_block([changed[first]])
+    )
+    pattern = re.compile(path_pattern[0].replace("@", f"(?:{'|'.join(map(str, changed))})"))
     whole = [changed.get(i, item) for i, item in enumerate(items)]
-    return Repair(complaint, _with(document, way, whole), (pattern, back[1]))
+    return Repair(complaint, _replace_nested(document, path, whole), (pattern, path_pattern[1]))
 
 
-def _inner(document: Any, way: tuple[str, ...] | None) -> Any:
-    for name in way or ():
+def _get_nested(document: Any, path: tuple[str, ...] | None) -> Any:
+    for name in path or ():
         if not isinstance(document, Mapping):
             return None
         document = document.get(name)
     return document
 
 
-def _with(document: Fields, way: tuple[str, ...], value: Any) -> dict[str, Any]:
+def _replace_nested(document: DocumentFields, path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """The document with another value at the end of a way that exists."""
-    name, *rest = way
-    return {**document, name: _with(document[name], tuple(rest), value) if rest else value}
+    name, *rest = path
+    return {**document, name: _replace_nested(document[name], tuple(rest), value) if rest else value}

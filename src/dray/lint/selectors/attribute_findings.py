@@ -11,104 +11,120 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from dray.lint.findings import Complaint
+from dray.lint.findings import FieldFinding
 from dray.lint.rules import Severity
-from dray.lint.selectors.analysis import ATTRIBUTES, CAPACITY, LIST, Need, Reading, Reference, TypedUse
-from dray.lint.selectors.device_models import Catalogue, Model
-from dray.lint.selectors.evaluation import Outcome
-from dray.lint.suggestions import TYPO, did_you_mean
+from dray.lint.selectors.analysis import (
+    ATTRIBUTES,
+    CAPACITY,
+    LIST,
+    FieldKey,
+    FieldReference,
+    SelectorAnalysis,
+    TypedUse,
+)
+from dray.lint.selectors.device_models import DeviceModel, DeviceModelIndex
+from dray.lint.selectors.evaluation import SelectorOutcome
+from dray.lint.suggestions import TYPO_SIMILARITY, suggest_name
 
-_NOUN: Mapping[str, str] = MappingProxyType({ATTRIBUTES: "attribute", CAPACITY: "capacity"})
-_OTHER: Mapping[str, str] = MappingProxyType({ATTRIBUTES: CAPACITY, CAPACITY: ATTRIBUTES})
-_FEW = 10
+_KIND_NOUNS: Mapping[str, str] = MappingProxyType({ATTRIBUTES: "attribute", CAPACITY: "capacity"})
+_OTHER_KIND: Mapping[str, str] = MappingProxyType({ATTRIBUTES: CAPACITY, CAPACITY: ATTRIBUTES})
+_MAX_CHOICES = 10
 
 
-def noun(need: Need) -> str:
+def describe_field(field_key: FieldKey) -> str:
     """An attribute or capacity in words."""
-    return f"{_NOUN[need[0]]} `{need[2]}`"
+    return f"{_KIND_NOUNS[field_key[0]]} `{field_key[2]}`"
 
 
-def path_of(need: Need) -> str:
+def format_field_path(field_key: FieldKey) -> str:
     """An attribute or capacity as expressions write it."""
-    kind, domain, name = need
+    kind, domain, name = field_key
     return f'device.{kind}["{domain}"].{name}'
 
 
 # --- names ---
 
 
-def unknown_names(expression: str, reading: Reading, catalogue: Catalogue) -> dict[Need, Complaint]:
+def find_unknown_fields(
+    expression: str, analysis: SelectorAnalysis, models: DeviceModelIndex
+) -> dict[FieldKey, FieldFinding]:
     """What a selector mentions and no device has."""
-    mentioned: dict[Need, list[Reference]] = {}
-    for reference in reading.references:
-        mentioned.setdefault(reference.need, []).append(reference)
+    mentioned: dict[FieldKey, list[FieldReference]] = {}
+    for reference in analysis.references:
+        mentioned.setdefault(reference.key, []).append(reference)
     found = {}
     for need, references in mentioned.items():
-        if need[2] not in catalogue.names.get(need[:2], ()):
+        if need[2] not in models.names_by_domain.get(need[:2], ()):
             # Who only asks whether it is there knows that it may not be.
-            certain = any(not reference.tested and not reference.optional for reference in references)
-            complaint = _unknown(expression, references[0], catalogue, certain)
+            certain = any(
+                not reference.is_presence_test and not reference.is_optional for reference in references
+            )
+            complaint = _check_reference(expression, references[0], models, certain)
             if complaint is not None:
                 found[need] = complaint
     return found
 
 
-def _unknown(expression: str, reference: Reference, catalogue: Catalogue, certain: bool) -> Complaint | None:
-    kind, domain, name = reference.need
-    if domain not in catalogue.domains():
-        return _unknown_domain(expression, reference, catalogue)
-    published = catalogue.names.get((kind, domain), set())
-    hint = did_you_mean(name, published)
-    if name in catalogue.names.get((_OTHER[kind], domain), ()):
-        other = (_OTHER[kind], domain, name)
-        hint = f"it is {_article(_NOUN[other[0]])}: `{path_of(other)}`"
+def _check_reference(
+    expression: str, reference: FieldReference, models: DeviceModelIndex, certain: bool
+) -> FieldFinding | None:
+    kind, domain, name = reference.key
+    if domain not in models.list_domains():
+        return _check_domain(expression, reference, models)
+    published = models.names_by_domain.get((kind, domain), set())
+    hint = suggest_name(name, published)
+    if name in models.names_by_domain.get((_OTHER_KIND[kind], domain), ()):
+        other = (_OTHER_KIND[kind], domain, name)
+        hint = f"it is {_add_article(_KIND_NOUNS[other[0]])}: `{format_field_path(other)}`"
     if not certain and not hint:
         return None
-    return Complaint(
+    return FieldFinding(
         "unknown-attribute",
         "",
-        f"no device publishes {noun(reference.need)} in domain `{domain}`",
-        expected=_choice(published, f"{_article(_NOUN[kind])} that devices publish"),
+        f"no device publishes {describe_field(reference.key)} in domain `{domain}`",
+        expected=_format_choices(published, f"{_add_article(_KIND_NOUNS[kind])} that devices publish"),
         hint=hint,
-        inside=(expression, reference.at),
+        text_offset=(expression, reference.name_offset),
     )
 
 
-def _unknown_domain(expression: str, reference: Reference, catalogue: Catalogue) -> Complaint | None:
-    kind, domain, name = reference.need
+def _check_domain(
+    expression: str, reference: FieldReference, models: DeviceModelIndex
+) -> FieldFinding | None:
+    kind, domain, name = reference.key
     first, _, rest = domain.partition("/")
-    known = catalogue.domains()
-    hint = did_you_mean(domain, known, TYPO)
+    known = models.list_domains()
+    hint = suggest_name(domain, known, TYPO_SIMILARITY)
     if first in known:
-        hint = f"did you mean `{path_of((kind, first, rest or name))}`?"
+        hint = f"did you mean `{format_field_path((kind, first, rest or name))}`?"
     if not hint:
         return None
-    before = expression.rfind(domain, 0, reference.at)
-    return Complaint(
+    before = expression.rfind(domain, 0, reference.name_offset)
+    return FieldFinding(
         "unknown-attribute",
         "",
         f"no device publishes anything in domain `{domain}`",
-        expected=_choice(known, "the domain of a driver"),
+        expected=_format_choices(known, "the domain of a driver"),
         hint=hint,
-        inside=(expression, before if before >= 0 else max(0, expression.find(domain))),
+        text_offset=(expression, before if before >= 0 else max(0, expression.find(domain))),
     )
 
 
-def _choice(names: Iterable[str], otherwise: str) -> str:
+def _format_choices(names: Iterable[str], otherwise: str) -> str:
     """The names to choose from, when they are few enough to read."""
     names = sorted(names)
-    if not names or len(names) > _FEW:
+    if not names or len(names) > _MAX_CHOICES:
         return otherwise
     return ("one of " if len(names) > 1 else "") + ", ".join(f"`{name}`" for name in names)
 
 
-def _article(word: str) -> str:
+def _add_article(word: str) -> str:
     return f"{'an' if word[:1] in 'aeiou' else 'a'} {word}"
 
 
 # --- types ---
 
-_HINTS: Mapping[tuple[str, str], str] = MappingProxyType(
+_TYPE_HINTS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("int", "string"): "write the number without quotes",
         ("bool", "string"): "write `true` or `false` without quotes",
@@ -127,43 +143,53 @@ _HINTS: Mapping[tuple[str, str], str] = MappingProxyType(
 """Published type, type it is taken for: what to do."""
 
 
-def wrong_types(expression: str, reading: Reading, outcome: Outcome) -> dict[Need, Complaint]:
+def find_wrong_types(
+    expression: str, analysis: SelectorAnalysis, outcome: SelectorOutcome
+) -> dict[FieldKey, FieldFinding]:
     """Attributes that are taken for another type than devices publish."""
-    found: dict[Need, Complaint] = {}
-    for use in reading.uses:
-        having = [model for model in outcome.tried if model.has(use.reference.need)]
-        types = {model.type_of(use.reference.domain, use.reference.name) for model in having}
+    found: dict[FieldKey, FieldFinding] = {}
+    for use in analysis.typed_uses:
+        having = [model for model in outcome.evaluated if model.has_field(use.reference.key)]
+        types = {model.get_attribute_type(use.reference.domain, use.reference.name) for model in having}
         published = sorted(one for one in types if one is not None)
-        if published and not use.accepted.intersection(published):
-            found.setdefault(use.reference.need, _wrong_type(expression, use, published, (having, outcome)))
+        if published and not use.accepted_types.intersection(published):
+            found.setdefault(
+                use.reference.key, _report_wrong_type(expression, use, published, (having, outcome))
+            )
     return found
 
 
-def _wrong_type(
-    expression: str, use: TypedUse, published: list[str], seen: tuple[list[Model], Outcome]
-) -> Complaint:
+def _report_wrong_type(
+    expression: str, use: TypedUse, published: list[str], seen: tuple[list[DeviceModel], SelectorOutcome]
+) -> FieldFinding:
     having, outcome = seen
     failing = {id(model) for model, _ in outcome.faults}
     fails = all(id(model) in failing for model in having)
-    is_, taken = (" or ".join(_words(names)) for names in (published, use.accepted))
+    is_, taken = (" or ".join(_describe_types(names)) for names in (published, use.accepted_types))
     message = (
-        f"{noun(use.reference.need)} is {is_} on every device that has it, and is taken for {taken} here"
+        f"{describe_field(use.reference.key)} is {is_} on every device that has it, and "
+        f"is taken for {taken} here"
     )
-    example = having[0].shown(use.reference.need)
+    example = having[0].format_value(use.reference.key)
     if published[0] == "string":
         example = f'"{example}"'
-    return Complaint(
+    return FieldFinding(
         "selector-wrong-type",
         "",
         f"{message}; that fails on all of them" if fails else message,
         expected=f"{is_}, for example `{example}`",
         hint=next(
-            (_HINTS[published[0], name] for name in use.accepted if (published[0], name) in _HINTS), ""
+            (
+                _TYPE_HINTS[published[0], name]
+                for name in use.accepted_types
+                if (published[0], name) in _TYPE_HINTS
+            ),
+            "",
         ),
         severity=Severity.ERROR if fails else None,
-        inside=(expression, use.reference.at),
+        text_offset=(expression, use.reference.name_offset),
     )
 
 
-def _words(types: Iterable[str]) -> Iterator[str]:
-    return (_article(name) for name in sorted(types) if "(" not in name)
+def _describe_types(types: Iterable[str]) -> Iterator[str]:
+    return (_add_article(name) for name in sorted(types) if "(" not in name)

@@ -1,8 +1,8 @@
 """The messages of the compiler, in words that help: what is there, what was expected, what to write instead.
 
 Theory of operation: the compiler speaks as cel-go does, so that its messages can be searched for. Each row of
-`_WORDS` recognises one of them; a message that no row knows is passed on as it is. Some rows also point more
-exactly: at a name, where the compiler points at the bracket or the dot beside it.
+`_TRANSLATIONS` recognises one of them; a message that no row knows is passed on as it is. Some rows also
+point more exactly: at a name, where the compiler points at the bracket or the dot beside it.
 
 Rules for this file: text in, text out; nothing is compiled here.
 """
@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dray.api.devices.device_cel import DEVICE
+from dray.api.devices.device_cel import DEVICE_TYPE
 from dray.cel import Env
-from dray.cel.source import Issue
-from dray.lint.suggestions import did_you_mean
+from dray.cel.source import ExpressionIssue
+from dray.lint.suggestions import suggest_name
 
 
-class Said(NamedTuple):
+class CelMessage(NamedTuple):
     """One message in our words, and where to point."""
 
     message: str
@@ -29,18 +29,18 @@ class Said(NamedTuple):
     offset: int | None = None
 
 
-def in_words(text: str, issue: Issue, env: Env) -> Said:
+def translate_issue(text: str, issue: ExpressionIssue, env: Env) -> CelMessage:
     """What the compiler found, for people."""
-    case = _Case(text, issue.offset, env)
-    for pattern, say in _WORDS:
+    case = _IssueContext(text, issue.offset, env)
+    for pattern, say in _TRANSLATIONS:
         match = pattern.match(issue.message)
         if match:
             said = say(match, case)
             return said._replace(offset=issue.offset if said.offset is None else max(0, said.offset))
-    return Said(ticked(issue.message), "an expression of CEL", offset=issue.offset)
+    return CelMessage(quote_with_backticks(issue.message), "an expression of CEL", offset=issue.offset)
 
 
-class _Case(NamedTuple):
+class _IssueContext(NamedTuple):
     text: str
     offset: int
     env: Env
@@ -49,12 +49,12 @@ class _Case(NamedTuple):
     def is_call(self) -> bool:
         return self.text[self.offset : self.offset + 1] == "("
 
-    def before(self, name: str) -> int:
+    def find_name_before(self, name: str) -> int:
         """Where a name stands whose bracket the compiler pointed at."""
         return self.text.rfind(name, 0, self.offset) if self.is_call else self.offset
 
 
-_OTHER_WORDS: Mapping[str, str] = MappingProxyType(
+_EQUIVALENTS: Mapping[str, str] = MappingProxyType(
     {
         "True": "true", "False": "false", "TRUE": "true", "FALSE": "false", "None": "null", "nil": "null",
         "and": "&&", "AND": "&&", "or": "||", "OR": "||", "not": "!", "NOT": "!", "is": "==",
@@ -70,68 +70,74 @@ _OTHER_WORDS: Mapping[str, str] = MappingProxyType(
 )  # fmt: skip
 """Words of other languages, and what they are here."""
 _MACROS = ("has", "all", "exists", "exists_one", "map", "filter", "optMap", "transformList", "transformMap")
-_WRITE_ATTRIBUTE = 'an attribute is `device.attributes["its.domain"].name`'
+_ATTRIBUTE_SYNTAX_HINT = 'an attribute is `device.attributes["its.domain"].name`'
 
 
-def _undefined_field(match: re.Match[str], case: _Case) -> Said:
+def _explain_undefined_field(match: re.Match[str], context: _IssueContext) -> CelMessage:
     name = match["name"]
-    fields = case.env.scope.fields[DEVICE.name]
+    fields = context.env.scope.fields[DEVICE_TYPE.name]
     expected = "one of " + ", ".join(f"`{field}`" for field in fields)
-    hint = did_you_mean(name, fields) or _WRITE_ATTRIBUTE
-    return Said(f"`device` has no field `{name}`", expected, hint, case.text.find(name, case.offset))
+    hint = suggest_name(name, fields) or _ATTRIBUTE_SYNTAX_HINT
+    return CelMessage(
+        f"`device` has no field `{name}`", expected, hint, context.text.find(name, context.offset)
+    )
 
 
-def _undeclared(match: re.Match[str], case: _Case) -> Said:
+def _explain_undeclared(match: re.Match[str], context: _IssueContext) -> CelMessage:
     name = match["name"]
-    other = _OTHER_WORDS.get(name)
-    if case.is_call:
-        known = [known for known in case.env.scope.functions if known.isidentifier()]
-        hint = f"did you mean `{other}`?" if other else did_you_mean(name, [*known, *_MACROS])
-        return Said(f"unknown function `{name}`", "a function of CEL", hint, case.before(name))
+    other = _EQUIVALENTS.get(name)
+    if context.is_call:
+        known = [known for known in context.env.scope.functions if known.isidentifier()]
+        hint = f"did you mean `{other}`?" if other else suggest_name(name, [*known, *_MACROS])
+        return CelMessage(
+            f"unknown function `{name}`", "a function of CEL", hint, context.find_name_before(name)
+        )
     if other:
         hint = f"did you mean `{other}`?"
     else:
-        hint = did_you_mean(name, ["device"]) or f'text is written in quotes: `"{name}"`'
-    return Said(f"unknown name `{name}`", "`device`, or a value", hint)
+        hint = suggest_name(name, ["device"]) or f'text is written in quotes: `"{name}"`'
+    return CelMessage(f"unknown name `{name}`", "`device`, or a value", hint)
 
 
-def _no_overload(match: re.Match[str], case: _Case) -> Said:
+def _explain_no_overload(match: re.Match[str], context: _IssueContext) -> CelMessage:
     function = match["name"]
     operator = function.startswith(("_", "-", "!", "@"))
     name = function.strip("_@").replace("_", "")
-    types = [type_words(found) for found in _split(match["types"])]
-    message = f"`{name}` does not take {' and '.join(with_article(found) for found in types)}"
+    types = [describe_type(found) for found in _split_types(match["types"])]
+    message = f"`{name}` does not take {' and '.join(add_article(found) for found in types)}"
     expected = (
-        _taken(function, case.env) if not operator else _OPERANDS.get(name, "values that it is made for")
+        _list_call_forms(function, context.env)
+        if not operator
+        else _EXPECTED_OPERANDS.get(name, "values that it is made for")
     )
-    offset = case.offset if operator else case.before(name)
-    return Said(message, expected, _overload_hint(name, types), offset)
+    offset = context.offset if operator else context.find_name_before(name)
+    return CelMessage(message, expected, _suggest_overload(name, types), offset)
 
 
-_ORDERED = "two values of one type that has an order: numbers, texts, times"
-_OPERANDS: Mapping[str, str] = MappingProxyType(
+_EXPECTED_ORDERED = "two values of one type that has an order: numbers, texts, times"
+_EXPECTED_OPERANDS: Mapping[str, str] = MappingProxyType(
     {
         "==": "two values of one type",
         "!=": "two values of one type",
-        **dict.fromkeys(("<", "<=", ">", ">="), _ORDERED),
+        **dict.fromkeys(("<", "<=", ">", ">="), _EXPECTED_ORDERED),
         **dict.fromkeys(("&&", "||", "!"), "conditions"),
         "in": "a list or a map on the right",
     }
 )
 
 
-def _overload_hint(name: str, types: list[str]) -> str:
+def _suggest_overload(name: str, types: list[str]) -> str:
     if {_ATTRIBUTES, _CAPACITIES} & set(types):
-        return f'{_WRITE_ATTRIBUTE}, a capacity `device.capacity["its.domain"].name`'
+        return f'{_ATTRIBUTE_SYNTAX_HINT}, a capacity `device.capacity["its.domain"].name`'
     for kind, example in (("quantity", 'quantity("10Gi")'), ("version", 'semver("1.2.3")')):
         if kind in types and name in ("<", "<=", ">", ">="):
-            return f"{_plural(kind)} are compared by function: `….compareTo({example}) {name} 0`"
+            return f"{_pluralize(kind)} are compared by function: `….compareTo({example}) {name} 0`"
         if kind in types and ("text" in types or "int" in types):
-            return f"what it is compared with must be {with_article(kind)} too: `{example}`"
+            return f"what it is compared with must be {add_article(kind)} too: `{example}`"
     return ""
 
 
-def _taken(function: str, env: Env) -> str:
+def _list_call_forms(function: str, env: Env) -> str:
     """The ways in which a function can be called."""
     shown = {}
     for overload in env.scope.functions.get(function, ()):
@@ -139,70 +145,74 @@ def _taken(function: str, env: Env) -> str:
         inner = ", ".join(params[overload.member :])
         shown[f"`{f'{params[0]}.' if overload.member else ''}{function}({inner})`"] = True
     forms = list(shown)
-    return " or ".join(forms[:_FEW]) + (" ..." if len(forms) > _FEW else "")
+    return " or ".join(forms[:_MAX_FORMS]) + (" ..." if len(forms) > _MAX_FORMS else "")
 
 
-_FEW = 4
+_MAX_FORMS = 4
 
 
-def _not_a_token(match: re.Match[str], case: _Case) -> Said:
+def _explain_bad_token(match: re.Match[str], context: _IssueContext) -> CelMessage:
     found = match["found"]
     if found[:1] in ('"', "'"):
-        return Said("a quote is opened here and never closed", f"`{found[:1]}` at the end of the text")
-    before = case.text[max(0, case.offset - 2) : case.offset]
+        return CelMessage("a quote is opened here and never closed", f"`{found[:1]}` at the end of the text")
+    before = context.text[max(0, context.offset - 2) : context.offset]
     if found == "=" and before in ("==", "!="):
-        return Said(f"`{before}=` is no operator", f"`{before}`", f"did you mean `{before}`?")
-    other = _OTHER_WORDS.get(found)
+        return CelMessage(f"`{before}=` is no operator", f"`{before}`", f"did you mean `{before}`?")
+    other = _EQUIVALENTS.get(found)
     hint = f"did you mean `{other}`?" if other else ""
-    return Said(f"`{found}` has no meaning here", "an operator, a name or a value", hint)
+    return CelMessage(f"`{found}` has no meaning here", "an operator, a name or a value", hint)
 
 
-def _unexpected(match: re.Match[str], case: _Case) -> Said:
+def _explain_unexpected_input(match: re.Match[str], context: _IssueContext) -> CelMessage:
     found, expected = match["found"], match["expected"]
-    other = _OTHER_WORDS.get(found)
+    other = _EQUIVALENTS.get(found)
     hint = f"did you mean `{other}`?" if other else ""
     if expected.startswith("{"):
         expected, what = "a value", "a value is missing"
     elif expected == "<EOF>":
         expected, what = "an operator such as `&&`, or the end", f"`{found}` does not belong here"
     else:
-        expected, what = ticked(expected), f"`{found}` does not belong here"
+        expected, what = quote_with_backticks(expected), f"`{found}` does not belong here"
     if found == "<EOF>":
         what = "the expression ends too early"
     elif what == "a value is missing":
         what = f"{what} before `{found}`"
-    return Said(what, expected, hint)
+    return CelMessage(what, expected, hint)
 
 
-def _missing(match: re.Match[str], case: _Case) -> Said:
-    return Said(f"`{match['what']}` is missing", f"`{match['what']}`")
+def _explain_missing_input(match: re.Match[str], context: _IssueContext) -> CelMessage:
+    return CelMessage(f"`{match['what']}` is missing", f"`{match['what']}`")
 
 
-def _reserved(match: re.Match[str], case: _Case) -> Said:
+def _explain_reserved_word(match: re.Match[str], context: _IssueContext) -> CelMessage:
     name = match["name"]
-    other = _OTHER_WORDS.get(name)
+    other = _EQUIVALENTS.get(name)
     hint = f"did you mean `{other}`?" if other else f'text is written in quotes: `"{name}"`'
-    return Said(f"`{name}` is a reserved word", "another name, or text in quotes", hint)
+    return CelMessage(f"`{name}` is a reserved word", "another name, or text in quotes", hint)
 
 
-def _has(match: re.Match[str], case: _Case) -> Said:
-    return Said(
+def _explain_has_argument(match: re.Match[str], context: _IssueContext) -> CelMessage:
+    return CelMessage(
         "`has` cannot test this",
         'a field behind a dot: `has(device.attributes["its.domain"].name)`',
         'with brackets, write `"name" in device.attributes["its.domain"]`',
     )
 
 
-def _no_fields(match: re.Match[str], case: _Case) -> Said:
-    return Said(f"{with_article(type_words(match['type']))} has no fields", "a function, or the value itself")
+def _explain_no_fields(match: re.Match[str], context: _IssueContext) -> CelMessage:
+    return CelMessage(
+        f"{add_article(describe_type(match['type']))} has no fields", "a function, or the value itself"
+    )
 
 
-def _bad_argument(match: re.Match[str], case: _Case) -> Said:
+def _explain_bad_argument(match: re.Match[str], context: _IssueContext) -> CelMessage:
     name = match["name"]
-    return Said(f"`{name}` cannot read its argument", _ARGUMENTS.get(name, "an argument that it can read"))
+    return CelMessage(
+        f"`{name}` cannot read its argument", _EXPECTED_ARGUMENTS.get(name, "an argument that it can read")
+    )
 
 
-_ARGUMENTS: Mapping[str, str] = MappingProxyType(
+_EXPECTED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
     {
         "matches": "a regular expression as RE2 knows them",
         "duration": 'a duration, for example `"90s"`',
@@ -211,40 +221,43 @@ _ARGUMENTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _other_type(match: re.Match[str], case: _Case) -> Said:
-    found, wanted = type_words(match["found"]), type_words(match["wanted"])
-    return Said(
-        f"this is {with_article(found)} among values that are {_plural(wanted)}", with_article(wanted)
+def _explain_type_mismatch(match: re.Match[str], context: _IssueContext) -> CelMessage:
+    found, wanted = describe_type(match["found"]), describe_type(match["wanted"])
+    return CelMessage(
+        f"this is {add_article(found)} among values that are {_pluralize(wanted)}", add_article(wanted)
     )
 
 
-_WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Case], Said]], ...] = (
-    (re.compile(r"undefined field '(?P<name>.*)'$"), _undefined_field),
-    (re.compile(r"undeclared reference to '(?P<name>[^']*)'"), _undeclared),
+_TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _IssueContext], CelMessage]], ...] = (
+    (re.compile(r"undefined field '(?P<name>.*)'$"), _explain_undefined_field),
+    (re.compile(r"undeclared reference to '(?P<name>[^']*)'"), _explain_undeclared),
     (
         re.compile(r"found no matching overload for '(?P<name>[^']*)' applied to '(?P<types>.*)'$"),
-        _no_overload,
+        _explain_no_overload,
     ),
-    (re.compile(r"Syntax error: token recognition error at: '(?P<found>.*)'$", re.DOTALL), _not_a_token),
+    (
+        re.compile(r"Syntax error: token recognition error at: '(?P<found>.*)'$", re.DOTALL),
+        _explain_bad_token,
+    ),
     (
         re.compile(
             r"Syntax error: (?:extraneous|mismatched) input '(?P<found>.*)' expecting (?P<expected>.*)$"
         ),
-        _unexpected,
+        _explain_unexpected_input,
     ),
-    (re.compile(r"Syntax error: missing '(?P<what>.)' at "), _missing),
-    (re.compile(r"reserved identifier: (?P<name>\w+)"), _reserved),
-    (re.compile(r"invalid argument to has\(\) macro"), _has),
-    (re.compile(r"type '(?P<type>.*)' does not support field selection"), _no_fields),
-    (re.compile(r"invalid (?P<name>\w+) argument"), _bad_argument),
-    (re.compile(r"expected type '(?P<wanted>.*)' but found '(?P<found>.*)'$"), _other_type),
+    (re.compile(r"Syntax error: missing '(?P<what>.)' at "), _explain_missing_input),
+    (re.compile(r"reserved identifier: (?P<name>\w+)"), _explain_reserved_word),
+    (re.compile(r"invalid argument to has\(\) macro"), _explain_has_argument),
+    (re.compile(r"type '(?P<type>.*)' does not support field selection"), _explain_no_fields),
+    (re.compile(r"invalid (?P<name>\w+) argument"), _explain_bad_argument),
+    (re.compile(r"expected type '(?P<wanted>.*)' but found '(?P<found>.*)'$"), _explain_type_mismatch),
 )
 
 
 # --- words ---
 
 _ATTRIBUTES, _CAPACITIES = "all attributes of a domain", "all capacities of a domain"
-_TYPES: Mapping[str, str] = MappingProxyType(
+_TYPE_WORDS: Mapping[str, str] = MappingProxyType(
     {
         "kubernetes.Quantity": "quantity",
         "kubernetes.Semver": "version",
@@ -260,21 +273,21 @@ _TYPES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def type_words(name: str) -> str:
-    return _TYPES.get(name, name)
+def describe_type(name: str) -> str:
+    return _TYPE_WORDS.get(name, name)
 
 
-def with_article(noun: str) -> str:
+def add_article(noun: str) -> str:
     if noun in ("text", "null", _ATTRIBUTES, _CAPACITIES):
         return noun
     return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
 
 
-def _plural(noun: str) -> str:
+def _pluralize(noun: str) -> str:
     return "quantities" if noun == "quantity" else f"{noun}s"
 
 
-def _split(types: str) -> Iterator[str]:
+def _split_types(types: str) -> Iterator[str]:
     """The types of a call, as the compiler lists them: `(int, string)` or `string.(int)`."""
     target, dot, rest = types.rpartition(".(")
     if dot:
@@ -288,5 +301,5 @@ def _split(types: str) -> Iterator[str]:
             start = i + 1
 
 
-def ticked(message: str) -> str:
+def quote_with_backticks(message: str) -> str:
     return re.sub(r"'([^']*)'", r"`\1`", message.partition("\n")[0])

@@ -10,72 +10,78 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dray.lint.findings import Charge, Complaint
-from dray.lint.object_facts import Ask, Facts, Page, SelectorUse
-from dray.lint.selectors.analysis import read
-from dray.lint.selectors.device_models import MOST, Catalogue
-from dray.lint.selectors.evaluation import Row, Trials
-from dray.lint.selectors.selector_findings import Case, judged
+from dray.lint.findings import DeferredFinding, FieldFinding
+from dray.lint.object_facts import ObjectFacts, SelectorGroup, SelectorUse, SliceFacts
+from dray.lint.selectors.analysis import analyze_selector
+from dray.lint.selectors.device_models import MAX_MODELS, DeviceModelIndex
+from dray.lint.selectors.evaluation import SelectorEvaluator, SelectorRow
+from dray.lint.selectors.selector_findings import EvaluatedSelector, report_selector
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SelectorCheckInput:
     """What the manifests have to say about selectors."""
 
-    pages: Sequence[Page]
+    slices: Sequence[SliceFacts]
     """The slices that count: those of the newest generation of their pool."""
-    classes: Mapping[str, Facts]
-    asking: Sequence[Facts]
-    complete: bool
+    classes: Mapping[str, ObjectFacts]
+    objects: Sequence[ObjectFacts]
+    is_complete: bool
 
 
-def check_selectors(given: Given) -> Iterator[Charge]:
+def check_selectors(check_input: SelectorCheckInput) -> Iterator[DeferredFinding]:
     """Everything that is wrong with selectors in view of the published devices."""
-    if any(page.devices for page in given.pages):
+    if any(page.devices for page in check_input.slices):
         needs = frozenset(
             need
-            for fact in given.asking
+            for fact in check_input.objects
             for ask in fact.asks
             for use in ask.selectors
             if use.usable
-            for need in read(use.expression).needs
+            for need in analyze_selector(use.expression).field_keys
         )
-        yield from _Round(given, Catalogue(given.pages, needs)).charges()
+        yield from _SelectorChecker(check_input, DeviceModelIndex(check_input.slices, needs)).check_all()
 
 
-class _Round:
+class _SelectorChecker:
     """One round over all selectors."""
 
-    def __init__(self, given: Given, catalogue: Catalogue) -> None:
-        self._given = given
-        self._catalogue = catalogue
-        self._trials = Trials(catalogue)
-        self._judged: dict[tuple[Row | None, Row, str], list[list[Complaint]] | None] = {}
-        self._skipped: list[tuple[Facts, SelectorUse]] = []
+    def __init__(self, check_input: SelectorCheckInput, models: DeviceModelIndex) -> None:
+        self._input = check_input
+        self._models = models
+        self._evaluator = SelectorEvaluator(models)
+        self._findings: dict[
+            tuple[SelectorRow | None, SelectorRow, str], list[list[FieldFinding]] | None
+        ] = {}
+        self._skipped: list[tuple[ObjectFacts, SelectorUse]] = []
 
-    def charges(self) -> Iterator[Charge]:
-        for fact in self._given.asking:
+    def check_all(self) -> Iterator[DeferredFinding]:
+        for fact in self._input.objects:
             for ask in fact.asks:
-                row = tuple(_until_broken(ask.selectors))
-                complaints = self._row(fact, ask, tuple(use.expression for use in row))
+                row = tuple(_take_usable(ask.selectors))
+                complaints = self._check_row(fact, ask, tuple(use.expression for use in row))
                 if complaints is None:
                     self._skipped.append((fact, row[0]))
                     continue
                 for use, said in zip(row, complaints, strict=True):
-                    yield from (Charge(fact.where, replace(one, path=use.path)) for one in said)
-        yield from self._left_out()
+                    yield from (DeferredFinding(fact.location, replace(one, path=use.path)) for one in said)
+        yield from self._report_skipped()
 
-    def _row(self, fact: Facts, ask: Ask, row: Row) -> list[list[Complaint]] | None:
+    def _check_row(
+        self, fact: ObjectFacts, group: SelectorGroup, row: SelectorRow
+    ) -> list[list[FieldFinding]] | None:
         of_class = fact.kind == "DeviceClass"
-        before = () if of_class else self._class_row(ask.class_name)
-        key = (before, row, "" if of_class else ask.class_name)
-        if key not in self._judged:
-            self._judged[key] = self._judge(key, of_class)
-        return self._judged[key]
+        before = () if of_class else self._get_class_row(group.class_name)
+        key = (before, row, "" if of_class else group.class_name)
+        if key not in self._findings:
+            self._findings[key] = self._evaluate_row(key, of_class)
+        return self._findings[key]
 
-    def _judge(self, key: tuple[Row | None, Row, str], of_class: bool) -> list[list[Complaint]] | None:
+    def _evaluate_row(
+        self, key: tuple[SelectorRow | None, SelectorRow, str], of_class: bool
+    ) -> list[list[FieldFinding]] | None:
         before, row, class_name = key
-        outcomes = self._trials.outcomes(before or (), row)
+        outcomes = self._evaluator.evaluate_row(before or (), row)
         if outcomes is None:
             return None
         said = []
@@ -85,43 +91,43 @@ class _Round:
                 if class_name and before is not None
                 else "published here"
             )
-            case = Case(
+            case = EvaluatedSelector(
                 expression,
                 outcome,
-                self._catalogue,
+                self._models,
                 "that the selectors before it accept" if i else reached,
                 of_class,
-                known=before is not None,
-                complete=self._given.complete,
+                is_class_known=before is not None,
+                complete=self._input.is_complete,
             )
-            said.append(list(judged(case)))
+            said.append(list(report_selector(case)))
         return said
 
-    def _class_row(self, name: str) -> Row | None:
+    def _get_class_row(self, name: str) -> SelectorRow | None:
         """The selectors of a class; nothing when it is unknown or cannot be used."""
-        fact = self._given.classes.get(name)
+        fact = self._input.classes.get(name)
         if fact is None:
             return None
         uses = [use for ask in fact.asks for use in ask.selectors]
         return tuple(use.expression for use in uses) if all(use.usable for use in uses) else None
 
-    def _left_out(self) -> Iterator[Charge]:
+    def _report_skipped(self) -> Iterator[DeferredFinding]:
         if self._skipped:
             fact, use = self._skipped[0]
             many = f"this and {len(self._skipped) - 1} more are" if len(self._skipped) > 1 else "this one is"
-            yield Charge(
-                fact.where,
-                _not_checked(use, f"{many} not tried on the devices published here: too many differ"),
+            yield DeferredFinding(
+                fact.location,
+                _report_not_checked(use, f"{many} not tried on the devices published here: too many differ"),
             )
-        elif not self._catalogue.whole:
-            uses = ((f, use) for f in self._given.asking for ask in f.asks for use in ask.selectors)
+        elif not self._models.is_complete:
+            uses = ((f, use) for f in self._input.objects for ask in f.asks for use in ask.selectors)
             for fact, use in uses:
-                message = f"selectors are tried on {MOST:,} different devices; there are more"
-                yield Charge(fact.where, _not_checked(use, message))
+                message = f"selectors are tried on {MAX_MODELS:,} different devices; there are more"
+                yield DeferredFinding(fact.location, _report_not_checked(use, message))
                 return
 
 
-def _until_broken(uses: Iterable[SelectorUse]) -> Iterator[SelectorUse]:
+def _take_usable(uses: Iterable[SelectorUse]) -> Iterator[SelectorUse]:
     """The selectors before the first that cannot be used: nobody knows which devices reach the others."""
     for use in uses:
         if not use.usable:
@@ -129,12 +135,12 @@ def _until_broken(uses: Iterable[SelectorUse]) -> Iterator[SelectorUse]:
         yield use
 
 
-def _not_checked(use: SelectorUse, message: str) -> Complaint:
-    return Complaint(
+def _report_not_checked(use: SelectorUse, message: str) -> FieldFinding:
+    return FieldFinding(
         "selector-not-checked",
         use.path,
         message,
         expected="fewer different devices, or fewer selectors at a time",
         hint="`dray cel` tries one selector on all of them",
-        inside=(use.expression, 0),
+        text_offset=(use.expression, 0),
     )

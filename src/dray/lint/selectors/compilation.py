@@ -16,120 +16,130 @@ from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 
-from dray.api.devices.device_cel import COST_LIMIT, MAX_EXPRESSION, Selector, compile_selector, environment
-from dray.cel import CompileFault, Env, EvalFault, Program
-from dray.cel.source import Issue
-from dray.cel.syntax.lexer import IDENT, STRING, tokens
+from dray.api.devices.device_cel import (
+    MAX_EXPRESSION_BYTES,
+    SELECTOR_COST_LIMIT,
+    CompiledSelector,
+    build_environment,
+    compile_selector,
+)
+from dray.cel import CelProgram, CompileFault, Env, EvalFault
+from dray.cel.source import ExpressionIssue
+from dray.cel.syntax.lexer import IDENT, STRING, tokenize
 from dray.gates import GateSet
-from dray.lint.findings import Complaint
-from dray.lint.object_facts import Ask
+from dray.lint.findings import FieldFinding
+from dray.lint.object_facts import SelectorGroup
 from dray.lint.rules import Severity
-from dray.lint.selectors.cel_messages import in_words, type_words, with_article
+from dray.lint.selectors.cel_messages import add_article, describe_type, translate_issue
 from dray.values.quantity import Quantity
 from dray.values.quantity_text import QuantityError
 
 SHARING, LISTS = "DRAConsumableCapacity", "DRAListTypeAttributes"
 
 
-def examined(asks: tuple[Ask, ...], gates: GateSet) -> tuple[tuple[Ask, ...], list[Complaint]]:
+def check_selector_groups(
+    groups: tuple[SelectorGroup, ...], gates: GateSet
+) -> tuple[tuple[SelectorGroup, ...], list[FieldFinding]]:
     """The asks of an object with what cannot be used marked, and what is wrong with it."""
-    complaints: list[Complaint] = []
+    complaints: list[FieldFinding] = []
     marked = []
-    for ask in asks:
+    for ask in groups:
         uses = []
         for use in ask.selectors:
-            found = unusable(use.expression, gates)
+            found = find_compile_findings(use.expression, gates)
             complaints += [replace(complaint, path=use.path) for complaint in found]
-            uses.append(replace(use, usable=not found and _has_size(use.expression)))
+            uses.append(replace(use, usable=not found and _has_valid_size(use.expression)))
         marked.append(replace(ask, selectors=tuple(uses)))
     return tuple(marked), complaints
 
 
-def _has_size(expression: str) -> bool:
+def _has_valid_size(expression: str) -> bool:
     """Whether there is an expression, and one that is short enough; validation says so when there is not."""
-    return 0 < len(expression.encode()) <= MAX_EXPRESSION
+    return 0 < len(expression.encode()) <= MAX_EXPRESSION_BYTES
 
 
-def unusable(expression: str, gates: GateSet) -> tuple[Complaint, ...]:
+def find_compile_findings(expression: str, gates: GateSet) -> tuple[FieldFinding, ...]:
     """Why a new selector cannot be used; nothing for one that can, or that is not there to be compiled."""
-    if not _has_size(expression):
+    if not _has_valid_size(expression):
         return ()
     compiled = compile_selector(expression, stored=False, gates=gates)
-    if isinstance(compiled, Selector):
+    if isinstance(compiled, CompiledSelector):
         if compiled.is_too_complex:
-            return (_too_costly(compiled.program),)
-        return _failing_literals(expression)
-    if compiled.compiling is None:
-        return (_no_condition(expression, compiled.detail),)
-    env = environment(sharing=gates.enabled(SHARING), lists=gates.enabled(LISTS))
-    gate = _missing_gate(expression, gates)
+            return (_report_too_costly(compiled.program),)
+        return _find_failing_literals(expression)
+    if compiled.compile_fault is None:
+        return (_report_not_boolean(expression, compiled.detail),)
+    env = build_environment(sharing=gates.is_enabled(SHARING), lists=gates.is_enabled(LISTS))
+    gate = _find_missing_gate(expression, gates)
     if gate:
-        return (_behind_gate(compiled.compiling, env, gate),)
-    return tuple(_broken(compiled.compiling, issue, env) for issue in compiled.compiling.issues)
+        return (_report_gate_off(compiled.compile_fault, env, gate),)
+    return tuple(
+        _report_compile_error(compiled.compile_fault, issue, env) for issue in compiled.compile_fault.issues
+    )
 
 
-def _missing_gate(expression: str, gates: GateSet) -> str:
+def _find_missing_gate(expression: str, gates: GateSet) -> str:
     """The gate that would make the expression compile."""
-    sharing, lists = gates.enabled(SHARING), gates.enabled(LISTS)
+    sharing, lists = gates.is_enabled(SHARING), gates.is_enabled(LISTS)
     for gate, env in (
-        (SHARING, environment(sharing=True, lists=lists)),
-        (LISTS, environment(sharing=sharing, lists=True)),
+        (SHARING, build_environment(sharing=True, lists=lists)),
+        (LISTS, build_environment(sharing=sharing, lists=True)),
     ):
-        if not gates.enabled(gate) and isinstance(env.compile(expression), Program):
+        if not gates.is_enabled(gate) and isinstance(env.compile(expression), CelProgram):
             return gate
     return ""
 
 
-def _behind_gate(fault: CompileFault, env: Env, gate: str) -> Complaint:
-    said = in_words(fault.text, fault.issues[0], env)
-    return Complaint(
+def _report_gate_off(fault: CompileFault, env: Env, gate: str) -> FieldFinding:
+    said = translate_issue(fault.text, fault.issues[0], env)
+    return FieldFinding(
         "selector-broken",
         "",
         f"does not compile: {said.message}; feature gate `{gate}` is off",
         expected=f"an expression without it, or gate `{gate}` on",
         hint=f"`--feature-gates {gate}=true` turns it on",
-        inside=(fault.text, said.offset or 0),
+        text_offset=(fault.text, said.offset or 0),
     )
 
 
-def _too_costly(program: Program) -> Complaint:
+def _report_too_costly(program: CelProgram) -> FieldFinding:
     bound = f"{program.cost:,}" if program.cost < 2**64 - 1 else "any amount"
-    return Complaint(
+    return FieldFinding(
         "selector-too-costly",
         "",
-        f"may cost {bound}, and a selector at most {COST_LIMIT:,}",
+        f"may cost {bound}, and a selector at most {SELECTOR_COST_LIMIT:,}",
         expected="an expression that is cheap, whatever a device holds",
         hint="loops inside loops and texts put together in loops cost most; compare attributes directly",
-        inside=(program.text, 0),
+        text_offset=(program.text, 0),
     )
 
 
-def _no_condition(expression: str, detail: str) -> Complaint:
-    found = type_words(detail.rpartition("not ")[2])
-    return Complaint(
+def _report_not_boolean(expression: str, detail: str) -> FieldFinding:
+    found = describe_type(detail.rpartition("not ")[2])
+    return FieldFinding(
         "selector-broken",
         "",
-        f"its value is {with_article(found)}, and a selector must be true or false",
+        f"its value is {add_article(found)}, and a selector must be true or false",
         expected="a condition, for example a comparison with `==`",
-        inside=(expression, 0),
+        text_offset=(expression, 0),
     )
 
 
-def _broken(fault: CompileFault, issue: Issue, env: Env) -> Complaint:
-    said = in_words(fault.text, issue, env)
-    return Complaint(
+def _report_compile_error(fault: CompileFault, issue: ExpressionIssue, env: Env) -> FieldFinding:
+    said = translate_issue(fault.text, issue, env)
+    return FieldFinding(
         "selector-broken",
         "",
         f"does not compile: {said.message}",
         expected=said.expected,
         hint=said.hint,
-        inside=(fault.text, said.offset or 0),
+        text_offset=(fault.text, said.offset or 0),
     )
 
 
 # --- values that are written out and cannot be read ---
 
-_READ: Mapping[str, str] = MappingProxyType(
+_EXPECTED_LITERALS: Mapping[str, str] = MappingProxyType(
     {
         "quantity": "a quantity, for example `10Gi` or `500m`",
         "semver": "a version of three numbers, for example `1.2.3`",
@@ -141,36 +151,38 @@ _READ: Mapping[str, str] = MappingProxyType(
 
 
 @lru_cache(maxsize=1024)
-def _failing_literals(expression: str) -> tuple[Complaint, ...]:
-    read, _ = tokens(expression)
-    found: list[Complaint] = []
+def _find_failing_literals(expression: str) -> tuple[FieldFinding, ...]:
+    read, _ = tokenize(expression)
+    found: list[FieldFinding] = []
     for before, name, opening, text, closing in zip(
         [None, *read], read, read[1:], read[2:], read[3:], strict=False
     ):
-        fits = name.kind == IDENT and name.text in _READ and (before is None or before.kind != ".")
+        fits = (
+            name.kind == IDENT and name.text in _EXPECTED_LITERALS and (before is None or before.kind != ".")
+        )
         if fits and (opening.kind, text.kind, closing.kind) == ("(", STRING, ")"):
-            found += _failing(expression, name.offset, closing.offset + 1, name.text)
+            found += _check_literal(expression, name.offset, closing.offset + 1, name.text)
     return tuple(found)
 
 
-def _failing(expression: str, start: int, end: int, function: str) -> Iterator[Complaint]:
+def _check_literal(expression: str, start: int, end: int, function: str) -> Iterator[FieldFinding]:
     written = expression[start:end]
-    program = environment(sharing=True, lists=True).compile(written)
-    result = program.evaluate({}) if isinstance(program, Program) else None
+    program = build_environment(sharing=True, lists=True).compile(written)
+    result = program.evaluate({}) if isinstance(program, CelProgram) else None
     if isinstance(result, EvalFault):
-        why, hint = _why(function, written, str(result))
-        yield Complaint(
+        why, hint = _explain_literal(function, written, str(result))
+        yield FieldFinding(
             "selector-fails",
             "",
             f"`{written}` fails on every device: {why}",
-            expected=_READ[function],
+            expected=_EXPECTED_LITERALS[function],
             hint=hint,
             severity=Severity.ERROR,
-            inside=(expression, start),
+            text_offset=(expression, start),
         )
 
 
-def _why(function: str, written: str, message: str) -> tuple[str, str]:
+def _explain_literal(function: str, written: str, message: str) -> tuple[str, str]:
     """In words: what is wrong with a literal, and a hint."""
     text = written[written.index("(") + 1 : -1].strip()[1:-1]
     if function == "quantity":

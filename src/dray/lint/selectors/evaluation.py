@@ -1,9 +1,9 @@
 """Trying selectors on the published devices, in the order in which an allocation would.
 
 Theory of operation: the selectors of a class come first, then those of the request, one after the other; a
-selector sees only devices of which all before it were true. What it does with those is its `Outcome`. Equal
-rows of selectors are tried once. Evaluations are counted, and rows for which too few are left are not tried:
-lint must come to an end, whatever it is given.
+selector sees only devices of which all before it were true. What it does with those is its `SelectorOutcome`.
+Equal rows of selectors are tried once. Evaluations are counted, and rows for which too few are left are not
+tried: lint must come to an end, whatever it is given.
 """
 
 from __future__ import annotations
@@ -11,53 +11,53 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from dray.api.devices.device_cel import Selector, compile_selector
+from dray.api.devices.device_cel import CompiledSelector, compile_selector
 from dray.cel import EvalFault
 from dray.gates import GateSet
-from dray.lint.selectors.analysis import read
-from dray.lint.selectors.device_models import Catalogue, Model, Needs
+from dray.lint.selectors.analysis import analyze_selector
+from dray.lint.selectors.device_models import DeviceModel, DeviceModelIndex, FieldKeys
 
-MOST_STEPS: Final = 100_000
+MAX_EVALUATIONS: Final = 100_000
 """Devices looked at by all selectors together; about a second's worth."""
 
-Row = tuple[str, ...]
-Fault = tuple[Model, EvalFault]
+SelectorRow = tuple[str, ...]
+FaultOnModel = tuple[DeviceModel, EvalFault]
 
-_GATES: Final = GateSet.default()
+_GATES: Final = GateSet.from_defaults()
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SelectorOutcome:
     """What one selector does with the devices that reach it."""
 
-    matching: tuple[Model, ...]
-    others: tuple[Model, ...]
-    faults: tuple[Fault, ...]
+    matching: tuple[DeviceModel, ...]
+    rejected: tuple[DeviceModel, ...]
+    faults: tuple[FaultOnModel, ...]
 
     @property
-    def tried(self) -> tuple[Model, ...]:
-        return (*self.matching, *self.others, *(model for model, _ in self.faults))
+    def evaluated(self) -> tuple[DeviceModel, ...]:
+        return (*self.matching, *self.rejected, *(model for model, _ in self.faults))
 
 
-def counted(models: tuple[Model, ...]) -> int:
+def count_devices(models: tuple[DeviceModel, ...]) -> int:
     """How many devices some models stand for."""
     return sum(model.count for model in models)
 
 
-def selector_of(expression: str) -> Selector | None:
+def compile_stored_selector(expression: str) -> CompiledSelector | None:
     """An expression as the allocator would use it; nothing when it does not compile."""
     compiled = compile_selector(expression, stored=True, gates=_GATES)
-    return compiled if isinstance(compiled, Selector) else None
+    return compiled if isinstance(compiled, CompiledSelector) else None
 
 
-def tried_on(expression: str, models: tuple[Model, ...]) -> Outcome | None:
+def evaluate_selector(expression: str, models: tuple[DeviceModel, ...]) -> SelectorOutcome | None:
     """What an expression does with some devices; nothing when it does not compile."""
-    selector = selector_of(expression)
+    selector = compile_stored_selector(expression)
     if selector is None:
         return None
-    matching: list[Model] = []
-    others: list[Model] = []
-    faults: list[Fault] = []
+    matching: list[DeviceModel] = []
+    others: list[DeviceModel] = []
+    faults: list[FaultOnModel] = []
     for model in models:
         if isinstance(model.binding.value, EvalFault):
             continue  # the slice breaks a rule, which was said there
@@ -66,51 +66,57 @@ def tried_on(expression: str, models: tuple[Model, ...]) -> Outcome | None:
             faults.append((model, result))
         else:
             (matching if result else others).append(model)
-    return Outcome(tuple(matching), tuple(others), tuple(faults))
+    return SelectorOutcome(tuple(matching), tuple(others), tuple(faults))
 
 
-class Trials:
+class SelectorEvaluator:
     """All trials on one catalogue."""
 
-    def __init__(self, catalogue: Catalogue, most: int = MOST_STEPS) -> None:
-        self.catalogue = catalogue
-        self._left = most
-        self._known: dict[tuple[Row, Row], tuple[Outcome, ...] | None] = {}
-        self._reaching: dict[tuple[Row, Needs], tuple[Model, ...]] = {}
+    def __init__(self, models: DeviceModelIndex, max_evaluations: int = MAX_EVALUATIONS) -> None:
+        self.models = models
+        self._remaining = max_evaluations
+        self._outcomes: dict[tuple[SelectorRow, SelectorRow], tuple[SelectorOutcome, ...] | None] = {}
+        self._reaching: dict[tuple[SelectorRow, FieldKeys], tuple[DeviceModel, ...]] = {}
 
-    def outcomes(self, before: Row, row: Row) -> tuple[Outcome, ...] | None:
+    def evaluate_row(self, preceding: SelectorRow, row: SelectorRow) -> tuple[SelectorOutcome, ...] | None:
         """One outcome for each selector of a row, after others; nothing when it would take too long."""
-        key = (before, row)
-        if key not in self._known:
-            self._known[key] = self._tried(before, row)
-        return self._known[key]
+        key = (preceding, row)
+        if key not in self._outcomes:
+            self._outcomes[key] = self._evaluate_uncached(preceding, row)
+        return self._outcomes[key]
 
-    def _tried(self, before: Row, row: Row) -> tuple[Outcome, ...] | None:
-        needs = frozenset(need for expression in (*before, *row) for need in read(expression).needs)
-        if not self.catalogue.has_view(needs) and not self._spent(len(self.catalogue)):
+    def _evaluate_uncached(
+        self, preceding: SelectorRow, row: SelectorRow
+    ) -> tuple[SelectorOutcome, ...] | None:
+        needs = frozenset(
+            need for expression in (*preceding, *row) for need in analyze_selector(expression).field_keys
+        )
+        if not self.models.has_cached_models(needs) and not self._take_budget(len(self.models)):
             return None
-        models = self._reaching.get((before, needs))
+        models = self._reaching.get((preceding, needs))
         if models is None:
-            passed = self._in_turn(before, self.catalogue.view(needs))
+            passed = self._evaluate_in_order(preceding, self.models.get_view(needs))
             if passed is None:
                 return None
-            models = passed[-1].matching if passed else self.catalogue.view(needs)
-            self._reaching[before, needs] = models
-        return self._in_turn(row, models)
+            models = passed[-1].matching if passed else self.models.get_view(needs)
+            self._reaching[preceding, needs] = models
+        return self._evaluate_in_order(row, models)
 
-    def _in_turn(self, row: Row, models: tuple[Model, ...]) -> tuple[Outcome, ...] | None:
+    def _evaluate_in_order(
+        self, row: SelectorRow, models: tuple[DeviceModel, ...]
+    ) -> tuple[SelectorOutcome, ...] | None:
         """Each selector on the devices that those before it have left."""
         outcomes = []
         for expression in row:
-            outcome = tried_on(expression, models) if self._spent(len(models)) else None
+            outcome = evaluate_selector(expression, models) if self._take_budget(len(models)) else None
             if outcome is None:
                 return None
             outcomes.append(outcome)
             models = outcome.matching
         return tuple(outcomes)
 
-    def _spent(self, steps: int) -> bool:
-        if steps > self._left:
+    def _take_budget(self, steps: int) -> bool:
+        if steps > self._remaining:
             return False
-        self._left -= steps
+        self._remaining -= steps
         return True

@@ -15,188 +15,211 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dray.api.devices.device_cel import DeviceBinding, prepare
+from dray.api.devices.device_cel import DeviceBinding, bind_device
 from dray.api.resource import Device
-from dray.lint.findings import Complaint
+from dray.lint.findings import FieldFinding
 from dray.lint.rules import Severity
-from dray.lint.selectors.analysis import Reading, Term, read
-from dray.lint.selectors.attribute_findings import noun, unknown_names, wrong_types
-from dray.lint.selectors.device_models import Catalogue, Model
-from dray.lint.selectors.evaluation import Fault, Outcome, counted, selector_of, tried_on
-from dray.lint.selectors.guards import guarded, missing
-from dray.lint.suggestions import TYPO, did_you_mean
-from dray.manifests.writer import yaml_block
+from dray.lint.selectors.analysis import SelectorAnalysis, SelectorCondition, analyze_selector
+from dray.lint.selectors.attribute_findings import describe_field, find_unknown_fields, find_wrong_types
+from dray.lint.selectors.device_models import DeviceModel, DeviceModelIndex
+from dray.lint.selectors.evaluation import (
+    FaultOnModel,
+    SelectorOutcome,
+    compile_stored_selector,
+    count_devices,
+    evaluate_selector,
+)
+from dray.lint.selectors.guards import add_guards, find_missing_reference
+from dray.lint.suggestions import TYPO_SIMILARITY, suggest_name
+from dray.manifests.writer import to_yaml_block
 
-_FEW = 4
-_SHORT = 70
-_WAY = re.compile(r"device\.(?:attributes|capacity)\[\s*(?:\"[^\"]*\"|'[^']*')\s*\]\.")
+_MAX_VALUES = 4
+_MAX_CONDITION_LENGTH = 70
+_PATH_PREFIX = re.compile(r"device\.(?:attributes|capacity)\[\s*(?:\"[^\"]*\"|'[^']*')\s*\]\.")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class EvaluatedSelector:
     """A selector, what it did, and where it stands.
 
-    `reached` says which devices it was asked about; `known` is false when the class is not among the
-    manifests, so that nobody can say whether a device would come this far.
+    `scope_text` says which devices it was asked about; `is_class_known` is false when the class is not among
+    the manifests, so that nobody can say whether a device would come this far.
     """
 
     expression: str
-    outcome: Outcome
-    catalogue: Catalogue
-    reached: str
-    of_class: bool
-    known: bool = True
+    outcome: SelectorOutcome
+    models: DeviceModelIndex
+    scope_text: str
+    is_class_selector: bool
+    is_class_known: bool = True
     complete: bool = False
 
 
-def judged(case: Case) -> Iterator[Complaint]:
+def report_selector(evaluated: EvaluatedSelector) -> Iterator[FieldFinding]:
     """Everything there is to say about a selector."""
-    reading = read(case.expression)
-    unknown = unknown_names(case.expression, reading, case.catalogue)
-    wrong = wrong_types(case.expression, reading, case.outcome)
-    absent = _absent(case, reading)
+    reading = analyze_selector(evaluated.expression)
+    unknown = find_unknown_fields(evaluated.expression, reading, evaluated.models)
+    wrong = find_wrong_types(evaluated.expression, reading, evaluated.outcome)
+    absent = _report_absent_driver(evaluated, reading)
     if absent is not None:  # what it publishes is unknown, too
         yield absent
         return
     yield from unknown.values()
     yield from wrong.values()
-    if case.known:
-        yield from _faults(case, set(unknown), bool(wrong))
-    if unknown or wrong or not case.catalogue.whole:
+    if evaluated.is_class_known:
+        yield from _report_faults(evaluated, set(unknown), bool(wrong))
+    if unknown or wrong or not evaluated.models.is_complete:
         return
-    outcome = case.outcome
-    if outcome.others and not outcome.matching:
-        yield _never(case, reading)
-    elif outcome.matching and not outcome.others and not outcome.faults and _says_little(case, reading):
-        yield _always(case)
+    outcome = evaluated.outcome
+    if outcome.rejected and not outcome.matching:
+        yield _report_never_true(evaluated, reading)
+    elif (
+        outcome.matching
+        and not outcome.rejected
+        and not outcome.faults
+        and _is_always_true_reportable(evaluated, reading)
+    ):
+        yield _report_always_true(evaluated)
 
 
 # --- where it fails ---
 
 
-def _faults(case: Case, unknown: set[tuple[str, str, str]], wrong_type: bool) -> Iterator[Complaint]:
-    lacking: list[Fault] = []
-    others: list[Fault] = []
-    for model, fault in case.outcome.faults:
-        reference = missing(case.expression, model, fault)
+def _report_faults(
+    evaluated: EvaluatedSelector, unknown: set[tuple[str, str, str]], wrong_type: bool
+) -> Iterator[FieldFinding]:
+    lacking: list[FaultOnModel] = []
+    others: list[FaultOnModel] = []
+    for model, fault in evaluated.outcome.faults:
+        reference = find_missing_reference(evaluated.expression, model, fault)
         if reference is None:
             if not (wrong_type and fault.message.startswith(("no such overload", "CEL result"))):
                 others.append((model, fault))
-        elif reference.need not in unknown:
+        elif reference.key not in unknown:
             lacking.append((model, fault))
     if lacking:
-        yield _unguarded(case, lacking)
+        yield _report_unguarded(evaluated, lacking)
     if others:
         model, fault = others[0]
-        yield Complaint(
+        yield FieldFinding(
             "selector-fails",
             "",
-            f"fails on {_some(case, others)}: {fault.message}",
+            f"fails on {_describe_failing_devices(evaluated, others)}: {fault.message}",
             expected="an expression that is true or false for every device",
             hint="a claim that meets such a device is not allocated on its node",
-            inside=(case.expression, fault.offset or 0),
+            text_offset=(evaluated.expression, fault.offset or 0),
         )
 
 
-def _unguarded(case: Case, lacking: list[Fault]) -> Complaint:
+def _report_unguarded(evaluated: EvaluatedSelector, lacking: list[FaultOnModel]) -> FieldFinding:
     model, fault = lacking[0]
-    reference = missing(case.expression, model, fault)
+    reference = find_missing_reference(evaluated.expression, model, fault)
     assert reference is not None
-    made = guarded(case.expression, tuple(model for model, _ in lacking), case.catalogue.drivers)
+    made = add_guards(evaluated.expression, tuple(model for model, _ in lacking), evaluated.models.drivers)
     tests = " && ".join(made.guards)
-    return Complaint(
+    return FieldFinding(
         "selector-unguarded",
         "",
-        f"fails on {_some(case, lacking)}: it has no {noun(reference.need)} in domain `{reference.domain}`",
+        f"fails on {_describe_failing_devices(evaluated, lacking)}: it has no "
+        f"{describe_field(reference.key)} in domain `{reference.domain}`",
         expected="a test before it that keeps such devices out",
         hint=f"write `{tests} && …`" if tests else "",
-        rewrite=yaml_block({"expression": made.expression}) if made.expression else "",
-        inside=(case.expression, reference.at),
+        rewrite=to_yaml_block({"expression": made.expression}) if made.expression else "",
+        text_offset=(evaluated.expression, reference.name_offset),
     )
 
 
-def _some(case: Case, faults: list[Fault]) -> str:
-    failing = counted(tuple(model for model, _ in faults))
-    asked = counted(case.outcome.tried)
-    called = faults[0][0].called
+def _describe_failing_devices(evaluated: EvaluatedSelector, faults: list[FaultOnModel]) -> str:
+    failing = count_devices(tuple(model for model, _ in faults))
+    asked = count_devices(evaluated.outcome.evaluated)
+    called = faults[0][0].description
     return called if asked == 1 else f"{failing} of {asked} devices, first on {called}"
 
 
 # --- where nothing matches ---
 
 
-def _never(case: Case, reading: Reading) -> Complaint:
-    tried = case.outcome.tried
-    tallies = list(_tallies(reading.terms, tried))
-    offset = max(tallies, key=lambda tally: tally.failing).term.offset if tallies else 0
-    return Complaint(
+def _report_never_true(evaluated: EvaluatedSelector, analysis: SelectorAnalysis) -> FieldFinding:
+    tried = evaluated.outcome.evaluated
+    tallies = list(_tally_conditions(analysis.conditions, tried))
+    offset = max(tallies, key=lambda tally: tally.failing).condition.offset if tallies else 0
+    return FieldFinding(
         "selector-never-true",
         "",
-        f"matches none of the {counted(tried)} devices {case.reached}"
-        if counted(tried) > 1
-        else f"does not match the only device {case.reached}",
+        f"matches none of the {count_devices(tried)} devices {evaluated.scope_text}"
+        if count_devices(tried) > 1
+        else f"does not match the only device {evaluated.scope_text}",
         expected="a device that matches",
-        hint="; ".join(_clues(tallies, tried)),
-        inside=(case.expression, offset),
+        hint="; ".join(_build_hints(tallies, tried)),
+        text_offset=(evaluated.expression, offset),
     )
 
 
-def _absent(case: Case, reading: Reading) -> Complaint | None:
-    absent = [pair for pair in reading.drivers if pair[0] not in case.catalogue.drivers]
-    if not absent or not case.outcome.tried:
+def _report_absent_driver(evaluated: EvaluatedSelector, analysis: SelectorAnalysis) -> FieldFinding | None:
+    absent = [pair for pair in analysis.required_drivers if pair[0] not in evaluated.models.drivers]
+    if not absent or not evaluated.outcome.evaluated:
         return None
     driver, offset = absent[0]
-    hint = did_you_mean(driver, case.catalogue.drivers, TYPO)
+    hint = suggest_name(driver, evaluated.models.drivers, TYPO_SIMILARITY)
     # A driver that is nowhere near those that are here may well be in the cluster.
-    severity = Severity.WARNING if hint or case.complete else Severity.NOTE
-    return Complaint(
+    severity = Severity.WARNING if hint or evaluated.complete else Severity.NOTE
+    return FieldFinding(
         "selector-never-true",
         "",
         f"matches nothing here: no device of driver `{driver}` is among these manifests",
         expected=f"slices of `{driver}`, or another driver",
         hint=hint,
         severity=severity,
-        inside=(case.expression, offset),
+        text_offset=(evaluated.expression, offset),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Tally:
+class _ConditionTally:
     """One condition, on which models it is not true, and how many devices these are."""
 
-    term: Term
+    condition: SelectorCondition
     models: frozenset[int]
     failing: int
 
 
-def _tallies(terms: tuple[Term, ...], tried: tuple[Model, ...]) -> Iterator[_Tally]:
-    for term in terms:
-        outcome = tried_on(term.text, tried)
+def _tally_conditions(
+    conditions: tuple[SelectorCondition, ...], tried: tuple[DeviceModel, ...]
+) -> Iterator[_ConditionTally]:
+    for term in conditions:
+        outcome = evaluate_selector(term.text, tried)
         if outcome is not None:
-            failing = (*outcome.others, *(model for model, _ in outcome.faults))
-            yield _Tally(term, frozenset(map(id, failing)), counted(failing))
+            failing = (*outcome.rejected, *(model for model, _ in outcome.faults))
+            yield _ConditionTally(term, frozenset(map(id, failing)), count_devices(failing))
 
 
-def _clues(tallies: list[_Tally], tried: tuple[Model, ...]) -> Iterator[str]:
+def _build_hints(tallies: list[_ConditionTally], tried: tuple[DeviceModel, ...]) -> Iterator[str]:
     """Which condition fails how often, and the device that comes nearest."""
-    asked = counted(tried)
+    asked = count_devices(tried)
     if len(tallies) > 1 and asked > 1:
-        worst = sorted((t for t in tallies if t.failing), key=lambda tally: -tally.failing)[:_FEW]
-        shares = [f"`{_short(tally.term.text)}` fails for {tally.failing}" for tally in worst]
+        worst = sorted((t for t in tallies if t.failing), key=lambda tally: -tally.failing)[:_MAX_VALUES]
+        shares = [
+            f"`{_shorten_condition(tally.condition.text)}` fails for {tally.failing}" for tally in worst
+        ]
         yield ", ".join([f"{shares[0]} of {asked}", *shares[1:]])
-    near = list(_near(tallies, tried))
+    near = list(_find_nearest(tallies, tried))
     if near:
         tally = near[0][1]
         alike = tuple(model for model, other in near if other is tally)
-        published = _published(tally.term, alike)
+        published = _describe_published_values(tally.condition, alike)
         if len(tallies) > 1:
-            more = f" and {counted(alike) - 1} more" if counted(alike) > 1 else ""
-            yield f"nearest is {alike[0].called}{more}, failing only `{_short(tally.term.text)}`"
+            more = f" and {count_devices(alike) - 1} more" if count_devices(alike) > 1 else ""
+            yield (
+                f"nearest is {alike[0].description}{more}, failing only "
+                f"`{_shorten_condition(tally.condition.text)}`"
+            )
         if published:
             yield published
 
 
-def _near(tallies: list[_Tally], tried: tuple[Model, ...]) -> Iterator[tuple[Model, _Tally]]:
+def _find_nearest(
+    tallies: list[_ConditionTally], tried: tuple[DeviceModel, ...]
+) -> Iterator[tuple[DeviceModel, _ConditionTally]]:
     """Devices that fail one condition only, and which."""
     for model in tried:
         failing = [tally for tally in tallies if id(model) in tally.models]
@@ -204,55 +227,55 @@ def _near(tallies: list[_Tally], tried: tuple[Model, ...]) -> Iterator[tuple[Mod
             yield model, failing[0]
 
 
-def _published(term: Term, models: tuple[Model, ...]) -> str:
+def _describe_published_values(condition: SelectorCondition, models: tuple[DeviceModel, ...]) -> str:
     """The values that devices have where a condition looks for another one."""
-    needs = {reference.need for reference in term.references}
+    needs = {reference.key for reference in condition.references}
     if len(needs) != 1:
         return ""
     (need,) = needs
     values: Counter[str] = Counter()
     for model in models:
-        if shown := model.shown(need):
+        if shown := model.format_value(need):
             values[shown] += model.count
-    listed = [f"`{value}` on {count}" for value, count in values.most_common(_FEW)]
-    more = f" and {len(values) - _FEW} other values" if len(values) > _FEW else ""
-    return f"{noun(need)} is {', '.join(listed)}{more}" if listed else ""
+    listed = [f"`{value}` on {count}" for value, count in values.most_common(_MAX_VALUES)]
+    more = f" and {len(values) - _MAX_VALUES} other values" if len(values) > _MAX_VALUES else ""
+    return f"{describe_field(need)} is {', '.join(listed)}{more}" if listed else ""
 
 
-def _short(text: str) -> str:
+def _shorten_condition(text: str) -> str:
     """A condition as people say it: `size == "large"`, without the way to the attribute."""
-    text = _WAY.sub("", " ".join(text.split()))
-    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+    text = _PATH_PREFIX.sub("", " ".join(text.split()))
+    return text if len(text) <= _MAX_CONDITION_LENGTH else f"{text[: _MAX_CONDITION_LENGTH - 1]}…"
 
 
 # --- where everything matches ---
 
 
-def _says_little(case: Case, reading: Reading) -> bool:
+def _is_always_true_reportable(evaluated: EvaluatedSelector, analysis: SelectorAnalysis) -> bool:
     """Whether it is worth saying that a selector is always true.
 
     A class says which driver it means even where there is no other. And when there is one device only, every
     selector that matches is always true: then it must be true of a device that has nothing, too.
     """
-    if not case.known or (case.of_class and reading.drivers):
+    if not evaluated.is_class_known or (evaluated.is_class_selector and analysis.required_drivers):
         return False
-    if counted(case.outcome.matching) > 1:
+    if count_devices(evaluated.outcome.matching) > 1:
         return True
-    selector = selector_of(case.expression)
-    return selector is not None and selector.matches(_nothing()) is True
+    selector = compile_stored_selector(evaluated.expression)
+    return selector is not None and selector.matches(_make_empty_binding()) is True
 
 
-def _nothing() -> DeviceBinding:
-    return prepare("", Device())
+def _make_empty_binding() -> DeviceBinding:
+    return bind_device("", Device())
 
 
-def _always(case: Case) -> Complaint:
-    count = counted(case.outcome.matching)
+def _report_always_true(evaluated: EvaluatedSelector) -> FieldFinding:
+    count = count_devices(evaluated.outcome.matching)
     whom = f"all {count} devices" if count > 1 else "the only device"
-    return Complaint(
+    return FieldFinding(
         "selector-always-true",
         "",
-        f"true for {whom} {case.reached}: it keeps none out",
+        f"true for {whom} {evaluated.scope_text}: it keeps none out",
         expected="a condition that some devices do not meet, or no selector",
-        inside=(case.expression, 0),
+        text_offset=(evaluated.expression, 0),
     )

@@ -31,20 +31,20 @@ from typing import Final
 
 import msgspec
 
-from dray.durable import Damaged, StateFile, settle
-from dray.node.claims.record import Record
+from dray.durable import CorruptFileError, StateFile, sync_directory
+from dray.node.claims.record import ClaimsRecord
 
 VERSION: Final = 1
 FILE: Final = StateFile("dray node checkpoint", VERSION)
 
-_READERS: Final[Mapping[int, Callable[[bytes], Record]]] = MappingProxyType(
-    {1: lambda content: msgspec.json.decode(content, type=Record)}
+_READERS: Final[Mapping[int, Callable[[bytes], ClaimsRecord]]] = MappingProxyType(
+    {1: lambda content: msgspec.json.decode(content, type=ClaimsRecord)}
 )
 """How the content of each version is read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostCheckpoint:
     """There is no record to go on with."""
 
     why: str
@@ -56,46 +56,48 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._latest = Record()
-        self._asked = self._durable = 0
+        self._latest = ClaimsRecord()
+        self._requested = self._durable = 0
         self._writing: asyncio.Task[None] | None = None
 
-    def load(self) -> Record | Lost:
+    def load(self) -> ClaimsRecord | LostCheckpoint:
         """What the file says. `dray.durable.Newer` when a later program wrote it."""
         try:
             found = FILE.read(self._path)
             if found is None:
-                return Lost("")
-            return self._read(*found)
-        except Damaged as damaged:
-            return Lost(f"{damaged}; it is kept as `{self._set_aside()}`")
+                return LostCheckpoint("")
+            return self._decode(*found)
+        except CorruptFileError as damaged:
+            return LostCheckpoint(f"{damaged}; it is kept as `{self._set_aside()}`")
 
-    def _read(self, version: int, content: bytes) -> Record:
+    def _decode(self, version: int, content: bytes) -> ClaimsRecord:
         reader = _READERS.get(version)
         if reader is None:
-            raise Damaged(f"`{self._path}` has version {version}, which this program does not know any more")
+            raise CorruptFileError(
+                f"`{self._path}` has version {version}, which this program does not know any more"
+            )
         try:
             return reader(content)
         except msgspec.DecodeError as broken:
-            raise Damaged(f"`{self._path}` holds no record: {broken}") from None
+            raise CorruptFileError(f"`{self._path}` holds no record: {broken}") from None
 
     def _set_aside(self) -> Path:
         number = 1
         while (kept := self._path.with_name(f"{self._path.name}.damaged-{number}")).exists():
             number += 1
         self._path.rename(kept)
-        settle(kept.parent)
+        sync_directory(kept.parent)
         return kept
 
-    async def store(self, record: Record) -> None:
+    async def store(self, record: ClaimsRecord) -> None:
         """Make a record durable, or a later one; `OSError` when that is not possible."""
         self._latest = record
-        self._asked += 1
-        mine = self._asked
+        self._requested += 1
+        mine = self._requested
         while self._durable < mine:
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write())
-                self._writing.add_done_callback(_heard)
+                self._writing.add_done_callback(_consume_exception)
             # Whoever stops waiting does not stop the write: others wait for it too.
             await asyncio.shield(self._writing)
 
@@ -105,12 +107,12 @@ class Checkpoint:
             await asyncio.wait((self._writing,))
 
     async def _write(self) -> None:
-        number, record = self._asked, self._latest
+        number, record = self._requested, self._latest
         await asyncio.to_thread(FILE.write, self._path, record)
         self._durable = number
 
 
-def _heard(task: asyncio.Task[None]) -> None:
+def _consume_exception(task: asyncio.Task[None]) -> None:
     """A failure is told to whoever waits; that nobody does any more is no fault."""
     if not task.cancelled():
         task.exception()

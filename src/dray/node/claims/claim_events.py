@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dray.client.events import EventRecorder, Subject, shortened
-from dray.node.claims.outcomes import Refusal, Waiting
-from dray.node.claims.record import Held, User
+from dray.client.events import EventRecorder, InvolvedObject, truncate_text
+from dray.node.claims.outcomes import ClaimsPending, ClaimsRefused
+from dray.node.claims.record import ClaimUser, RecordedClaim
 
-NOT_PREPARED: Final = "FailedPrepareDynamicResources"
-NOT_GIVEN_BACK: Final = "FailedUnprepareDynamicResources"
-ABANDONED: Final = "DevicesAbandoned"
-IGNORED: Final = "ClaimsIgnored"
+PREPARE_FAILED: Final = "FailedPrepareDynamicResources"
+UNPREPARE_FAILED: Final = "FailedUnprepareDynamicResources"
+DEVICES_ABANDONED: Final = "DevicesAbandoned"
+CLAIMS_IGNORED: Final = "ClaimsIgnored"
 
-BRIEF: Final = 400
+MAX_NOTE_BYTES: Final = 400
 """Bytes of an event; who wants more asks the driver's log."""
 
 _NUMBERS: Final = re.compile(
@@ -27,44 +27,44 @@ _NUMBERS: Final = re.compile(
 """Addresses, identifiers, amounts and times: what differs from one complaint to the next. Not `gpu-1`."""
 
 
-class Telling:
+class PodClaimEvents:
     """Tells the events of pods, each once."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
-        self._last: dict[str, tuple[str, str]] = {}
+        self._last_recorded: dict[str, tuple[str, str]] = {}
 
-    def failed(self, user: User, answer: Refusal | Waiting) -> None:
+    def record_prepare_failure(self, user: ClaimUser, outcome: ClaimsRefused | ClaimsPending) -> None:
         """Preparing did not succeed this time."""
-        self._tell(user, NOT_PREPARED, answer.message)
+        self._record_once(user, PREPARE_FAILED, outcome.message)
 
-    def blocked(self, user: User, answer: Waiting) -> None:
+    def record_release_failure(self, user: ClaimUser, outcome: ClaimsPending) -> None:
         """Giving back did not succeed this time."""
-        self._tell(user, NOT_GIVEN_BACK, answer.message)
+        self._record_once(user, UNPREPARE_FAILED, outcome.message)
 
-    def ignored(self, user: User) -> None:
+    def record_claims_ignored(self, user: ClaimUser) -> None:
         """A pod starts without what its claims promise."""
         what = "the agent of this node leaves claims alone: containers start without what they promise"
-        self._tell(user, IGNORED, what)
+        self._record_once(user, CLAIMS_IGNORED, what)
 
-    def abandoned(self, held: Held) -> None:
+    def record_abandoned(self, held: RecordedClaim) -> None:
         """Devices were forgotten because a person said so."""
         drivers = ", ".join(part.driver for part in held.parts)
         what = f"devices of claim {held} were forgotten as asked; driver {drivers} did not take them back"
         for user in held.leaving:
-            self._tell(user, ABANDONED, what)
+            self._record_once(user, DEVICES_ABANDONED, what)
 
     def forget(self, pod_uid: str) -> None:
         """Nothing is the case any more."""
-        self._last.pop(pod_uid, None)
+        self._last_recorded.pop(pod_uid, None)
 
-    def _tell(self, user: User, reason: str, message: str) -> None:
-        note = shortened(" ".join(message.split()), BRIEF)
+    def _record_once(self, user: ClaimUser, reason: str, message: str) -> None:
+        note = truncate_text(" ".join(message.split()), MAX_NOTE_BYTES)
         said = (reason, _NUMBERS.sub("#", note))
-        if self._last.get(user.uid) != said:
-            self._last[user.uid] = said
-            self._recorder.record(_subject(user), reason, note, warning=True)
+        if self._last_recorded.get(user.uid) != said:
+            self._last_recorded[user.uid] = said
+            self._recorder.record(_build_subject(user), reason, note, warning=True)
 
 
-def _subject(user: User) -> Subject:
-    return Subject("v1", "Pod", user.namespace, user.name, user.uid)
+def _build_subject(user: ClaimUser) -> InvolvedObject:
+    return InvolvedObject("v1", "Pod", user.namespace, user.name, user.uid)

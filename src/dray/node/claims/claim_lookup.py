@@ -9,63 +9,63 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.resource import ResourceClaim
-from dray.claims.claim_names import classic_name, recorded
+from dray.claims.claim_names import build_classic_name, find_recorded_name
 from dray.client.client import Client
-from dray.client.errors import NotFound, NotServed
-from dray.node.claims.admission import Absent, Claim, Found
-from dray.node.claims.outcomes import Reason
-from dray.node.claims.record import Record
+from dray.client.errors import KindNotServedError, NotFoundError
+from dray.node.claims.admission import Claim, ClaimLookup, MissingClaim
+from dray.node.claims.outcomes import NotReadyReason
+from dray.node.claims.record import ClaimsRecord
 
-_ABSENT: Final = (NotFound, NotServed)
+_NOT_FOUND_ERRORS: Final = (NotFoundError, KindNotServedError)
 
 
-async def find_claims(client: Client, pod: Pod, record: Record) -> dict[str, Found]:
+async def find_claims(client: Client, pod: Pod, record: ClaimsRecord) -> dict[str, ClaimLookup]:
     """What each entry of a pod stands for; raises what keeps us from reading."""
-    return {entry.name: await _find(client, pod, entry, record) for entry in pod.spec.resource_claims}
+    return {entry.name: await _find_claim(client, pod, entry, record) for entry in pod.spec.resource_claims}
 
 
-def claim_name(pod: Pod, entry: PodResourceClaim, record: Record) -> str | Absent | None:
+def resolve_claim_name(pod: Pod, entry: PodResourceClaim, record: ClaimsRecord) -> str | MissingClaim | None:
     """The name of the claim that an entry stands for; None when it needs none."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     if entry.template is not None:
-        return classic_name(pod, entry)
-    is_said, name = recorded(pod, entry)
+        return build_classic_name(pod, entry)
+    is_said, name = find_recorded_name(pod, entry)
     if is_said:
         return name
-    for held in record.used_by(pod.metadata.uid):
+    for held in record.find_used_by(pod.metadata.uid):
         if any(user.uid == pod.metadata.uid and entry.name in user.entries for user in held.users):
             return held.name
     why = (
         f"no claim was made yet for entry `{entry.name}` (template `{entry.resource_claim_template_name}`), "
         "or the pod's status does not name it any more"
     )
-    return Absent(Reason.CLAIM_NOT_MADE, why)
+    return MissingClaim(NotReadyReason.CLAIM_NOT_MADE, why)
 
 
-async def _find(client: Client, pod: Pod, entry: PodResourceClaim, record: Record) -> Found:
-    name = claim_name(pod, entry, record)
+async def _find_claim(client: Client, pod: Pod, entry: PodResourceClaim, record: ClaimsRecord) -> ClaimLookup:
+    name = resolve_claim_name(pod, entry, record)
     if not isinstance(name, str):
         return name
     namespace = pod.metadata.namespace
     claim: Claim | None = None
     if entry.template is None:
-        claim = await _get(client, ResourceClaim, name, namespace)
+        claim = await _get_or_none(client, ResourceClaim, name, namespace)
     if claim is None and entry.resource_claim_template_name is None:
-        claim = await _get(client, ClassicClaim, name, namespace)
+        claim = await _get_or_none(client, ClassicResourceClaim, name, namespace)
     if claim is None:
         why = f"claim {namespace}/{name} of entry `{entry.name}` does not exist"
-        return Absent(Reason.CLAIM_MISSING, why)
+        return MissingClaim(NotReadyReason.CLAIM_MISSING, why)
     return claim
 
 
-async def _get(
-    client: Client, kind: type[ResourceClaim] | type[ClassicClaim], name: str, namespace: str
+async def _get_or_none(
+    client: Client, kind: type[ResourceClaim] | type[ClassicResourceClaim], name: str, namespace: str
 ) -> Claim | None:
     try:
         return await client.get(kind, name, namespace)
-    except _ABSENT:
+    except _NOT_FOUND_ERRORS:
         return None

@@ -1,7 +1,7 @@
 """Calls to drivers, each written down before it goes out and after it is answered.
 
 Theory of operation: `record` is what the agent knows now; it is changed only between two awaits, by functions
-of `plan`. `keep` makes it durable. A call goes out only when the record that says so is durable; what comes
+of `plan`. `save` makes it durable. A call goes out only when the record that says so is durable; what comes
 back is put into the record at once and made durable before anybody acts on it.
 """
 
@@ -11,110 +11,128 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from dray.client.rest_client import TROUBLE
+from dray.client.rest_client import CALL_ERRORS
 from dray.node.claims import plan
 from dray.node.claims.checkpoint import Checkpoint
-from dray.node.claims.outcomes import GONE
-from dray.node.claims.plan import Call, Driver
-from dray.node.claims.published_devices import Published
-from dray.node.claims.record import EMPTY, DeviceKey, Record
-from dray.node.plugins.driver_interface import NO_ENTRY, DriverLine, Failure, Fault, PrepareOutcome
+from dray.node.claims.outcomes import DEVICE_GONE_TEXT
+from dray.node.claims.plan import DriverCall, DriverKey
+from dray.node.claims.published_devices import PublishedDevices
+from dray.node.claims.record import EMPTY_RECORD, ClaimsRecord, RecordedDevice
+from dray.node.plugins.driver_interface import (
+    MISSING_ENTRY,
+    DriverCallFailure,
+    DriverCallFault,
+    DriverClient,
+    PrepareOutcome,
+)
 
-LONGEST_LOOK: Final = 5.0
+PUBLISHED_LOOKUP_SECONDS: Final = 5.0
 """Seconds in which the server may tell which devices are published; a failure is told without it as well."""
 
 
-class Lines(Protocol):
+class DriverLookup(Protocol):
     """Who is registered on this node; `Registry` is one."""
 
-    def line(self, name: str, *, classic: bool | None = None) -> DriverLine | None:
+    def find_driver(self, name: str, *, classic: bool | None = None) -> DriverClient | None:
         """The line to a driver; None when it is not registered."""
         ...
 
 
-class Calling:
+class CheckpointedCalls:
     """The record of an agent, and the calls that change it."""
 
     def __init__(
-        self, checkpoint: Checkpoint, lines: Lines, published: Published, crash: Callable[[str], None]
+        self,
+        checkpoint: Checkpoint,
+        drivers: DriverLookup,
+        published: PublishedDevices,
+        crash_point: Callable[[str], None],
     ) -> None:
-        self.record: Record = EMPTY
+        self.record: ClaimsRecord = EMPTY_RECORD
         self._checkpoint = checkpoint
-        self._lines = lines
+        self._drivers = drivers
         self._published = published
-        self._crash = crash
-        self.unkept = ""
+        self._crash_point = crash_point
+        self.save_error = ""
         """Why the record could not be made durable last time; nothing when it could."""
 
-    async def keep(self, point: str) -> str:
+    async def save(self, point: str) -> str:
         """Make the record durable; what keeps us from it, or nothing. `point` is what was done before."""
-        self._crash(f"{point}, not kept")
+        self._crash_point(f"{point}, not kept")
         try:
             await self._checkpoint.store(self.record)
         except OSError as trouble:
-            self.unkept = str(trouble)
-            return self.unkept
-        self.unkept = ""
-        self._crash(f"{point}, kept")
+            self.save_error = str(trouble)
+            return self.save_error
+        self.save_error = ""
+        self._crash_point(f"{point}, kept")
         return ""
 
-    def present(self, drivers: Iterable[Driver]) -> frozenset[Driver]:
+    def filter_registered(self, drivers: Iterable[DriverKey]) -> frozenset[DriverKey]:
         """Those drivers that are registered now."""
-        return frozenset(each for each in drivers if self._lines.line(each.name, classic=each.classic))
+        return frozenset(
+            each for each in drivers if self._drivers.find_driver(each.name, classic=each.classic)
+        )
 
-    async def prepare(self, calls: Iterable[Call]) -> None:
+    async def prepare(self, calls: Iterable[DriverCall]) -> None:
         """Have claims prepared by all their drivers at once; the answers are in the record then."""
-        await asyncio.gather(*map(self._prepare, calls))
+        await asyncio.gather(*map(self._call_prepare, calls))
 
-    async def _prepare(self, call: Call) -> None:
-        line = self._lines.line(call.driver.name, classic=call.driver.classic)
+    async def _call_prepare(self, call: DriverCall) -> None:
+        line = self._drivers.find_driver(call.driver.name, classic=call.driver.classic)
         if line is None:
-            self.record = plan.withdrawn(self.record, (call,))
+            self.record = plan.withdraw_calls(self.record, (call,))
             return
         answers = await line.prepare(call.claims)
-        self._crash("driver prepared")
-        missing = Failure(Fault.REFUSED, NO_ENTRY)
+        self._crash_point("driver prepared")
+        missing = DriverCallFailure(DriverCallFault.REFUSED, MISSING_ENTRY)
         outcomes = {uid: answers.get(uid, missing) for uid in call.uids}
-        self.record = plan.prepared(self.record, call.driver.name, outcomes)
+        self.record = plan.record_prepared(self.record, call.driver.name, outcomes)
         # Not kept, it counts as asked for; that is safe, and it is kept with the next change.
-        await self.keep("preparing answered")
-        await self._explain(call.driver.name, outcomes)
+        await self.save("preparing answered")
+        await self._explain_failures(call.driver.name, outcomes)
 
-    async def unprepare(self, calls: Iterable[Call]) -> None:
+    async def unprepare(self, calls: Iterable[DriverCall]) -> None:
         """Have claims given back by all their drivers at once; the answers are in the record then."""
-        await asyncio.gather(*map(self._unprepare, calls))
+        await asyncio.gather(*map(self._call_unprepare, calls))
 
-    async def _unprepare(self, call: Call) -> None:
-        line = self._lines.line(call.driver.name, classic=call.driver.classic)
+    async def _call_unprepare(self, call: DriverCall) -> None:
+        line = self._drivers.find_driver(call.driver.name, classic=call.driver.classic)
         if line is None:
             return
         answers = await line.unprepare(call.claims)
-        self._crash("driver unprepared")
-        missing = Failure(Fault.REFUSED, NO_ENTRY)
+        self._crash_point("driver unprepared")
+        missing = DriverCallFailure(DriverCallFault.REFUSED, MISSING_ENTRY)
         outcomes = {uid: answers.get(uid, missing) for uid in call.uids}
-        self.record = plan.unprepared(self.record, call.driver.name, outcomes)
-        await self.keep("unpreparing answered")
+        self.record = plan.record_unprepared(self.record, call.driver.name, outcomes)
+        await self.save("unpreparing answered")
 
-    async def _explain(self, driver: str, outcomes: Mapping[str, PrepareOutcome]) -> None:
+    async def _explain_failures(self, driver: str, outcomes: Mapping[str, PrepareOutcome]) -> None:
         """Add to failures what we know about them: perhaps the driver does not have the device any more."""
         for uid, outcome in outcomes.items():
-            held = self.record.claim(uid)
-            part = held.part(driver) if held is not None else None
-            if part is None or not isinstance(outcome, Failure) or outcome.fault is Fault.NO_ANSWER:
+            held = self.record.find_claim(uid)
+            part = held.find_part(driver) if held is not None else None
+            if (
+                part is None
+                or not isinstance(outcome, DriverCallFailure)
+                or outcome.fault is DriverCallFault.NO_ANSWER
+            ):
                 continue
-            if GONE in outcome.text.lower():
+            if DEVICE_GONE_TEXT in outcome.text.lower():
                 continue
-            gone = await self._vanished(driver, part.wanted)
+            gone = await self._find_unpublished(driver, part.wanted)
             if gone:
-                said = f"{GONE}: {driver} does not publish {gone} any more; it said: {outcome.text}"
-                more = {uid: Failure(outcome.fault, said)}
-                self.record = plan.prepared(self.record, driver, more)
+                said = (
+                    f"{DEVICE_GONE_TEXT}: {driver} does not publish {gone} any more; it said: {outcome.text}"
+                )
+                more = {uid: DriverCallFailure(outcome.fault, said)}
+                self.record = plan.record_prepared(self.record, driver, more)
 
-    async def _vanished(self, driver: str, wanted: Iterable[DeviceKey]) -> str:
+    async def _find_unpublished(self, driver: str, wanted: Iterable[RecordedDevice]) -> str:
         """Devices that are not published any more, as far as the server says so soon."""
         try:
-            async with asyncio.timeout(LONGEST_LOOK):
-                gone = await self._published.vanished(driver, wanted)
-        except (*TROUBLE, TimeoutError):
+            async with asyncio.timeout(PUBLISHED_LOOKUP_SECONDS):
+                gone = await self._published.find_missing(driver, wanted)
+        except (*CALL_ERRORS, TimeoutError):
             return ""
         return ", ".join(f"{key.pool}/{key.device}" for key in gone)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-GONE: Final = "device gone"
+DEVICE_GONE_TEXT: Final = "device gone"
 """What the error of a driver says when an allocated device is not there any more."""
 
 
-class Reason(StrEnum):
+class NotReadyReason(StrEnum):
     """Why a pod's claims are not ready, or not given back: the word in the pod's status."""
 
     STATIC_POD = "StaticPodWithClaims"
@@ -39,26 +39,26 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ClaimsReady:
     """All claims of the pod are prepared: its containers may start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ClaimsRefused:
     """A rule says that the pod must not run here as things are."""
 
-    reason: Reason
+    reason: NotReadyReason
     message: str
 
     @property
-    def final(self) -> bool:
+    def is_final(self) -> bool:
         """Whether nothing that could happen would change it: the pod has failed."""
-        return self.reason is Reason.STATIC_POD
+        return self.reason is NotReadyReason.STATIC_POD
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ClaimsPending:
     """Somebody has to do something first: a driver, the server, another pod. Worth trying again."""
 
-    reason: Reason
+    reason: NotReadyReason
     message: str

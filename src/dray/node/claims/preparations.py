@@ -25,40 +25,44 @@ from msgspec.structs import replace
 from dray.api.core import Node
 from dray.api.meta import ObjectMeta
 from dray.api.preparation import (
-    ACCOUNTED,
-    RESTORED_PAGE,
-    DeviceInHand,
+    ACCOUNTED_ANNOTATION,
+    RESTORED_PATH,
     Preparation,
+    PreparationDevice,
     PreparationSpec,
     PreparedClaim,
 )
-from dray.client.client import Client, Deletion
-from dray.client.errors import AlreadyExists, Conflict, Forbidden, NotFound
-from dray.client.object_refs import Selection
-from dray.client.rest_client import TROUBLE
-from dray.node.claims.record import Held
-from dray.values.names import dns_subdomain
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import AlreadyExistsError, ConflictError, ForbiddenError, NotFoundError
+from dray.client.object_refs import ObjectSelector
+from dray.client.rest_client import CALL_ERRORS
+from dray.node.claims.record import RecordedClaim
+from dray.values.names import check_dns_subdomain
 
-DRIVERS: Final = "dray.dev/drivers"
+DRIVERS_ANNOTATION: Final = "dray.dev/drivers"
 """On a preparation: the drivers that have a part in it, separated by commas."""
 
-ASK_AGAIN: Final = 300.0
+RECHECK_SECONDS: Final = 300.0
 """Seconds after which a server that did not know the kind is asked again: it may have been upgraded."""
 
 
-def preparation_name(claim_uid: str, node: str) -> str:
+def build_preparation_name(claim_uid: str, node: str) -> str:
     """The name of a node's preparation of a claim; readable where that is a legal name."""
     name = f"{claim_uid}.{node}"
-    if not dns_subdomain(name):
+    if not check_dns_subdomain(name):
         return name
     return "p-" + hashlib.sha256(f"{claim_uid}/{node}".encode()).hexdigest()[:48]
 
 
-def preparation_of(held: Held, node: str, devices: tuple[DeviceInHand, ...] = ()) -> Preparation:
+def build_preparation(
+    held: RecordedClaim, node: str, devices: tuple[PreparationDevice, ...] = ()
+) -> Preparation:
     """What a node says when it is about to prepare a claim, or which devices of it it has."""
     drivers = ",".join(part.driver for part in held.parts)
     return Preparation(
-        metadata=ObjectMeta(name=preparation_name(held.uid, node), annotations={DRIVERS: drivers}),
+        metadata=ObjectMeta(
+            name=build_preparation_name(held.uid, node), annotations={DRIVERS_ANNOTATION: drivers}
+        ),
         spec=PreparationSpec(
             node_name=node,
             claim=PreparedClaim(namespace=held.namespace, name=held.name, uid=held.uid),
@@ -67,105 +71,107 @@ def preparation_of(held: Held, node: str, devices: tuple[DeviceInHand, ...] = ()
     )
 
 
-def drivers_noted(preparation: Preparation) -> tuple[str, ...]:
+def parse_drivers(preparation: Preparation) -> tuple[str, ...]:
     """The drivers that a preparation names."""
-    noted = preparation.metadata.annotations.get(DRIVERS, "")
+    noted = preparation.metadata.annotations.get(DRIVERS_ANNOTATION, "")
     return tuple(driver for driver in noted.split(",") if driver)
 
 
-class Preparations:
+class NodePreparations:
     """The preparations of one node."""
 
-    def __init__(self, client: Client, node: Callable[[], Node]) -> None:
-        """`node` is the node as it was last seen."""
+    def __init__(self, client: Client, get_node: Callable[[], Node]) -> None:
+        """`get_node` is the node as it was last seen."""
         self._client = client
-        self._seen = node
-        self._node = node().metadata.name
+        self._get_node = get_node
+        self._node = get_node().metadata.name
         self._served: bool | None = None
-        self._asked = 0.0
-        self.said: set[str] = set()
+        self._checked_at = 0.0
+        self.announced: set[str] = set()
         """The uids of claims of which the server was told, and heard, that this node has them."""
 
-    async def served(self) -> bool:
+    async def is_served(self) -> bool:
         """Whether the server keeps preparations; raises whatever keeps us from knowing."""
-        now = self._client.habits.tempo.clock.monotonic()
-        if self._served or (self._served is False and now - self._asked < ASK_AGAIN):
+        now = self._client.options.time_source.clock.monotonic()
+        if self._served or (self._served is False and now - self._checked_at < RECHECK_SECONDS):
             return self._served
-        self._served, self._asked = await self._client.serves(Preparation), now
+        self._served, self._checked_at = await self._client.serves(Preparation), now
         return self._served
 
-    async def announce(self, claims: Iterable[Held]) -> str:
+    async def announce(self, claims: Iterable[RecordedClaim]) -> str:
         """Say that claims are about to be prepared; what keeps us from it, or nothing."""
         for held in claims:
             try:
                 await self._announce(held)
-            except TROUBLE as trouble:
+            except CALL_ERRORS as trouble:
                 return f"claim {held}: {trouble}"
         return ""
 
-    async def _announce(self, held: Held) -> None:
-        said = preparation_of(held, self._node)
+    async def _announce(self, held: RecordedClaim) -> None:
+        said = build_preparation(held, self._node)
         try:
             await self._client.create(said)
-        except AlreadyExists:
+        except AlreadyExistsError:
             standing = await self._client.get(Preparation, said.metadata.name)
             if replace(standing.spec, devices=()) != said.spec:
                 raise
-            if held.uid not in self.said and await self.unheard():
-                await self.deny(standing)
+            if held.uid not in self.announced and await self.is_restore_unaccounted():
+                await self.delete_stale(standing)
                 await self._client.create(said)
-        self.said.add(held.uid)
+        self.announced.add(held.uid)
 
-    async def withdraw(self, held: Held) -> str:
+    async def withdraw(self, held: RecordedClaim) -> str:
         """Say that a claim was given back; what keeps us from it, or nothing."""
-        name = preparation_name(held.uid, self._node)
+        name = build_preparation_name(held.uid, self._node)
         try:
             await self._client.delete(Preparation, name)
-        except NotFound:
+        except NotFoundError:
             pass
-        except TROUBLE as trouble:
-            is_anothers = isinstance(trouble, Forbidden) and not await self._is_own(name)
+        except CALL_ERRORS as trouble:
+            is_anothers = isinstance(trouble, ForbiddenError) and not await self._is_own(name)
             return "" if is_anothers else f"claim {held}: {trouble}"
-        self.said.discard(held.uid)
+        self.announced.discard(held.uid)
         return ""
 
-    async def tell(self, held: Held, devices: tuple[DeviceInHand, ...], standing: Preparation | None) -> None:
+    async def report_devices(
+        self, held: RecordedClaim, devices: tuple[PreparationDevice, ...], existing: Preparation | None
+    ) -> None:
         """Say which devices of a claim this node has, whatever the server knows; raises its refusal."""
-        told = preparation_of(held, self._node, devices)
-        if standing is None:
+        told = build_preparation(held, self._node, devices)
+        if existing is None:
             await self._client.create(told)
         else:
-            await self._client.update(replace(told, metadata=standing.metadata))
+            await self._client.update(replace(told, metadata=existing.metadata))
 
-    async def deny(self, standing: Preparation) -> None:
+    async def delete_stale(self, existing: Preparation) -> None:
         """Say that this node does not have what a preparation says it has."""
-        with suppress(NotFound, Conflict):
-            name, uid = standing.metadata.name, standing.metadata.uid
-            await self._client.delete(Preparation, name, "", Deletion(uid=uid))
+        with suppress(NotFoundError, ConflictError):
+            name, uid = existing.metadata.name, existing.metadata.uid
+            await self._client.delete(Preparation, name, "", DeleteOptions(uid=uid))
 
-    async def restored(self) -> str:
+    async def read_restore_id(self) -> str:
         """From which restore the server goes on; nothing when it never was restored."""
         try:
-            page = await self._client.document(RESTORED_PAGE)
-        except (NotFound, Forbidden):
+            page = await self._client.get_json(RESTORED_PATH)
+        except (NotFoundError, ForbiddenError):
             return ""
         found = page.get("id") if isinstance(page, dict) else None
         return found if isinstance(found, str) else ""
 
-    async def unheard(self) -> bool:
+    async def is_restore_unaccounted(self) -> bool:
         """Whether the server was restored and has not heard since what this node has."""
-        restore = await self.restored()
-        return restore not in ("", self._seen().metadata.annotations.get(ACCOUNTED))
+        restore = await self.read_restore_id()
+        return restore not in ("", self._get_node().metadata.annotations.get(ACCOUNTED_ANNOTATION))
 
     async def _is_own(self, name: str) -> bool:
         """Whether a preparation that we may not touch is ours all the same; when in doubt, it is."""
-        with suppress(*TROUBLE):
-            return any(each.metadata.name == name for each in await self.standing() or ())
+        with suppress(*CALL_ERRORS):
+            return any(each.metadata.name == name for each in await self.list_existing() or ())
         return True
 
-    async def standing(self) -> tuple[Preparation, ...] | None:
+    async def list_existing(self) -> tuple[Preparation, ...] | None:
         """What the API says this node has; None when the server does not keep such things."""
-        if not await self.served():
+        if not await self.is_served():
             return None
-        own = Selection(fields=f"spec.nodeName={self._node}")
-        return tuple((await self._client.list(Preparation, select=own)).items)
+        own = ObjectSelector(fields=f"spec.nodeName={self._node}")
+        return tuple((await self._client.list(Preparation, selector=own)).items)

@@ -6,29 +6,29 @@ from collections.abc import Iterable
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.client.object_refs import Selection
-from dray.node.claims.record import DeviceKey
+from dray.client.object_refs import ObjectSelector
+from dray.node.claims.record import RecordedDevice
 
 
-class Published:
+class PublishedDevices:
     """The slices of one node."""
 
     def __init__(self, client: Client, node: str) -> None:
         self._client = client
         self._node = node
 
-    async def vanished(self, driver: str, wanted: Iterable[DeviceKey]) -> tuple[DeviceKey, ...]:
+    async def find_missing(self, driver: str, wanted: Iterable[RecordedDevice]) -> tuple[RecordedDevice, ...]:
         """Devices that are not in their pools any more; only pools of this node that are complete count.
 
         A pool that is not there says nothing: it may belong to the network, or its driver may be starting.
         """
-        own = Selection(fields=f"spec.nodeName={self._node}")
-        slices = (await self._client.list(ResourceSlice, select=own)).items
+        own = ObjectSelector(fields=f"spec.nodeName={self._node}")
+        slices = (await self._client.list(ResourceSlice, selector=own)).items
         pools: dict[str, list[ResourceSlice]] = {}
         for each in slices:
             if each.spec.driver == driver:
                 pools.setdefault(each.spec.pool.name, []).append(each)
-        known = {name: _devices(parts) for name, parts in pools.items()}
+        known = {name: _list_devices(parts) for name, parts in pools.items()}
         return tuple(
             key
             for key in wanted
@@ -36,7 +36,7 @@ class Published:
         )
 
 
-def _devices(slices: list[ResourceSlice]) -> frozenset[str] | None:
+def _list_devices(slices: list[ResourceSlice]) -> frozenset[str] | None:
     """The devices of a pool; None when not all of its newest slices are here."""
     newest = max(each.spec.pool.generation for each in slices)
     current = [each for each in slices if each.spec.pool.generation == newest]

@@ -21,7 +21,7 @@ import msgspec
 from dray.node.plugins.driver_interface import ClaimRef, PreparedDevice
 
 
-class Stage(StrEnum):
+class NodeClaimStage(StrEnum):
     """How far a driver's part of a claim, or the claim as a whole, has come."""
 
     WANTED = "wanted"
@@ -36,11 +36,13 @@ class Stage(StrEnum):
     """All drivers have let go; the API still says that this node has it."""
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class _CheckpointStruct(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """Base of what stands in a checkpoint."""
 
 
-class DeviceKey(_Kept, frozen=True):
+class RecordedDevice(_CheckpointStruct, frozen=True):
     """A device, or a share of one, that an allocation gives to a request."""
 
     pool: str = ""
@@ -50,18 +52,18 @@ class DeviceKey(_Kept, frozen=True):
     admin: bool = False
 
 
-class DriverPart(_Kept, frozen=True):
+class DriverPart(_CheckpointStruct, frozen=True):
     """What one driver has of a claim."""
 
     driver: str = ""
-    state: Stage = Stage.WANTED
-    wanted: tuple[DeviceKey, ...] = ()
+    state: NodeClaimStage = NodeClaimStage.WANTED
+    wanted: tuple[RecordedDevice, ...] = ()
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
     """What the driver said the last time, when that was not yes."""
 
 
-class User(_Kept, frozen=True):
+class ClaimUser(_CheckpointStruct, frozen=True):
     """A pod of this node, and by which of its entries it uses a claim."""
 
     uid: str = ""
@@ -73,15 +75,15 @@ class User(_Kept, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Held(_Kept, frozen=True):
+class RecordedClaim(_CheckpointStruct, frozen=True):
     """A claim that drivers of this node have, may have, or shall have in their hands."""
 
     uid: str = ""
     namespace: str = ""
     name: str = ""
     classic: bool = False
-    users: tuple[User, ...] = ()
-    leaving: tuple[User, ...] = ()
+    users: tuple[ClaimUser, ...] = ()
+    leaving: tuple[ClaimUser, ...] = ()
     """Pods that were the last to use it and must not be gone before it is given back."""
     parts: tuple[DriverPart, ...] = ()
     """One for each driver that has not let go."""
@@ -92,67 +94,67 @@ class Held(_Kept, frozen=True):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def pods(self) -> tuple[str, ...]:
+    def pod_uids(self) -> tuple[str, ...]:
         """The uids of the pods that use it."""
         return tuple(user.uid for user in self.users)
 
     @property
-    def state(self) -> Stage:
+    def state(self) -> NodeClaimStage:
         """How far the claim has come as a whole."""
         if not self.users:
-            return Stage.UNPREPARING if self.parts else Stage.LETTING_GO
+            return NodeClaimStage.UNPREPARING if self.parts else NodeClaimStage.LETTING_GO
         states = {part.state for part in self.parts}
-        return Stage.PREPARED if states <= {Stage.PREPARED} else Stage.PREPARING
+        return NodeClaimStage.PREPARED if states <= {NodeClaimStage.PREPARED} else NodeClaimStage.PREPARING
 
     @property
     def ref(self) -> ClaimRef:
         """The claim as drivers are told of it."""
         return ClaimRef(self.namespace, self.name, self.uid)
 
-    def part(self, driver: str) -> DriverPart | None:
+    def find_part(self, driver: str) -> DriverPart | None:
         """What a driver has of it."""
         return next((part for part in self.parts if part.driver == driver), None)
 
 
-class Record(_Kept, frozen=True):
+class ClaimsRecord(_CheckpointStruct, frozen=True):
     """All claims of a node, and the boot of the machine in which they were prepared."""
 
     boot_id: str = ""
-    claims: tuple[Held, ...] = ()
+    claims: tuple[RecordedClaim, ...] = ()
 
-    def claim(self, uid: str) -> Held | None:
+    def find_claim(self, uid: str) -> RecordedClaim | None:
         return next((held for held in self.claims if held.uid == uid), None)
 
-    def used_by(self, pod_uid: str) -> Iterator[Held]:
+    def find_used_by(self, pod_uid: str) -> Iterator[RecordedClaim]:
         """The claims a pod uses."""
-        return (held for held in self.claims if pod_uid in held.pods)
+        return (held for held in self.claims if pod_uid in held.pod_uids)
 
-    def left_by(self, pod_uid: str) -> Iterator[Held]:
+    def find_released_by(self, pod_uid: str) -> Iterator[RecordedClaim]:
         """The claims that are given back because a pod was the last to use them."""
         return (held for held in self.claims if any(user.uid == pod_uid for user in held.leaving))
 
-    def users(self) -> dict[str, User]:
+    def collect_users(self) -> dict[str, ClaimUser]:
         """All pods that use claims or wait for one to be given back, by uid."""
         return {user.uid: user for held in self.claims for user in (*held.users, *held.leaving)}
 
-    def stages(self) -> Counter[Stage]:
+    def count_by_stage(self) -> Counter[NodeClaimStage]:
         """How many claims are how far."""
         return Counter(held.state for held in self.claims)
 
-    def drivers(self) -> Counter[str]:
+    def count_by_driver(self) -> Counter[str]:
         """How many claims pods use, by driver."""
         return Counter(part.driver for held in self.claims if held.users for part in held.parts)
 
-    def put(self, held: Held) -> Record:
+    def put_claim(self, held: RecordedClaim) -> ClaimsRecord:
         """The record with a claim as it is now; the order of claims does not change."""
-        if self.claim(held.uid) is None:
+        if self.find_claim(held.uid) is None:
             return msgspec.structs.replace(self, claims=(*self.claims, held))
         claims = tuple(held if each.uid == held.uid else each for each in self.claims)
         return msgspec.structs.replace(self, claims=claims)
 
-    def without(self, uid: str) -> Record:
+    def remove_claim(self, uid: str) -> ClaimsRecord:
         """The record without a claim."""
         return msgspec.structs.replace(self, claims=tuple(each for each in self.claims if each.uid != uid))
 
 
-EMPTY: Final = Record()
+EMPTY_RECORD: Final = ClaimsRecord()

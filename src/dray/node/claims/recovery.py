@@ -19,106 +19,118 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.preparation import Preparation
-from dray.claims.reservation import ENDED
-from dray.node.claims.admission import Absent, Claim, Found, parts_of
-from dray.node.claims.plan import finish
-from dray.node.claims.preparations import drivers_noted
-from dray.node.claims.record import DriverPart, Held, Record, Stage, User
+from dray.claims.reservation import FINISHED_PHASES
+from dray.node.claims.admission import Claim, ClaimLookup, MissingClaim, build_driver_parts
+from dray.node.claims.plan import release_pod
+from dray.node.claims.preparations import parse_drivers
+from dray.node.claims.record import ClaimsRecord, ClaimUser, DriverPart, NodeClaimStage, RecordedClaim
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ObservedClaims:
     """What the API says: the pods of this node with what their entries stand for, and its preparations."""
 
-    pods: tuple[tuple[Pod, Mapping[str, Found]], ...]
-    standing: tuple[Preparation, ...] | None
+    pods: tuple[tuple[Pod, Mapping[str, ClaimLookup]], ...]
+    preparations: tuple[Preparation, ...] | None
     """None when the server does not keep preparations."""
 
 
-def lives(pod: Pod) -> bool:
+def may_use_claims(pod: Pod) -> bool:
     """Whether a pod may still use its claims: one that was reported to be over has given them back."""
-    return pod.status.phase not in ENDED
+    return pod.status.phase not in FINISHED_PHASES
 
 
-def completed(record: Record, sight: Sight, *, lost: bool) -> Record:
+def complete_record(record: ClaimsRecord, observed: ObservedClaims, *, lost: bool) -> ClaimsRecord:
     """The record with everything in it that drivers of this node may have in their hands."""
-    pods = tuple((pod, found) for pod, found in sight.pods if lives(pod))
-    for preparation in sight.standing or ():
-        if record.claim(preparation.spec.claim.uid) is None:
-            record = _admitted(record, _standing(preparation, pods))
+    pods = tuple((pod, found) for pod, found in observed.pods if may_use_claims(pod))
+    for preparation in observed.preparations or ():
+        if record.find_claim(preparation.spec.claim.uid) is None:
+            record = _put_claim(record, _build_from_preparation(preparation, pods))
     if lost:
-        for held in _unannounced(pods, sight.standing is not None):
-            if record.claim(held.uid) is None:
-                record = _admitted(record, held)
-    return record if sight.standing is None else _doubted(record, sight.standing)
+        for held in _find_unannounced(pods, observed.preparations is not None):
+            if record.find_claim(held.uid) is None:
+                record = _put_claim(record, held)
+    return record if observed.preparations is None else _reset_unconfirmed(record, observed.preparations)
 
 
-def said_before(loaded: Record, record: Record, running: Set[str]) -> set[str]:
+def find_announced(loaded: ClaimsRecord, record: ClaimsRecord, running: Set[str]) -> set[str]:
     """The claims of which an earlier agent has told the server, as far as anybody knows.
 
     What only the server says is not among them, unless somebody runs who uses it.
     """
     announced = {held.uid for held in loaded.claims if held.announced}
-    return announced | {held.uid for held in record.claims if not running.isdisjoint(held.pods)}
+    return announced | {held.uid for held in record.claims if not running.isdisjoint(held.pod_uids)}
 
 
-def uncovered(record: Record, pod: Pod) -> bool:
+def has_unknown_entries(record: ClaimsRecord, pod: Pod) -> bool:
     """Whether the record does not know of all that a pod may use."""
-    known = {entry for held in record.used_by(pod.metadata.uid) for entry in _entries(held, pod.metadata.uid)}
+    known = {
+        entry
+        for held in record.find_used_by(pod.metadata.uid)
+        for entry in _list_entries(held, pod.metadata.uid)
+    }
     return any(entry.name not in known for entry in pod.spec.resource_claims)
 
 
-def joined(record: Record, running: Iterable[tuple[Pod, Mapping[str, Found]]]) -> Record:
+def add_running_users(
+    record: ClaimsRecord, running: Iterable[tuple[Pod, Mapping[str, ClaimLookup]]]
+) -> ClaimsRecord:
     """The record with pods whose containers run as users of what they use."""
     for pod, found in running:
         for entry in pod.spec.resource_claims:
             what = found[entry.name]
-            held = _meant(record, pod, entry, what)
-            if held is None or entry.name in _entries(held, pod.metadata.uid):
+            held = _find_claim(record, pod, entry, what)
+            if held is None or entry.name in _list_entries(held, pod.metadata.uid):
                 continue
             others = tuple(user for user in held.users if user.uid != pod.metadata.uid)
-            mine = _user(pod, (*_entries(held, pod.metadata.uid), entry.name))
+            mine = _build_user(pod, (*_list_entries(held, pod.metadata.uid), entry.name))
             parts = held.parts
-            if not held.users and what is not None and not isinstance(what, Absent):
+            if not held.users and what is not None and not isinstance(what, MissingClaim):
                 # It was given back and taken again, or is not known at all: nobody knows how far it came.
-                parts = _asked(what)
+                parts = _build_asked_parts(what)
             parts = tuple(
-                part if part.state is Stage.PREPARED else replace(part, state=Stage.PREPARING)
+                part
+                if part.state is NodeClaimStage.PREPARED
+                else replace(part, state=NodeClaimStage.PREPARING)
                 for part in parts
             )
             if parts:
-                record = record.put(replace(held, users=(*others, mine), leaving=(), parts=parts))
+                record = record.put_claim(replace(held, users=(*others, mine), leaving=(), parts=parts))
     return record
 
 
-def _meant(record: Record, pod: Pod, entry: PodResourceClaim, what: Found) -> Held | None:
+def _find_claim(
+    record: ClaimsRecord, pod: Pod, entry: PodResourceClaim, lookup: ClaimLookup
+) -> RecordedClaim | None:
     """The claim that an entry of a pod stands for; by its name when it does not exist any more."""
-    if what is None:
+    if lookup is None:
         return None
-    if not isinstance(what, Absent):
-        return record.claim(what.metadata.uid) or _unused(what)
+    if not isinstance(lookup, MissingClaim):
+        return record.find_claim(lookup.metadata.uid) or _build_unused_claim(lookup)
     place = (pod.metadata.namespace, entry.resource_claim_name)
     return next((held for held in record.claims if (held.namespace, held.name) == place), None)
 
 
-def _entries(held: Held, pod_uid: str) -> tuple[str, ...]:
+def _list_entries(held: RecordedClaim, pod_uid: str) -> tuple[str, ...]:
     return tuple(entry for user in held.users if user.uid == pod_uid for entry in user.entries)
 
 
-def _admitted(record: Record, held: Held) -> Record:
+def _put_claim(record: ClaimsRecord, held: RecordedClaim) -> ClaimsRecord:
     """Put a claim into the record; without users, it is on its way out at once."""
     if held.users:
-        return record.put(held)
-    nobody = User()
-    record = finish(record.put(replace(held, users=(nobody,))), nobody.uid)
-    kept = record.claim(held.uid)
-    return record if kept is None else record.put(replace(kept, leaving=()))
+        return record.put_claim(held)
+    nobody = ClaimUser()
+    record = release_pod(record.put_claim(replace(held, users=(nobody,))), nobody.uid)
+    kept = record.find_claim(held.uid)
+    return record if kept is None else record.put_claim(replace(kept, leaving=()))
 
 
-def _standing(preparation: Preparation, pods: Iterable[tuple[Pod, Mapping[str, Found]]]) -> Held:
+def _build_from_preparation(
+    preparation: Preparation, pods: Iterable[tuple[Pod, Mapping[str, ClaimLookup]]]
+) -> RecordedClaim:
     """The claim of a preparation that the record does not know."""
     claim = preparation.spec.claim
     users, strays, parts = [], [], None
@@ -128,20 +140,20 @@ def _standing(preparation: Preparation, pods: Iterable[tuple[Pod, Mapping[str, F
         entries, unresolved = [], False
         for entry in pod.spec.resource_claims:
             what = found[entry.name]
-            if isinstance(what, Absent):
+            if isinstance(what, MissingClaim):
                 unresolved = unresolved or entry.resource_claim_name in (None, claim.name)
             elif what is not None and what.metadata.uid == claim.uid:
                 entries.append(entry.name)
-                parts = _asked(what)
+                parts = _build_asked_parts(what)
         if entries:
-            users.append(_user(pod, entries))
+            users.append(_build_user(pod, entries))
         elif unresolved:
-            strays.append(_user(pod, ()))
+            strays.append(_build_user(pod, ()))
     if not parts:
         parts = tuple(
-            DriverPart(driver=driver, state=Stage.PREPARING) for driver in drivers_noted(preparation)
+            DriverPart(driver=driver, state=NodeClaimStage.PREPARING) for driver in parse_drivers(preparation)
         )
-    return Held(
+    return RecordedClaim(
         uid=claim.uid,
         namespace=claim.namespace,
         name=claim.name,
@@ -151,53 +163,57 @@ def _standing(preparation: Preparation, pods: Iterable[tuple[Pod, Mapping[str, F
     )
 
 
-def _unannounced(pods: Iterable[tuple[Pod, Mapping[str, Found]]], kept: bool) -> Iterable[Held]:
+def _find_unannounced(
+    pods: Iterable[tuple[Pod, Mapping[str, ClaimLookup]]], preparations_served: bool
+) -> Iterable[RecordedClaim]:
     """Claims of pods that may have been prepared without a preparation."""
-    claims: dict[str, tuple[Held, dict[str, User]]] = {}
+    claims: dict[str, tuple[RecordedClaim, dict[str, ClaimUser]]] = {}
     for pod, found in pods:
         for entry in pod.spec.resource_claims:
             what = found[entry.name]
-            if what is None or isinstance(what, Absent):
+            if what is None or isinstance(what, MissingClaim):
                 continue
-            held = _unused(what)
-            if (kept and not held.classic) or not held.parts:
+            held = _build_unused_claim(what)
+            if (preparations_served and not held.classic) or not held.parts:
                 continue
             users = claims.setdefault(held.uid, (held, {}))[1]
-            before = users.get(pod.metadata.uid, _user(pod, ()))
+            before = users.get(pod.metadata.uid, _build_user(pod, ()))
             users[pod.metadata.uid] = replace(before, entries=(*before.entries, entry.name))
     return [replace(held, users=tuple(users.values())) for held, users in claims.values()]
 
 
-def _doubted(record: Record, standing: Iterable[Preparation]) -> Record:
+def _reset_unconfirmed(record: ClaimsRecord, preparations: Iterable[Preparation]) -> ClaimsRecord:
     """What is announced and has no preparation was perhaps given back since: ask again."""
-    known = {preparation.spec.claim.uid for preparation in standing}
+    known = {preparation.spec.claim.uid for preparation in preparations}
     for held in record.claims:
         if held.announced and held.uid not in known:
             parts = (
-                replace(part, state=Stage.PREPARING) if part.state is Stage.PREPARED else part
+                replace(part, state=NodeClaimStage.PREPARING)
+                if part.state is NodeClaimStage.PREPARED
+                else part
                 for part in held.parts
             )
-            record = record.put(replace(held, parts=tuple(parts)))
+            record = record.put_claim(replace(held, parts=tuple(parts)))
     return record
 
 
-def _unused(claim: Claim) -> Held:
+def _build_unused_claim(claim: Claim) -> RecordedClaim:
     meta = claim.metadata
-    return Held(
+    return RecordedClaim(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        classic=isinstance(claim, ClassicClaim),
-        parts=_asked(claim),
+        classic=isinstance(claim, ClassicResourceClaim),
+        parts=_build_asked_parts(claim),
     )
 
 
-def _asked(claim: Claim) -> tuple[DriverPart, ...]:
-    return tuple(replace(part, state=Stage.PREPARING) for part in parts_of(claim))
+def _build_asked_parts(claim: Claim) -> tuple[DriverPart, ...]:
+    return tuple(replace(part, state=NodeClaimStage.PREPARING) for part in build_driver_parts(claim))
 
 
-def _user(pod: Pod, entries: Iterable[str]) -> User:
-    return User(
+def _build_user(pod: Pod, entries: Iterable[str]) -> ClaimUser:
+    return ClaimUser(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,

@@ -18,101 +18,101 @@ from __future__ import annotations
 import asyncio
 
 from dray.api.core import Node
-from dray.api.preparation import ACCOUNTED, NO_RESTORE, DeviceInHand, Preparation
+from dray.api.preparation import ACCOUNTED_ANNOTATION, NO_RESTORE, Preparation, PreparationDevice
 from dray.client.client import Client
 from dray.client.patches import MergePatch
-from dray.client.rest_client import TROUBLE
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
-from dray.node.claims.preparer_context import Desk
-from dray.node.claims.record import Held, Stage
-from dray.node.keyed_locks import first_of
+from dray.node.claims.preparer_context import ClaimPreparerContext
+from dray.node.claims.record import NodeClaimStage, RecordedClaim
+from dray.node.keyed_locks import wait_for_first
 
 
-def devices_of(held: Held) -> tuple[DeviceInHand, ...]:
+def list_held_devices(held: RecordedClaim) -> tuple[PreparationDevice, ...]:
     """The devices of a claim that drivers may have; admin access has none."""
     found = (
-        DeviceInHand(driver=part.driver, pool=key.pool, device=key.device, share_id=key.share_id)
+        PreparationDevice(driver=part.driver, pool=key.pool, device=key.device, share_id=key.share_id)
         for part in held.parts
-        if part.state is not Stage.WANTED
+        if part.state is not NodeClaimStage.WANTED
         for key in part.wanted
         if not key.admin
     )
     return tuple(dict.fromkeys(found))
 
 
-class Accounting:
+class RestoreAccounting:
     """Tells what one node has, after each restore."""
 
-    def __init__(self, client: Client, desk: Desk) -> None:
+    def __init__(self, client: Client, context: ClaimPreparerContext) -> None:
         self._client = client
-        self._desk = desk
-        self._bell = asyncio.Event()
+        self._context = context
+        self._triggered = asyncio.Event()
 
-    def nudge(self) -> None:
+    def trigger(self) -> None:
         """The server may have been restored."""
-        self._bell.set()
+        self._triggered.set()
 
     async def run(self) -> None:
         """Tell what there is to tell, until cancelled."""
-        backoff = Backoff(self._desk.choices.tempo, first=0.5, longest=10.0)
+        backoff = Backoff(self._context.options.time_source, initial=0.5, maximum=10.0)
         while True:
-            self._bell.clear()
+            self._triggered.clear()
             try:
-                await self.account()
-            except TROUBLE as trouble:
-                self._desk.choices.log("cannot tell the server what this node has", cause=str(trouble))
-                await first_of(self._bell.wait(), backoff.wait())
+                await self.report_after_restore()
+            except CALL_ERRORS as trouble:
+                self._context.options.log("cannot tell the server what this node has", cause=str(trouble))
+                await wait_for_first(self._triggered.wait(), backoff.wait())
             else:
                 backoff.reset()
-                await self._bell.wait()
+                await self._triggered.wait()
 
-    async def account(self) -> None:
+    async def report_after_restore(self) -> None:
         """Tell what this node has, if the server has not heard it since it was restored."""
-        preparations = self._desk.preparations
-        if not await preparations.served():
+        preparations = self._context.preparations
+        if not await preparations.is_served():
             return
-        restore = await preparations.restored()
-        noted = self._desk.choices.node().metadata.annotations.get(ACCOUNTED)
+        restore = await preparations.read_restore_id()
+        noted = self._context.options.get_node().metadata.annotations.get(ACCOUNTED_ANNOTATION)
         if noted == (restore or noted or NO_RESTORE):
             return
-        node = await self._client.get(Node, self._name)
-        noted = node.metadata.annotations.get(ACCOUNTED)
+        node = await self._client.get(Node, self._node_name)
+        noted = node.metadata.annotations.get(ACCOUNTED_ANNOTATION)
         if noted == (restore or noted or NO_RESTORE):
             return
         if restore:
-            await self._tell()
-        note = {"metadata": {"annotations": {ACCOUNTED: restore or NO_RESTORE}}}
-        await self._client.patch(Node, self._name, MergePatch(note))
+            await self._report_all()
+        note = {"metadata": {"annotations": {ACCOUNTED_ANNOTATION: restore or NO_RESTORE}}}
+        await self._client.patch(Node, self._node_name, MergePatch(note))
         if restore:
-            self._desk.choices.log(
+            self._context.options.log(
                 "the server was restored; it knows now what this node has", restore=restore
             )
             # Pods that were refused meanwhile need not wait for long.
-            self._desk.news.ring()
+            self._context.changed.notify_all()
 
     @property
-    def _name(self) -> str:
-        return self._desk.choices.node().metadata.name
+    def _node_name(self) -> str:
+        return self._context.options.get_node().metadata.name
 
-    async def _tell(self) -> None:
-        preparations = self._desk.preparations
-        standing = {each.spec.claim.uid: each for each in await preparations.standing() or ()}
-        for held in self._desk.calling.record.claims:
-            if held.uid in preparations.said and not held.classic:
-                await self._tell_of(held, standing.get(held.uid))
+    async def _report_all(self) -> None:
+        preparations = self._context.preparations
+        standing = {each.spec.claim.uid: each for each in await preparations.list_existing() or ()}
+        for held in self._context.calls.record.claims:
+            if held.uid in preparations.announced and not held.classic:
+                await self._report_claim(held, standing.get(held.uid))
         for uid, each in standing.items():
-            if self._desk.calling.record.claim(uid) is None:
-                await preparations.deny(each)
+            if self._context.calls.record.find_claim(uid) is None:
+                await preparations.delete_stale(each)
 
-    async def _tell_of(self, held: Held, standing: Preparation | None) -> None:
-        devices = devices_of(held)
-        if not devices or (standing is not None and standing.spec.devices == devices):
+    async def _report_claim(self, held: RecordedClaim, existing: Preparation | None) -> None:
+        devices = list_held_devices(held)
+        if not devices or (existing is not None and existing.spec.devices == devices):
             return
-        preparations = self._desk.preparations
-        await preparations.tell(held, devices, standing)
-        now = self._desk.calling.record.claim(held.uid)
+        preparations = self._context.preparations
+        await preparations.report_devices(held, devices, existing)
+        now = self._context.calls.record.find_claim(held.uid)
         if now is None or not now.parts:
             # It was given back meanwhile, and perhaps the server had heard that before.
             problem = await preparations.withdraw(held)
             if problem:
-                self._desk.choices.log("cannot tell the server that a claim was given back", cause=problem)
+                self._context.options.log("cannot tell the server that a claim was given back", cause=problem)

@@ -22,22 +22,29 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dray.errors import DrayError, InputError
-from dray.manifests import Source, read
-from dray.wire.cdi import BadSpec, Edits, Qualified, Spec, qualified, read_spec
+from dray.manifests import ManifestSource, read_documents
+from dray.wire.cdi import (
+    CdiSpec,
+    CdiSpecError,
+    ContainerEdits,
+    QualifiedDeviceName,
+    parse_qualified_name,
+    parse_spec,
+)
 
-DIRECTORIES: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
-LARGEST: Final = 4 * 1024 * 1024
+DEFAULT_DIRECTORIES: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
+MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a file that is read."""
-MOST: Final = 10_000
+MAX_FILES: Final = 10_000
 """Files of a directory that are looked at."""
 _SUFFIXES: Final = (".json", ".yaml")
 
 
-class NoSuchEdits(DrayError):  # noqa: N818 - what is the case
+class CdiDeviceError(DrayError):
     """Devices that a container was promised cannot be given to it; says which, and where was looked."""
 
 
-class _Stamp(NamedTuple):
+class _FileStamp(NamedTuple):
     """By what a changed file is told."""
 
     modified: int
@@ -45,30 +52,32 @@ class _Stamp(NamedTuple):
     inode: int
 
 
-class _File(NamedTuple):
+class _CachedSpec(NamedTuple):
     """A file as it was last read; either a spec or what is wrong."""
 
-    stamp: _Stamp
-    spec: Spec | None
+    stamp: _FileStamp
+    spec: CdiSpec | None
     problem: str = ""
 
 
-class _Unusable(Exception):  # noqa: N818 - what is the case
+class _UnusableError(Exception):
     """A file or directory that is not looked into."""
 
 
-_Shelf = dict[Qualified, list[Path]]
+_DeviceIndex = dict[QualifiedDeviceName, list[Path]]
 
 
-class CdiFiles:
+class CdiSpecCache:
     """The directories of a node, in order of rising precedence."""
 
     def __init__(
-        self, directories: Sequence[Path] = DIRECTORIES, tell: Callable[[str], None] = lambda _: None
+        self,
+        directories: Sequence[Path] = DEFAULT_DIRECTORIES,
+        on_problem: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._directories = tuple(directories)
-        self._tell = tell
-        self._files: dict[Path, _File] = {}
+        self._on_problem = on_problem
+        self._files: dict[Path, _CachedSpec] = {}
         self._problems: dict[Path, str] = {}
 
     @property
@@ -76,14 +85,14 @@ class CdiFiles:
         """What could not be used when the directories were last looked through."""
         return tuple(f"{path}: {problem}" for path, problem in sorted(self._problems.items()))
 
-    def edits(self, names: Sequence[str]) -> Edits:
-        """What devices change in a container, in their order; `NoSuchEdits` when one is not described."""
+    def collect_edits(self, names: Sequence[str]) -> ContainerEdits:
+        """What devices change in a container, in their order; `CdiDeviceError` when one is not described."""
         if not names:
-            return Edits()
-        shelves = self._look()
-        edits, seen = Edits(), set[Path]()
+            return ContainerEdits()
+        shelves = self._scan()
+        edits, seen = ContainerEdits(), set[Path]()
         for name in dict.fromkeys(names):
-            device, path = self._find(name, shelves)
+            device, path = self._find_device(name, shelves)
             spec = self._files[path].spec
             assert spec is not None
             if path not in seen:
@@ -92,125 +101,127 @@ class CdiFiles:
             edits |= next(each.container_edits for each in spec.devices if each.name == device.name)
         return edits
 
-    def _find(self, name: str, shelves: Sequence[_Shelf]) -> tuple[Qualified, Path]:
+    def _find_device(self, name: str, indexes: Sequence[_DeviceIndex]) -> tuple[QualifiedDeviceName, Path]:
         try:
-            device = qualified(name)
+            device = parse_qualified_name(name)
         except ValueError as wrong:
-            raise NoSuchEdits(str(wrong)) from None
-        for shelf in reversed(shelves):
+            raise CdiDeviceError(str(wrong)) from None
+        for shelf in reversed(indexes):
             paths = shelf.get(device, [])
             if len(paths) == 1:
                 return device, paths[0]
             if paths:
                 both = " and ".join(f"`{path}`" for path in paths)
-                raise NoSuchEdits(f"CDI device `{device}` is described twice, in {both}: remove one of them")
+                raise CdiDeviceError(
+                    f"CDI device `{device}` is described twice, in {both}: remove one of them"
+                )
         looked = ", ".join(f"`{directory}`" for directory in self._directories) or "no directory"
         passed = "".join(f"; passed over {problem}" for problem in self.problems[:3])
-        raise NoSuchEdits(f"CDI device `{device}` is not described in any file of {looked}{passed}")
+        raise CdiDeviceError(f"CDI device `{device}` is not described in any file of {looked}{passed}")
 
-    def _look(self) -> list[_Shelf]:
+    def _scan(self) -> list[_DeviceIndex]:
         before, self._problems = self._problems, {}
-        files: dict[Path, _File] = {}
+        files: dict[Path, _CachedSpec] = {}
         shelves = []
         for directory in self._directories:
-            shelf: _Shelf = {}
-            for path, file in self._read_all(directory):
+            shelf: _DeviceIndex = {}
+            for path, file in self._read_directory(directory):
                 files[path] = file
                 if file.spec is None:
                     self._problems[path] = file.problem
                     continue
                 for device in file.spec.devices:
-                    shelf.setdefault(Qualified(file.spec.kind, device.name), []).append(path)
+                    shelf.setdefault(QualifiedDeviceName(file.spec.kind, device.name), []).append(path)
             shelves.append(shelf)
         self._files = files
         for path, problem in self._problems.items():
             if before.get(path) != problem:
-                self._tell(f"{path}: {problem}")
+                self._on_problem(f"{path}: {problem}")
         return shelves
 
-    def _read_all(self, directory: Path) -> Iterator[tuple[Path, _File]]:
+    def _read_directory(self, directory: Path) -> Iterator[tuple[Path, _CachedSpec]]:
         try:
-            _usable(os.stat(directory))
+            _check_permissions(os.stat(directory))
             names = sorted(name for name in os.listdir(directory) if _is_spec(name))
         except FileNotFoundError:
             return
-        except (OSError, _Unusable) as failed:
-            self._problems[directory] = _words(failed)
+        except (OSError, _UnusableError) as failed:
+            self._problems[directory] = _describe_error(failed)
             return
-        if len(names) > MOST:
-            self._problems[directory] = f"has {len(names)} files; only the first {MOST} are looked at"
-        for name in names[:MOST]:
+        if len(names) > MAX_FILES:
+            self._problems[directory] = f"has {len(names)} files; only the first {MAX_FILES} are looked at"
+        for name in names[:MAX_FILES]:
             path = directory / name
-            file = self._read(path)
+            file = self._read_file(path)
             if file is not None:
                 yield path, file
 
-    def _read(self, path: Path) -> _File | None:
+    def _read_file(self, path: Path) -> _CachedSpec | None:
         """A file, as it is kept if it has not changed; None when it has gone in the meantime."""
         try:
-            stamp = _stamp(os.lstat(path))
+            stamp = _build_stamp(os.lstat(path))
         except OSError:
             return None
         kept = self._files.get(path)
         if kept is not None and kept.stamp == stamp:
             return kept
         try:
-            content, stamp = _content(path)
+            content, stamp = _read_content(path)
         except FileNotFoundError:
             return None
-        except (OSError, _Unusable) as failed:
-            return _File(stamp, None, _words(failed))
+        except (OSError, _UnusableError) as failed:
+            return _CachedSpec(stamp, None, _describe_error(failed))
         try:
-            return _File(stamp, _spec(path, content))
-        except (BadSpec, InputError) as broken:
-            return _File(stamp, None, str(broken))
+            return _CachedSpec(stamp, _parse_spec(path, content))
+        except (CdiSpecError, InputError) as broken:
+            return _CachedSpec(stamp, None, str(broken))
 
 
 def _is_spec(name: str) -> bool:
     return name.endswith(_SUFFIXES) and not name.startswith(".")
 
 
-def _stamp(status: os.stat_result) -> _Stamp:
-    return _Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+def _build_stamp(status: os.stat_result) -> _FileStamp:
+    return _FileStamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _words(failed: Exception) -> str:
-    return (failed.strerror or str(failed)) if isinstance(failed, OSError) else str(failed)
+def _describe_error(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
-def _usable(status: os.stat_result) -> None:
+def _check_permissions(status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
-        raise _Unusable(f"belongs to user {status.st_uid}, who could run programs as root with it")
+        raise _UnusableError(f"belongs to user {status.st_uid}, who could run programs as root with it")
     if status.st_mode & stat.S_IWOTH:
-        raise _Unusable("everybody may write it, and could run programs as root with it")
+        raise _UnusableError("everybody may write it, and could run programs as root with it")
 
 
-def _content(path: Path) -> tuple[bytes, _Stamp]:
+def _read_content(path: Path) -> tuple[bytes, _FileStamp]:
     try:
         # Without blocking: a pipe that nobody writes to would hold us up for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         if stat.S_ISLNK(os.lstat(path).st_mode):
-            raise _Unusable("is a symbolic link; put the file itself here") from None
+            raise _UnusableError("is a symbolic link; put the file itself here") from None
         raise
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise _Unusable("is not a regular file")
-        _usable(status)
+            raise _UnusableError("is not a regular file")
+        _check_permissions(status)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(LARGEST + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     finally:
         os.close(descriptor)
-    if len(content) > LARGEST:
-        raise _Unusable(f"is larger than {LARGEST} bytes")
-    return content, _stamp(status)
+    if len(content) > MAX_FILE_BYTES:
+        raise _UnusableError(f"is larger than {MAX_FILE_BYTES} bytes")
+    return content, _build_stamp(status)
 
 
-def _spec(path: Path, content: bytes) -> Spec:
+def _parse_spec(path: Path, content: bytes) -> CdiSpec:
     if path.suffix == ".json":
-        return read_spec(content)
-    documents = [document.value for document in read(Source.decode(path.name, content))]
+        return parse_spec(content)
+    documents = [document.value for document in read_documents(ManifestSource.decode(path.name, content))]
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise BadSpec((f"expected one CDI spec, found {len(documents)} documents",))
-    return read_spec(msgspec.json.encode(documents[0]))
+        raise CdiSpecError((f"expected one CDI spec, found {len(documents)} documents",))
+    return parse_spec(msgspec.json.encode(documents[0]))

@@ -20,19 +20,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from dray.clock import precise_timestamp
+from dray.clock import format_micro_timestamp
 from dray.node.containers.runtime.base import ContainerId
 
-_PARTS: Final = 4
+_FIELD_COUNT: Final = 4
 """What an entry is made of: time, stream, tag, text."""
 _BLOCK: Final = 65536
-_PAUSE: Final = 0.2
-_MOST_FILES: Final = 10
+_POLL_SECONDS: Final = 0.2
+_MAX_FILES: Final = 10
 _STREAMS: Final = {"Stdout": b"stdout", "Stderr": b"stderr"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LogReadOptions:
     """What somebody wants to read."""
 
     tail: int | None = None
@@ -44,109 +44,113 @@ class Wanted:
     """`All`, `Stdout` or `Stderr`."""
 
 
-def log_path(root: Path, namespace: str, pod: str, container: ContainerId) -> Path:
+def build_log_path(root: Path, namespace: str, pod: str, container: ContainerId) -> Path:
     """Where the log of a container is, as node agents lay them out; of the one before: an attempt less."""
-    folder = f"{_safe(namespace)}_{_safe(pod)}_{_safe(container.pod_uid)}"
-    return root / folder / _safe(container.name) / f"{container.attempt}.log"
+    folder = f"{_sanitize(namespace)}_{_sanitize(pod)}_{_sanitize(container.pod_uid)}"
+    return root / folder / _sanitize(container.name) / f"{container.attempt}.log"
 
 
-def _safe(name: str) -> str:
+def _sanitize(name: str) -> str:
     """A name that is one step of a path, whatever it was."""
     return name.replace("/", "_").replace("\0", "_") if name.strip(".") else f"_{name}"
 
 
-class Reader:
+class LogDecoder:
     """Turns blocks of a log into what somebody wants to read; remembers what a block left unfinished."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._since = b"" if wanted.since is None else f"{precise_timestamp(wanted.since)[:-1]}000Z".encode()
-        self._stream = _STREAMS.get(wanted.stream)
-        self._timestamps = wanted.timestamps
-        self._left = wanted.limit_bytes
-        self._rest = b""
-        self._within: set[bytes] = set()
+    def __init__(self, options: LogReadOptions) -> None:
+        self._since = (
+            b"" if options.since is None else f"{format_micro_timestamp(options.since)[:-1]}000Z".encode()
+        )
+        self._stream = _STREAMS.get(options.stream)
+        self._timestamps = options.timestamps
+        self._bytes_left = options.limit_bytes
+        self._partial = b""
+        self._unfinished_streams: set[bytes] = set()
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether nothing more is wanted."""
-        return self._left == 0
+        return self._bytes_left == 0
 
-    def take(self, block: bytes) -> bytes:
+    def decode(self, block: bytes) -> bytes:
         """What a block adds."""
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        text = b"".join(map(self._shown, lines))
-        if self._left is not None:
-            text = text[: self._left]
-            self._left -= len(text)
+        *lines, self._partial = (self._partial + block).split(b"\n")
+        text = b"".join(map(self._render_line, lines))
+        if self._bytes_left is not None:
+            text = text[: self._bytes_left]
+            self._bytes_left -= len(text)
         return text
 
-    def _shown(self, line: bytes) -> bytes:
-        time, stream, tag, text = _entry(line)
+    def _render_line(self, line: bytes) -> bytes:
+        time, stream, tag, text = _parse_entry(line)
         if time < self._since or self._stream not in (None, stream):
             return b""
-        before = b"" if stream in self._within or not self._timestamps else time + b" "
+        before = b"" if stream in self._unfinished_streams or not self._timestamps else time + b" "
         if tag == b"P":
-            self._within.add(stream)
+            self._unfinished_streams.add(stream)
             return before + text
-        self._within.discard(stream)
+        self._unfinished_streams.discard(stream)
         return before + text + b"\n"
 
 
-def _entry(line: bytes) -> list[bytes]:
-    parts = line.split(b" ", _PARTS - 1)
+def _parse_entry(line: bytes) -> list[bytes]:
+    parts = line.split(b" ", _FIELD_COUNT - 1)
     # Something that no runtime wrote is shown as it is.
-    return parts if len(parts) == _PARTS and parts[2] in (b"F", b"P") else [b"", b"stdout", b"F", line]
+    return parts if len(parts) == _FIELD_COUNT and parts[2] in (b"F", b"P") else [b"", b"stdout", b"F", line]
 
 
-def read_log(path: Path, wanted: Wanted) -> Iterator[bytes]:
+def read_log(path: Path, options: LogReadOptions) -> Iterator[bytes]:
     """What is there now; `FileNotFoundError` when there is no log."""
-    files = _opened(path)
+    files = _open_files(path)
     if not files:
         raise FileNotFoundError(f"there is no log `{path}`")
-    return _read(files, wanted)
+    return _read_files(files, options)
 
 
-def _read(files: list[BinaryIO], wanted: Wanted) -> Iterator[bytes]:
-    reader = Reader(wanted)
+def _read_files(files: list[BinaryIO], options: LogReadOptions) -> Iterator[bytes]:
+    reader = LogDecoder(options)
     with contextlib.ExitStack() as stack:
         for file in files:
             stack.enter_context(file)
-        for file in _started(files, wanted.tail):
-            while not reader.full and (block := file.read(_BLOCK)):
-                yield reader.take(block)
+        for file in _seek_tail(files, options.tail):
+            while not reader.is_full and (block := file.read(_BLOCK)):
+                yield reader.decode(block)
 
 
-async def follow_log(path: Path, wanted: Wanted, ended: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
+async def follow_log(
+    path: Path, options: LogReadOptions, has_ended: Callable[[], bool]
+) -> AsyncGenerator[bytes, None]:
     """What is there now and what comes, until the container has ended; waits for a log that is not there."""
-    reader = Reader(wanted)
-    files = _opened(path)
-    waiting = _started(files, wanted.tail)
+    reader = LogDecoder(options)
+    files = _open_files(path)
+    waiting = _seek_tail(files, options.tail)
     try:
-        while not reader.full:
+        while not reader.is_full:
             # Asked before reading: what was written before the end is then read for certain.
-            over = ended()
+            over = has_ended()
             block = waiting[0].read(_BLOCK) if waiting else b""
             if block:
-                yield reader.take(block)
+                yield reader.decode(block)
                 await asyncio.sleep(0)
             elif len(waiting) > 1:
                 waiting.pop(0).close()
-            elif fresh := _newer(path, waiting):
+            elif fresh := _open_newer(path, waiting):
                 # Once more the old one: it may have been written to before it was moved aside.
                 waiting += fresh
             elif over:
                 return
             else:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_POLL_SECONDS)
     finally:
         for file in (*files, *waiting):
             file.close()
 
 
-def _opened(path: Path) -> list[BinaryIO]:
+def _open_files(path: Path) -> list[BinaryIO]:
     """The files of a log, the oldest first, held open so that they stay what they are."""
     files: list[BinaryIO] = []
-    for each in (path, *(path.with_name(f"{path.name}.{number}") for number in range(1, _MOST_FILES))):
+    for each in (path, *(path.with_name(f"{path.name}.{number}") for number in range(1, _MAX_FILES))):
         try:
             file = open(each, "rb")  # noqa: SIM115 - whoever asked closes it
         except FileNotFoundError:
@@ -159,28 +163,30 @@ def _opened(path: Path) -> list[BinaryIO]:
     return files
 
 
-def _newer(path: Path, held: list[BinaryIO]) -> list[BinaryIO]:
+def _open_newer(path: Path, open_files: list[BinaryIO]) -> list[BinaryIO]:
     """The files that came after the one that is held; all when it is gone."""
     try:
-        if held and os.path.samestat(os.stat(path), os.fstat(held[-1].fileno())):
+        if open_files and os.path.samestat(os.stat(path), os.fstat(open_files[-1].fileno())):
             return []
     except FileNotFoundError:
         return []
-    files = _opened(path)
-    same = [held != [] and os.path.sameopenfile(file.fileno(), held[-1].fileno()) for file in files]
+    files = _open_files(path)
+    same = [
+        open_files != [] and os.path.sameopenfile(file.fileno(), open_files[-1].fileno()) for file in files
+    ]
     place = same.index(True) + 1 if True in same else 0
     for file in files[:place]:
         file.close()
     return files[place:]
 
 
-def _started(files: list[BinaryIO], tail: int | None) -> list[BinaryIO]:
+def _seek_tail(files: list[BinaryIO], tail: int | None) -> list[BinaryIO]:
     """The files from the one on in which the last lines begin, which is put there; the others are closed."""
     if tail is None:
         return list(files)
-    found = _Counted(tail)
+    found = _TailSeeker(tail)
     for index in reversed(range(len(files))):
-        if found.look(files[index]):
+        if found.seek(files[index]):
             for file in files[:index]:
                 file.close()
             for file in files[index + 1 :]:
@@ -191,18 +197,18 @@ def _started(files: list[BinaryIO], tail: int | None) -> list[BinaryIO]:
     return list(files)
 
 
-class _Counted:
+class _TailSeeker:
     """Counts lines from the end of a log."""
 
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
+    def __init__(self, line_count: int) -> None:
+        self._line_count = line_count
         self._found = -1
         """Lines that were found; -1 before the last entry was seen, which ends one even if it is a part."""
 
-    def look(self, file: BinaryIO) -> bool:
+    def seek(self, file: BinaryIO) -> bool:
         """Go back in a file, and put it where the lines begin; False when they begin before it."""
         position = file.seek(0, os.SEEK_END)
-        if self._wanted == 0:
+        if self._line_count == 0:
             return True
         after = b""
         while position > 0:
@@ -213,18 +219,18 @@ class _Counted:
             after = lines.pop(0) if position else b""
             offset = position + (len(after) + 1 if position else 0) + sum(map(len, lines)) + len(lines) - 1
             for line in reversed(lines):
-                if line and self._passed(line):
+                if line and self._is_before_tail(line):
                     file.seek(offset + 1)
                     return True
                 offset -= len(line) + 1
         return False
 
-    def _passed(self, line: bytes) -> bool:
+    def _is_before_tail(self, line: bytes) -> bool:
         """Whether a line that ended here is one more than wanted."""
-        whole = _entry(line)[2] == b"F"
+        whole = _parse_entry(line)[2] == b"F"
         if self._found < 0:
             self._found = 1
             return False
         if whole:
             self._found += 1
-        return whole and self._found > self._wanted
+        return whole and self._found > self._line_count

@@ -16,126 +16,128 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from dray.client.timing import Backoff, Tempo
-from dray.node.plugins.driver_interface import DeviceHealth, DriverLine
+from dray.client.timing import Backoff, TimeSource
+from dray.node.plugins.driver_interface import DeviceHealth, DriverClient
 from dray.node.plugins.driver_replies import HEALTHY, UNHEALTHY, UNKNOWN
 
-__all__ = ["HEALTHY", "UNHEALTHY", "UNKNOWN", "Health", "Wellbeing"]
+__all__ = ["HEALTHY", "UNHEALTHY", "UNKNOWN", "DeviceHealthState", "DeviceHealthTracker"]
 
-HOLDS: Final = 30.0
+DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 """Seconds for which the word of a driver holds that does not say for how long."""
-MOST_DEVICES: Final = 10_000
+MAX_DEVICES: Final = 10_000
 """Devices of one driver that are kept; more are not on any node."""
 
 Listener = Callable[[str], None]
 
 
-class Wellbeing(NamedTuple):
+class DeviceHealthState(NamedTuple):
     """How a device is, in the words of a pod's status, and what its driver says about it."""
 
     state: str
     message: str = ""
 
 
-NOT_KNOWN: Final = Wellbeing(UNKNOWN)
+UNKNOWN_HEALTH: Final = DeviceHealthState(UNKNOWN)
 
 
-class Drivers(Protocol):
+class DriverSource(Protocol):
     """Who is there."""
 
-    def drivers(self) -> Mapping[str, DriverLine]: ...
+    def list_drivers(self) -> Mapping[str, DriverClient]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class _HealthReport:
     """The last word about a device, and until when it holds."""
 
     health: DeviceHealth
-    until: float
+    expires_at: float
 
 
-class Health:
+class DeviceHealthTracker:
     """What the drivers of a node say about their devices."""
 
-    def __init__(self, drivers: Drivers, tempo: Tempo | None = None, *, poll: float = 0.5) -> None:
+    def __init__(
+        self, drivers: DriverSource, timing: TimeSource | None = None, *, poll_seconds: float = 0.5
+    ) -> None:
         self._drivers = drivers
-        self._tempo = tempo or Tempo()
-        self._poll = poll
-        self._words: dict[str, dict[tuple[str, str], _Word]] = {}
-        self._told: dict[str, Mapping[tuple[str, str], Wellbeing]] = {}
+        self._time_source = timing or TimeSource()
+        self._poll_seconds = poll_seconds
+        self._reports: dict[str, dict[tuple[str, str], _HealthReport]] = {}
+        self._notified: dict[str, Mapping[tuple[str, str], DeviceHealthState]] = {}
         """What listeners know."""
-        self._following: dict[str, tuple[DriverLine, asyncio.Task[None]]] = {}
+        self._watches: dict[str, tuple[DriverClient, asyncio.Task[None]]] = {}
         self._listeners: list[Listener] = []
 
-    def of(self, driver: str, pool: str, device: str) -> Wellbeing:
+    def get_health(self, driver: str, pool: str, device: str) -> DeviceHealthState:
         """How a device is."""
-        word = self._words.get(driver, {}).get((pool, device))
-        return NOT_KNOWN if word is None else self._now(word)
+        word = self._reports.get(driver, {}).get((pool, device))
+        return UNKNOWN_HEALTH if word is None else self._evaluate(word)
 
-    def listen(self, changed: Listener) -> None:
+    def add_listener(self, on_change: Listener) -> None:
         """Be told the name of a driver when a device of it is not as it was."""
-        self._listeners.append(changed)
+        self._listeners.append(on_change)
 
     async def run(self) -> None:
         """Follow the drivers until cancelled."""
         try:
             while True:
-                self.look()
-                await self._tempo.sleep(self._poll)
+                self.sync()
+                await self._time_source.sleep(self._poll_seconds)
         finally:
-            tasks = [task for _, task in self._following.values()]
+            tasks = [task for _, task in self._watches.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._following.clear()
+            self._watches.clear()
 
-    def look(self) -> None:
+    def sync(self) -> None:
         """Follow who came, leave who went, and notice which words hold no longer."""
-        here = self._drivers.drivers()
-        for name, (line, task) in list(self._following.items()):
+        here = self._drivers.list_drivers()
+        for name, (line, task) in list(self._watches.items()):
             if here.get(name) is not line:
                 task.cancel()
-                del self._following[name]
-        for name in self._words.keys() - here.keys():
-            del self._words[name]
-            self._tell(name)
+                del self._watches[name]
+        for name in self._reports.keys() - here.keys():
+            del self._reports[name]
+            self._notify_listeners(name)
         for name, line in here.items():
-            if name not in self._following:
-                self._following[name] = line, asyncio.create_task(self._follow(line))
-        for name in self._words:
-            self._tell(name)
+            if name not in self._watches:
+                self._watches[name] = line, asyncio.create_task(self._watch_driver(line))
+        for name in self._reports:
+            self._notify_listeners(name)
 
-    async def _follow(self, line: DriverLine) -> None:
+    async def _watch_driver(self, client: DriverClient) -> None:
         """Read what a driver streams, again and again, until it turns out that it does not."""
-        backoff = Backoff(self._tempo, first=1.0, longest=30.0)
-        while (stream := line.health()) is not None:
+        backoff = Backoff(self._time_source, initial=1.0, maximum=30.0)
+        while (stream := client.watch_health()) is not None:
             # Closed here, because the call under it goes on until then.
             closing: Any = stream
             async with aclosing(closing):
                 async for states in stream:
-                    self._hear(line.name, states)
+                    self._store_reports(client.name, states)
                     backoff.reset()
             await backoff.wait()
 
-    def _hear(self, driver: str, states: Sequence[DeviceHealth]) -> None:
-        now = self._tempo.clock.monotonic()
-        self._words[driver] = {
-            (each.pool, each.device): _Word(each, now + (each.timeout or HOLDS))
-            for each in states[:MOST_DEVICES]
+    def _store_reports(self, driver: str, states: Sequence[DeviceHealth]) -> None:
+        now = self._time_source.clock.monotonic()
+        self._reports[driver] = {
+            (each.pool, each.device): _HealthReport(each, now + (each.timeout or DEFAULT_TIMEOUT_SECONDS))
+            for each in states[:MAX_DEVICES]
         }
-        self._tell(driver)
+        self._notify_listeners(driver)
 
-    def _now(self, word: _Word) -> Wellbeing:
-        if self._tempo.clock.monotonic() >= word.until:
-            return NOT_KNOWN
-        return Wellbeing(word.health.health, word.health.message)
+    def _evaluate(self, report: _HealthReport) -> DeviceHealthState:
+        if self._time_source.clock.monotonic() >= report.expires_at:
+            return UNKNOWN_HEALTH
+        return DeviceHealthState(report.health.health, report.health.message)
 
-    def _tell(self, driver: str) -> None:
+    def _notify_listeners(self, driver: str) -> None:
         """Tell listeners, if there is anything new to tell."""
-        now = {device: self._now(word) for device, word in self._words.get(driver, {}).items()}
-        known = {device: state for device, state in now.items() if state != NOT_KNOWN}
-        if known == self._told.get(driver, {}):
+        now = {device: self._evaluate(word) for device, word in self._reports.get(driver, {}).items()}
+        known = {device: state for device, state in now.items() if state != UNKNOWN_HEALTH}
+        if known == self._notified.get(driver, {}):
             return
-        self._told[driver] = known
+        self._notified[driver] = known
         for changed in self._listeners:
             changed(driver)

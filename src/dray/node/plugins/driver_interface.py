@@ -43,7 +43,7 @@ class PreparedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     cdi: tuple[str, ...] = ()
 
 
-class Fault(StrEnum):
+class DriverCallFault(StrEnum):
     """What kind of failure it was; what to do next depends on nothing else."""
 
     REFUSED = "refused"
@@ -57,22 +57,22 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DriverCallFailure:
     """Why a claim is not prepared, or not given back: brief, with the driver's name and cause."""
 
-    fault: Fault
+    fault: DriverCallFault
     text: str
 
     def __str__(self) -> str:
         return self.text
 
 
-PrepareOutcome = tuple[PreparedDevice, ...] | Failure
+PrepareOutcome = tuple[PreparedDevice, ...] | DriverCallFailure
 """The devices that are ready; none is an answer too."""
-UnprepareOutcome = Failure | None
+UnprepareOutcome = DriverCallFailure | None
 """None when the driver has let go of the claim."""
 
-NO_ENTRY: Final = "the driver's reply has no entry for this claim"
+MISSING_ENTRY: Final = "the driver's reply has no entry for this claim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class DeviceHealth:
     """After how many seconds without news the state counts as unknown; 0 leaves that to the agent."""
 
 
-class DriverLine(Protocol):
+class DriverClient(Protocol):
     """A driver that is registered on this node."""
 
     @property
@@ -109,6 +109,6 @@ class DriverLine(Protocol):
         """Have claims given back; an outcome for each, by uid. Never raises for what a driver does."""
         ...
 
-    def health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
+    def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
         """The states of all its devices, for as long as the driver streams; None when it never does."""
         ...

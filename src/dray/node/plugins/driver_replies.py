@@ -16,83 +16,83 @@ from typing import Any, Final
 import grpc
 
 from dray.node.plugins.driver_interface import (
-    NO_ENTRY,
+    MISSING_ENTRY,
     ClaimRef,
     DeviceHealth,
-    Failure,
-    Fault,
+    DriverCallFailure,
+    DriverCallFault,
     PreparedDevice,
     PrepareOutcome,
     UnprepareOutcome,
 )
 from dray.wire import cdi
 
-SHOWN: Final = 240
+MAX_TEXT_LENGTH: Final = 240
 """How many letters of what a driver says are worth showing."""
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 UNKNOWN: Final = "Unknown"
-_STATES: Final = MappingProxyType({0: UNKNOWN, 1: HEALTHY, 2: UNHEALTHY})
+_HEALTH_STATES: Final = MappingProxyType({0: UNKNOWN, 1: HEALTHY, 2: UNHEALTHY})
 
-_FAULTS: Final[Mapping[Any, Fault]] = MappingProxyType(
+_FAULTS: Final[Mapping[Any, DriverCallFault]] = MappingProxyType(
     {
-        grpc.StatusCode.NOT_FOUND: Fault.NOT_FOUND,
-        grpc.StatusCode.UNAVAILABLE: Fault.NO_ANSWER,
-        grpc.StatusCode.DEADLINE_EXCEEDED: Fault.NO_ANSWER,
-        grpc.StatusCode.CANCELLED: Fault.NO_ANSWER,
-        grpc.StatusCode.UNIMPLEMENTED: Fault.NOT_SPOKEN,
+        grpc.StatusCode.NOT_FOUND: DriverCallFault.NOT_FOUND,
+        grpc.StatusCode.UNAVAILABLE: DriverCallFault.NO_ANSWER,
+        grpc.StatusCode.DEADLINE_EXCEEDED: DriverCallFault.NO_ANSWER,
+        grpc.StatusCode.CANCELLED: DriverCallFault.NO_ANSWER,
+        grpc.StatusCode.UNIMPLEMENTED: DriverCallFault.NOT_SPOKEN,
     }
 )
-_UNSEEN: Final = re.compile(r"[^\x20-\x7e\u00a1-\u2027\u202f-\u2065\u2070-\uffef]+")
+_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e\u00a1-\u2027\u202f-\u2065\u2070-\uffef]+")
 
 
-def plain(text: str, most: int = SHOWN) -> str:
+def sanitize_text(text: str, max_length: int = MAX_TEXT_LENGTH) -> str:
     """A text of others on one line and not too long; what a terminal or log would obey is a space."""
-    line = " ".join(_UNSEEN.sub(" ", text).split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    line = " ".join(_UNPRINTABLE.sub(" ", text).split())
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
-_CONNECTING: Final = "failed to connect to all addresses"
-_UNCONNECTED: Final = (
+_CONNECT_FAILED: Final = "failed to connect to all addresses"
+_CONNECT_CAUSES: Final = (
     ("Connection refused", "nobody listens at its socket"),
     ("No such file", "its socket is gone"),
     ("Permission denied", "its socket may not be used by this user"),
 )
 
 
-def cause(details: str) -> str:
+def describe_error(details: str) -> str:
     """What gRPC gives as details, for people: its own words about connections are long and say little."""
-    if _CONNECTING in details:
-        return next((text for sign, text in _UNCONNECTED if sign in details), plain(details))
-    return plain(details) or "no reason given"
+    if _CONNECT_FAILED in details:
+        return next((text for sign, text in _CONNECT_CAUSES if sign in details), sanitize_text(details))
+    return sanitize_text(details) or "no reason given"
 
 
-def failure(driver: str, code: Any, details: str, timeout: float) -> Failure:
+def build_call_failure(driver: str, code: Any, details: str, timeout: float) -> DriverCallFailure:
     """What to make of a call that ended with a code."""
-    fault = _FAULTS.get(code, Fault.REFUSED)
+    fault = _FAULTS.get(code, DriverCallFault.REFUSED)
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return Failure(fault, f"driver `{driver}` did not answer within {timeout:g} s")
+        return DriverCallFailure(fault, f"driver `{driver}` did not answer within {timeout:g} s")
     if code == grpc.StatusCode.UNAVAILABLE:
-        return Failure(fault, f"driver `{driver}` cannot be reached: {cause(details)}")
-    return Failure(fault, f"driver `{driver}`: {cause(details)} ({code.name})")
+        return DriverCallFailure(fault, f"driver `{driver}` cannot be reached: {describe_error(details)}")
+    return DriverCallFailure(fault, f"driver `{driver}`: {describe_error(details)} ({code.name})")
 
 
-def refused(driver: str, error: str) -> Failure:
+def build_refusal(driver: str, error: str) -> DriverCallFailure:
     """What to make of an error that a driver gave for one claim."""
-    return Failure(Fault.REFUSED, f"driver `{driver}`: {plain(error)}")
+    return DriverCallFailure(DriverCallFault.REFUSED, f"driver `{driver}`: {sanitize_text(error)}")
 
 
-def prepared(driver: str, claims: Iterable[ClaimRef], reply: Any) -> dict[str, PrepareOutcome]:
+def parse_prepared(driver: str, claims: Iterable[ClaimRef], reply: Any) -> dict[str, PrepareOutcome]:
     """Outcomes from a reply; a message without anything in it is a claim that needs no devices."""
-    return {claim.uid: _prepared(driver, reply.claims.get(claim.uid)) for claim in claims}
+    return {claim.uid: _parse_prepared_claim(driver, reply.claims.get(claim.uid)) for claim in claims}
 
 
-def _prepared(driver: str, entry: Any) -> PrepareOutcome:
+def _parse_prepared_claim(driver: str, entry: Any) -> PrepareOutcome:
     if entry is None:
-        return refused(driver, NO_ENTRY)
+        return build_refusal(driver, MISSING_ENTRY)
     if entry.error:
-        return refused(driver, entry.error)
+        return build_refusal(driver, entry.error)
     devices = tuple(
         PreparedDevice(
             request_names=tuple(each.request_names),
@@ -102,39 +102,39 @@ def _prepared(driver: str, entry: Any) -> PrepareOutcome:
         )
         for each in entry.devices
     )
-    return checked(driver, devices)
+    return check_cdi_names(driver, devices)
 
 
-def checked(driver: str, devices: tuple[PreparedDevice, ...]) -> PrepareOutcome:
+def check_cdi_names(driver: str, devices: tuple[PreparedDevice, ...]) -> PrepareOutcome:
     """Devices, unless one has a name that no runtime would take."""
     for each in devices:
         for name in each.cdi:
             try:
-                cdi.qualified(name)
+                cdi.parse_qualified_name(name)
             except ValueError as wrong:
-                return refused(driver, str(wrong))
+                return build_refusal(driver, str(wrong))
     return devices
 
 
-def unprepared(driver: str, claims: Iterable[ClaimRef], reply: Any) -> dict[str, UnprepareOutcome]:
+def parse_unprepared(driver: str, claims: Iterable[ClaimRef], reply: Any) -> dict[str, UnprepareOutcome]:
     """Outcomes from a reply."""
-    return {claim.uid: _unprepared(driver, reply.claims.get(claim.uid)) for claim in claims}
+    return {claim.uid: _parse_unprepared_claim(driver, reply.claims.get(claim.uid)) for claim in claims}
 
 
-def _unprepared(driver: str, entry: Any) -> UnprepareOutcome:
+def _parse_unprepared_claim(driver: str, entry: Any) -> UnprepareOutcome:
     if entry is None:
-        return refused(driver, NO_ENTRY)
-    return refused(driver, entry.error) if entry.error else None
+        return build_refusal(driver, MISSING_ENTRY)
+    return build_refusal(driver, entry.error) if entry.error else None
 
 
-def states(reply: Any) -> Sequence[DeviceHealth]:
+def parse_health(reply: Any) -> Sequence[DeviceHealth]:
     """What a message of the health stream says; the oldest version has neither message nor timeout."""
     return tuple(
         DeviceHealth(
             pool=each.device.pool_name,
             device=each.device.device_name,
-            health=_STATES.get(each.health, UNKNOWN),
-            message=plain(getattr(each, "message", "")),
+            health=_HEALTH_STATES.get(each.health, UNKNOWN),
+            message=sanitize_text(getattr(each, "message", "")),
             updated=each.last_updated_time,
             timeout=float(max(0, getattr(each, "health_check_timeout_seconds", 0))),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.client.object_refs import Selection
+from dray.client.object_refs import ObjectSelector
 
 
 class PublishedSlices:
@@ -18,12 +18,14 @@ class PublishedSlices:
         self._client = client
         self._node = node
 
-    async def drivers(self) -> frozenset[str]:
+    async def list_drivers(self) -> frozenset[str]:
         """The drivers that have slices here; `ClientError` when nobody tells."""
-        found = await self._client.list(ResourceSlice, select=Selection(fields=f"spec.nodeName={self._node}"))
+        found = await self._client.list(
+            ResourceSlice, selector=ObjectSelector(fields=f"spec.nodeName={self._node}")
+        )
         return frozenset(each.spec.driver for each in found.items)
 
     async def withdraw(self, driver: str) -> None:
         """Delete the slices of a driver; `ClientError` when that is not possible now."""
-        chosen = Selection(fields=f"spec.driver={driver},spec.nodeName={self._node}")
-        await self._client.delete_collection(ResourceSlice, select=chosen)
+        chosen = ObjectSelector(fields=f"spec.driver={driver},spec.nodeName={self._node}")
+        await self._client.delete_collection(ResourceSlice, selector=chosen)

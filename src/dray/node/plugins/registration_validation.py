@@ -16,86 +16,104 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dray.node.plugins.driver_client import Offer
-from dray.node.plugins.driver_replies import plain
-from dray.values.names import driver_name
+from dray.node.plugins.driver_client import PluginRegistration
+from dray.node.plugins.driver_replies import sanitize_text
+from dray.values.names import check_driver_name
 from dray.wire import grpc_services
-from dray.wire.grpc_services import OFFERED, Service
-from dray.wire.unix_sockets import LONGEST
+from dray.wire.grpc_services import OFFERED_SERVICES, GrpcService
+from dray.wire.unix_sockets import MAX_SOCKET_PATH_BYTES
 
 _PLAIN_VERSION: Final = re.compile(r"v?\d+\.\d+(\.\d+)?")
-_DRA: Final = (grpc_services.DRA_V1, grpc_services.DRA_V1BETA1)
-_HEALTH: Final = (grpc_services.HEALTH_V1, grpc_services.HEALTH_V1BETA1, grpc_services.HEALTH_V1ALPHA1)
-_HEALTH_NAMES: Final = frozenset(name for name, service in OFFERED.items() if service in _HEALTH)
+_DRA_SERVICES: Final = (grpc_services.DRA_V1, grpc_services.DRA_V1BETA1)
+_HEALTH_SERVICES: Final = (
+    grpc_services.HEALTH_V1,
+    grpc_services.HEALTH_V1BETA1,
+    grpc_services.HEALTH_V1ALPHA1,
+)
+_HEALTH_NAMES: Final = frozenset(
+    name for name, service in OFFERED_SERVICES.items() if service in _HEALTH_SERVICES
+)
 
 
-class Refused(NamedTuple):
+class RegistrationRefusal(NamedTuple):
     """Why a registration will not do."""
 
     text: str
 
 
-def judged(said: Any, socket: Path, inside: Sequence[Path] = ()) -> Offer | Refused:
-    """The offer of a driver that registers at `socket`; its endpoint must lie in `inside`, unless empty."""
-    faults = driver_name(said.name)
+def validate_registration(
+    plugin: Any, socket: Path, allowed_directories: Sequence[Path] = ()
+) -> PluginRegistration | RegistrationRefusal:
+    """The offer of a driver that registers at `socket`; its endpoint must lie in `allowed_directories`,
+    unless empty.
+    """
+    faults = check_driver_name(plugin.name)
     if faults:
-        return Refused(f"`{plain(said.name)}` is no name of a driver: {faults[0].text}")
-    spoken = _spoken(said)
-    if isinstance(spoken, Refused):
+        return RegistrationRefusal(f"`{sanitize_text(plugin.name)}` is no name of a driver: {faults[0].text}")
+    spoken = _select_services(plugin)
+    if isinstance(spoken, RegistrationRefusal):
         return spoken
-    endpoint = Path(said.endpoint or socket)
-    wrong = _misplaced(endpoint, inside) or unfit(endpoint)
+    endpoint = Path(plugin.endpoint or socket)
+    wrong = _check_endpoint_path(endpoint, allowed_directories) or check_socket(endpoint)
     if wrong:
-        return Refused(f"the endpoint of driver `{said.name}` will not do: {wrong}")
-    health = tuple(service for service in _offered(said) if service in _HEALTH)
-    return Offer(said.name, said.type == grpc_services.RESOURCE_PLUGIN, spoken, health, str(endpoint))
+        return RegistrationRefusal(f"the endpoint of driver `{plugin.name}` will not do: {wrong}")
+    health = tuple(service for service in _list_offered(plugin) if service in _HEALTH_SERVICES)
+    return PluginRegistration(
+        plugin.name, plugin.type == grpc_services.RESOURCE_PLUGIN, spoken, health, str(endpoint)
+    )
 
 
-def _spoken(said: Any) -> tuple[Service, ...] | Refused:
+def _select_services(plugin: Any) -> tuple[GrpcService, ...] | RegistrationRefusal:
     """The services through which claims are prepared, the best first."""
-    named = [version for version in said.supported_versions if version not in _HEALTH_NAMES]
+    named = [version for version in plugin.supported_versions if version not in _HEALTH_NAMES]
     plainly = all(_PLAIN_VERSION.fullmatch(version) for version in named)
-    if said.type == grpc_services.RESOURCE_PLUGIN:
-        if plainly or grpc_services.CLASSIC in _offered(said):
-            return (grpc_services.CLASSIC,)
-        return _unspoken(said, (grpc_services.CLASSIC,))
-    if said.type != grpc_services.DRA_PLUGIN:
+    if plugin.type == grpc_services.RESOURCE_PLUGIN:
+        if plainly or grpc_services.CLASSIC_V1ALPHA1 in _list_offered(plugin):
+            return (grpc_services.CLASSIC_V1ALPHA1,)
+        return _refuse_services(plugin, (grpc_services.CLASSIC_V1ALPHA1,))
+    if plugin.type != grpc_services.DRA_PLUGIN:
         kinds = f"`{grpc_services.DRA_PLUGIN}` and `{grpc_services.RESOURCE_PLUGIN}`"
-        return Refused(f"the type `{plain(said.type)}` is not served here, only {kinds}")
-    found = tuple(service for service in _offered(said) if service in _DRA)
+        return RegistrationRefusal(
+            f"the type `{sanitize_text(plugin.type)}` is not served here, only {kinds}"
+        )
+    found = tuple(service for service in _list_offered(plugin) if service in _DRA_SERVICES)
     if found:
         return found
-    return (grpc_services.DRA_V1BETA1,) if named and plainly else _unspoken(said, _DRA)
+    return (grpc_services.DRA_V1BETA1,) if named and plainly else _refuse_services(plugin, _DRA_SERVICES)
 
 
-def _offered(said: Any) -> tuple[Service, ...]:
-    return tuple(service for name, service in OFFERED.items() if name in said.supported_versions)
+def _list_offered(plugin: Any) -> tuple[GrpcService, ...]:
+    return tuple(service for name, service in OFFERED_SERVICES.items() if name in plugin.supported_versions)
 
 
-def _unspoken(said: Any, known: Sequence[Service]) -> Refused:
-    offered = ", ".join(f"`{plain(version, 40)}`" for version in said.supported_versions[:5]) or "nothing"
-    ours = ", ".join(f"`{name}`" for name, service in OFFERED.items() if service in known)
-    return Refused(f"driver `{said.name}` offers {offered}, and this agent speaks {ours}")
+def _refuse_services(plugin: Any, known: Sequence[GrpcService]) -> RegistrationRefusal:
+    offered = (
+        ", ".join(f"`{sanitize_text(version, 40)}`" for version in plugin.supported_versions[:5]) or "nothing"
+    )
+    ours = ", ".join(f"`{name}`" for name, service in OFFERED_SERVICES.items() if service in known)
+    return RegistrationRefusal(f"driver `{plugin.name}` offers {offered}, and this agent speaks {ours}")
 
 
-def _misplaced(endpoint: Path, inside: Sequence[Path]) -> str:
+def _check_endpoint_path(endpoint: Path, allowed_directories: Sequence[Path]) -> str:
     if not endpoint.is_absolute() or ".." in endpoint.parts or "\0" in str(endpoint):
-        return f"`{plain(str(endpoint))}` is not an absolute path"
-    if inside and not any(_real(endpoint.parent).is_relative_to(_real(each)) for each in inside):
-        allowed = " or ".join(f"`{each}`" for each in inside)
-        return f"`{plain(str(endpoint))}` is not in {allowed}"
+        return f"`{sanitize_text(str(endpoint))}` is not an absolute path"
+    if allowed_directories and not any(
+        _resolve_path(endpoint.parent).is_relative_to(_resolve_path(each)) for each in allowed_directories
+    ):
+        allowed = " or ".join(f"`{each}`" for each in allowed_directories)
+        return f"`{sanitize_text(str(endpoint))}` is not in {allowed}"
     return ""
 
 
-def _real(directory: Path) -> Path:
+def _resolve_path(directory: Path) -> Path:
     return Path(os.path.realpath(directory))
 
 
-def unfit(path: Path) -> str:
+def check_socket(path: Path) -> str:
     """Why nobody should be called at a path; empty when it is a socket of ours or of root."""
-    shown = plain(str(path))
-    if len(os.fsencode(path)) > LONGEST:
-        return f"`{shown}` is longer than a socket's path can be ({LONGEST} bytes)"
+    shown = sanitize_text(str(path))
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        return f"`{shown}` is longer than a socket's path can be ({MAX_SOCKET_PATH_BYTES} bytes)"
     try:
         seen = path.lstat()
     except OSError as failed:

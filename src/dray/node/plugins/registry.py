@@ -26,228 +26,235 @@ import grpc
 import grpc.aio
 
 from dray.client.errors import ClientError
-from dray.client.timing import Backoff, Tempo
+from dray.client.timing import Backoff, TimeSource
 from dray.node import agent_metrics
 from dray.node.plugins import driver_client, registration_validation
-from dray.node.plugins.driver_client import Habits, Offer
-from dray.node.plugins.driver_interface import DriverLine
-from dray.node.plugins.driver_replies import cause
-from dray.node.plugins.registration_validation import Refused
-from dray.telemetry.logs import Log, silent
+from dray.node.plugins.driver_client import DriverCallOptions, PluginRegistration
+from dray.node.plugins.driver_interface import DriverClient
+from dray.node.plugins.driver_replies import describe_error
+from dray.node.plugins.registration_validation import RegistrationRefusal
+from dray.telemetry.logs import StructuredLogger, build_silent_logger
 from dray.wire import unix_sockets
-from dray.wire.grpc_services import REGISTRATION, Stub, Unreadable
+from dray.wire.grpc_services import REGISTRATION, GrpcStub, UnreadableReplyError
 
 READY: Final = grpc.ChannelConnectivity.READY
-FAILING: Final = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+TRANSIENT_FAILURE: Final = grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
 Listener = Callable[[str], None]
 
 
-async def _stay(_driver: str) -> None:
+async def _withdraw_nothing(_driver: str) -> None:
     """Withdraw nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doorway:
+class PluginRegistryOptions:
     """Where drivers register, and how patient we are with them."""
 
     directory: Path
-    endpoints: tuple[Path, ...] = ()
+    endpoint_directories: tuple[Path, ...] = ()
     """Directories in which a driver may answer; anywhere when empty."""
-    poll: float = 0.5
+    poll_seconds: float = 0.5
     grace: float = 30.0
     """Seconds that a driver may be away before its slices are withdrawn."""
-    patience: float = 5.0
+    timeout: float = 5.0
     """Seconds in which a driver must say who it is."""
     retry: tuple[float, float] = (0.5, 60.0)
     """The first and the longest wait between two attempts to register."""
 
 
-class _File(NamedTuple):
+class _SocketIdentity(NamedTuple):
     """What makes a socket file the same one."""
 
     device: int
     inode: int
-    made: int
+    modified: int
 
 
 @dataclass(slots=True)
-class _Instance:
+class _PluginInstance:
     """A driver that is registered, by one of its sockets."""
 
-    offer: Offer
+    registration: PluginRegistration
     channel: Any
-    line: DriverLine
+    client: DriverClient
     order: int
-    away_since: float | None = None
+    unreachable_since: float | None = None
 
 
 @dataclass(slots=True)
-class _Entrance:
+class _PluginSocket:
     """A socket in the directory: the task that registers it, and what became of it."""
 
     path: Path
-    file: _File
+    file: _SocketIdentity
     task: asyncio.Task[None] | None = None
-    instance: _Instance | None = None
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    instance: _PluginInstance | None = None
+    attempted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it was tried once."""
-    said: str = ""
+    last_logged: str = ""
     """What the log was told last about it."""
 
 
-class Registry:
+class PluginRegistry:
     """The drivers of this node."""
 
     def __init__(
         self,
-        doorway: Doorway,
-        habits: Habits | None = None,
+        options: PluginRegistryOptions,
+        call_options: DriverCallOptions | None = None,
         *,
-        log: Log | None = None,
-        withdraw: Callable[[str], Awaitable[None]] = _stay,
+        log: StructuredLogger | None = None,
+        withdraw: Callable[[str], Awaitable[None]] = _withdraw_nothing,
     ) -> None:
-        self._doorway = doorway
-        self._habits = habits or Habits()
-        self._tempo: Tempo = self._habits.tempo
-        self._metrics = self._habits.metrics
-        self._log = log or silent()
+        self._options = options
+        self._call_options = call_options or DriverCallOptions()
+        self._time_source: TimeSource = self._call_options.time_source
+        self._metrics = self._call_options.metrics
+        self._log = log or build_silent_logger()
         self._withdraw = withdraw
-        self._entrances: dict[Path, _Entrance] = {}
-        self._away: dict[str, float] = {}
+        self._sockets: dict[Path, _PluginSocket] = {}
+        self._expiry_times: dict[str, float] = {}
         """When drivers that have no instance will have gone."""
         self._listeners: list[tuple[Listener | None, Listener | None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._order = 0
         self.ready = asyncio.Event()
         """Set when everybody who was there at the start has been asked once."""
-        self._metrics.ask(agent_metrics.DRIVERS, lambda: [((), len(self.drivers()))])
+        self._metrics.add_callback(agent_metrics.DRIVERS, lambda: [((), len(self.list_drivers()))])
 
     # Who is there.
 
-    def drivers(self) -> Mapping[str, DriverLine]:
+    def list_drivers(self) -> Mapping[str, DriverClient]:
         """The line of each driver by its name."""
-        chosen = {each.offer.name: each.line for each in sorted(self._instances(), key=_standing)}
+        chosen = {
+            each.registration.name: each.client for each in sorted(self._list_instances(), key=_rank_instance)
+        }
         return dict(sorted(chosen.items()))
 
-    def line(self, name: str, *, classic: bool | None = None) -> DriverLine | None:
+    def find_driver(self, name: str, *, classic: bool | None = None) -> DriverClient | None:
         """The line to a driver; None when it is not registered. `classic` asks for one of the protocols."""
-        found = [each for each in self._instances() if each.offer.name == name]
+        found = [each for each in self._list_instances() if each.registration.name == name]
         if classic is not None:
-            found = [each for each in found if each.offer.classic == classic]
-        return max(found, key=_standing).line if found else None
+            found = [each for each in found if each.registration.classic == classic]
+        return max(found, key=_rank_instance).client if found else None
 
-    def listen(self, came: Listener | None = None, went: Listener | None = None) -> None:
+    def add_listener(self, on_registered: Listener | None = None, on_removed: Listener | None = None) -> None:
         """Be told when a driver has registered, and when it has gone for good."""
-        self._listeners.append((came, went))
+        self._listeners.append((on_registered, on_removed))
 
-    def expect(self, names: Iterable[str]) -> None:
+    def expect_drivers(self, names: Iterable[str]) -> None:
         """Drivers that should be here, because they have slices; those that do not come have gone."""
-        here = {each.offer.name for each in self._instances()}
+        here = {each.registration.name for each in self._list_instances()}
         for name in set(names) - here:
-            self._away.setdefault(name, self._now() + self._doorway.grace)
+            self._expiry_times.setdefault(name, self._get_time() + self._options.grace)
 
-    def _instances(self) -> list[_Instance]:
-        return [each.instance for each in self._entrances.values() if each.instance is not None]
+    def _list_instances(self) -> list[_PluginInstance]:
+        return [each.instance for each in self._sockets.values() if each.instance is not None]
 
-    def _now(self) -> float:
-        return self._tempo.clock.monotonic()
+    def _get_time(self) -> float:
+        return self._time_source.clock.monotonic()
 
     # Looking.
 
     async def run(self) -> None:
         """Look at the directory until cancelled."""
-        unix_sockets.claim_directory(self._doorway.directory)
+        unix_sockets.secure_socket_directory(self._options.directory)
         try:
-            self.look()
-            for entrance in tuple(self._entrances.values()):
-                await entrance.asked.wait()
+            self.sync()
+            for entrance in tuple(self._sockets.values()):
+                await entrance.attempted.wait()
             self.ready.set()
             while True:
-                await self._tempo.sleep(self._doorway.poll)
-                self.look()
+                await self._time_source.sleep(self._options.poll_seconds)
+                self.sync()
         finally:
             await self.close()
 
-    def look(self) -> None:
+    def sync(self) -> None:
         """Look once: who came, who went, who cannot be reached any more."""
-        found = self._found()
-        for path, entrance in list(self._entrances.items()):
+        found = self._scan_directory()
+        for path, entrance in list(self._sockets.items()):
             if found.get(path) != entrance.file:
-                del self._entrances[path]
-                self._leave(entrance)
+                del self._sockets[path]
+                self._remove_socket(entrance)
         for path, file in found.items():
-            if path not in self._entrances:
-                entrance = self._entrances[path] = _Entrance(path, file)
-                entrance.task = self._start(self._register(entrance))
-        for entrance in self._entrances.values():
-            self._check(entrance)
-        self._bid_farewell()
+            if path not in self._sockets:
+                entrance = self._sockets[path] = _PluginSocket(path, file)
+                entrance.task = self._start_task(self._register(entrance))
+        for entrance in self._sockets.values():
+            self._check_connection(entrance)
+        self._expire_drivers()
 
-    def _found(self) -> dict[Path, _File]:
+    def _scan_directory(self) -> dict[Path, _SocketIdentity]:
         """The files in the directory that could be sockets of drivers, oldest first."""
-        found: list[tuple[Path, _File]] = []
+        found: list[tuple[Path, _SocketIdentity]] = []
         try:
-            with os.scandir(self._doorway.directory) as entries:
+            with os.scandir(self._options.directory) as entries:
                 for entry in entries:
                     if not entry.name.startswith("."):
                         seen = entry.stat(follow_symlinks=False)
-                        file = _File(seen.st_dev, seen.st_ino, seen.st_mtime_ns)
+                        file = _SocketIdentity(seen.st_dev, seen.st_ino, seen.st_mtime_ns)
                         found.append((Path(entry.path), file))
         except OSError as failed:
             self._log.warning("the directory of registrations cannot be read", error=failed)
-            return {path: each.file for path, each in self._entrances.items()}
-        return dict(sorted(found, key=lambda each: (each[1].made, each[0])))
+            return {path: each.file for path, each in self._sockets.items()}
+        return dict(sorted(found, key=lambda each: (each[1].modified, each[0])))
 
-    def _check(self, entrance: _Entrance) -> None:
+    def _check_connection(self, plugin_socket: _PluginSocket) -> None:
         """Notice when an instance cannot be reached any more, and let go of one that stays away."""
-        instance = entrance.instance
+        instance = plugin_socket.instance
         if instance is None:
             return
         # Asking also wakes a connection that fell asleep.
         state = instance.channel.get_state(try_to_connect=True)
         if state == READY:
-            instance.away_since = None
-        elif state == FAILING and instance.away_since is None:
-            instance.away_since = self._now()
-        if instance.away_since is None or self._now() - instance.away_since < self._doorway.grace:
+            instance.unreachable_since = None
+        elif state == TRANSIENT_FAILURE and instance.unreachable_since is None:
+            instance.unreachable_since = self._get_time()
+        if (
+            instance.unreachable_since is None
+            or self._get_time() - instance.unreachable_since < self._options.grace
+        ):
             return
-        self._say(entrance, "a driver cannot be reached and is let go", driver=instance.offer.name)
-        self._dismiss(entrance, self._now())
-        entrance.task = self._start(self._register(entrance))
+        self._log_once(
+            plugin_socket, "a driver cannot be reached and is let go", driver=instance.registration.name
+        )
+        self._unregister(plugin_socket, self._get_time())
+        plugin_socket.task = self._start_task(self._register(plugin_socket))
 
-    def _leave(self, entrance: _Entrance) -> None:
+    def _remove_socket(self, plugin_socket: _PluginSocket) -> None:
         """A socket has gone, or another one is in its place."""
-        if entrance.task is not None:
-            entrance.task.cancel()
-        if entrance.instance is not None:
-            self._log.info("a driver has unregistered", driver=entrance.instance.offer.name)
-            self._dismiss(entrance, self._now() + self._doorway.grace)
+        if plugin_socket.task is not None:
+            plugin_socket.task.cancel()
+        if plugin_socket.instance is not None:
+            self._log.info("a driver has unregistered", driver=plugin_socket.instance.registration.name)
+            self._unregister(plugin_socket, self._get_time() + self._options.grace)
 
-    def _dismiss(self, entrance: _Entrance, gone_at: float) -> None:
-        instance, entrance.instance = entrance.instance, None
+    def _unregister(self, plugin_socket: _PluginSocket, expires_at: float) -> None:
+        instance, plugin_socket.instance = plugin_socket.instance, None
         assert instance is not None
         # Calls that are under way may end; each has its own time.
-        self._start(instance.channel.close(self._habits.timeout))
-        if all(each.offer.name != instance.offer.name for each in self._instances()):
-            self._away[instance.offer.name] = gone_at
+        self._start_task(instance.channel.close(self._call_options.timeout))
+        if all(each.registration.name != instance.registration.name for each in self._list_instances()):
+            self._expiry_times[instance.registration.name] = expires_at
 
-    def _bid_farewell(self) -> None:
+    def _expire_drivers(self) -> None:
         """Tell of the drivers that have been away for too long."""
-        for name in [name for name, gone_at in self._away.items() if gone_at <= self._now()]:
-            del self._away[name]
+        for name in [name for name, gone_at in self._expiry_times.items() if gone_at <= self._get_time()]:
+            del self._expiry_times[name]
             self._log.warning("a driver has gone; its slices are withdrawn", driver=name)
             self._metrics.count(agent_metrics.WITHDRAWALS)
-            self._start(self._withdrawn(name))
+            self._start_task(self._withdraw_slices(name))
             for _, went in self._listeners:
                 if went is not None:
                     went(name)
 
-    async def _withdrawn(self, name: str) -> None:
+    async def _withdraw_slices(self, name: str) -> None:
         """Have the slices of a driver withdrawn, unless it comes back meanwhile."""
-        backoff = Backoff(self._tempo, first=self._doorway.retry[0], longest=self._doorway.retry[1])
+        backoff = Backoff(self._time_source, initial=self._options.retry[0], maximum=self._options.retry[1])
         withdrawn = False
-        while not withdrawn and self.line(name) is None:
+        while not withdrawn and self.find_driver(name) is None:
             try:
                 await self._withdraw(name)
                 withdrawn = True
@@ -257,114 +264,128 @@ class Registry:
 
     # Registering.
 
-    async def _register(self, entrance: _Entrance) -> None:
+    async def _register(self, plugin_socket: _PluginSocket) -> None:
         """Try to register whoever listens at a socket, until that works or nobody does."""
-        began = self._now()
-        backoff = Backoff(self._tempo, first=self._doorway.retry[0], longest=self._doorway.retry[1])
+        began = self._get_time()
+        backoff = Backoff(self._time_source, initial=self._options.retry[0], maximum=self._options.retry[1])
         try:
-            async with unix_sockets.channel(entrance.path) as channel:
-                while await self._refused(entrance, channel):
-                    entrance.asked.set()
-                    if channel.get_state() != READY and self._now() - began >= self._doorway.grace:
-                        self._say(
-                            entrance, "nobody listens at a socket; it is left alone until it is replaced"
+            async with unix_sockets.open_channel(plugin_socket.path) as channel:
+                while await self._fails_to_register(plugin_socket, channel):
+                    plugin_socket.attempted.set()
+                    if channel.get_state() != READY and self._get_time() - began >= self._options.grace:
+                        self._log_once(
+                            plugin_socket, "nobody listens at a socket; it is left alone until it is replaced"
                         )
                         return
                     await backoff.wait()
         finally:
-            entrance.asked.set()
+            plugin_socket.attempted.set()
 
-    async def _refused(self, entrance: _Entrance, channel: Any) -> bool:
+    async def _fails_to_register(self, plugin_socket: _PluginSocket, channel: Any) -> bool:
         """Try once; whether it did not work."""
-        wrong = registration_validation.unfit(entrance.path) or await self._attempt(entrance, channel)
-        if isinstance(wrong, _Instance):
-            self._welcome(entrance, wrong)
+        wrong = registration_validation.check_socket(plugin_socket.path) or await self._handshake(
+            plugin_socket, channel
+        )
+        if isinstance(wrong, _PluginInstance):
+            self._accept(plugin_socket, wrong)
             return False
-        text = wrong.text if isinstance(wrong, Refused) else wrong
-        self._say(entrance, "a driver could not register", reason=text)
-        self._metrics.registered("refused" if isinstance(wrong, Refused) else "failed")
+        text = wrong.text if isinstance(wrong, RegistrationRefusal) else wrong
+        self._log_once(plugin_socket, "a driver could not register", reason=text)
+        self._metrics.count_registration("refused" if isinstance(wrong, RegistrationRefusal) else "failed")
         return True
 
-    async def _attempt(self, entrance: _Entrance, channel: Any) -> _Instance | Refused | str:
+    async def _handshake(
+        self, plugin_socket: _PluginSocket, channel: Any
+    ) -> _PluginInstance | RegistrationRefusal | str:
         """Ask, judge and tell; or why that did not work."""
-        stub = Stub(channel, REGISTRATION)
-        said = await self._call(stub, "GetInfo", REGISTRATION.message("InfoRequest")())
+        stub = GrpcStub(channel, REGISTRATION)
+        said = await self._call(stub, "GetInfo", REGISTRATION.get_message_class("InfoRequest")())
         if isinstance(said, str):
             return said
-        if _file(entrance.path) != entrance.file:
+        if _identify_socket(plugin_socket.path) != plugin_socket.file:
             # Whoever answered sits at another socket; that one gets an entrance of its own.
             return "its socket was replaced"
-        offer = registration_validation.judged(said, entrance.path, self._doorway.endpoints)
-        if isinstance(offer, Refused):
-            await self._tell(stub, offer.text)
+        offer = registration_validation.validate_registration(
+            said, plugin_socket.path, self._options.endpoint_directories
+        )
+        if isinstance(offer, RegistrationRefusal):
+            await self._notify_status(stub, offer.text)
             return offer
-        instance, welcome = self._met(offer), False
+        instance, welcome = self._connect(offer), False
         try:
-            wrong = await self._unreachable(instance)
-            wrong = await self._tell(stub, wrong) or wrong
+            wrong = await self._check_reachable(instance)
+            wrong = await self._notify_status(stub, wrong) or wrong
             welcome = not wrong
         finally:
             if not welcome:
                 await instance.channel.close()
         return wrong or instance
 
-    def _met(self, offer: Offer) -> _Instance:
+    def _connect(self, registration: PluginRegistration) -> _PluginInstance:
         self._order += 1
-        channel = unix_sockets.channel(offer.endpoint)
-        return _Instance(offer, channel, driver_client.line(offer, channel, self._habits), self._order)
+        channel = unix_sockets.open_channel(registration.endpoint)
+        return _PluginInstance(
+            registration,
+            channel,
+            driver_client.build_driver_client(registration, channel, self._call_options),
+            self._order,
+        )
 
-    async def _unreachable(self, instance: _Instance) -> str:
+    async def _check_reachable(self, instance: _PluginInstance) -> str:
         try:
-            async with asyncio.timeout(self._doorway.patience):
+            async with asyncio.timeout(self._options.timeout):
                 await instance.channel.channel_ready()
         except TimeoutError:
             return (
-                f"driver `{instance.offer.name}` does not listen at its endpoint `{instance.offer.endpoint}`"
+                f"driver `{instance.registration.name}` does not listen at its endpoint "
+                f"`{instance.registration.endpoint}`"
             )
         return ""
 
-    def _welcome(self, entrance: _Entrance, instance: _Instance) -> None:
-        name = instance.offer.name
-        entrance.instance, entrance.said = instance, ""
-        self._away.pop(name, None)
-        self._metrics.registered("registered")
-        spoken = ", ".join(service.name for service in instance.offer.services)
-        self._log.info("a driver has registered", driver=name, socket=entrance.path.name, speaks=spoken)
+    def _accept(self, plugin_socket: _PluginSocket, instance: _PluginInstance) -> None:
+        name = instance.registration.name
+        plugin_socket.instance, plugin_socket.last_logged = instance, ""
+        self._expiry_times.pop(name, None)
+        self._metrics.count_registration("registered")
+        spoken = ", ".join(service.name for service in instance.registration.services)
+        self._log.info("a driver has registered", driver=name, socket=plugin_socket.path.name, speaks=spoken)
         for came, _ in self._listeners:
             if came is not None:
                 came(name)
 
-    async def _tell(self, stub: Stub, wrong: str) -> str:
+    async def _notify_status(self, stub: GrpcStub, error: str) -> str:
         """Tell a driver what became of its registration; why that did not work, or nothing."""
-        status = REGISTRATION.message("RegistrationStatus")(plugin_registered=not wrong, error=wrong)
+        status = REGISTRATION.get_message_class("RegistrationStatus")(
+            plugin_registered=not error, error=error
+        )
         answer = await self._call(stub, "NotifyRegistrationStatus", status)
         return answer if isinstance(answer, str) else ""
 
-    async def _call(self, stub: Stub, method: str, request: Any) -> Any:
+    async def _call(self, stub: GrpcStub, method: str, request: Any) -> Any:
         """The answer, or why there is none."""
         try:
-            return await stub.call(method, request, timeout=self._doorway.patience)
+            return await stub.call(method, request, timeout=self._options.timeout)
         except grpc.aio.AioRpcError as failed:
-            return f"{method}: {cause(failed.details() or '')} ({failed.code().name})"
-        except Unreadable as nonsense:
+            return f"{method}: {describe_error(failed.details() or '')} ({failed.code().name})"
+        except UnreadableReplyError as nonsense:
             return str(nonsense)
 
-    def _say(self, entrance: _Entrance, what: str, **fields: Any) -> None:
+    def _log_once(self, plugin_socket: _PluginSocket, message: str, **fields: Any) -> None:
         """Log something about a socket, once until it changes."""
-        said = f"{what} {fields}"
-        if said != entrance.said:
-            entrance.said = said
-            self._log.warning(what, socket=str(entrance.path), **fields)
+        said = f"{message} {fields}"
+        if said != plugin_socket.last_logged:
+            plugin_socket.last_logged = said
+            self._log.warning(message, socket=str(plugin_socket.path), **fields)
 
     # Ending.
 
-    def _start(self, work: Any) -> asyncio.Task[None]:
+    def _start_task(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._finish_task)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _finish_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (broken := task.exception()) is not None:
             self._log.error("work on drivers failed", error=broken)
@@ -374,20 +395,20 @@ class Registry:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for entrance in self._entrances.values():
+        for entrance in self._sockets.values():
             if entrance.instance is not None:
                 await entrance.instance.channel.close()
-        self._entrances.clear()
+        self._sockets.clear()
 
 
-def _file(path: Path) -> _File | None:
+def _identify_socket(path: Path) -> _SocketIdentity | None:
     try:
         seen = path.lstat()
     except OSError:
         return None
-    return _File(seen.st_dev, seen.st_ino, seen.st_mtime_ns)
+    return _SocketIdentity(seen.st_dev, seen.st_ino, seen.st_mtime_ns)
 
 
-def _standing(instance: _Instance) -> tuple[bool, int]:
+def _rank_instance(instance: _PluginInstance) -> tuple[bool, int]:
     """Who answers when several could: one that can be reached, and of those the newest."""
-    return (instance.away_since is None, instance.order)
+    return (instance.unreachable_since is None, instance.order)

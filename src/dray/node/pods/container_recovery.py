@@ -13,65 +13,97 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from dray.node.containers.runtime.base import UNKNOWN, Exit, Found
-from dray.node.pods.restart_policy import Ended, Pace, Running, Tale, Waiting
+from dray.node.containers.runtime.base import UNKNOWN, ContainerExit, FoundContainer
+from dray.node.pods.restart_policy import (
+    ContainerRunning,
+    ContainerTerminated,
+    ContainerWaiting,
+    RestartBackoff,
+    TrackedContainer,
+)
 
-_LOST = "The container could not be located when the agent started"
-_KILLED = 137
-_PAUSED = "StoppedWithAgent"
+_LOST_MESSAGE = "The container could not be located when the agent started"
+_KILLED_EXIT_CODE = 137
+_PAUSED_REASON = "StoppedWithAgent"
 
 
-def end_of(exit: Exit, name: str) -> Ended:
+def build_termination(exit: ContainerExit, container_id: str) -> ContainerTerminated:
     """How a container ended, as its tale has it."""
-    return Ended(
+    return ContainerTerminated(
         exit.code,
         exit.reason,
         exit.message,
         exit.signal,
         exit.started_at.timestamp(),
         exit.finished_at.timestamp(),
-        name,
+        container_id,
     )
 
 
-def taken_up(
-    tales: Sequence[Tale], found: Iterable[Found], prefix: str, pace: Pace, *, resumed: bool = False
-) -> tuple[Tale, ...]:
+def recover_containers(
+    containers: Sequence[TrackedContainer],
+    found: Iterable[FoundContainer],
+    prefix: str,
+    backoff: RestartBackoff,
+    *,
+    resumed: bool = False,
+) -> tuple[TrackedContainer, ...]:
     """The tales of a pod as they are now; `found` are its containers, `prefix` is the runtime's name."""
-    attempts: dict[str, list[Found]] = {}
+    attempts: dict[str, list[FoundContainer]] = {}
     for one in sorted(found, key=lambda one: one.id.attempt):
         attempts.setdefault(one.id.name, []).append(one)
-    return tuple(_taken(tale, attempts.get(tale.name, []), prefix, pace, resumed) for tale in tales)
+    return tuple(
+        _recover_container(tale, attempts.get(tale.name, []), prefix, backoff, resumed) for tale in containers
+    )
 
 
-def _taken(tale: Tale, attempts: Sequence[Found], prefix: str, pace: Pace, resumed: bool) -> Tale:
+def _recover_container(
+    container: TrackedContainer,
+    attempts: Sequence[FoundContainer],
+    prefix: str,
+    backoff: RestartBackoff,
+    resumed: bool,
+) -> TrackedContainer:
     if not attempts:
-        return _missed(tale, resumed)
+        return _recover_missing(container, resumed)
     newest = attempts[-1]
-    last = _last(tale, attempts, prefix)
-    known = replace(tale, restarts=newest.id.attempt, last=last, crashes=newest.id.attempt)
+    last = _find_last_termination(container, attempts, prefix)
+    known = replace(
+        container, restart_count=newest.id.attempt, last_termination=last, crashes=newest.id.attempt
+    )
     if newest.exit is None:
-        return replace(known, state=Running(f"{prefix}://{newest.id}", newest.started_at.timestamp()))
-    end = end_of(newest.exit, f"{prefix}://{newest.id}")
-    forgiven = end.finished - end.started >= pace.forgiven
+        return replace(
+            known, state=ContainerRunning(f"{prefix}://{newest.id}", newest.started_at.timestamp())
+        )
+    end = build_termination(newest.exit, f"{prefix}://{newest.id}")
+    forgiven = end.finished - end.started >= backoff.reset_after
     return replace(known, state=end, crashes=1 if forgiven else newest.id.attempt + 1)
 
 
-def _last(tale: Tale, attempts: Sequence[Found], prefix: str) -> Ended | None:
+def _find_last_termination(
+    container: TrackedContainer, attempts: Sequence[FoundContainer], prefix: str
+) -> ContainerTerminated | None:
     """How the attempt before the newest one ended."""
     if len(attempts) > 1 and (exit := attempts[-2].exit) is not None:
-        return end_of(exit, f"{prefix}://{attempts[-2].id}")
-    if isinstance(tale.state, Ended) and tale.restarts < attempts[-1].id.attempt:
-        return tale.state
-    return tale.last
+        return build_termination(exit, f"{prefix}://{attempts[-2].id}")
+    if isinstance(container.state, ContainerTerminated) and container.restart_count < attempts[-1].id.attempt:
+        return container.state
+    return container.last_termination
 
 
-def _missed(tale: Tale, resumed: bool) -> Tale:
-    if not isinstance(tale.state, Running):
-        return tale
-    began = tale.state.started
+def _recover_missing(container: TrackedContainer, resumed: bool) -> TrackedContainer:
+    if not isinstance(container.state, ContainerRunning):
+        return container
+    began = container.state.started
     if resumed:
-        stopped = Ended(_KILLED, _PAUSED, "", 0, began, began, tale.state.id)
-        return replace(tale, state=Waiting(), last=stopped, restarts=tale.restarts + 1)
-    end = Ended(_KILLED, UNKNOWN, _LOST, 0, began, began, tale.state.id)
-    return replace(tale, state=end, crashes=tale.crashes + 1)
+        stopped = ContainerTerminated(
+            _KILLED_EXIT_CODE, _PAUSED_REASON, "", 0, began, began, container.state.id
+        )
+        return replace(
+            container,
+            state=ContainerWaiting(),
+            last_termination=stopped,
+            restart_count=container.restart_count + 1,
+        )
+    end = ContainerTerminated(_KILLED_EXIT_CODE, UNKNOWN, _LOST_MESSAGE, 0, began, began, container.state.id)
+    return replace(container, state=end, crashes=container.crashes + 1)

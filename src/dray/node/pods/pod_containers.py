@@ -4,7 +4,7 @@ Theory of operation: what is known of each is its tale, and everything that happ
 new tale. One task follows each container that runs; another stops it when it is to stop. A stop that is under
 way is asked for again when there is less time than there was.
 
-Rules for this file: whether a container is to run is not decided here (see `restarts`).
+Rules for this file: whether a container is to run is not decided here (see `restart_count`).
 """
 
 from __future__ import annotations
@@ -16,50 +16,65 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dray.node.agent_metrics import CONTAINER, INIT_CONTAINER
-from dray.node.containers.runtime.base import ContainerId, Exit, NotStarted
+from dray.node.containers.runtime.base import ContainerExit, ContainerId, ContainerNotStarted
 from dray.node.pods import restart_policy
-from dray.node.pods.container_recovery import end_of
-from dray.node.pods.restart_policy import Ended, Role, Running, Tale, Waiting
-from dray.node.pods.worker_context import Shop
+from dray.node.pods.container_recovery import build_termination
+from dray.node.pods.restart_policy import (
+    ContainerRole,
+    ContainerRunning,
+    ContainerTerminated,
+    ContainerWaiting,
+    TrackedContainer,
+)
+from dray.node.pods.worker_context import PodWorkerContext
 
-LEAST_GRACE: Final = 1.0
+MIN_GRACE_SECONDS: Final = 1.0
 """Seconds a container always gets to end by itself."""
-AGAIN_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 1.0
 """After so long a container is asked for again that could not be followed."""
 
 Pod = Mapping[str, Any]
-Say = Callable[[str, str, bool], None]
+RecordEvent = Callable[[str, str, bool], None]
 """Tells people about the pod: a reason, a sentence, and whether it is a warning."""
 
 
-class Containers:
-    """Those of one pod. `changed` is called whenever one ended by itself."""
+class PodContainers:
+    """Those of one pod. `on_exit` is called whenever one ended by itself."""
 
     def __init__(
-        self, uid: str, tales: Iterable[Tale], shop: Shop, say: Say, changed: Callable[[], None]
+        self,
+        uid: str,
+        containers: Iterable[TrackedContainer],
+        context: PodWorkerContext,
+        record_event: RecordEvent,
+        on_exit: Callable[[], None],
     ) -> None:
         self._uid = uid
-        self._tales = {tale.name: tale for tale in tales}
-        self._shop = shop
-        self._say, self._changed = say, changed
+        self._tracked = {tale.name: tale for tale in containers}
+        self._context = context
+        self._record_event, self._on_exit = record_event, on_exit
         self._exits: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, asyncio.Task[None]] = {}
-        self._hurry = asyncio.Event()
-        self._end = 0.0
+        self._grace_shortened = asyncio.Event()
+        self._stop_deadline = 0.0
 
     @property
-    def tales(self) -> tuple[Tale, ...]:
+    def tracked(self) -> tuple[TrackedContainer, ...]:
         """What is known of each, in the order of the pod."""
-        return tuple(self._tales.values())
+        return tuple(self._tracked.values())
 
-    def running(self, *roles: Role) -> list[str]:
+    def list_running(self, *roles: ContainerRole) -> list[str]:
         """Those that run and are there for one of these."""
-        return [tale.name for tale in self.tales if isinstance(tale.state, Running) and tale.role in roles]
+        return [
+            tale.name
+            for tale in self.tracked
+            if isinstance(tale.state, ContainerRunning) and tale.role in roles
+        ]
 
-    def follow_all(self) -> None:
+    def watch_running(self) -> None:
         """Follow those that run already."""
-        for name in self.running(*Role):
-            self._follow(name)
+        for name in self.list_running(*ContainerRole):
+            self._start_watch(name)
 
     async def close(self) -> None:
         """Let go of them; they go on."""
@@ -72,95 +87,103 @@ class Containers:
 
     async def start(self, pod: Pod, name: str, devices: tuple[str, ...]) -> None:
         """Start a container, or note why it could not be started."""
-        shop, tale = self._shop, self._tales[name]
-        attempt = tale.restarts + 1 if isinstance(tale.state, Ended) else tale.restarts
-        kind = CONTAINER if tale.role is Role.MAIN else INIT_CONTAINER
-        launch = await shop.launcher.launch(pod, name, attempt, devices)
-        begun = launch if isinstance(launch, NotStarted) else await shop.runtime.start(launch)
-        if isinstance(begun, NotStarted):
-            shop.metrics.started(kind, begun.reason)
-            self._could_not_start(tale, begun)
+        shop, tale = self._context, self._tracked[name]
+        attempt = (
+            tale.restart_count + 1 if isinstance(tale.state, ContainerTerminated) else tale.restart_count
+        )
+        kind = CONTAINER if tale.role is ContainerRole.MAIN else INIT_CONTAINER
+        launch = await shop.launch_builder.build_launch(pod, name, attempt, devices)
+        begun = launch if isinstance(launch, ContainerNotStarted) else await shop.runtime.start(launch)
+        if isinstance(begun, ContainerNotStarted):
+            shop.metrics.count_start(kind, begun.reason)
+            self._record_start_failure(tale, begun)
             return
-        shop.metrics.started(kind)
-        self._say("Started", f"Started container {name}", False)
+        shop.metrics.count_start(kind)
+        self._record_event("Started", f"Started container {name}", False)
         for note in begun.notes:
-            self._say("DeviceEdits", f"container {name}: {note}", True)
-        self._tales[name] = restart_policy.started(tale, Running(self._called(begun.id), shop.now()))
-        self._follow(name)
+            self._record_event("DeviceEdits", f"container {name}: {note}", True)
+        self._tracked[name] = restart_policy.mark_started(
+            tale, ContainerRunning(self._format_status_id(begun.id), shop.get_time())
+        )
+        self._start_watch(name)
         if attempt:
             await shop.runtime.remove(ContainerId(self._uid, name, attempt - 1))
-            shop.launcher.trim(pod, name, attempt)
+            shop.launch_builder.prune_logs(pod, name, attempt)
 
-    def _could_not_start(self, tale: Tale, why: NotStarted) -> None:
+    def _record_start_failure(self, container: TrackedContainer, refusal: ContainerNotStarted) -> None:
         """It is tried again, after waits that grow."""
-        tries = tale.state.tries + 1 if isinstance(tale.state, Waiting) else 1
-        until = self._shop.now() + self._shop.pace.after(tries + 1)
-        last, count = tale.last, tale.restarts
-        if isinstance(tale.state, Ended):
-            last, count = tale.state, count + 1
-        waiting = Waiting(why.reason, why.message, until, tries)
-        self._tales[tale.name] = replace(tale, state=waiting, last=last, restarts=count)
-        self._say("Failed", f"container {tale.name}: {why.message}", True)
+        tries = container.state.attempts + 1 if isinstance(container.state, ContainerWaiting) else 1
+        until = self._context.get_time() + self._context.restart_backoff.compute_delay(tries + 1)
+        last, count = container.last_termination, container.restart_count
+        if isinstance(container.state, ContainerTerminated):
+            last, count = container.state, count + 1
+        waiting = ContainerWaiting(refusal.reason, refusal.message, until, tries)
+        self._tracked[container.name] = replace(
+            container, state=waiting, last_termination=last, restart_count=count
+        )
+        self._record_event("Failed", f"container {container.name}: {refusal.message}", True)
 
-    def _id(self, name: str) -> ContainerId:
-        return ContainerId(self._uid, name, self._tales[name].restarts)
+    def _build_id(self, name: str) -> ContainerId:
+        return ContainerId(self._uid, name, self._tracked[name].restart_count)
 
-    def _called(self, container: ContainerId) -> str:
-        return f"{self._shop.runtime.name}://{container}"
+    def _format_status_id(self, container: ContainerId) -> str:
+        return f"{self._context.runtime.name}://{container}"
 
-    def _follow(self, name: str) -> None:
-        self._exits[name] = asyncio.create_task(self._followed(name, self._id(name)))
+    def _start_watch(self, name: str) -> None:
+        self._exits[name] = asyncio.create_task(self._watch_container(name, self._build_id(name)))
 
-    async def _followed(self, name: str, container: ContainerId) -> None:
-        exit = await self._end_of(container)
-        end = end_of(exit, self._called(container))
-        self._tales[name] = restart_policy.ended(self._tales[name], end, self._shop.pace)
-        self._changed()
+    async def _watch_container(self, name: str, container: ContainerId) -> None:
+        exit = await self._wait_for_exit(container)
+        end = build_termination(exit, self._format_status_id(container))
+        self._tracked[name] = restart_policy.mark_terminated(
+            self._tracked[name], end, self._context.restart_backoff
+        )
+        self._on_exit()
 
-    async def _end_of(self, container: ContainerId) -> Exit:
+    async def _wait_for_exit(self, container: ContainerId) -> ContainerExit:
         """How a container ended; asked again when nobody could tell, or its end would never be seen."""
         while True:
             try:
-                return await self._shop.runtime.wait(container)
+                return await self._context.runtime.wait(container)
             except Exception as broken:
-                self._shop.log.error("a container is not followed now", container=container, error=broken)
-            await self._shop.tempo.sleep(AGAIN_SECONDS)
+                self._context.log.error("a container is not followed now", container=container, error=broken)
+            await self._context.time_source.sleep(RETRY_SECONDS)
 
     # --- stopping ---
 
-    def ask_to_stop(self, names: Sequence[str], grace: float) -> None:
+    def request_stop(self, names: Sequence[str], grace: float) -> None:
         """Stop some of them; their ends are told when they come."""
         for name in names:
             stopping = self._stops.get(name)
             if stopping is None:
-                self._say("Killing", f"Stopping container {name}", False)
+                self._record_event("Killing", f"Stopping container {name}", False)
             if stopping is None or stopping.done():
-                work = self._shop.runtime.stop(self._id(name), grace)
+                work = self._context.runtime.stop(self._build_id(name), grace)
                 self._stops[name] = asyncio.create_task(work)
 
-    def hurry(self, grace: float) -> None:
+    def shorten_grace(self, grace: float) -> None:
         """There is less time than there was."""
-        self._end = min(self._end, self._shop.now() + grace)
-        self._hurry.set()
+        self._stop_deadline = min(self._stop_deadline, self._context.get_time() + grace)
+        self._grace_shortened.set()
 
     async def stop_all(self, grace: float) -> None:
         """Stop everything and see it end: first the containers, then the sidecars, the last one first."""
-        self._end = self._shop.now() + grace
+        self._stop_deadline = self._context.get_time() + grace
         # Stops that are under way may have been given more time.
         under_way, self._stops = list(self._stops.values()), {}
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
-        await self._stop(self.running(Role.MAIN, Role.INIT))
-        for name in reversed(self.running(Role.SIDECAR)):
-            await self._stop([name])
+        await self._stop_containers(self.list_running(ContainerRole.MAIN, ContainerRole.INIT))
+        for name in reversed(self.list_running(ContainerRole.SIDECAR)):
+            await self._stop_containers([name])
 
-    async def _stop(self, names: list[str]) -> None:
-        while names := [name for name in names if isinstance(self._tales[name].state, Running)]:
-            self._hurry.clear()
-            self.ask_to_stop(names, max(self._end - self._shop.now(), LEAST_GRACE))
+    async def _stop_containers(self, names: list[str]) -> None:
+        while names := [name for name in names if isinstance(self._tracked[name].state, ContainerRunning)]:
+            self._grace_shortened.clear()
+            self.request_stop(names, max(self._stop_deadline - self._context.get_time(), MIN_GRACE_SECONDS))
             work = asyncio.gather(*(self._stops[name] for name in names))
-            hurry = asyncio.create_task(self._hurry.wait())
+            hurry = asyncio.create_task(self._grace_shortened.wait())
             try:
                 await asyncio.wait((work, hurry), return_when=asyncio.FIRST_COMPLETED)
                 if work.done():
@@ -173,8 +196,8 @@ class Containers:
             for name in names:
                 self._stops.pop(name, None)
 
-    async def clear(self) -> None:
+    async def remove_all(self) -> None:
         """Take away what is left of all of them, except what they said."""
-        for tale in self.tales:
-            for attempt in range(max(tale.restarts - 1, 0), tale.restarts + 1):
-                await self._shop.runtime.remove(ContainerId(self._uid, tale.name, attempt))
+        for tale in self.tracked:
+            for attempt in range(max(tale.restart_count - 1, 0), tale.restart_count + 1):
+                await self._context.runtime.remove(ContainerId(self._uid, tale.name, attempt))

@@ -17,37 +17,37 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.clock import timestamp
+from dray.clock import format_timestamp
 from dray.node.pods.restart_policy import (
     FAILED,
-    OVER,
-    Ended,
-    Pace,
-    Role,
-    Running,
-    State,
-    Tale,
-    Waiting,
-    initialized,
-    next_start,
-    phase_of,
-    policy_of,
-    restarts_again,
+    TERMINAL_PHASES,
+    ContainerRole,
+    ContainerRunning,
+    ContainerState,
+    ContainerTerminated,
+    ContainerWaiting,
+    RestartBackoff,
+    TrackedContainer,
+    compute_next_start,
+    compute_phase,
+    get_restart_policy,
+    is_initialized,
+    should_restart,
 )
 
 Document = dict[str, Any]
 
 READY_TO_START, INITIALIZED = "PodReadyToStartContainers", "Initialized"
 CONTAINERS_READY, READY = "ContainersReady", "Ready"
-OURS: Final = (READY_TO_START, INITIALIZED, CONTAINERS_READY, READY)
+OWNED_CONDITIONS: Final = (READY_TO_START, INITIALIZED, CONTAINERS_READY, READY)
 """The conditions a node answers for, in the order people read them."""
 
-_BACK_OFF: Final = "CrashLoopBackOff"
-_UNREADABLE: Final = 137
+_CRASH_LOOP_BACKOFF: Final = "CrashLoopBackOff"
+_UNKNOWN_EXIT_CODE: Final = 137
 """The exit code of a container of which a status does not tell it: nobody may count on it."""
 
 
-class Health(msgspec.Struct, frozen=True):
+class ClaimDeviceHealth(msgspec.Struct, frozen=True):
     """How one device of a claim is: `name` is `claim:ENTRY` or `claim:ENTRY/REQUEST`."""
 
     name: str
@@ -57,7 +57,7 @@ class Health(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PodPhaseOverride(msgspec.Struct, frozen=True):
     """What is true of the pod as a whole, whatever its containers say: its phase, and why."""
 
     phase: str
@@ -65,128 +65,155 @@ class Verdict(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Scene(msgspec.Struct, frozen=True):
+class PodStatusInputs(msgspec.Struct, frozen=True):
     """What a status is made from, besides the pod."""
 
-    tales: tuple[Tale, ...]
+    containers: tuple[TrackedContainer, ...]
     now: float
     address: str = ""
     """That of the node; its pods share it."""
     claims_ready: bool = False
-    hindrance: Waiting | None = None
+    blocker: ContainerWaiting | None = None
     """Why no container can start, for example a claim that is refused."""
-    verdict: Verdict | None = None
-    health: Mapping[str, tuple[Health, ...]] = {}
+    phase_override: PodPhaseOverride | None = None
+    health: Mapping[str, tuple[ClaimDeviceHealth, ...]] = {}
     """By container."""
-    started: str = ""
+    start_time: str = ""
     """When the node took the pod."""
 
 
-def moment(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Seconds since the epoch as an object tells them."""
-    return timestamp(datetime.fromtimestamp(math.floor(seconds), UTC))
+    return format_timestamp(datetime.fromtimestamp(math.floor(seconds), UTC))
 
 
-def status_of(pod: Mapping[str, Any], scene: Scene, pace: Pace) -> Document:
+def build_pod_status(pod: Mapping[str, Any], inputs: PodStatusInputs, backoff: RestartBackoff) -> Document:
     """The part of a pod's status that its node answers for."""
-    phase = _phase(pod, scene)
-    containers = [_container(pod, tale, scene, pace) for tale in scene.tales]
-    inits = [one for one, tale in zip(containers, scene.tales, strict=True) if tale.role is not Role.MAIN]
-    mains = [one for one, tale in zip(containers, scene.tales, strict=True) if tale.role is Role.MAIN]
-    before = _fields(pod.get("status"))
-    verdict = scene.verdict or Verdict(phase)
+    phase = _choose_phase(pod, inputs)
+    containers = [_build_container_status(pod, tale, inputs, backoff) for tale in inputs.containers]
+    inits = [
+        one
+        for one, tale in zip(containers, inputs.containers, strict=True)
+        if tale.role is not ContainerRole.MAIN
+    ]
+    mains = [
+        one
+        for one, tale in zip(containers, inputs.containers, strict=True)
+        if tale.role is ContainerRole.MAIN
+    ]
+    before = _to_mapping(pod.get("status"))
+    verdict = inputs.phase_override or PodPhaseOverride(phase)
     status: Document = {
         "phase": phase,
-        "conditions": _conditions(before, scene, phase, [*inits, *mains]),
+        "conditions": _build_conditions(before, inputs, phase, [*inits, *mains]),
         "reason": verdict.reason or None,
         "message": verdict.message or None,
-        "startTime": before.get("startTime") or scene.started or moment(scene.now),
+        "startTime": before.get("startTime") or inputs.start_time or format_time(inputs.now),
         "containerStatuses": mains,
     }
     if inits:
         status["initContainerStatuses"] = inits
-    if scene.address:
-        status |= {"hostIP": scene.address, "hostIPs": [{"ip": scene.address}]}
-        if scene.claims_ready or any(tale.begun for tale in scene.tales):
-            status |= {"podIP": scene.address, "podIPs": [{"ip": scene.address}]}
+    if inputs.address:
+        status |= {"hostIP": inputs.address, "hostIPs": [{"ip": inputs.address}]}
+        if inputs.claims_ready or any(tale.has_started for tale in inputs.containers):
+            status |= {"podIP": inputs.address, "podIPs": [{"ip": inputs.address}]}
     return status
 
 
-def _phase(pod: Mapping[str, Any], scene: Scene) -> str:
-    if scene.verdict is not None:
-        return scene.verdict.phase
-    return phase_of(scene.tales, policy_of(pod))
+def _choose_phase(pod: Mapping[str, Any], inputs: PodStatusInputs) -> str:
+    if inputs.phase_override is not None:
+        return inputs.phase_override.phase
+    return compute_phase(inputs.containers, get_restart_policy(pod))
 
 
 # --- containers ---
 
 
-def _container(pod: Mapping[str, Any], tale: Tale, scene: Scene, pace: Pace) -> Document:
-    shown, last = _shown(pod, tale, scene, pace)
-    running = isinstance(tale.state, Running)
-    over = isinstance(tale.state, Ended) and tale.role is Role.INIT and tale.state.well
+def _build_container_status(
+    pod: Mapping[str, Any], container: TrackedContainer, inputs: PodStatusInputs, backoff: RestartBackoff
+) -> Document:
+    shown, last = _choose_states(pod, container, inputs, backoff)
+    running = isinstance(container.state, ContainerRunning)
+    over = (
+        isinstance(container.state, ContainerTerminated)
+        and container.role is ContainerRole.INIT
+        and container.state.succeeded
+    )
     document: Document = {
-        "name": tale.name,
-        "image": tale.image,
-        "imageID": tale.image,
-        "ready": running if tale.role is not Role.INIT else over,
+        "name": container.name,
+        "image": container.image,
+        "imageID": container.image,
+        "ready": running if container.role is not ContainerRole.INIT else over,
         "started": running,
-        "restartCount": tale.restarts,
-        "state": _state(shown),
-        "lastState": {} if last is None else _state(last),
+        "restartCount": container.restart_count,
+        "state": _build_state(shown),
+        "lastState": {} if last is None else _build_state(last),
     }
-    known = shown if not isinstance(shown, Waiting) else last
+    known = shown if not isinstance(shown, ContainerWaiting) else last
     if known is not None and known.id:
         document["containerID"] = known.id
-    health = scene.health.get(tale.name)
+    health = inputs.health.get(container.name)
     if health:
-        document["allocatedResourcesStatus"] = _resources(health)
+        document["allocatedResourcesStatus"] = _build_resources(health)
     return document
 
 
-def _shown(pod: Mapping[str, Any], tale: Tale, scene: Scene, pace: Pace) -> tuple[State, Ended | None]:
+def _choose_states(
+    pod: Mapping[str, Any], container: TrackedContainer, inputs: PodStatusInputs, backoff: RestartBackoff
+) -> tuple[ContainerState, ContainerTerminated | None]:
     """A container's state and last state, for people."""
-    state = tale.state
-    if isinstance(state, Ended) and scene.verdict is None and restarts_again(tale, policy_of(pod)):
-        moment_due = next_start(tale, pace)
-        if moment_due is not None and moment_due > scene.now:
-            return Waiting(_BACK_OFF, _back_off(pod, tale, pace)), state
-        if scene.hindrance is not None:
-            return scene.hindrance, state
-        return state, tale.last
-    if isinstance(state, Waiting) and scene.hindrance is not None and not state.tries:
-        return scene.hindrance, tale.last
-    return state, tale.last
+    state = container.state
+    if (
+        isinstance(state, ContainerTerminated)
+        and inputs.phase_override is None
+        and should_restart(container, get_restart_policy(pod))
+    ):
+        moment_due = compute_next_start(container, backoff)
+        if moment_due is not None and moment_due > inputs.now:
+            return ContainerWaiting(
+                _CRASH_LOOP_BACKOFF, _build_backoff_message(pod, container, backoff)
+            ), state
+        if inputs.blocker is not None:
+            return inputs.blocker, state
+        return state, container.last_termination
+    if isinstance(state, ContainerWaiting) and inputs.blocker is not None and not state.attempts:
+        return inputs.blocker, container.last_termination
+    return state, container.last_termination
 
 
-def _back_off(pod: Mapping[str, Any], tale: Tale, pace: Pace) -> str:
+def _build_backoff_message(
+    pod: Mapping[str, Any], container: TrackedContainer, backoff: RestartBackoff
+) -> str:
     metadata = pod.get("metadata") or {}
     whose = f"{metadata.get('name')}_{metadata.get('namespace')}({metadata.get('uid')})"
-    return f"back-off {_span(pace.after(tale.crashes))} restarting failed container={tale.name} pod={whose}"
+    return (
+        f"back-off {_format_duration(backoff.compute_delay(container.crashes))} restarting "
+        f"failed container={container.name} pod={whose}"
+    )
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _state(state: State) -> Document:
-    if isinstance(state, Running):
-        return {"running": {"startedAt": moment(state.started)}}
-    if isinstance(state, Waiting):
+def _build_state(state: ContainerState) -> Document:
+    if isinstance(state, ContainerRunning):
+        return {"running": {"startedAt": format_time(state.started)}}
+    if isinstance(state, ContainerWaiting):
         told = {"reason": state.reason, "message": state.message}
         return {"waiting": {name: value for name, value in told.items() if value}}
     document: Document = {
         "exitCode": state.code,
-        "reason": state.reason or ("Completed" if state.well else "Error"),
-        "startedAt": moment(state.started),
-        "finishedAt": moment(state.finished),
+        "reason": state.reason or ("Completed" if state.succeeded else "Error"),
+        "startedAt": format_time(state.started),
+        "finishedAt": format_time(state.finished),
     }
     more = {"signal": state.signal, "message": state.message, "containerID": state.id}
     return {"terminated": document | {name: value for name, value in more.items() if value}}
 
 
-def _resources(health: Sequence[Health]) -> list[Document]:
+def _build_resources(health: Sequence[ClaimDeviceHealth]) -> list[Document]:
     found: dict[str, list[Document]] = {}
     for one in health:
         entry = {"resourceID": one.device, "health": one.health}
@@ -199,48 +226,57 @@ def _resources(health: Sequence[Health]) -> list[Document]:
 # --- conditions ---
 
 
-def _conditions(
-    before: Mapping[str, Any], scene: Scene, phase: str, containers: Sequence[Document]
+def _build_conditions(
+    before: Mapping[str, Any], inputs: PodStatusInputs, phase: str, containers: Sequence[Document]
 ) -> list[Document]:
     """Ours; those of others are not touched."""
-    known = {one.get("type"): one for one in _rows(before.get("conditions"))}
-    ready = _readiness(scene, phase, containers)
-    begun = scene.claims_ready and phase not in OVER
+    known = {one.get("type"): one for one in _to_rows(before.get("conditions"))}
+    ready = _evaluate_ready(inputs, phase, containers)
+    begun = inputs.claims_ready and phase not in TERMINAL_PHASES
     told = {
         READY_TO_START: (begun, "", ""),
-        INITIALIZED: _initialization(scene, phase),
+        INITIALIZED: _evaluate_initialized(inputs, phase),
         CONTAINERS_READY: ready,
         READY: ready,
     }
-    return [_condition(name, *told[name], known.get(name), moment(scene.now)) for name in OURS]
+    return [
+        _build_condition(name, *told[name], known.get(name), format_time(inputs.now))
+        for name in OWNED_CONDITIONS
+    ]
 
 
-def _initialization(scene: Scene, phase: str) -> tuple[bool, str, str]:
-    if phase not in OVER and not initialized(scene.tales):
-        names = [tale.name for tale in scene.tales if tale.role is not Role.MAIN and not _through(tale)]
+def _evaluate_initialized(inputs: PodStatusInputs, phase: str) -> tuple[bool, str, str]:
+    if phase not in TERMINAL_PHASES and not is_initialized(inputs.containers):
+        names = [
+            tale.name
+            for tale in inputs.containers
+            if tale.role is not ContainerRole.MAIN and not _has_completed(tale)
+        ]
         return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(names)}]"
     return True, "PodCompleted" if phase == "Succeeded" else "", ""
 
 
-def _through(tale: Tale) -> bool:
-    if tale.role is Role.SIDECAR:
-        return tale.begun
-    return isinstance(tale.state, Ended) and tale.state.well
+def _has_completed(container: TrackedContainer) -> bool:
+    if container.role is ContainerRole.SIDECAR:
+        return container.has_started
+    return isinstance(container.state, ContainerTerminated) and container.state.succeeded
 
 
-def _readiness(scene: Scene, phase: str, containers: Sequence[Document]) -> tuple[bool, str, str]:
+def _evaluate_ready(
+    inputs: PodStatusInputs, phase: str, containers: Sequence[Document]
+) -> tuple[bool, str, str]:
     if phase == "Succeeded":
         return False, "PodCompleted", ""
     if phase == FAILED:
         return False, "PodFailed", ""
-    inits = {tale.name for tale in scene.tales if tale.role is Role.INIT}
+    inits = {tale.name for tale in inputs.containers if tale.role is ContainerRole.INIT}
     missing = [one["name"] for one in containers if not one["ready"] and one["name"] not in inits]
     if missing:
         return False, "ContainersNotReady", f"containers with unready status: [{' '.join(missing)}]"
     return True, "", ""
 
 
-def _condition(
+def _build_condition(
     name: str, status: bool, reason: str, message: str, before: Mapping[str, Any] | None, now: str
 ) -> Document:
     word = "True" if status else "False"
@@ -254,65 +290,72 @@ def _condition(
 # --- reading a status back ---
 
 
-def remembered(pod: Mapping[str, Any], tales: Iterable[Tale]) -> tuple[Tale, ...]:
+def restore_containers(
+    pod: Mapping[str, Any], containers: Iterable[TrackedContainer]
+) -> tuple[TrackedContainer, ...]:
     """The tales of a pod as its status tells them; containers that ran then are where they were."""
-    status = _fields(pod.get("status"))
+    status = _to_mapping(pod.get("status"))
     told: dict[str, Mapping[str, Any]] = {
         str(one.get("name")): one
         for field in ("initContainerStatuses", "containerStatuses")
-        for one in _rows(status.get(field))
+        for one in _to_rows(status.get(field))
     }
-    return tuple(_recalled(tale, told.get(tale.name)) for tale in tales)
+    return tuple(_restore_container(tale, told.get(tale.name)) for tale in containers)
 
 
-def _recalled(tale: Tale, told: Mapping[str, Any] | None) -> Tale:
-    if told is None:
-        return tale
-    state, last = _fields(told.get("state")), _read_end(_fields(told.get("lastState")))
-    count = max(_number(told.get("restartCount"), 0), 0)
-    end, running = _read_end(state), state.get("running")
-    recalled = msgspec.structs.replace(tale, restarts=count, last=last)
+def _restore_container(container: TrackedContainer, reported: Mapping[str, Any] | None) -> TrackedContainer:
+    if reported is None:
+        return container
+    state, last = (
+        _to_mapping(reported.get("state")),
+        _parse_terminated(_to_mapping(reported.get("lastState"))),
+    )
+    count = max(_to_int(reported.get("restartCount"), 0), 0)
+    end, running = _parse_terminated(state), state.get("running")
+    recalled = msgspec.structs.replace(container, restart_count=count, last_termination=last)
     if running is not None:
-        began = seconds_of(_fields(running).get("startedAt"))
-        return msgspec.structs.replace(recalled, state=Running(str(told.get("containerID") or ""), began))
+        began = parse_time(_to_mapping(running).get("startedAt"))
+        return msgspec.structs.replace(
+            recalled, state=ContainerRunning(str(reported.get("containerID") or ""), began)
+        )
     if end is not None:
         return msgspec.structs.replace(recalled, state=end, crashes=1)
-    if last is not None and _fields(state.get("waiting")).get("reason") == _BACK_OFF:
-        return msgspec.structs.replace(recalled, state=last, last=None, crashes=count + 1)
+    if last is not None and _to_mapping(state.get("waiting")).get("reason") == _CRASH_LOOP_BACKOFF:
+        return msgspec.structs.replace(recalled, state=last, last_termination=None, crashes=count + 1)
     if last is not None:
-        return msgspec.structs.replace(recalled, state=last, last=None, crashes=1)
+        return msgspec.structs.replace(recalled, state=last, last_termination=None, crashes=1)
     return recalled
 
 
-def _read_end(state: Mapping[str, Any]) -> Ended | None:
+def _parse_terminated(state: Mapping[str, Any]) -> ContainerTerminated | None:
     end = state.get("terminated")
     if not isinstance(end, Mapping):
         return None
-    return Ended(
-        code=_number(end.get("exitCode"), _UNREADABLE),
+    return ContainerTerminated(
+        code=_to_int(end.get("exitCode"), _UNKNOWN_EXIT_CODE),
         reason=str(end.get("reason") or ""),
         message=str(end.get("message") or ""),
-        signal=_number(end.get("signal"), 0),
-        started=seconds_of(end.get("startedAt")),
-        finished=seconds_of(end.get("finishedAt")),
+        signal=_to_int(end.get("signal"), 0),
+        started=parse_time(end.get("startedAt")),
+        finished=parse_time(end.get("finishedAt")),
         id=str(end.get("containerID") or ""),
     )
 
 
-def _fields(value: Any) -> Mapping[str, Any]:
+def _to_mapping(value: Any) -> Mapping[str, Any]:
     """An object of a status; others may have written anything there."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _rows(value: Any) -> list[Mapping[str, Any]]:
+def _to_rows(value: Any) -> list[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
 
 
-def _number(value: Any, otherwise: int) -> int:
-    return value if isinstance(value, int) else otherwise
+def _to_int(value: Any, default: int) -> int:
+    return value if isinstance(value, int) else default
 
 
-def seconds_of(text: Any) -> float:
+def parse_time(text: Any) -> float:
     """A moment in an object as seconds since the epoch."""
     try:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()

@@ -1,7 +1,7 @@
 """The life of one pod on this node, from the moment it is bound until nothing of it is left.
 
-Theory of operation: `restarts` says what is due, this file has it done and waits for what happens next: a
-container ends, the pod changes, a wait is over. Containers start only when the pod's claims are prepared.
+Theory of operation: `restart_count` says what is due, this file has it done and waits for what happens next:
+a container ends, the pod changes, a wait is over. Containers start only when the pod's claims are prepared.
 They go on when the agent ends; a new agent finds them and takes up where the old one was. A pod ends when no
 container is to run again, when it is deleted, when it vanishes, or when its time is over. Then, in this
 order: containers stop, claims are given back, the server is told how it ended, the pod is removed. What is
@@ -16,196 +16,229 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dray.api.codec import view_of
+from dray.api.codec import decode_projection
 from dray.api.core import Container, Pod
-from dray.client.client import Deletion
-from dray.client.errors import NotFound
-from dray.client.object_refs import key_of, kind_called, uid_of
-from dray.client.rest_client import TROUBLE
+from dray.client.client import DeleteOptions
+from dray.client.errors import NotFoundError
+from dray.client.object_refs import get_key, get_kind, get_uid
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
-from dray.node.claims.outcomes import Ready, Refusal
-from dray.node.claims.preparer import ABANDON
-from dray.node.containers.runtime.base import Found
+from dray.node.claims.outcomes import ClaimsReady, ClaimsRefused
+from dray.node.claims.preparer import ABANDON_ANNOTATION
+from dray.node.containers.runtime.base import FoundContainer
 from dray.node.pods import restart_policy
-from dray.node.pods.container_recovery import taken_up
-from dray.node.pods.pod_containers import LEAST_GRACE, Containers
-from dray.node.pods.pod_status import Health, Scene, Verdict, moment, remembered, seconds_of, status_of
-from dray.node.pods.pod_status_writer import Teller
-from dray.node.pods.restart_policy import FAILED, OVER, PENDING, RUNNING, Ended, Role, Running, Waiting
-from dray.node.pods.worker_context import Shop
+from dray.node.pods.container_recovery import recover_containers
+from dray.node.pods.pod_containers import MIN_GRACE_SECONDS, PodContainers
+from dray.node.pods.pod_status import (
+    ClaimDeviceHealth,
+    PodPhaseOverride,
+    PodStatusInputs,
+    build_pod_status,
+    format_time,
+    parse_time,
+    restore_containers,
+)
+from dray.node.pods.pod_status_writer import PodStatusWriter
+from dray.node.pods.restart_policy import (
+    FAILED,
+    PENDING,
+    RUNNING,
+    TERMINAL_PHASES,
+    ContainerRole,
+    ContainerRunning,
+    ContainerTerminated,
+    ContainerWaiting,
+)
+from dray.node.pods.worker_context import PodWorkerContext
 
-POD: Final = kind_called("Pod")
-VANISHED_GRACE: Final = 1.0
+POD: Final = get_kind("Pod")
+REMOVED_POD_GRACE_SECONDS: Final = 1.0
 """Seconds for the containers of a pod that was removed by force."""
 
 Document = dict[str, Any]
 
 
-class Life:
+class PodWorker:
     """One pod."""
 
     def __init__(
-        self, pod: Document, shop: Shop, found: Sequence[Found] = (), *, resumed: bool = False
+        self,
+        pod: Document,
+        context: PodWorkerContext,
+        found: Sequence[FoundContainer] = (),
+        *,
+        resumed: bool = False,
     ) -> None:
         """`found` are its containers; `resumed` starts those again that were stopped for a pause."""
-        self.uid, self.key = uid_of(pod), key_of(pod)
+        self.uid, self.key = get_uid(pod), get_key(pod)
         self.pod = pod
-        self._shop = shop
-        wrong = restart_policy.wrong_with(pod)
-        known = () if wrong else remembered(pod, restart_policy.tales_of(pod))
-        tales = taken_up(known, found, shop.runtime.name, shop.pace, resumed=resumed)
-        self._strays = [one.id for one in found if one.id.name not in {tale.name for tale in tales}]
+        self._context = context
+        wrong = restart_policy.check_container_names(pod)
+        known = () if wrong else restore_containers(pod, restart_policy.build_tracked_containers(pod))
+        tales = recover_containers(
+            known, found, context.runtime.name, context.restart_backoff, resumed=resumed
+        )
+        self._orphans = [one.id for one in found if one.id.name not in {tale.name for tale in tales}]
         self._wake = asyncio.Event()
-        self.containers = Containers(self.uid, tales, shop, self._say, self._wake.set)
-        self._teller = Teller(shop.client, self.key, self.uid, shop.log)
-        self._began = moment(shop.now())
-        self.vanished = False
+        self.containers = PodContainers(self.uid, tales, context, self._record_event, self._wake.set)
+        self._status_writer = PodStatusWriter(context.client, self.key, self.uid, context.log)
+        self._started_at = format_time(context.get_time())
+        self.removed = False
         """Whether the server knows no such pod any more."""
-        self.returned: Document | None = None
+        self.readded_pod: Document | None = None
         """The pod, when it is bound here again while this life ends: a restored server has it once more."""
-        self._telling: asyncio.Task[None] | None = None
-        self._told_all = False
+        self._writer_task: asyncio.Task[None] | None = None
+        self._final_status_set = False
         self._claims_ready = False
-        self.hindrance: Waiting | None = None
+        self.blocker: ContainerWaiting | None = None
         """Why no container can start, or why its claims are not given back."""
-        self._failure = Verdict(FAILED, "InvalidPod", wrong) if wrong else None
-        self._warned = ("", 0)
+        self._failure = PodPhaseOverride(FAILED, "InvalidPod", wrong) if wrong else None
+        self._warned_restart = ("", 0)
 
     # --- what others tell ---
 
-    def see(self, pod: Document) -> None:
+    def update_pod(self, pod: Document) -> None:
         """The pod as it is now."""
-        if self.vanished:
-            self.returned = pod
+        if self.removed:
+            self.readded_pod = pod
             return
-        before, self.pod = _grace_in(self.pod), pod
-        if _grace_in(pod) != before:
-            self.containers.hurry(self._grace())
-        self._teller.see(pod.get("status") or {})
+        before, self.pod = _get_deletion_grace(self.pod), pod
+        if _get_deletion_grace(pod) != before:
+            self.containers.shorten_grace(self._compute_grace())
+        self._status_writer.observe_status(pod.get("status") or {})
         self._wake.set()
 
-    def vanish(self) -> None:
+    def mark_removed(self) -> None:
         """There is no such pod any more."""
-        self.vanished, self.returned = True, None
-        self.containers.hurry(self._grace())
+        self.removed, self.readded_pod = True, None
+        self.containers.shorten_grace(self._compute_grace())
         self._wake.set()
 
-    def look_again(self) -> None:
+    def refresh_status(self) -> None:
         """Something about its devices may be different."""
-        if self.begun and not self.over:
-            self._tell()
+        if self.has_started and not self.is_finished:
+            self._report_status()
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether a container of it was ever started."""
-        return any(tale.begun for tale in self.containers.tales)
+        return any(tale.has_started for tale in self.containers.tracked)
 
     @property
-    def leaving(self) -> bool:
+    def is_terminating(self) -> bool:
         """Whether the pod is to go."""
-        return self.vanished or bool(self.pod["metadata"].get("deletionTimestamp"))
+        return self.removed or bool(self.pod["metadata"].get("deletionTimestamp"))
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the server was told that it ended."""
-        return self._told_all or self._ended_by_others() is not None
+        return self._final_status_set or self._read_terminal_phase() is not None
 
-    def _ended_by_others(self) -> Verdict | None:
+    def _read_terminal_phase(self) -> PodPhaseOverride | None:
         """How the server says that the pod ended; a phase that no pod leaves, whoever wrote it."""
         status = self.pod.get("status") or {}
         phase, reason, message = (str(status.get(name) or "") for name in ("phase", "reason", "message"))
-        return Verdict(phase, reason, message) if phase in OVER else None
+        return PodPhaseOverride(phase, reason, message) if phase in TERMINAL_PHASES else None
 
     # --- its course ---
 
     async def run(self) -> None:
         """Live it."""
-        self._telling = telling = asyncio.create_task(self._teller.run())
+        self._writer_task = telling = asyncio.create_task(self._status_writer.run())
         telling.add_done_callback(lambda _: self._wake.set())
         try:
-            self.containers.follow_all()
+            self.containers.watch_running()
             # What no container of the pod stands for must not run when its claims are given back.
-            for stray in self._strays:
-                await self._shop.runtime.remove(stray)
-            if not self.over:
-                await self._live()
-            await self._end()
+            for stray in self._orphans:
+                await self._context.runtime.remove(stray)
+            if not self.is_finished:
+                await self._run_containers()
+            await self._terminate()
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
             await self.containers.close()
 
-    async def _live(self) -> None:
-        while not (self.leaving or self.over or self._failure is not None or self._out_of_time()):
-            todo = restart_policy.due(self.containers.tales, self._policy, self._shop.now(), self._shop.pace)
-            if todo.over:
+    async def _run_containers(self) -> None:
+        while not (
+            self.is_terminating or self.is_finished or self._failure is not None or self._exceeds_deadline()
+        ):
+            todo = restart_policy.decide_actions(
+                self.containers.tracked,
+                self._restart_policy,
+                self._context.get_time(),
+                self._context.restart_backoff,
+            )
+            if todo.final_phase:
                 return
-            self._tell()
-            self._tell_of_crashes()
-            self.containers.ask_to_stop(todo.stop, self._spec_grace)
+            self._report_status()
+            self._report_backoffs()
+            self.containers.request_stop(todo.stop, self._spec_grace)
             # What runs already has claims as well, and after a restart they may have to be asked for again.
-            if (todo.start or self.containers.running(*Role)) and not await self._claims_are_ready():
-                if not self.leaving:
-                    await self._either(self._shop.claims.pause(self.uid))
+            if (
+                todo.start or self.containers.list_running(*ContainerRole)
+            ) and not await self._ensure_claims_ready():
+                if not self.is_terminating:
+                    await self._wait_or_wake(self._context.claims.wait_for_retry(self.uid))
                 continue
             for name in todo.start:
-                if not self.leaving:
-                    devices = self._shop.claims.cdi(self.uid, self._container(name))
+                if not self.is_terminating:
+                    devices = self._context.claims.list_cdi_names(self.uid, self._get_container(name))
                     await self.containers.start(self.pod, name, devices)
             if not todo.start:
-                await self._either(self._sleep(todo.again))
+                await self._wait_or_wake(self._sleep_until(todo.recheck_at))
 
     @property
-    def _policy(self) -> str:
-        return restart_policy.policy_of(self.pod)
+    def _restart_policy(self) -> str:
+        return restart_policy.get_restart_policy(self.pod)
 
-    async def _sleep(self, until: float | None) -> None:
-        moments = [when for when in (until, self._deadline()) if when is not None]
+    async def _sleep_until(self, until: float | None) -> None:
+        moments = [when for when in (until, self._compute_deadline()) if when is not None]
         if moments:
-            await self._shop.tempo.sleep(max(min(moments) - self._shop.now(), 0.0))
+            await self._context.time_source.sleep(max(min(moments) - self._context.get_time(), 0.0))
         else:
             await asyncio.Event().wait()
 
-    async def _either(self, other: Awaitable[object]) -> None:
+    async def _wait_or_wake(self, awaitable: Awaitable[object]) -> None:
         """Wait for something, or until anything happens to the pod."""
-        waiting = [asyncio.ensure_future(other), asyncio.ensure_future(self._wake.wait())]
+        waiting = [asyncio.ensure_future(awaitable), asyncio.ensure_future(self._wake.wait())]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if waiting[0].done():
                 waiting[0].result()
-            if self._telling is not None and self._telling.done():
-                self._telling.result()
+            if self._writer_task is not None and self._writer_task.done():
+                self._writer_task.result()
         finally:
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
             self._wake.clear()
 
-    def _deadline(self) -> float | None:
+    def _compute_deadline(self) -> float | None:
         """When the pod's time is over."""
         seconds = (self.pod.get("spec") or {}).get("activeDeadlineSeconds")
         if not isinstance(seconds, int):
             return None
-        began = (self.pod.get("status") or {}).get("startTime") or self._began
-        return seconds_of(began) + seconds
+        began = (self.pod.get("status") or {}).get("startTime") or self._started_at
+        return parse_time(began) + seconds
 
-    def _out_of_time(self) -> bool:
-        deadline = self._deadline()
-        if deadline is None or self._shop.now() < deadline:
+    def _exceeds_deadline(self) -> bool:
+        deadline = self._compute_deadline()
+        if deadline is None or self._context.get_time() < deadline:
             return False
         message = "Pod was active on the node longer than the specified deadline"
-        self._failure = Verdict(FAILED, "DeadlineExceeded", message)
-        self._say("DeadlineExceeded", message, True)
+        self._failure = PodPhaseOverride(FAILED, "DeadlineExceeded", message)
+        self._record_event("DeadlineExceeded", message, True)
         return True
 
-    async def _claims_are_ready(self) -> bool:
+    async def _ensure_claims_ready(self) -> bool:
         """Have the claims prepared, unless they are; a pod that is to go does not wait for it."""
         if self._claims_ready:
             return True
-        asking = asyncio.ensure_future(self._shop.claims.prepare(view_of(POD, self.pod)))
+        asking = asyncio.ensure_future(self._context.claims.prepare(decode_projection(POD, self.pod)))
         try:
-            while not asking.done() and not self.leaving:
-                await self._either(asyncio.wait({asking}))
+            while not asking.done() and not self.is_terminating:
+                await self._wait_or_wake(asyncio.wait({asking}))
             if not asking.done():
                 return False
         finally:
@@ -213,22 +246,22 @@ class Life:
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
         answer = asking.result()
-        if isinstance(answer, Ready):
-            self._claims_ready, self.hindrance = True, None
-            self._tell()
+        if isinstance(answer, ClaimsReady):
+            self._claims_ready, self.blocker = True, None
+            self._report_status()
             return True
-        if isinstance(answer, Refusal) and answer.final:
-            self._failure = Verdict(FAILED, str(answer.reason), answer.message)
+        if isinstance(answer, ClaimsRefused) and answer.is_final:
+            self._failure = PodPhaseOverride(FAILED, str(answer.reason), answer.message)
             self._wake.set()
-        self.hindrance = Waiting(str(answer.reason), answer.message)
-        self._tell()
+        self.blocker = ContainerWaiting(str(answer.reason), answer.message)
+        self._report_status()
         return False
 
-    def _container(self, name: str) -> Container:
-        return next(one for one in self._containers() if one.name == name)
+    def _get_container(self, name: str) -> Container:
+        return next(one for one in self._list_containers() if one.name == name)
 
-    def _containers(self) -> tuple[Container, ...]:
-        pod: Pod = view_of(POD, self.pod)
+    def _list_containers(self) -> tuple[Container, ...]:
+        pod: Pod = decode_projection(POD, self.pod)
         return (*pod.spec.init_containers, *pod.spec.containers)
 
     # --- ending ---
@@ -238,133 +271,142 @@ class Life:
         seconds = (self.pod.get("spec") or {}).get("terminationGracePeriodSeconds")
         return float(seconds) if isinstance(seconds, int) else 30.0
 
-    def _grace(self) -> float:
+    def _compute_grace(self) -> float:
         """Seconds that containers have to end when the pod is to go."""
-        if self.vanished:
-            return VANISHED_GRACE
-        asked = _grace_in(self.pod)
-        return max(self._spec_grace if asked is None else float(asked), LEAST_GRACE)
+        if self.removed:
+            return REMOVED_POD_GRACE_SECONDS
+        asked = _get_deletion_grace(self.pod)
+        return max(self._spec_grace if asked is None else float(asked), MIN_GRACE_SECONDS)
 
-    async def _end(self) -> None:
-        untold = not self.over or bool(self.containers.running(*Role))
-        await self.containers.stop_all(self._grace())
-        await self._release()
-        if untold and not self.vanished:
-            self._tell(final=True)
-            await self._until_told()
-        await self.containers.clear()
-        while not self.leaving:
-            await self._either(asyncio.Event().wait())
-        await self._remove()
-        self._shop.launcher.forget(self.pod)
+    async def _terminate(self) -> None:
+        untold = not self.is_finished or bool(self.containers.list_running(*ContainerRole))
+        await self.containers.stop_all(self._compute_grace())
+        await self._release_claims()
+        if untold and not self.removed:
+            self._report_status(final=True)
+            await self._wait_until_reported()
+        await self.containers.remove_all()
+        while not self.is_terminating:
+            await self._wait_or_wake(asyncio.Event().wait())
+        await self._delete_pod()
+        self._context.launch_builder.delete_logs(self.pod)
 
-    async def _release(self) -> None:
+    async def _release_claims(self) -> None:
         """Give back the claims; nothing is reported and nothing removed before that."""
-        claims = self._shop.claims
-        while (answer := await claims.release(self.uid, abandon=self._abandons())) is not None:
-            hindrance = Waiting(str(answer.reason), answer.message)
-            if hindrance != self.hindrance:
-                self.hindrance = hindrance
-                self._shop.log.warning("claims of a pod are not given back", pod=self.key, why=answer.message)
-                self._tell()
-            await self._either(claims.pause(self.uid))
-        self._claims_ready, self.hindrance = False, None
+        claims = self._context.claims
+        while (answer := await claims.release(self.uid, abandon=self._abandons_devices())) is not None:
+            hindrance = ContainerWaiting(str(answer.reason), answer.message)
+            if hindrance != self.blocker:
+                self.blocker = hindrance
+                self._context.log.warning(
+                    "claims of a pod are not given back", pod=self.key, why=answer.message
+                )
+                self._report_status()
+            await self._wait_or_wake(claims.wait_for_retry(self.uid))
+        self._claims_ready, self.blocker = False, None
 
-    def _abandons(self) -> bool:
-        return (self.pod["metadata"].get("annotations") or {}).get(ABANDON) == "true"
+    def _abandons_devices(self) -> bool:
+        return (self.pod["metadata"].get("annotations") or {}).get(ABANDON_ANNOTATION) == "true"
 
-    async def _until_told(self) -> None:
+    async def _wait_until_reported(self) -> None:
         """Wait until the server knows how the pod ended, or the pod is gone."""
-        waiting = asyncio.ensure_future(self._teller.settled())
+        waiting = asyncio.ensure_future(self._status_writer.wait_until_written())
         try:
-            while not waiting.done() and not self.vanished:
-                await self._either(asyncio.wait({waiting}))
+            while not waiting.done() and not self.removed:
+                await self._wait_or_wake(asyncio.wait({waiting}))
         finally:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
 
-    async def _remove(self) -> None:
+    async def _delete_pod(self) -> None:
         """Let the server remove the pod, and no other of its name."""
-        backoff = Backoff(self._shop.tempo, first=0.2, longest=15.0)
-        while not self.vanished:
+        backoff = Backoff(self._context.time_source, initial=0.2, maximum=15.0)
+        while not self.removed:
             try:
-                how = Deletion(uid=self.uid, grace=0)
-                await self._shop.client.delete(Pod, self.key.name, self.key.namespace, how)
+                how = DeleteOptions(uid=self.uid, grace_seconds=0)
+                await self._context.client.delete(Pod, self.key.name, self.key.namespace, how)
                 return
-            except NotFound:
+            except NotFoundError:
                 return
-            except TROUBLE as trouble:
+            except CALL_ERRORS as trouble:
                 # A conflict, too: that another pod has its name is told by whoever tells of pods.
-                self._shop.log.debug("a pod is not removed yet", pod=self.key, error=trouble)
-                await self._either(backoff.wait())
+                self._context.log.debug("a pod is not removed yet", pod=self.key, error=trouble)
+                await self._wait_or_wake(backoff.wait())
 
     # --- telling ---
 
-    def _tell_of_crashes(self) -> None:
+    def _report_backoffs(self) -> None:
         """Say once for each end that a container is not started again at once."""
-        for tale in self.containers.tales:
-            waits = isinstance(tale.state, Ended) and self._shop.pace.after(tale.crashes) > 0
+        for tale in self.containers.tracked:
+            waits = (
+                isinstance(tale.state, ContainerTerminated)
+                and self._context.restart_backoff.compute_delay(tale.crashes) > 0
+            )
             if (
                 waits
-                and restart_policy.restarts_again(tale, self._policy)
-                and self._warned != (tale.name, tale.restarts)
+                and restart_policy.should_restart(tale, self._restart_policy)
+                and self._warned_restart != (tale.name, tale.restart_count)
             ):
-                self._warned = (tale.name, tale.restarts)
+                self._warned_restart = (tale.name, tale.restart_count)
                 note = f"Back-off restarting failed container {tale.name} in pod {self.key.name}"
-                self._say("BackOff", note, True)
+                self._record_event("BackOff", note, True)
 
-    def _say(self, reason: str, note: str, warning: bool) -> None:
-        self._shop.recorder.record(self.pod, reason, note, warning=warning)
+    def _record_event(self, reason: str, note: str, warning: bool) -> None:
+        self._context.recorder.record(self.pod, reason, note, warning=warning)
 
-    def _tell(self, *, final: bool = False) -> None:
-        if self.vanished or self._told_all:
+    def _report_status(self, *, final: bool = False) -> None:
+        if self.removed or self._final_status_set:
             return
-        self._told_all = final
-        tales = self.containers.tales
-        scene = Scene(
+        self._final_status_set = final
+        tales = self.containers.tracked
+        scene = PodStatusInputs(
             tales,
-            self._shop.now(),
-            self._shop.address,
-            self._claims_ready or any(isinstance(tale.state, Running) for tale in tales),
-            self.hindrance,
-            self._verdict(final),
-            self._health(),
-            self._began,
+            self._context.get_time(),
+            self._context.address,
+            self._claims_ready or any(isinstance(tale.state, ContainerRunning) for tale in tales),
+            self.blocker,
+            self._decide_phase(final),
+            self._collect_health(),
+            self._started_at,
         )
-        self._teller.say(status_of(self.pod, scene, self._shop.pace))
+        self._status_writer.set_status(build_pod_status(self.pod, scene, self._context.restart_backoff))
 
-    def _verdict(self, final: bool) -> Verdict | None:
-        tales = self.containers.tales
-        phase = restart_policy.phase_of(tales, self._policy)
+    def _decide_phase(self, final: bool) -> PodPhaseOverride | None:
+        tales = self.containers.tracked
+        phase = restart_policy.compute_phase(tales, self._restart_policy)
         if final:
             return (
-                self._ended_by_others()
+                self._read_terminal_phase()
                 or self._failure
-                or Verdict(phase if phase in OVER else restart_policy.cut_short(tales))
+                or PodPhaseOverride(
+                    phase if phase in TERMINAL_PHASES else restart_policy.compute_terminated_phase(tales)
+                )
             )
-        if phase not in OVER and self._failure is None:
+        if phase not in TERMINAL_PHASES and self._failure is None:
             return None
         # Whoever reads that a pod is over may count on its claims being given back.
-        why = self.hindrance or Waiting("")
-        return Verdict(RUNNING if restart_policy.initialized(tales) else PENDING, why.reason, why.message)
+        why = self.blocker or ContainerWaiting("")
+        return PodPhaseOverride(
+            RUNNING if restart_policy.is_initialized(tales) else PENDING, why.reason, why.message
+        )
 
-    def _health(self) -> dict[str, tuple[Health, ...]]:
+    def _collect_health(self) -> dict[str, tuple[ClaimDeviceHealth, ...]]:
         return {
-            container.name: tuple(self._devices(container))
-            for container in self._containers()
+            container.name: tuple(self._list_device_health(container))
+            for container in self._list_containers()
             if container.resources.claims
         }
 
-    def _devices(self, container: Container) -> Iterable[Health]:
+    def _list_device_health(self, container: Container) -> Iterable[ClaimDeviceHealth]:
         """The devices of a container by the claims it names, as its spec names them."""
         by_request = {claim.name for claim in container.resources.claims if claim.request}
-        for one in self._shop.claims.devices(self.uid, container):
+        for one in self._context.claims.list_devices(self.uid, container):
             if one.device:
                 name = f"{one.entry}/{one.request}" if one.entry in by_request else one.entry
-                known = self._shop.health.of(one.driver, one.pool, one.device)
-                yield Health(f"claim:{name}", f"{one.driver}/{one.pool}/{one.device}", *known)
+                known = self._context.health.get_health(one.driver, one.pool, one.device)
+                yield ClaimDeviceHealth(f"claim:{name}", f"{one.driver}/{one.pool}/{one.device}", *known)
 
 
-def _grace_in(pod: Mapping[str, Any]) -> int | None:
+def _get_deletion_grace(pod: Mapping[str, Any]) -> int | None:
     grace = pod["metadata"].get("deletionGracePeriodSeconds")
     return grace if isinstance(grace, int) else None

@@ -1,11 +1,12 @@
 """What is to be done with the containers of a pod: which start now, which stop, and whether the pod is over.
 
-Theory of operation: a `Tale` is what is known of one container: what it is for, how it is, how it ended last,
-and how often it was started again. `due` reads the tales of a pod in the order of its spec. Init containers
-run one after the other; a sidecar among them (an init container that is restarted always) goes on beside all
-that follow. The others run together when all of these are through. A container that ended starts again when
-the pod's policy says so: at once the first time, then after waits that double. One that ran long enough is
-forgiven. When no container will start again the pod is over, and its sidecars have nothing left to accompany.
+Theory of operation: a `TrackedContainer` is what is known of one container: what it is for, how it is, how it
+ended last, and how often it was started again. `decide_actions` reads the tales of a pod in the order of its
+spec. Init containers run one after the other; a sidecar among them (an init container that is restarted
+always) goes on beside all that follow. The others run together when all of these are through. A container
+that ended starts again when the pod's policy says so: at once the first time, then after waits that double.
+One that ran long enough is forgiven. When no container will start again the pod is over, and its sidecars
+have nothing left to accompany.
 
 Rules for this file: pure; moments are seconds since the epoch and come from the caller.
 """
@@ -23,11 +24,11 @@ Document = Mapping[str, Any]
 
 ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
-OVER: Final = frozenset({SUCCEEDED, FAILED})
+TERMINAL_PHASES: Final = frozenset({SUCCEEDED, FAILED})
 """Phases that no pod leaves."""
 
 
-class Role(Enum):
+class ContainerRole(Enum):
     """What a container is for."""
 
     INIT = "init"
@@ -35,23 +36,23 @@ class Role(Enum):
     MAIN = "main"
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class ContainerWaiting(msgspec.Struct, frozen=True):
     """Not started yet, and why. `until` is when to try again, after a try that failed."""
 
     reason: str = "ContainerCreating"
     message: str = ""
     until: float = 0.0
-    tries: int = 0
+    attempts: int = 0
 
 
-class Running(msgspec.Struct, frozen=True):
+class ContainerRunning(msgspec.Struct, frozen=True):
     """It runs."""
 
     id: str
     started: float
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ContainerTerminated(msgspec.Struct, frozen=True):
     """It ran, and is over."""
 
     code: int
@@ -63,58 +64,58 @@ class Ended(msgspec.Struct, frozen=True):
     id: str = ""
 
     @property
-    def well(self) -> bool:
+    def succeeded(self) -> bool:
         """Whether it did what it should."""
         return self.code == 0
 
 
-State = Waiting | Running | Ended
+ContainerState = ContainerWaiting | ContainerRunning | ContainerTerminated
 
 
-class Tale(msgspec.Struct, frozen=True):
+class TrackedContainer(msgspec.Struct, frozen=True):
     """What is known of one container."""
 
     name: str
-    role: Role = Role.MAIN
+    role: ContainerRole = ContainerRole.MAIN
     image: str = ""
-    state: State = Waiting()
-    last: Ended | None = None
-    restarts: int = 0
+    state: ContainerState = ContainerWaiting()
+    last_termination: ContainerTerminated | None = None
+    restart_count: int = 0
     crashes: int = 0
     """Ends in a row that were not forgiven."""
 
     @property
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether it was ever started."""
-        return not isinstance(self.state, Waiting) or self.last is not None
+        return not isinstance(self.state, ContainerWaiting) or self.last_termination is not None
 
 
-class Pace(msgspec.Struct, frozen=True):
+class RestartBackoff(msgspec.Struct, frozen=True):
     """How long to wait before a container starts again, in seconds, and when it is forgiven."""
 
     first: float = 10.0
     longest: float = 300.0
-    forgiven: float = 600.0
+    reset_after: float = 600.0
 
-    def after(self, crashes: int) -> float:
+    def compute_delay(self, crashes: int) -> float:
         """The wait after so many ends in a row; the first one costs nothing."""
         if crashes <= 1:
             return 0.0
         return float(min(self.first * 2.0 ** min(crashes - 2, 30), self.longest))
 
 
-class Todo(msgspec.Struct, frozen=True):
+class PodActions(msgspec.Struct, frozen=True):
     """What to do now."""
 
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
-    again: float | None = None
+    recheck_at: float | None = None
     """When to look again, if nothing happens before."""
-    over: str = ""
+    final_phase: str = ""
     """The phase in which the pod ends, when nothing is left to do."""
 
 
-def wrong_with(pod: Document) -> str:
+def check_container_names(pod: Document) -> str:
     """Why nobody can tell the containers of a pod apart; empty when they have names of their own."""
     seen: set[str] = set()
     for field in ("initContainers", "containers"):
@@ -128,154 +129,179 @@ def wrong_with(pod: Document) -> str:
     return ""
 
 
-def tales_of(pod: Document) -> tuple[Tale, ...]:
+def build_tracked_containers(pod: Document) -> tuple[TrackedContainer, ...]:
     """The containers of a pod as its spec names them, none of them started."""
     spec = pod.get("spec") or {}
     inits = spec.get("initContainers") or ()
-    through = Waiting("PodInitializing") if inits else Waiting()
+    through = ContainerWaiting("PodInitializing") if inits else ContainerWaiting()
     return (
-        *(Tale(one["name"], _role(one), str(one.get("image") or ""), through) for one in inits),
         *(
-            Tale(one["name"], Role.MAIN, str(one.get("image") or ""), through)
+            TrackedContainer(one["name"], _get_role(one), str(one.get("image") or ""), through)
+            for one in inits
+        ),
+        *(
+            TrackedContainer(one["name"], ContainerRole.MAIN, str(one.get("image") or ""), through)
             for one in spec.get("containers") or ()
         ),
     )
 
 
-def _role(container: Document) -> Role:
-    return Role.SIDECAR if container.get("restartPolicy") == ALWAYS else Role.INIT
+def _get_role(container: Document) -> ContainerRole:
+    return ContainerRole.SIDECAR if container.get("restartPolicy") == ALWAYS else ContainerRole.INIT
 
 
-def policy_of(pod: Document) -> str:
+def get_restart_policy(pod: Document) -> str:
     """What becomes of containers that end."""
     return str((pod.get("spec") or {}).get("restartPolicy") or ALWAYS)
 
 
-def ended(tale: Tale, how: Ended, pace: Pace) -> Tale:
+def mark_terminated(
+    container: TrackedContainer, termination: ContainerTerminated, backoff: RestartBackoff
+) -> TrackedContainer:
     """The tale of a container that has just ended."""
-    forgiven = how.finished - how.started >= pace.forgiven
-    return replace(tale, state=how, crashes=1 if forgiven else tale.crashes + 1)
+    forgiven = termination.finished - termination.started >= backoff.reset_after
+    return replace(container, state=termination, crashes=1 if forgiven else container.crashes + 1)
 
 
-def started(tale: Tale, now: Running) -> Tale:
+def mark_started(container: TrackedContainer, state: ContainerRunning) -> TrackedContainer:
     """The tale of a container that has just been started, maybe not for the first time."""
-    if isinstance(tale.state, Ended):
-        return replace(tale, state=now, last=tale.state, restarts=tale.restarts + 1)
-    return replace(tale, state=now)
+    if isinstance(container.state, ContainerTerminated):
+        return replace(
+            container,
+            state=state,
+            last_termination=container.state,
+            restart_count=container.restart_count + 1,
+        )
+    return replace(container, state=state)
 
 
-def restarts_again(tale: Tale, policy: str) -> bool:
+def should_restart(container: TrackedContainer, policy: str) -> bool:
     """Whether a container that ended is to run again."""
-    assert isinstance(tale.state, Ended)
-    if tale.role is Role.SIDECAR:
+    assert isinstance(container.state, ContainerTerminated)
+    if container.role is ContainerRole.SIDECAR:
         return True
-    if policy == NEVER or (tale.role is Role.INIT and tale.state.well):
+    if policy == NEVER or (container.role is ContainerRole.INIT and container.state.succeeded):
         return False
-    return policy == ALWAYS or not tale.state.well
+    return policy == ALWAYS or not container.state.succeeded
 
 
-def initialized(tales: Sequence[Tale]) -> bool:
+def is_initialized(containers: Sequence[TrackedContainer]) -> bool:
     """Whether every init container is through, and every sidecar has begun."""
     return all(
-        tale.begun
-        if tale.role is Role.SIDECAR
-        else tale.role is Role.MAIN or (isinstance(tale.state, Ended) and tale.state.well)
-        for tale in tales
+        tale.has_started
+        if tale.role is ContainerRole.SIDECAR
+        else tale.role is ContainerRole.MAIN
+        or (isinstance(tale.state, ContainerTerminated) and tale.state.succeeded)
+        for tale in containers
     )
 
 
-def due(tales: Sequence[Tale], policy: str, now: float, pace: Pace) -> Todo:
+def decide_actions(
+    containers: Sequence[TrackedContainer], policy: str, now: float, backoff: RestartBackoff
+) -> PodActions:
     """What to do with the containers of a pod."""
-    todo = _Todo(policy, now, pace)
-    mains = [tale for tale in tales if tale.role is Role.MAIN]
-    finished = [tale for tale in mains if isinstance(tale.state, Ended) and not restarts_again(tale, policy)]
+    todo = _ActionsBuilder(policy, now, backoff)
+    mains = [tale for tale in containers if tale.role is ContainerRole.MAIN]
+    finished = [
+        tale
+        for tale in mains
+        if isinstance(tale.state, ContainerTerminated) and not should_restart(tale, policy)
+    ]
     if len(finished) == len(mains):
-        return _finish(tales, SUCCEEDED if all(_well(tale) for tale in mains) else FAILED)
-    for tale in tales:
-        if tale.role is Role.MAIN:
+        return _finish_pod(containers, SUCCEEDED if all(_has_succeeded(tale) for tale in mains) else FAILED)
+    for tale in containers:
+        if tale.role is ContainerRole.MAIN:
             continue
-        if tale.role is Role.INIT and isinstance(tale.state, Ended):
-            if tale.state.well:
+        if tale.role is ContainerRole.INIT and isinstance(tale.state, ContainerTerminated):
+            if tale.state.succeeded:
                 continue
             if policy == NEVER:
-                return _finish(tales, FAILED)
-        todo.look(tale)
-        through = tale.role is Role.SIDECAR and (isinstance(tale.state, Running) or initialized(tales))
+                return _finish_pod(containers, FAILED)
+        todo.add(tale)
+        through = tale.role is ContainerRole.SIDECAR and (
+            isinstance(tale.state, ContainerRunning) or is_initialized(containers)
+        )
         if not through:
-            return todo.settled()
+            return todo.build()
     for tale in mains:
-        if not (isinstance(tale.state, Ended) and not restarts_again(tale, policy)):
-            todo.look(tale)
-    return todo.settled()
+        if not (isinstance(tale.state, ContainerTerminated) and not should_restart(tale, policy)):
+            todo.add(tale)
+    return todo.build()
 
 
-def _well(tale: Tale) -> bool:
-    return isinstance(tale.state, Ended) and tale.state.well
+def _has_succeeded(container: TrackedContainer) -> bool:
+    return isinstance(container.state, ContainerTerminated) and container.state.succeeded
 
 
-def _finish(tales: Sequence[Tale], phase: str) -> Todo:
+def _finish_pod(containers: Sequence[TrackedContainer], phase: str) -> PodActions:
     """End a pod: what still runs stops first, and its end is what counts then."""
-    running = tuple(tale.name for tale in tales if isinstance(tale.state, Running))
-    return Todo(stop=running) if running else Todo(over=phase)
+    running = tuple(tale.name for tale in containers if isinstance(tale.state, ContainerRunning))
+    return PodActions(stop=running) if running else PodActions(final_phase=phase)
 
 
-class _Todo:
-    """What `due` gathers."""
+class _ActionsBuilder:
+    """What `decide_actions` gathers."""
 
-    def __init__(self, policy: str, now: float, pace: Pace) -> None:
-        self._policy, self._now, self._pace = policy, now, pace
+    def __init__(self, policy: str, now: float, backoff: RestartBackoff) -> None:
+        self._policy, self._now, self._backoff = policy, now, backoff
         self._start: list[str] = []
-        self._again: list[float] = []
+        self._recheck_times: list[float] = []
 
-    def look(self, tale: Tale) -> None:
+    def add(self, container: TrackedContainer) -> None:
         """Start a container that does not run, or note when to."""
-        moment = next_start(tale, self._pace)
+        moment = compute_next_start(container, self._backoff)
         if moment is None:
             return
         # No wait is longer than the longest: a clock that was set back is not waited for.
-        if not self._now < moment <= self._now + self._pace.longest:
-            self._start.append(tale.name)
+        if not self._now < moment <= self._now + self._backoff.longest:
+            self._start.append(container.name)
         else:
-            self._again.append(moment)
+            self._recheck_times.append(moment)
 
-    def settled(self) -> Todo:
-        return Todo(start=tuple(self._start), again=min(self._again, default=None))
+    def build(self) -> PodActions:
+        return PodActions(start=tuple(self._start), recheck_at=min(self._recheck_times, default=None))
 
 
-def next_start(tale: Tale, pace: Pace) -> float | None:
+def compute_next_start(container: TrackedContainer, backoff: RestartBackoff) -> float | None:
     """When a container may start; None while it runs."""
-    state = tale.state
-    if isinstance(state, Running):
+    state = container.state
+    if isinstance(state, ContainerRunning):
         return None
-    if isinstance(state, Waiting):
+    if isinstance(state, ContainerWaiting):
         return state.until
-    return state.finished + pace.after(tale.crashes)
+    return state.finished + backoff.compute_delay(container.crashes)
 
 
-def phase_of(tales: Sequence[Tale], policy: str) -> str:
+def compute_phase(containers: Sequence[TrackedContainer], policy: str) -> str:
     """The phase of a pod, from its containers alone."""
-    for tale in tales:
-        if tale.role is Role.INIT and isinstance(tale.state, Ended) and not tale.state.well:
-            if policy == NEVER and not _any_running(tales):
+    for tale in containers:
+        if (
+            tale.role is ContainerRole.INIT
+            and isinstance(tale.state, ContainerTerminated)
+            and not tale.state.succeeded
+        ):
+            if policy == NEVER and not _is_any_running(containers):
                 return FAILED
             return PENDING
-    if not initialized(tales):
+    if not is_initialized(containers):
         return PENDING
-    mains = [tale for tale in tales if tale.role is Role.MAIN]
-    if any(not tale.begun for tale in mains):
+    mains = [tale for tale in containers if tale.role is ContainerRole.MAIN]
+    if any(not tale.has_started for tale in mains):
         return PENDING
-    if all(isinstance(tale.state, Ended) and not restarts_again(tale, policy) for tale in mains):
-        if _any_running(tales):
+    if all(
+        isinstance(tale.state, ContainerTerminated) and not should_restart(tale, policy) for tale in mains
+    ):
+        if _is_any_running(containers):
             return RUNNING
-        return SUCCEEDED if all(_well(tale) for tale in mains) else FAILED
+        return SUCCEEDED if all(_has_succeeded(tale) for tale in mains) else FAILED
     return RUNNING
 
 
-def cut_short(tales: Sequence[Tale]) -> str:
+def compute_terminated_phase(containers: Sequence[TrackedContainer]) -> str:
     """The phase of a pod that was ended from outside: it went well only if all its containers did."""
-    mains = [tale for tale in tales if tale.role is Role.MAIN]
-    return SUCCEEDED if all(_well(tale) for tale in mains) else FAILED
+    mains = [tale for tale in containers if tale.role is ContainerRole.MAIN]
+    return SUCCEEDED if all(_has_succeeded(tale) for tale in mains) else FAILED
 
 
-def _any_running(tales: Sequence[Tale]) -> bool:
-    return any(isinstance(tale.state, Running) for tale in tales)
+def _is_any_running(containers: Sequence[TrackedContainer]) -> bool:
+    return any(isinstance(tale.state, ContainerRunning) for tale in containers)

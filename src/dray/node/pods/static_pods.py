@@ -18,14 +18,14 @@ from typing import Any, Final, NamedTuple
 
 from dray.api.core import Pod
 from dray.api.json_text import write_json
-from dray.client.client import Client, Deletion
-from dray.client.errors import AlreadyExists, Conflict, NotFound
-from dray.client.object_refs import Key, Selection, key_of
-from dray.client.rest_client import TROUBLE
+from dray.client.client import Client, DeleteOptions
+from dray.client.errors import AlreadyExistsError, ConflictError, NotFoundError
+from dray.client.object_refs import ObjectKey, ObjectSelector, get_key
+from dray.client.rest_client import CALL_ERRORS
 from dray.errors import InputError
-from dray.manifests import Source, read
-from dray.node.claims.admission import MIRROR, SOURCE
-from dray.telemetry.logs import Log
+from dray.manifests import ManifestSource, read_documents
+from dray.node.claims.admission import MIRROR_ANNOTATION, SOURCE_ANNOTATION
+from dray.telemetry.logs import StructuredLogger
 
 POLL_SECONDS: Final = 3.0
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -33,99 +33,105 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 Document = dict[str, Any]
 
 
-class _Wanted(NamedTuple):
+class _StaticPod(NamedTuple):
     file: str
-    mark: str
+    digest: str
     pod: Document
 
 
 class StaticPods:
     """Keeps the pods of a node that files describe."""
 
-    def __init__(self, client: Client, node: str, directory: Path, log: Log) -> None:
+    def __init__(self, client: Client, node: str, directory: Path, log: StructuredLogger) -> None:
         self._client = client
         self._node = node
         self._directory = directory
         self._log = log
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     async def run(self) -> None:
         """Look at the files until cancelled."""
         while True:
             try:
-                await self.look()
-            except TROUBLE as trouble:
-                self._tell("", f"pods from files cannot be kept now: {trouble}")
-            await self._client.habits.tempo.sleep(POLL_SECONDS)
+                await self.sync()
+            except CALL_ERRORS as trouble:
+                self._log_once("", f"pods from files cannot be kept now: {trouble}")
+            await self._client.options.time_source.sleep(POLL_SECONDS)
 
-    async def look(self) -> None:
+    async def sync(self) -> None:
         """Look once: make what is missing, remove what no file describes any more."""
         try:
-            read = await asyncio.to_thread(lambda: list(self._read()))
+            read = await asyncio.to_thread(lambda: list(self._read_manifests()))
         except OSError as refused:
             # A directory that cannot be read does not say that there are no pods.
-            self._tell(str(self._directory), (refused.strerror or str(refused)).lower())
+            self._log_once(str(self._directory), (refused.strerror or str(refused)).lower())
             return
-        wanted = {key_of(one.pod): one for one in read}
-        own = Selection(fields=f"spec.nodeName={self._node}")
+        wanted = {get_key(one.pod): one for one in read}
+        own = ObjectSelector(fields=f"spec.nodeName={self._node}")
         there = [
             pod
-            for pod in (await self._client.list(Pod, select=own)).items
-            if MIRROR in pod.metadata.annotations and pod.metadata.annotations.get(SOURCE) == "file"
+            for pod in (await self._client.list(Pod, selector=own)).items
+            if MIRROR_ANNOTATION in pod.metadata.annotations
+            and pod.metadata.annotations.get(SOURCE_ANNOTATION) == "file"
         ]
         for pod in there:
-            key, mark = Key(pod.metadata.namespace, pod.metadata.name), pod.metadata.annotations[MIRROR]
-            if key not in wanted or wanted[key].mark != mark:
-                await self._remove(pod)
-        missing = wanted.keys() - {Key(pod.metadata.namespace, pod.metadata.name) for pod in there}
+            key, mark = (
+                ObjectKey(pod.metadata.namespace, pod.metadata.name),
+                pod.metadata.annotations[MIRROR_ANNOTATION],
+            )
+            if key not in wanted or wanted[key].digest != mark:
+                await self._delete_mirror(pod)
+        missing = wanted.keys() - {ObjectKey(pod.metadata.namespace, pod.metadata.name) for pod in there}
         for key in sorted(missing):
-            await self._make(wanted[key])
+            await self._create_mirror(wanted[key])
 
-    async def _remove(self, pod: Pod) -> None:
+    async def _delete_mirror(self, pod: Pod) -> None:
         if pod.metadata.deletion_timestamp is not None:
             return
         try:
-            how = Deletion(uid=pod.metadata.uid)
+            how = DeleteOptions(uid=pod.metadata.uid)
             await self._client.delete(Pod, pod.metadata.name, pod.metadata.namespace, how)
-        except (NotFound, Conflict):
+        except (NotFoundError, ConflictError):
             return
 
-    async def _make(self, wanted: _Wanted) -> None:
+    async def _create_mirror(self, static_pod: _StaticPod) -> None:
         try:
-            await self._client.create(wanted.pod)
-        except AlreadyExists:
-            self._tell(wanted.file, f"there is another pod `{key_of(wanted.pod)}`")
-        except TROUBLE as refused:
-            self._tell(wanted.file, str(refused))
+            await self._client.create(static_pod.pod)
+        except AlreadyExistsError:
+            self._log_once(static_pod.file, f"there is another pod `{get_key(static_pod.pod)}`")
+        except CALL_ERRORS as refused:
+            self._log_once(static_pod.file, str(refused))
         else:
-            self._told.pop(wanted.file, None)
+            self._logged.pop(static_pod.file, None)
 
-    def _tell(self, file: str, what: str) -> None:
-        if self._told.get(file) != what:
-            self._told[file] = what
-            self._log.warning("a pod from a file does not run", file=file, why=what)
+    def _log_once(self, file: str, message: str) -> None:
+        if self._logged.get(file) != message:
+            self._logged[file] = message
+            self._log.warning("a pod from a file does not run", file=file, why=message)
 
-    def _read(self) -> Iterator[_Wanted]:
+    def _read_manifests(self) -> Iterator[_StaticPod]:
         for path in sorted(path for path in self._directory.iterdir() if _is_manifest(path)):
             try:
                 content = path.read_bytes()
-                documents = [document.value for document in read(Source.decode(path.name, content))]
+                documents = [
+                    document.value for document in read_documents(ManifestSource.decode(path.name, content))
+                ]
             except (OSError, InputError) as broken:
-                self._tell(str(path), str(broken))
+                self._log_once(str(path), str(broken))
                 continue
             for document in documents:
-                wrong = _wrong(document)
+                wrong = _check_manifest(document)
                 if wrong:
-                    self._tell(str(path), wrong)
+                    self._log_once(str(path), wrong)
                 else:
-                    yield _Wanted(str(path), *mirror_of(document, self._node))
+                    yield _StaticPod(str(path), *build_mirror_pod(document, self._node))
 
 
 def _is_manifest(path: Path) -> bool:
     return path.suffix in _SUFFIXES and not path.name.startswith(".")
 
 
-def _wrong(document: Any) -> str:
+def _check_manifest(document: Any) -> str:
     """Why a document is no pod that a node could run by itself; empty when it is one."""
     if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != ("v1", "Pod"):
         return "expected a Pod of `v1`"
@@ -146,11 +152,11 @@ def _wrong(document: Any) -> str:
     return ""
 
 
-def mirror_of(document: Mapping[str, Any], node: str) -> tuple[str, Document]:
+def build_mirror_pod(document: Mapping[str, Any], node: str) -> tuple[str, Document]:
     """The mark of a manifest, and the pod that stands for it at the server."""
     mark = hashlib.sha256(write_json(dict(document))).hexdigest()[:32]
     given = document["metadata"]
-    annotations = {**(given.get("annotations") or {}), MIRROR: mark, SOURCE: "file"}
+    annotations = {**(given.get("annotations") or {}), MIRROR_ANNOTATION: mark, SOURCE_ANNOTATION: "file"}
     metadata = {
         "name": f"{given['name']}-{node}",
         "namespace": given.get("namespace") or "default",

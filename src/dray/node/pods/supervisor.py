@@ -18,207 +18,215 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.client.object_refs import key_of, uid_of
-from dray.durable import Damaged, Newer, StateFile, remove
-from dray.node.claims.preparer import Claims
-from dray.node.containers.runtime.base import Found
-from dray.node.pods.pod_worker import Life
-from dray.node.pods.restart_policy import Ended, Running, Waiting
-from dray.node.pods.worker_context import Shop
+from dray.client.object_refs import get_key, get_uid
+from dray.durable import CorruptFileError, StateFile, UnsupportedVersionError, remove_file
+from dray.node.claims.preparer import PodClaimPreparer
+from dray.node.containers.runtime.base import FoundContainer
+from dray.node.pods.pod_worker import PodWorker
+from dray.node.pods.restart_policy import ContainerRunning, ContainerTerminated, ContainerWaiting
+from dray.node.pods.worker_context import PodWorkerContext
 
 Document = dict[str, Any]
 
-PAUSED: Final = StateFile("dray node pause", 1)
+PAUSED_FILE: Final = StateFile("dray node pause", 1)
 STOP_SECONDS: Final = 10.0
 """The longest time for containers that are stopped because their agent goes."""
-AGAIN_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 5.0
 """After so long a life that broke is begun anew."""
 
 
-class Pods:
+class PodSupervisor:
     """The pods of one node."""
 
-    def __init__(self, shop: Shop, root: Path) -> None:
-        self._shop = shop
-        self._paused = root / "paused"
-        self._lives: dict[str, Life] = {}
+    def __init__(self, context: PodWorkerContext, root: Path) -> None:
+        self._context = context
+        self._paused_path = root / "paused"
+        self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         """Set when all pods that were there at the start are lived."""
 
     @property
-    def claims(self) -> Claims:
+    def claims(self) -> PodClaimPreparer:
         """The claim office of the node."""
-        return self._shop.claims
+        return self._context.claims
 
     # --- what happens to pods ---
 
-    def see(self, pod: Document) -> None:
+    def handle_add(self, pod: Document) -> None:
         """A pod is bound to this node, or has changed."""
-        life = self._lives.get(uid_of(pod))
+        life = self._workers.get(get_uid(pod))
         if life is None:
-            self._begin(pod)
+            self._start_worker(pod)
         else:
-            life.see(pod)
+            life.update_pod(pod)
 
-    def changed(self, before: Document, pod: Document) -> None:
+    def handle_update(self, before: Document, pod: Document) -> None:
         """A pod has changed; under its name there may be another one now."""
-        if uid_of(before) != uid_of(pod):
-            self.vanish(before)
-        self.see(pod)
+        if get_uid(before) != get_uid(pod):
+            self.handle_delete(before)
+        self.handle_add(pod)
 
-    def vanish(self, pod: Document) -> None:
+    def handle_delete(self, pod: Document) -> None:
         """A pod is gone from the server."""
-        life = self._lives.get(uid_of(pod))
+        life = self._workers.get(get_uid(pod))
         if life is not None:
-            life.vanish()
+            life.mark_removed()
 
-    def look_again(self) -> None:
+    def refresh_statuses(self) -> None:
         """The health of devices is different."""
-        for life in self._lives.values():
-            life.look_again()
+        for life in self._workers.values():
+            life.refresh_status()
 
-    def life(self, namespace: str, name: str, uid: str = "") -> Life | None:
+    def find_worker(self, namespace: str, name: str, uid: str = "") -> PodWorker | None:
         """The life of a pod, the newest should there be two of its name."""
         found = [
             life
-            for life in self._lives.values()
+            for life in self._workers.values()
             if life.key == (namespace, name) and (not uid or life.uid == uid)
         ]
         return found[-1] if found else None
 
     # --- the course of the agent ---
 
-    async def run(self, pods: Callable[[], Sequence[Document]], follow: Callable[[], None]) -> None:
+    async def run(
+        self, list_pods: Callable[[], Sequence[Document]], start_watching: Callable[[], None]
+    ) -> None:
         """Take up what is there and live all pods, until cancelled; containers go on then.
 
-        `follow` is called when `pods` have begun, and before anything else can happen to them.
+        `start_watching` is called when `list_pods` have begun, and before anything else can happen to them.
         """
-        by_pod: dict[str, list[Found]] = {}
-        for one in await self._shop.runtime.running():
+        by_pod: dict[str, list[FoundContainer]] = {}
+        for one in await self._context.runtime.list_containers():
             by_pod.setdefault(one.id.pod_uid, []).append(one)
-        resumed = self._resumed()
+        resumed = self._read_paused()
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
-                there = pods()
-                known = {uid_of(pod) for pod in there}
+                there = list_pods()
+                known = {get_uid(pod) for pod in there}
                 for pod in there:
-                    self._begin(pod, by_pod.get(uid_of(pod), ()), resumed=uid_of(pod) in resumed)
-                follow()
-                group.create_task(self._clear({*by_pod, *self._shop.claims.users()} - known, by_pod))
-                remove(self._paused)
-                self._shop.launcher.sweep(there)
-                self.begun.set()
+                    self._start_worker(pod, by_pod.get(get_uid(pod), ()), resumed=get_uid(pod) in resumed)
+                start_watching()
+                group.create_task(
+                    self._clean_up_removed({*by_pod, *self._context.claims.list_users()} - known, by_pod)
+                )
+                remove_file(self._paused_path)
+                self._context.launch_builder.delete_orphaned_logs(there)
+                self.started.set()
                 await asyncio.Event().wait()
             finally:
                 self._group = None
 
-    def _begin(self, pod: Document, found: Sequence[Found] = (), *, resumed: bool = False) -> None:
+    def _start_worker(
+        self, pod: Document, found: Sequence[FoundContainer] = (), *, resumed: bool = False
+    ) -> None:
         assert self._group is not None, "pods are seen only while they are lived"
         try:
-            life = Life(pod, self._shop, found, resumed=resumed)
+            life = PodWorker(pod, self._context, found, resumed=resumed)
         except Exception as broken:  # one pod that nobody can read does not keep the others from running
-            self._broke(pod, broken)
+            self._report_crash(pod, broken)
             return
-        self._lives[life.uid] = life
-        self._tasks[life.uid] = self._group.create_task(self._lived(life))
+        self._workers[life.uid] = life
+        self._tasks[life.uid] = self._group.create_task(self._supervise(life))
 
-    async def _lived(self, life: Life) -> None:
+    async def _supervise(self, worker: PodWorker) -> None:
         while True:
             try:
-                await life.run()
+                await worker.run()
                 break
             except Exception as broken:  # whatever it is, the other pods go on
-                self._broke(life.pod, broken)
-            await self._shop.tempo.sleep(AGAIN_SECONDS)
+                self._report_crash(worker.pod, broken)
+            await self._context.time_source.sleep(RETRY_SECONDS)
             try:
-                life = self._again(life, await self._shop.runtime.running())
+                worker = self._recreate_worker(worker, await self._context.runtime.list_containers())
             except Exception as broken:
-                self._broke(life.pod, broken)
-        if self._lives.get(life.uid) is life:
-            del self._lives[life.uid], self._tasks[life.uid]
-            if life.returned is not None:
-                self._begin(life.returned)
+                self._report_crash(worker.pod, broken)
+        if self._workers.get(worker.uid) is worker:
+            del self._workers[worker.uid], self._tasks[worker.uid]
+            if worker.readded_pod is not None:
+                self._start_worker(worker.readded_pod)
 
-    def _broke(self, pod: Document, broken: Exception) -> None:
-        self._shop.log.error("the life of a pod broke; it begins anew", pod=key_of(pod), error=broken)
-        note = f"the agent met a fault of its own and begins anew: {type(broken).__name__}: {broken}"
-        self._shop.recorder.record(pod, "FailedSync", note, warning=True)
+    def _report_crash(self, pod: Document, error: Exception) -> None:
+        self._context.log.error("the life of a pod broke; it begins anew", pod=get_key(pod), error=error)
+        note = f"the agent met a fault of its own and begins anew: {type(error).__name__}: {error}"
+        self._context.recorder.record(pod, "FailedSync", note, warning=True)
 
-    def _again(self, life: Life, found: Iterable[Found]) -> Life:
-        mine = [one for one in found if one.id.pod_uid == life.uid]
-        new = Life(life.pod, self._shop, mine)
-        if life.vanished:
-            new.vanish()
-            new.returned = life.returned
-        self._lives[life.uid] = new
+    def _recreate_worker(self, worker: PodWorker, found: Iterable[FoundContainer]) -> PodWorker:
+        mine = [one for one in found if one.id.pod_uid == worker.uid]
+        new = PodWorker(worker.pod, self._context, mine)
+        if worker.removed:
+            new.mark_removed()
+            new.readded_pod = worker.readded_pod
+        self._workers[worker.uid] = new
         return new
 
-    async def _clear(self, gone: Iterable[str], found: Mapping[str, Sequence[Found]]) -> None:
+    async def _clean_up_removed(
+        self, removed: Iterable[str], found: Mapping[str, Sequence[FoundContainer]]
+    ) -> None:
         """Stop what runs of pods that are gone, then give back what nobody uses any more."""
-        shop, left = self._shop, [one for uid in gone for one in found.get(uid, ())]
-        await asyncio.gather(*(self._stopped(one) for one in left))
+        shop, left = self._context, [one for uid in removed for one in found.get(uid, ())]
+        await asyncio.gather(*(self._ensure_stopped(one) for one in left))
         assert self._group is not None
         self._group.create_task(shop.claims.run())
-        for uid in gone:
-            self._group.create_task(self._give_back(uid))
+        for uid in removed:
+            self._group.create_task(self._release_claims(uid))
         for one in left:
             await shop.runtime.remove(one.id)
 
-    async def _stopped(self, one: Found) -> None:
+    async def _ensure_stopped(self, container: FoundContainer) -> None:
         """See that a container does not run: what it uses is given back after that, and not before."""
         while True:
             try:
-                await self._shop.runtime.stop(one.id, 1.0)
+                await self._context.runtime.stop(container.id, 1.0)
                 return
             except Exception as broken:
-                self._shop.log.error("a container does not stop", container=one.id, error=broken)
-            await self._shop.tempo.sleep(AGAIN_SECONDS)
+                self._context.log.error("a container does not stop", container=container.id, error=broken)
+            await self._context.time_source.sleep(RETRY_SECONDS)
 
-    async def _give_back(self, uid: str) -> None:
-        while await self._shop.claims.release(uid) is not None:
-            await self._shop.claims.pause(uid)
-        self._shop.log.info("cleared what was left of a pod that is gone", pod_uid=uid)
+    async def _release_claims(self, uid: str) -> None:
+        while await self._context.claims.release(uid) is not None:
+            await self._context.claims.wait_for_retry(uid)
+        self._context.log.info("cleared what was left of a pod that is gone", pod_uid=uid)
 
     # --- a pause ---
 
-    async def pause(self) -> None:
+    async def stop_for_restart(self) -> None:
         """Stop all containers so that the next agent starts them again; the pods stay as they are.
 
         To be called after `run` was cancelled.
         """
-        running = [one for one in await self._shop.runtime.running() if one.exit is None]
+        running = [one for one in await self._context.runtime.list_containers() if one.exit is None]
         if not running:
             return
-        PAUSED.write(self._paused, sorted({one.id.pod_uid for one in running}))
-        await asyncio.gather(*(self._shop.runtime.stop(one.id, STOP_SECONDS) for one in running))
+        PAUSED_FILE.write(self._paused_path, sorted({one.id.pod_uid for one in running}))
+        await asyncio.gather(*(self._context.runtime.stop(one.id, STOP_SECONDS) for one in running))
         for one in running:
-            await self._shop.runtime.remove(one.id)
+            await self._context.runtime.remove(one.id)
 
-    def _resumed(self) -> frozenset[str]:
+    def _read_paused(self) -> frozenset[str]:
         try:
-            read = PAUSED.read(self._paused)
-        except (Damaged, Newer) as broken:
-            self._shop.log.warning("which pods were stopped is not known", error=broken)
+            read = PAUSED_FILE.read(self._paused_path)
+        except (CorruptFileError, UnsupportedVersionError) as broken:
+            self._context.log.warning("which pods were stopped is not known", error=broken)
             return frozenset()
         return frozenset() if read is None else frozenset(msgspec.json.decode(read[1], type=list[str]))
 
     # --- numbers ---
 
-    def running_pods(self) -> int:
+    def count_running_pods(self) -> int:
         """Pods that have a container running."""
         return sum(
-            any(isinstance(tale.state, Running) for tale in life.containers.tales)
-            for life in self._lives.values()
+            any(isinstance(tale.state, ContainerRunning) for tale in life.containers.tracked)
+            for life in self._workers.values()
         )
 
-    def states(self) -> dict[str, int]:
+    def count_container_states(self) -> dict[str, int]:
         """How many containers are in which state."""
         counts = {"running": 0, "exited": 0, "created": 0}
-        words = {Running: "running", Ended: "exited", Waiting: "created"}
-        for life in self._lives.values():
-            for tale in life.containers.tales:
+        words = {ContainerRunning: "running", ContainerTerminated: "exited", ContainerWaiting: "created"}
+        for life in self._workers.values():
+            for tale in life.containers.tracked:
                 counts[words[type(tale.state)]] += 1
         return counts

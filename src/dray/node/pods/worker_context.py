@@ -8,63 +8,63 @@ from typing import Any, Protocol
 
 from dray.client.client import Client
 from dray.client.events import EventRecorder
-from dray.client.timing import Tempo
-from dray.node.agent_metrics import Metrics
-from dray.node.claims.preparer import Claims
-from dray.node.containers.runtime.base import Launch, NotStarted, Runtime
-from dray.node.pods.restart_policy import Pace
-from dray.telemetry.logs import Log
+from dray.client.timing import TimeSource
+from dray.node.agent_metrics import NodeAgentMetrics
+from dray.node.claims.preparer import PodClaimPreparer
+from dray.node.containers.runtime.base import ContainerLaunch, ContainerNotStarted, ContainerRuntime
+from dray.node.pods.restart_policy import RestartBackoff
+from dray.telemetry.logs import StructuredLogger
 
 
-class Launcher(Protocol):
+class LaunchBuilder(Protocol):
     """Looks up and expands what a container needs to start, and knows where its output goes."""
 
-    async def launch(
+    async def build_launch(
         self, pod: Mapping[str, Any], container: str, attempt: int, devices: tuple[str, ...]
-    ) -> Launch | NotStarted:
+    ) -> ContainerLaunch | ContainerNotStarted:
         """A container ready to be started, or why it cannot be; `devices` are names of CDI devices."""
         ...
 
-    def trim(self, pod: Mapping[str, Any], container: str, attempt: int) -> None:
+    def prune_logs(self, pod: Mapping[str, Any], container: str, attempt: int) -> None:
         """Keep the output of an attempt and of the one before it, and of no other."""
         ...
 
-    def forget(self, pod: Mapping[str, Any]) -> None:
+    def delete_logs(self, pod: Mapping[str, Any]) -> None:
         """The pod is gone, and what its containers said with it."""
         ...
 
-    def sweep(self, pods: Iterable[Mapping[str, Any]]) -> None:
+    def delete_orphaned_logs(self, pods: Iterable[Mapping[str, Any]]) -> None:
         """All pods but these are gone."""
         ...
 
 
-class HealthBook(Protocol):
+class DeviceHealthSource(Protocol):
     """Knows how devices are."""
 
-    def of(self, driver: str, pool: str, device: str) -> tuple[str, str]:
+    def get_health(self, driver: str, pool: str, device: str) -> tuple[str, str]:
         """`Healthy`, `Unhealthy` or `Unknown`, and what the driver says about it."""
         ...
 
 
 @dataclass(frozen=True)
-class Shop:
+class PodWorkerContext:
     """Everything that the pods of a node share."""
 
     client: Client
-    runtime: Runtime
-    claims: Claims
-    launcher: Launcher
-    health: HealthBook
+    runtime: ContainerRuntime
+    claims: PodClaimPreparer
+    launch_builder: LaunchBuilder
+    health: DeviceHealthSource
     recorder: EventRecorder
-    metrics: Metrics
-    log: Log
+    metrics: NodeAgentMetrics
+    log: StructuredLogger
     address: str = "127.0.0.1"
-    pace: Pace = field(default_factory=Pace)
+    restart_backoff: RestartBackoff = field(default_factory=RestartBackoff)
 
     @property
-    def tempo(self) -> Tempo:
-        return self.client.habits.tempo
+    def time_source(self) -> TimeSource:
+        return self.client.options.time_source
 
-    def now(self) -> float:
+    def get_time(self) -> float:
         """Seconds since the epoch."""
-        return self.tempo.clock.now().timestamp()
+        return self.time_source.clock.now().timestamp()

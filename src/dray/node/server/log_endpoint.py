@@ -20,108 +20,112 @@ from aiohttp import web
 
 from dray.client.client import Client
 from dray.errors import InputError
-from dray.node.containers.launch import LogFiles
-from dray.node.containers.log_reader import Wanted, follow_log, read_log
-from dray.node.pods.pod_worker import Life
-from dray.node.pods.restart_policy import Running, Tale, Waiting
-from dray.node.pods.supervisor import Pods
-from dray.node.server.authentication import Doorkeeper, shown_by, tls
-from dray.telemetry.endpoint import unbound
-from dray.telemetry.logs import Log
+from dray.node.containers.launch import ContainerLogFiles
+from dray.node.containers.log_reader import LogReadOptions, follow_log, read_log
+from dray.node.pods.pod_worker import PodWorker
+from dray.node.pods.restart_policy import ContainerRunning, ContainerWaiting, TrackedContainer
+from dray.node.pods.supervisor import PodSupervisor
+from dray.node.server.authentication import PeerAuthorizer, build_tls_context, load_or_create_certificate
+from dray.telemetry.endpoint import explain_bind_error
+from dray.telemetry.logs import StructuredLogger
 
-PATH: Final = "/containerLogs/{namespace}/{pod}/{container}"
+LOGS_PATH: Final = "/containerLogs/{namespace}/{pod}/{container}"
 _CHUNK: Final = 65536
-_LISTENING_SECONDS: Final = 1.0
+_DISCONNECT_POLL_SECONDS: Final = 1.0
 """How often a follower is looked after that has nothing to read."""
 
 
-class Endpoint:
+class LogEndpoint:
     """Answers for the logs of one node."""
 
-    def __init__(self, client: Client, node: str, logs: LogFiles, log: Log) -> None:
-        self._doorkeeper = Doorkeeper(client, node)
-        self._clock = client.habits.tempo.clock
+    def __init__(
+        self, client: Client, node: str, log_files: ContainerLogFiles, log: StructuredLogger
+    ) -> None:
+        self._authorizer = PeerAuthorizer(client, node)
+        self._clock = client.options.time_source.clock
         self._node = node
-        self._logs = logs
+        self._log_files = log_files
         self._log = log
-        self.pods: Pods | None = None
+        self.pods: PodSupervisor | None = None
         """Set when there are any."""
 
     @asynccontextmanager
-    async def listening(
-        self, host: str, port: int, certificate: Path, authority: bytes
+    async def serve(
+        self, host: str, port: int, certificate: Path, client_ca: bytes
     ) -> AsyncIterator[tuple[int, str]]:
         """Answer while the block lasts; the real port, and the fingerprint of the certificate shown."""
-        shown = await asyncio.to_thread(shown_by, self._node, certificate, self._clock.now())
+        shown = await asyncio.to_thread(
+            load_or_create_certificate, self._node, certificate, self._clock.now()
+        )
         application = web.Application()
-        application.router.add_get(PATH, self._answer)
-        application.router.add_get("/healthz", _healthy)
+        application.router.add_get(LOGS_PATH, self._serve_request)
+        application.router.add_get("/healthz", _serve_health)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, handle_signals=False)
         await runner.setup()
         try:
             try:
-                await web.TCPSite(runner, host, port, ssl_context=tls(shown, authority)).start()
+                await web.TCPSite(runner, host, port, ssl_context=build_tls_context(shown, client_ca)).start()
             except OSError as refused:
                 option = "--port" if refused.errno == errno.EADDRINUSE else "--address"
-                why = f"{unbound(refused)}; choose another {option}"
+                why = f"{explain_bind_error(refused)}; choose another {option}"
                 raise InputError(f"cannot listen on {host}:{port}: {why}") from None
             yield int(runner.addresses[0][1]), shown.fingerprint
         finally:
             await runner.cleanup()
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_request(self, request: web.Request) -> web.StreamResponse:
         certificate = None if request.transport is None else request.transport.get_extra_info("peercert")
-        admitted = await self._doorkeeper.admits(certificate)
+        admitted = await self._authorizer.is_allowed(certificate)
         if admitted is None:
-            return _refused(401, "show a certificate of the cluster's authority")
+            return _build_error(401, "show a certificate of the cluster's authority")
         if not admitted:
-            return _refused(403, f"not allowed: `get nodes/proxy` on node {self._node} is needed")
+            return _build_error(403, f"not allowed: `get nodes/proxy` on node {self._node} is needed")
         named = request.match_info
         life = (
             None
             if self.pods is None
-            else self.pods.life(named["namespace"], named["pod"], request.query.get("uid", ""))
+            else self.pods.find_worker(named["namespace"], named["pod"], request.query.get("uid", ""))
         )
         if life is None:
-            return _refused(404, f'pod "{named["pod"]}" is not on node {self._node}')
-        return await self._log_of(request, life, named["container"])
+            return _build_error(404, f'pod "{named["pod"]}" is not on node {self._node}')
+        return await self._serve_log(request, life, named["container"])
 
-    async def _log_of(self, request: web.Request, life: Life, container: str) -> web.StreamResponse:
-        tale = next((one for one in life.containers.tales if one.name == container), None)
+    async def _serve_log(self, request: web.Request, worker: PodWorker, container: str) -> web.StreamResponse:
+        tale = next((one for one in worker.containers.tracked if one.name == container), None)
         if tale is None:
-            return _refused(404, f'container "{container}" is not in pod "{life.key.name}"')
+            return _build_error(404, f'container "{container}" is not in pod "{worker.key.name}"')
         previous = request.query.get("previous") == "true"
-        attempt = self._attempt(life, container, previous)
+        attempt = self._find_attempt(worker, container, previous)
         if attempt is None:
-            return _refused(400, _missing(life, tale, previous))
+            return _build_error(400, _explain_missing_log(worker, tale, previous))
         try:
-            wanted = _wanted(request, self._clock.now())
+            wanted = _parse_log_options(request, self._clock.now())
         except ValueError as wrong:
-            return _refused(400, str(wrong))
+            return _build_error(400, str(wrong))
         except OverflowError:
-            return _refused(400, "sinceSeconds is longer than there are dates")
-        path = self._logs.of(life.pod, container, attempt)
+            return _build_error(400, "sinceSeconds is longer than there are dates")
+        path = self._log_files.get_path(worker.pod, container, attempt)
         follow = request.query.get("follow") == "true" and not previous
 
         def ended() -> bool:
-            now = next(one for one in life.containers.tales if one.name == container)
-            return now.restarts != attempt or not isinstance(now.state, Running)
+            now = next(one for one in worker.containers.tracked if one.name == container)
+            return now.restart_count != attempt or not isinstance(now.state, ContainerRunning)
 
-        parts = follow_log(path, wanted, ended) if follow else _read(path, wanted)
-        return await self._sent(request, parts)
+        parts = follow_log(path, wanted, ended) if follow else _read_in_chunks(path, wanted)
+        return await self._stream_response(request, parts)
 
-    def _attempt(self, life: Life, container: str, previous: bool) -> int | None:
-        attempts = self._logs.attempts(life.pod, container)
+    def _find_attempt(self, worker: PodWorker, container: str, previous: bool) -> int | None:
+        attempts = self._log_files.list_attempts(worker.pod, container)
         wanted = 2 if previous else 1
         return attempts[-wanted] if len(attempts) >= wanted else None
 
-    async def _sent(self, request: web.Request, parts: AsyncIterator[bytes]) -> web.StreamResponse:
+    async def _stream_response(self, request: web.Request, parts: AsyncIterator[bytes]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         await response.prepare(request)
-        sending = asyncio.create_task(_send(response, parts))
+        sending = asyncio.create_task(_write_parts(response, parts))
         try:
             while not sending.done():
-                await asyncio.wait({sending}, timeout=_LISTENING_SECONDS)
+                await asyncio.wait({sending}, timeout=_DISCONNECT_POLL_SECONDS)
                 if request.transport is None or request.transport.is_closing():
                     return response
             await sending
@@ -133,17 +137,17 @@ class Endpoint:
         return response
 
 
-async def _send(response: web.StreamResponse, parts: AsyncIterator[bytes]) -> None:
+async def _write_parts(response: web.StreamResponse, parts: AsyncIterator[bytes]) -> None:
     async with aclosing(parts) as texts:  # type: ignore[type-var]
         async for text in texts:
             await response.write(text)
     await response.write_eof()
 
 
-async def _read(path: Path, wanted: Wanted) -> AsyncIterator[bytes]:
+async def _read_in_chunks(path: Path, options: LogReadOptions) -> AsyncIterator[bytes]:
     """What is there now, in portions that are worth sending."""
     portion = bytearray()
-    for text in read_log(path, wanted):
+    for text in read_log(path, options):
         portion += text
         if len(portion) >= _CHUNK:
             yield bytes(portion)
@@ -152,7 +156,7 @@ async def _read(path: Path, wanted: Wanted) -> AsyncIterator[bytes]:
         yield bytes(portion)
 
 
-def _wanted(request: web.Request, now: datetime) -> Wanted:
+def _parse_log_options(request: web.Request, now: datetime) -> LogReadOptions:
     """What is asked for; a `ValueError` says what is wrong with it."""
     query = request.query
     numbers: dict[str, int | None] = {}
@@ -167,7 +171,7 @@ def _wanted(request: web.Request, now: datetime) -> Wanted:
     elif moment := query.get("sinceTime"):
         since = datetime.fromisoformat(moment)
         since = since if since.tzinfo else since.replace(tzinfo=UTC)
-    return Wanted(
+    return LogReadOptions(
         tail=numbers["tailLines"],
         since=since,
         limit_bytes=numbers["limitBytes"],
@@ -175,19 +179,19 @@ def _wanted(request: web.Request, now: datetime) -> Wanted:
     )
 
 
-def _missing(life: Life, tale: Tale, previous: bool) -> str:
-    pod = life.key.name
+def _explain_missing_log(worker: PodWorker, container: TrackedContainer, previous: bool) -> str:
+    pod = worker.key.name
     if previous:
-        return f'previous terminated container "{tale.name}" in pod "{pod}" not found'
-    if isinstance(tale.state, Waiting):
-        why = tale.state.reason if life.hindrance is None else life.hindrance.reason
-        return f'container "{tale.name}" in pod "{pod}" is waiting to start: {why}'
-    return f'the log of container "{tale.name}" in pod "{pod}" is not there any more'
+        return f'previous terminated container "{container.name}" in pod "{pod}" not found'
+    if isinstance(container.state, ContainerWaiting):
+        why = container.state.reason if worker.blocker is None else worker.blocker.reason
+        return f'container "{container.name}" in pod "{pod}" is waiting to start: {why}'
+    return f'the log of container "{container.name}" in pod "{pod}" is not there any more'
 
 
-def _refused(code: int, text: str) -> web.Response:
+def _build_error(code: int, text: str) -> web.Response:
     return web.Response(status=code, text=text + "\n")
 
 
-async def _healthy(_request: web.Request) -> web.Response:
+async def _serve_health(_request: web.Request) -> web.Response:
     return web.Response(text="ok")

@@ -17,66 +17,66 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from dray.client.timing import Tempo
-from dray.node.status.node_registration import Board
-from dray.telemetry.logs import Log
+from dray.client.timing import TimeSource
+from dray.node.status.node_registration import NodeRegistration
+from dray.telemetry.logs import StructuredLogger
 
 START_SECONDS: Final = 10.0
 """After so long an agent that has not started yet says so."""
-LOOK_SECONDS: Final = 5.0
-PATIENCE: Final = 2
+CHECK_SECONDS: Final = 5.0
+FAILURE_THRESHOLD: Final = 2
 """How often trouble must be seen before it is told."""
-ROOM: Final = 1 << 20
+MIN_FREE_BYTES: Final = 1 << 20
 """Bytes that the agent needs for what it writes down."""
-STARTING: Final = "the agent is still taking up what was here before it started"
+STARTING_MESSAGE: Final = "the agent is still taking up what was here before it started"
 
 Check = Callable[[], Awaitable[str]]
 """What keeps pods from running; nothing when nothing does."""
 
 
-class Fitness:
+class NodeReadinessMonitor:
     """Looks whether pods can run, and has the node say so."""
 
-    def __init__(self, board: Board, tempo: Tempo, log: Log) -> None:
-        self._board, self._tempo, self._log = board, tempo, log
+    def __init__(self, registration: NodeRegistration, timing: TimeSource, log: StructuredLogger) -> None:
+        self._registration, self._time_source, self._log = registration, timing, log
         self._checks: tuple[Check, ...] = ()
-        self._begun = asyncio.Event()
-        self._seen = PATIENCE
+        self._started = asyncio.Event()
+        self._failure_count = FAILURE_THRESHOLD
         """How often trouble was seen in a row. At the start nobody was told yet that there is none."""
-        self._told = ""
+        self._reported = ""
 
-    async def begin(self, *checks: Check) -> None:
+    async def start(self, *checks: Check) -> None:
         """The agent has started: say how things are."""
         self._checks = checks
-        await self._look()
-        self._begun.set()
+        await self._check()
+        self._started.set()
 
     async def run(self) -> None:
         """Keep looking, until cancelled."""
         try:
             async with asyncio.timeout(START_SECONDS):
-                await self._begun.wait()
+                await self._started.wait()
         except TimeoutError:
-            await self._board.say_ready(False, STARTING)
-            await self._begun.wait()
+            await self._registration.set_ready(False, STARTING_MESSAGE)
+            await self._started.wait()
         while True:
-            await self._tempo.sleep(LOOK_SECONDS)
-            await self._look()
+            await self._time_source.sleep(CHECK_SECONDS)
+            await self._check()
 
-    async def _look(self) -> None:
-        why = await self._trouble()
-        self._seen = self._seen + 1 if why else 0
-        if why and self._seen < PATIENCE:
+    async def _check(self) -> None:
+        why = await self._find_problem()
+        self._failure_count = self._failure_count + 1 if why else 0
+        if why and self._failure_count < FAILURE_THRESHOLD:
             return
-        if why != self._told:
+        if why != self._reported:
             if why:
                 self._log.error("pods cannot run here", why=why)
             else:
                 self._log.info("pods can run here again")
-            self._told = why
-        await self._board.say_ready(not why, why)
+            self._reported = why
+        await self._registration.set_ready(not why, why)
 
-    async def _trouble(self) -> str:
+    async def _find_problem(self) -> str:
         for check in self._checks:
             try:
                 why = await check()
@@ -87,7 +87,7 @@ class Fitness:
         return ""
 
 
-async def no_room(root: Path) -> str:
+async def find_disk_problem(root: Path) -> str:
     """Why nothing can be written into a directory, as far as its disk tells."""
     try:
         disk = os.statvfs(root)
@@ -97,7 +97,7 @@ async def no_room(root: Path) -> str:
         return f"`{root}` is on a disk that cannot be written: it is mounted read-only"
     # What is kept back for the administrator is there for us only if we are one.
     blocks, files = (disk.f_bfree, disk.f_ffree) if os.geteuid() == 0 else (disk.f_bavail, disk.f_favail)
-    if disk.f_blocks and blocks * disk.f_frsize < ROOM:
+    if disk.f_blocks and blocks * disk.f_frsize < MIN_FREE_BYTES:
         return f"`{root}` is on a disk that is full"
     if disk.f_files and not files:
         return f"`{root}` is on a disk that takes no more files"

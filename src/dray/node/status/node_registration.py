@@ -18,33 +18,33 @@ from pathlib import Path
 from typing import Any, Final
 
 from dray import __version__
-from dray.api.codec import view_of
+from dray.api.codec import decode_projection
 from dray.api.core import Node
-from dray.api.preparation import ACCOUNTED, NO_RESTORE
+from dray.api.preparation import ACCOUNTED_ANNOTATION, NO_RESTORE
 from dray.client.client import Client
-from dray.client.errors import AlreadyExists, Invalid, NotFound
-from dray.client.informers.informer import Informer, Ways
-from dray.client.leases import Heartbeat, Pulse
-from dray.client.object_refs import kind_called, uid_of
-from dray.client.patches import MergePatch, StrategicPatch
-from dray.client.rest_client import TROUBLE
+from dray.client.errors import AlreadyExistsError, InvalidObjectError, NotFoundError
+from dray.client.informers.informer import Informer, InformerOptions
+from dray.client.leases import Heartbeat, HeartbeatOptions
+from dray.client.object_refs import get_kind, get_uid
+from dray.client.patches import MergePatch, StrategicMergePatch
+from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
-from dray.clock import timestamp
-from dray.durable import boot_id
+from dray.clock import format_timestamp
+from dray.durable import read_boot_id
 from dray.errors import InputError
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import StructuredLogger
 
-NODE: Final = kind_called("Node")
-CERTIFICATE: Final = "dray.dev/serving-certificate"
+NODE: Final = get_kind("Node")
+CERTIFICATE_ANNOTATION: Final = "dray.dev/serving-certificate"
 """The SHA-256 of the certificate that the agent shows; the server connects to nothing that shows another."""
-LEASES: Final = "kube-node-lease"
+LEASE_NAMESPACE: Final = "kube-node-lease"
 REFRESH_SECONDS: Final = 300.0
-_AT_ONCE_SECONDS: Final = 2.0
-_PAUSE_SECONDS: Final = 2.0
+_WRITE_TIMEOUT_SECONDS: Final = 2.0
+_MIN_WRITE_INTERVAL: Final = 2.0
 """Between two writes, so that nobody who says the opposite makes it a race."""
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
-_PRESSURES: Final = (
+_PRESSURE_CONDITIONS: Final = (
     ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
@@ -54,7 +54,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Facts:
+class NodeDescription:
     """What a node says about itself."""
 
     name: str
@@ -80,72 +80,72 @@ class Facts:
 
     @property
     def annotations(self) -> dict[str, str]:
-        return {CERTIFICATE: f"sha256:{self.fingerprint}"} if self.fingerprint else {}
+        return {CERTIFICATE_ANNOTATION: f"sha256:{self.fingerprint}"} if self.fingerprint else {}
 
 
-class Board:
+class NodeRegistration:
     """Where a node is announced."""
 
-    def __init__(self, client: Client, facts: Facts, log: Log) -> None:
+    def __init__(self, client: Client, description: NodeDescription, log: StructuredLogger) -> None:
         self._client = client
-        self._facts = facts
+        self._description = description
         self._log = log
-        self._tempo = client.habits.tempo
-        self._known: Document = _bare(facts)
+        self._time_source = client.options.time_source
+        self._observed: Document = _build_node(description)
         self._ready: tuple[bool, str] | None = None
         """Whether pods can run, and why not; None while nobody has said."""
         self._changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
-        self._readers: list[Callable[[], None]] = []
-        self._lists = 0
+        self._relist_listeners: list[Callable[[], None]] = []
+        self._list_count = 0
         self.registered = asyncio.Event()
         """Set when the server knows the node."""
 
     @property
     def node(self) -> Node:
         """The node as the server last told it."""
-        seen: Node = view_of(NODE, self._known)
+        seen: Node = decode_projection(NODE, self._observed)
         return seen
 
-    async def say_ready(self, ready: bool, why: str = "") -> None:
+    async def set_ready(self, ready: bool, why: str = "") -> None:
         """Say whether pods can run here: at once if the server takes it, and else as soon as it does."""
         if self._ready == (ready, why):
             return
         self._ready = (ready, why)
         try:
-            async with asyncio.timeout(_AT_ONCE_SECONDS):
-                await self._write()
-        except (*TROUBLE, TimeoutError):
+            async with asyncio.timeout(_WRITE_TIMEOUT_SECONDS):
+                await self._write_status()
+        except (*CALL_ERRORS, TimeoutError):
             self._changed.set()
 
     async def run(self) -> None:
         """Announce the node and keep it so, until cancelled."""
         await self.register()
-        pulse = Pulse(self._facts.name, owner=self._owner)
-        heartbeat = Heartbeat(self._client, self._facts.name, LEASES, pulse)
+        pulse = HeartbeatOptions(self._description.name, get_owner_reference=self._build_owner_reference)
+        heartbeat = Heartbeat(self._client, self._description.name, LEASE_NAMESPACE, pulse)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(heartbeat.run())
-            tasks.create_task(self._keep())
-            tasks.create_task(self._followed())
+            tasks.create_task(self._sync_status())
+            tasks.create_task(self._watch_node())
 
-    async def _followed(self) -> None:
+    async def _watch_node(self) -> None:
         """See what others write on the node: labels and annotations, or that it is lost."""
-        ways = Ways(longest_wait=10.0)
-        own = f"metadata.name={self._facts.name}"
-        informer: Informer[Document] = Informer(self._client, NODE, field_selector=own, ways=ways)
+        ways = InformerOptions(max_backoff=10.0)
+        own = f"metadata.name={self._description.name}"
+        informer: Informer[Document] = Informer(self._client, NODE, field_selector=own, options=ways)
 
         def see(node: Document) -> None:
-            self._see(node)
-            if self._lists != informer.counts.lists:
-                self._lists = informer.counts.lists
-                for told in self._readers:
+            self._observe(node)
+            if self._list_count != informer.stats.lists:
+                self._list_count = informer.stats.lists
+                for told in self._relist_listeners:
                     told()
 
         informer.listen(see, lambda _before, now: see(now), lambda _gone: self._changed.set())
         await informer.run()
 
-    def _see(self, node: Document) -> None:
-        self._known = node
+    def _observe(self, node: Document) -> None:
+        self._observed = node
         conditions = (node.get("status") or {}).get("conditions") or ()
         if self._ready is not None:
             said = "True" if self._ready[0] else "False"
@@ -154,40 +154,44 @@ class Board:
         for told in self._listeners:
             told()
 
-    def listen(self, changed: Callable[[], None], read_anew: Callable[[], None] | None = None) -> None:
+    def add_listener(
+        self, on_change: Callable[[], None], on_relist: Callable[[], None] | None = None
+    ) -> None:
         """Be told when somebody has written on the node, and when it differs after all was read anew.
 
         The server may have another past then.
         """
-        self._listeners.append(changed)
-        if read_anew is not None:
-            self._readers.append(read_anew)
+        self._listeners.append(on_change)
+        if on_relist is not None:
+            self._relist_listeners.append(on_relist)
 
     async def register(self) -> None:
         """Make the node or adopt it, however long the server takes; `InputError` when it never will."""
-        backoff = Backoff(self._tempo, first=0.2, longest=10.0)
+        backoff = Backoff(self._time_source, initial=0.2, maximum=10.0)
         while True:
             try:
-                await self._adopt()
+                await self._create_or_adopt()
                 break
-            except Invalid as refused:
+            except InvalidObjectError as refused:
                 # Nothing that could happen would change it.
-                raise InputError(f"node `{self._facts.name}` cannot be registered: {refused}") from None
-            except TROUBLE as trouble:
-                self._log.warning("the node cannot be registered yet", node=self._facts.name, error=trouble)
+                raise InputError(f"node `{self._description.name}` cannot be registered: {refused}") from None
+            except CALL_ERRORS as trouble:
+                self._log.warning(
+                    "the node cannot be registered yet", node=self._description.name, error=trouble
+                )
                 await backoff.wait()
         self.registered.set()
 
-    async def _adopt(self) -> None:
-        facts = self._facts
+    async def _create_or_adopt(self) -> None:
+        facts = self._description
         try:
-            self._known = await self._client.create(_bare(facts))
-        except AlreadyExists:
+            self._observed = await self._client.create(_build_node(facts))
+        except AlreadyExistsError:
             marks = {"labels": facts.all_labels, "annotations": facts.annotations}
-            self._known = await self._client.patch(NODE, facts.name, MergePatch({"metadata": marks}))
-        await self._write()
+            self._observed = await self._client.patch(NODE, facts.name, MergePatch({"metadata": marks}))
+        await self._write_status()
 
-    async def _keep(self) -> None:
+    async def _sync_status(self) -> None:
         while True:
             try:
                 async with asyncio.timeout(REFRESH_SECONDS):
@@ -196,52 +200,63 @@ class Board:
                 pass
             self._changed.clear()
             try:
-                await self._write()
-            except NotFound:
-                self._log.warning("the node's object is gone; registering it anew", node=self._facts.name)
+                await self._write_status()
+            except NotFoundError:
+                self._log.warning(
+                    "the node's object is gone; registering it anew", node=self._description.name
+                )
                 await self.register()
-            except TROUBLE as trouble:
-                self._log.warning("the node's status is not written", node=self._facts.name, error=trouble)
+            except CALL_ERRORS as trouble:
+                self._log.warning(
+                    "the node's status is not written", node=self._description.name, error=trouble
+                )
                 self._changed.set()
-            await self._tempo.sleep(_PAUSE_SECONDS)
+            await self._time_source.sleep(_MIN_WRITE_INTERVAL)
 
-    async def _write(self) -> None:
-        now = timestamp(self._tempo.clock.now())
-        status = node_status(self._facts, self._known, self._ready, now)
-        patch = StrategicPatch({"status": status})
-        self._known = await self._client.patch(NODE, self._facts.name, patch, subresource="status")
+    async def _write_status(self) -> None:
+        now = format_timestamp(self._time_source.clock.now())
+        status = build_node_status(self._description, self._observed, self._ready, now)
+        patch = StrategicMergePatch({"status": status})
+        self._observed = await self._client.patch(NODE, self._description.name, patch, subresource="status")
 
-    def _owner(self) -> Document:
-        return {"apiVersion": "v1", "kind": "Node", "name": self._facts.name, "uid": uid_of(self._known)}
+    def _build_owner_reference(self) -> Document:
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": self._description.name,
+            "uid": get_uid(self._observed),
+        }
 
 
-def _bare(facts: Facts) -> Document:
-    notes = {ACCOUNTED: NO_RESTORE, **facts.annotations}
-    metadata: Document = {"name": facts.name, "labels": facts.all_labels, "annotations": notes}
+def _build_node(description: NodeDescription) -> Document:
+    notes = {ACCOUNTED_ANNOTATION: NO_RESTORE, **description.annotations}
+    metadata: Document = {"name": description.name, "labels": description.all_labels, "annotations": notes}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
 
 
-def node_status(facts: Facts, known: Document, ready: tuple[bool, str] | None, now: str) -> Document:
+def build_node_status(
+    description: NodeDescription, observed: Document, ready: tuple[bool, str] | None, now: str
+) -> Document:
     """The status of a node, from what it is and what it said before."""
-    capacity = {**machine_capacity(), "pods": str(facts.max_pods), **facts.capacity}
+    capacity = {**read_machine_capacity(), "pods": str(description.max_pods), **description.capacity}
     status: Document = {
         "capacity": capacity,
         "allocatable": capacity,
-        "conditions": _conditions(known, ready, now),
+        "conditions": _build_conditions(observed, ready, now),
         "addresses": [
-            {"type": "InternalIP", "address": facts.address},
-            {"type": "Hostname", "address": facts.name},
+            {"type": "InternalIP", "address": description.address},
+            {"type": "Hostname", "address": description.name},
         ],
-        "nodeInfo": _about(facts.runtime),
+        "nodeInfo": _build_node_info(description.runtime),
     }
-    if facts.port:
-        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": facts.port}}
+    if description.port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": description.port}}
     return status
 
 
-def _conditions(known: Document, ready: tuple[bool, str] | None, now: str) -> list[Document]:
-    before = {one.get("type"): one for one in (known.get("status") or {}).get("conditions") or ()}
-    rows = [(name, False, reason, message) for name, reason, message in _PRESSURES]
+def _build_conditions(observed: Document, ready: tuple[bool, str] | None, now: str) -> list[Document]:
+    before = {one.get("type"): one for one in (observed.get("status") or {}).get("conditions") or ()}
+    rows = [(name, False, reason, message) for name, reason, message in _PRESSURE_CONDITIONS]
     if ready is not None:
         well, why = ready
         word = "KubeletReady" if well else "KubeletNotReady"
@@ -253,22 +268,22 @@ def _conditions(known: Document, ready: tuple[bool, str] | None, now: str) -> li
             "reason": reason,
             "message": message,
             "lastHeartbeatTime": now,
-            "lastTransitionTime": _since(before.get(name), "True" if holds else "False", now),
+            "lastTransitionTime": _get_transition_time(before.get(name), "True" if holds else "False", now),
         }
         for name, holds, reason, message in rows
     ]
 
 
-def _since(before: Mapping[str, Any] | None, status: str, now: str) -> str:
+def _get_transition_time(before: Mapping[str, Any] | None, status: str, now: str) -> str:
     if before is None or before.get("status") != status:
         return now
     return str(before.get("lastTransitionTime") or now)
 
 
-def machine_capacity() -> dict[str, str]:
+def read_machine_capacity() -> dict[str, str]:
     """What the machine has, as far as it tells."""
     capacity = {"cpu": str(os.cpu_count() or 1)}
-    for line in _read("/proc/meminfo").splitlines():
+    for line in _read_text("/proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):
             capacity["memory"] = f"{line.split()[1]}Ki"
     space = os.statvfs("/")
@@ -276,24 +291,24 @@ def machine_capacity() -> dict[str, str]:
     return capacity
 
 
-def _about(runtime: str) -> dict[str, str]:
-    release = dict(line.partition("=")[::2] for line in _read("/etc/os-release").splitlines())
+def _build_node_info(runtime: str) -> dict[str, str]:
+    release = dict(line.partition("=")[::2] for line in _read_text("/etc/os-release").splitlines())
     machine = platform.machine()
     return {
         "architecture": _ARCHITECTURES.get(machine, machine),
-        "bootID": boot_id(),
+        "bootID": read_boot_id(),
         "containerRuntimeVersion": f"{runtime}://{__version__}",
         "kernelVersion": platform.release(),
         "kubeProxyVersion": "",
         "kubeletVersion": f"v{__version__}",
-        "machineID": _read("/etc/machine-id").strip(),
+        "machineID": _read_text("/etc/machine-id").strip(),
         "operatingSystem": platform.system().lower(),
         "osImage": release.get("PRETTY_NAME", "").strip('"') or "unknown",
         "systemUUID": "",
     }
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).read_text("utf-8", "replace")
     except OSError:

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dray.placement.framework import MOST, Opinion
+from dray.placement.framework import MAX_SCORE, PreFilterResult
 from dray.placement.resource_requests import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from dray.placement.pending_pod import Subject
-    from dray.placement.snapshot import Seat, Snapshot
+    from dray.placement.pending_pod import PendingPod
+    from dray.placement.snapshot import ClusterSnapshot, NodeState
 
 NAME = "NodeResourcesBalancedAllocation"
 
-_HALF = MOST // 2
+_HALF = MAX_SCORE // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,42 +34,42 @@ class NodeResourcesBalancedAllocation:
 
     name: str = NAME
 
-    def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | None:
+    def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult | None:
         """Better where the pod makes use more even; nothing to say about pods that ask for neither."""
-        cpu, memory = subject.needs.of(CPU), subject.needs.of(MEMORY)
-        return _opinion(cpu, memory) if cpu or memory else None
+        cpu, memory = pending_pod.requests.get(CPU), pending_pod.requests.get(MEMORY)
+        return _build_result(cpu, memory) if cpu or memory else None
 
 
 @lru_cache(maxsize=1024)
-def _opinion(cpu: int, memory: int) -> Opinion:
+def _build_result(cpu: int, memory: int) -> PreFilterResult:
     """The same for all pods of a template."""
-    return Opinion(score=_scoring(cpu, memory))
+    return PreFilterResult(score=_build_score(cpu, memory))
 
 
-def _scoring(cpu: int, memory: int) -> Callable[[Seat], int]:
-    def score(seat: Seat) -> int:
-        likeness = seat.likeness
-        allocatable, used = likeness.traits.allocatable, likeness.needs.amounts
+def _build_score(cpu: int, memory: int) -> Callable[[NodeState], int]:
+    def score(seat: NodeState) -> int:
+        likeness = seat.group_key
+        allocatable, used = likeness.traits.allocatable, likeness.requests.amounts
         cpus, memories = allocatable.get(CPU, 0), allocatable.get(MEMORY, 0)
         used_cpu, used_memory = used.get(CPU, 0), used.get(MEMORY, 0)
-        before = balance(used_cpu, cpus, used_memory, memories)
-        after = balance(used_cpu + cpu, cpus, used_memory + memory, memories)
+        before = compute_balance(used_cpu, cpus, used_memory, memories)
+        after = compute_balance(used_cpu + cpu, cpus, used_memory + memory, memories)
         return _HALF + (_HALF + after - before) // 2
 
     return score
 
 
 @lru_cache(maxsize=8192)
-def balance(taken: int, given: int, other_taken: int, other_given: int) -> int:
+def compute_balance(taken: int, given: int, other_taken: int, other_given: int) -> int:
     """How near two parts are: 100 when equal, 50 when one is all and the other nothing.
 
     More than all is all. A node without one of the two cannot be out of balance. Remembered, because what is
     taken after this pod is what was taken before the next.
     """
     if given <= 0 or other_given <= 0:
-        return MOST
+        return MAX_SCORE
     taken = min(taken, given)
     other_taken = min(other_taken, other_given)
     whole = given * other_given
     apart = abs(taken * other_given - other_taken * given)
-    return (MOST * whole - _HALF * apart) // whole
+    return (MAX_SCORE * whole - _HALF * apart) // whole

@@ -14,21 +14,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dray.api.core import Node, Pod, PreferredNode
-from dray.placement.framework import Opinion, by_most
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.values.label_selectors import Operator
-from dray.values.node_selectors import NODE_NAME, NodeSelector, NodeSelectorTerm
+from dray.placement.framework import PreFilterResult, normalize_to_max
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.values.label_selectors import SelectorOperator
+from dray.values.node_selectors import NODE_NAME_FIELD, NodeSelector, NodeSelectorTerm
 
 if TYPE_CHECKING:
-    from dray.placement.pending_pod import Subject
-    from dray.placement.snapshot import Seat, Snapshot
+    from dray.placement.pending_pod import PendingPod
+    from dray.placement.snapshot import ClusterSnapshot, NodeState
 
 NAME = "NodeAffinity"
 
-MANY: Final = 1024
+MAX_CACHED: Final = 1024
 """Questions that are remembered about one set of nodes."""
 
-_ELSEWHERE = Verdict(NAME, "no match for the node selector or affinity", frozenset({Signal(Topic.NODES)}))
+_NO_MATCH = PluginRejection(
+    NAME, "no match for the node selector or affinity", frozenset({Signal(Topic.NODES)})
+)
 
 _Nodes = Mapping[str, Node]
 _Labels = tuple[tuple[str, str], ...]
@@ -36,60 +38,62 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True, eq=False)
-class _Memory:
+class _NodeCache:
     """What was found out about one set of nodes; forgotten with the first question about another one."""
 
-    about: tuple[_Nodes, dict[Hashable, Any]] = field(default_factory=lambda: ({}, {}))
+    entries: tuple[_Nodes, dict[Hashable, Any]] = field(default_factory=lambda: ({}, {}))
 
-    def recall(self, nodes: _Nodes, question: Hashable, find: Callable[[], _T]) -> _T:
-        known, answers = self.about
-        if nodes is not known or len(answers) >= MANY:
+    def get_or_compute(self, nodes: _Nodes, key: Hashable, find: Callable[[], _T]) -> _T:
+        known, answers = self.entries
+        if nodes is not known or len(answers) >= MAX_CACHED:
             answers = {}
-            self.about = (nodes, answers)
+            self.entries = (nodes, answers)
         found: _T
-        if question in answers:
-            found = answers[question]
+        if key in answers:
+            found = answers[key]
         else:
-            found = answers[question] = find()
+            found = answers[key] = find()
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAffinity:
+class NodeAffinityPlugin:
     """`spec.nodeSelector` and `spec.affinity.nodeAffinity` against names and labels of nodes."""
 
     name: str = NAME
-    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
+    _cache: _NodeCache = field(default_factory=_NodeCache, init=False, repr=False, compare=False)
 
-    def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | None:
+    def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult | None:
         """Only nodes that match what is required; better those that match what is preferred."""
-        spec = subject.pod.spec
+        spec = pending_pod.pod.spec
         if not spec.node_selector and spec.affinity is None:
             return None
-        required, preferred = _terms(subject.pod)
+        required, preferred = _read_terms(pending_pod.pod)
         names = weights = None
         if spec.node_selector or required is not None:
-            names = self._matching(tuple(sorted(spec.node_selector.items())), required, snapshot.nodes)
+            names = self._match_nodes(tuple(sorted(spec.node_selector.items())), required, snapshot.nodes)
         if preferred:
             nodes = snapshot.nodes
-            weights = self._memory.recall(nodes, preferred, lambda: _weights(preferred, nodes))
+            weights = self._cache.get_or_compute(nodes, preferred, lambda: _sum_weights(preferred, nodes))
         if names is None and not weights:
             return None
-        elsewhere = None if names is None else _ELSEWHERE
+        elsewhere = None if names is None else _NO_MATCH
         if not weights:
-            return Opinion(names, elsewhere)
-        return Opinion(names, elsewhere, score=_scoring(weights), spread=by_most, by_node=True)
+            return PreFilterResult(names, elsewhere)
+        return PreFilterResult(
+            names, elsewhere, score=_build_score(weights), normalize_scores=normalize_to_max, by_node=True
+        )
 
-    def _matching(self, labels: _Labels, required: NodeSelector | None, nodes: _Nodes) -> frozenset[str]:
-        named = None if required is None else _named(required)
+    def _match_nodes(self, labels: _Labels, required: NodeSelector | None, nodes: _Nodes) -> frozenset[str]:
+        named = None if required is None else _read_node_names(required)
         if named is not None:
-            return _matches(labels, required, [nodes[name] for name in named if name in nodes])
-        return self._memory.recall(
-            nodes, (labels, required), lambda: _matches(labels, required, nodes.values())
+            return _find_matches(labels, required, [nodes[name] for name in named if name in nodes])
+        return self._cache.get_or_compute(
+            nodes, (labels, required), lambda: _find_matches(labels, required, nodes.values())
         )
 
 
-def _terms(pod: Pod) -> tuple[NodeSelector | None, tuple[PreferredNode, ...]]:
+def _read_terms(pod: Pod) -> tuple[NodeSelector | None, tuple[PreferredNode, ...]]:
     affinity = pod.spec.affinity
     wishes = None if affinity is None else affinity.node_affinity
     if wishes is None:
@@ -100,33 +104,33 @@ def _terms(pod: Pod) -> tuple[NodeSelector | None, tuple[PreferredNode, ...]]:
     )
 
 
-def _named(selector: NodeSelector) -> frozenset[str] | None:
+def _read_node_names(selector: NodeSelector) -> frozenset[str] | None:
     """The only nodes a selector can match, when every term of it has a list of names."""
-    lists = [_names_in(term) for term in selector.node_selector_terms]
+    lists = [_read_term_names(term) for term in selector.node_selector_terms]
     found = [names for names in lists if names is not None]
     return frozenset().union(*found) if len(found) == len(lists) else None
 
 
-def _names_in(term: NodeSelectorTerm) -> frozenset[str] | None:
+def _read_term_names(term: NodeSelectorTerm) -> frozenset[str] | None:
     for item in term.match_fields:
-        if item.key == NODE_NAME and item.operator == Operator.IN:
+        if item.key == NODE_NAME_FIELD and item.operator == SelectorOperator.IN:
             return frozenset(item.values)
     return None
 
 
-def _matches(labels: _Labels, required: NodeSelector | None, nodes: Iterable[Node]) -> frozenset[str]:
-    matching = [node.metadata for node in nodes if labels_hold(labels, node.metadata.labels)]
+def _find_matches(labels: _Labels, required: NodeSelector | None, nodes: Iterable[Node]) -> frozenset[str]:
+    matching = [node.metadata for node in nodes if has_labels(labels, node.metadata.labels)]
     if required is not None:
         matching = [node for node in matching if required.matches(node.name, node.labels)]
     return frozenset([node.name for node in matching])
 
 
-def labels_hold(wanted: _Labels, labels: Mapping[str, str]) -> bool:
+def has_labels(wanted: _Labels, labels: Mapping[str, str]) -> bool:
     """Whether a node has every label, with that very value."""
     return all(labels.get(key) == value for key, value in wanted)
 
 
-def _weights(preferred: tuple[PreferredNode, ...], nodes: _Nodes) -> dict[str, int]:
+def _sum_weights(preferred: tuple[PreferredNode, ...], nodes: _Nodes) -> dict[str, int]:
     """What the preferred terms give each node that gets anything; no weight is less than nothing."""
     weights: dict[str, int] = {}
     for wish in preferred:
@@ -138,5 +142,5 @@ def _weights(preferred: tuple[PreferredNode, ...], nodes: _Nodes) -> dict[str, i
     return weights
 
 
-def _scoring(weights: Mapping[str, int]) -> Callable[[Seat], int]:
+def _build_score(weights: Mapping[str, int]) -> Callable[[NodeState], int]:
     return lambda seat: weights.get(seat.node.metadata.name, 0)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dray.placement.framework import Opinion
-from dray.placement.rejections import Signal, Topic, Verdict
+from dray.placement.framework import PreFilterResult
+from dray.placement.rejections import PluginRejection, Signal, Topic
 
 if TYPE_CHECKING:
-    from dray.placement.pending_pod import Subject
-    from dray.placement.snapshot import Snapshot
+    from dray.placement.pending_pod import PendingPod
+    from dray.placement.snapshot import ClusterSnapshot
 
 NAME = "NodeName"
 
-_ELSEWHERE = Verdict(NAME, "not the node that the pod names", frozenset({Signal(Topic.NODES)}))
+_OTHER_NODE = PluginRejection(NAME, "not the node that the pod names", frozenset({Signal(Topic.NODES)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,11 @@ class NodeName:
 
     name: str = NAME
 
-    def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | None:
+    def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult | None:
         """Only the node that is named, if one is."""
-        wanted = subject.pod.spec.node_name
-        return Opinion(names=frozenset({wanted}), elsewhere=_ELSEWHERE) if wanted else None
+        wanted = pending_pod.pod.spec.node_name
+        return (
+            PreFilterResult(node_names=frozenset({wanted}), other_nodes_rejection=_OTHER_NODE)
+            if wanted
+            else None
+        )

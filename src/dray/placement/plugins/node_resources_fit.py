@@ -19,14 +19,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dray.placement.framework import MOST, Opinion
-from dray.placement.rejections import Signal, Topic, Verdict
-from dray.placement.resource_requests import CPU, MEMORY, PODS, Needs
-from dray.values.quantity import Form, Quantity
+from dray.placement.framework import MAX_SCORE, PreFilterResult
+from dray.placement.rejections import PluginRejection, Signal, Topic
+from dray.placement.resource_requests import CPU, MEMORY, PODS, ResourceRequests
+from dray.values.quantity import Quantity, QuantityForm
 
 if TYPE_CHECKING:
-    from dray.placement.pending_pod import Subject
-    from dray.placement.snapshot import Seat, Snapshot
+    from dray.placement.pending_pod import PendingPod
+    from dray.placement.snapshot import ClusterSnapshot, NodeState
 
 NAME = "NodeResourcesFit"
 
@@ -49,15 +49,15 @@ class NodeResourcesFit:
     scoring: Scoring = Scoring.LEAST
     name: str = NAME
 
-    def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion:
+    def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult:
         """No to nodes with too little of something; the others by how full they would be."""
-        return _opinion(subject.needs, self.scoring)
+        return _build_result(pending_pod.requests, self.scoring)
 
 
 @lru_cache(maxsize=1024)
-def _opinion(needs: Needs, scoring: Scoring) -> Opinion:
+def _build_result(requests: ResourceRequests, scoring: Scoring) -> PreFilterResult:
     """The same for all pods of a template."""
-    return Opinion(filter=_refusing(needs), score=_scoring(needs, _SHARES[scoring]))
+    return PreFilterResult(filter=_build_filter(requests), score=_build_score(requests, _SHARES[scoring]))
 
 
 # --- room ---
@@ -74,30 +74,32 @@ class _Shortage(StrEnum):
 _Shortages = tuple[tuple[str, _Shortage], ...]
 
 
-def _refusing(needs: Needs) -> Callable[[Seat], Verdict | None]:
-    wanted = tuple(needs.amounts.items())
-    known: dict[_Shortages, Verdict] = {}
+def _build_filter(requests: ResourceRequests) -> Callable[[NodeState], PluginRejection | None]:
+    wanted = tuple(requests.amounts.items())
+    known: dict[_Shortages, PluginRejection] = {}
 
-    def refuse(seat: Seat) -> Verdict | None:
-        likeness = seat.likeness
-        allocatable, used = likeness.traits.allocatable, likeness.needs.amounts
+    def refuse(seat: NodeState) -> PluginRejection | None:
+        likeness = seat.group_key
+        allocatable, used = likeness.traits.allocatable, likeness.requests.amounts
         for name, asked in wanted:
             if asked > allocatable.get(name, 0) - used.get(name, 0):
                 break
         else:
             return None
-        shortages = _shortages(needs, allocatable, used) if allocatable else ()
+        shortages = _find_shortages(requests, allocatable, used) if allocatable else ()
         verdict = known.get(shortages)
         if verdict is None:
-            verdict = known[shortages] = _verdict(needs, shortages)
+            verdict = known[shortages] = _build_rejection(requests, shortages)
         return verdict
 
     return refuse
 
 
-def _shortages(needs: Needs, allocatable: Mapping[str, int], used: Mapping[str, int]) -> _Shortages:
+def _find_shortages(
+    requests: ResourceRequests, allocatable: Mapping[str, int], used: Mapping[str, int]
+) -> _Shortages:
     found: list[tuple[str, _Shortage]] = []
-    for name, asked in sorted(needs.amounts.items()):
+    for name, asked in sorted(requests.amounts.items()):
         given = allocatable.get(name, 0)
         if given <= 0:
             found.append((name, _Shortage.ABSENT))
@@ -108,19 +110,21 @@ def _shortages(needs: Needs, allocatable: Mapping[str, int], used: Mapping[str, 
     return tuple(found)
 
 
-def _verdict(needs: Needs, shortages: _Shortages) -> Verdict:
+def _build_rejection(requests: ResourceRequests, shortages: _Shortages) -> PluginRejection:
     """The shortages in words; none at all is a node of which nobody has said what it can give."""
     if not shortages:
-        return Verdict(NAME, "status.allocatable does not say what the node can give", _WAKES_GROWN)
-    reason = ", ".join(_phrase(needs, name, shortage) for name, shortage in shortages)
+        return PluginRejection(NAME, "status.allocatable does not say what the node can give", _WAKES_GROWN)
+    reason = ", ".join(_format_shortage(requests, name, shortage) for name, shortage in shortages)
     emptied = all(shortage is _Shortage.TAKEN for _, shortage in shortages)
-    return Verdict(NAME, reason, _WAKES_EMPTIED if emptied else _WAKES_GROWN)
+    return PluginRejection(NAME, reason, _WAKES_EMPTIED if emptied else _WAKES_GROWN)
 
 
-def _phrase(needs: Needs, name: str, shortage: _Shortage) -> str:
+def _format_shortage(requests: ResourceRequests, name: str, shortage: _Shortage) -> str:
     if name == PODS:
         return "too many pods"
-    asked = Quantity(needs.of(name), Form.BINARY if name.startswith(_IN_BYTES) else Form.DECIMAL)
+    asked = Quantity(
+        requests.get(name), QuantityForm.BINARY if name.startswith(_IN_BYTES) else QuantityForm.DECIMAL
+    )
     return f"{shortage.format(name)} (asks for {asked})"
 
 
@@ -129,23 +133,23 @@ def _phrase(needs: Needs, name: str, shortage: _Shortage) -> str:
 _Share = Callable[[int, int], int]
 
 
-def _free(taken: int, given: int) -> int:
-    return (given - taken) * MOST // given if taken < given else 0
+def _score_free(taken: int, given: int) -> int:
+    return (given - taken) * MAX_SCORE // given if taken < given else 0
 
 
-def _full(taken: int, given: int) -> int:
-    return taken * MOST // given if taken < given else MOST
+def _score_used(taken: int, given: int) -> int:
+    return taken * MAX_SCORE // given if taken < given else MAX_SCORE
 
 
-_SHARES: dict[Scoring, _Share] = {Scoring.LEAST: _free, Scoring.MOST: _full}
+_SHARES: dict[Scoring, _Share] = {Scoring.LEAST: _score_free, Scoring.MOST: _score_used}
 
 
-def _scoring(needs: Needs, share: _Share) -> Callable[[Seat], int]:
-    cpu, memory = needs.weighed
+def _build_score(requests: ResourceRequests, share: _Share) -> Callable[[NodeState], int]:
+    cpu, memory = requests.scored
 
-    def score(seat: Seat) -> int:
-        likeness = seat.likeness
-        allocatable, (used_cpu, used_memory) = likeness.traits.allocatable, likeness.needs.weighed
+    def score(seat: NodeState) -> int:
+        likeness = seat.group_key
+        allocatable, (used_cpu, used_memory) = likeness.traits.allocatable, likeness.requests.scored
         cpus, memories = allocatable.get(CPU, 0), allocatable.get(MEMORY, 0)
         if cpus > 0 and memories > 0:
             return (share(used_cpu + cpu, cpus) + share(used_memory + memory, memories)) // 2

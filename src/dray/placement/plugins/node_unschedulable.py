@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dray.api.core import Taint
-from dray.api.tolerations import tolerated
-from dray.placement.framework import Opinion
-from dray.placement.rejections import Signal, Topic, Verdict
+from dray.api.tolerations import is_tolerated
+from dray.placement.framework import PreFilterResult
+from dray.placement.rejections import PluginRejection, Signal, Topic
 
 if TYPE_CHECKING:
-    from dray.placement.pending_pod import Subject
-    from dray.placement.snapshot import Seat, Snapshot
+    from dray.placement.pending_pod import PendingPod
+    from dray.placement.snapshot import ClusterSnapshot, NodeState
 
 NAME = "NodeUnschedulable"
 
-_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-_CORDONED = Verdict(NAME, "unschedulable (cordoned)", frozenset({Signal(Topic.NODES)}))
+_CORDON_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_CORDONED = PluginRejection(NAME, "unschedulable (cordoned)", frozenset({Signal(Topic.NODES)}))
 
 
-def _refuse(seat: Seat) -> Verdict | None:
-    return _CORDONED if seat.likeness.traits.unschedulable else None
+def _reject_cordoned(node_state: NodeState) -> PluginRejection | None:
+    return _CORDONED if node_state.group_key.traits.unschedulable else None
 
 
-_OPINION = Opinion(filter=_refuse)
+_RESULT = PreFilterResult(filter=_reject_cordoned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,6 @@ class NodeUnschedulable:
 
     name: str = NAME
 
-    def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion | None:
+    def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult | None:
         """No to cordoned nodes, unless the pod tolerates that."""
-        return None if tolerated(_CORDON, subject.pod.spec.tolerations) else _OPINION
+        return None if is_tolerated(_CORDON_TAINT, pending_pod.pod.spec.tolerations) else _RESULT

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dray.api.core import Taint, Toleration
-from dray.api.tolerations import tolerated
-from dray.placement.framework import Opinion, by_least
-from dray.placement.rejections import Signal, Topic, Verdict
+from dray.api.tolerations import is_tolerated
+from dray.placement.framework import PreFilterResult, normalize_inverted
+from dray.placement.rejections import PluginRejection, Signal, Topic
 
 if TYPE_CHECKING:
-    from dray.placement.pending_pod import Subject
-    from dray.placement.snapshot import Seat, Snapshot
+    from dray.placement.pending_pod import PendingPod
+    from dray.placement.snapshot import ClusterSnapshot, NodeState
 
 NAME = "TaintToleration"
 
-_FORBIDS = frozenset({"NoSchedule", "NoExecute"})
-_DISCOURAGES = "PreferNoSchedule"
+_BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_PREFERRED_EFFECT = "PreferNoSchedule"
 _WAKES = frozenset({Signal(Topic.NODES)})
 
 
@@ -33,37 +33,43 @@ class TaintToleration:
 
     name: str = NAME
 
-    def opinion(self, subject: Subject, snapshot: Snapshot) -> Opinion:
+    def pre_filter(self, pending_pod: PendingPod, snapshot: ClusterSnapshot) -> PreFilterResult:
         """No to taints that the pod does not tolerate; fewer of the milder ones are better."""
-        tolerations = subject.pod.spec.tolerations
+        tolerations = pending_pod.pod.spec.tolerations
         if not tolerations:
-            return _INTOLERANT
-        return Opinion(filter=_refusing(tolerations), score=_counting(tolerations), spread=by_least)
+            return _NO_TOLERATIONS
+        return PreFilterResult(
+            filter=_build_filter(tolerations),
+            score=_build_score(tolerations),
+            normalize_scores=normalize_inverted,
+        )
 
 
-def _refusing(tolerations: tuple[Toleration, ...]) -> Callable[[Seat], Verdict | None]:
-    def refuse(seat: Seat) -> Verdict | None:
-        for taint in seat.likeness.traits.taints:
-            if taint.effect in _FORBIDS and not tolerated(taint, tolerations):
-                return _untolerated(taint)
+def _build_filter(tolerations: tuple[Toleration, ...]) -> Callable[[NodeState], PluginRejection | None]:
+    def refuse(seat: NodeState) -> PluginRejection | None:
+        for taint in seat.group_key.traits.taints:
+            if taint.effect in _BLOCKING_EFFECTS and not is_tolerated(taint, tolerations):
+                return _build_rejection(taint)
         return None
 
     return refuse
 
 
-def _counting(tolerations: tuple[Toleration, ...]) -> Callable[[Seat], int]:
-    def count(seat: Seat) -> int:
+def _build_score(tolerations: tuple[Toleration, ...]) -> Callable[[NodeState], int]:
+    def count(seat: NodeState) -> int:
         found = 0
-        for taint in seat.likeness.traits.taints:
-            if taint.effect == _DISCOURAGES and not tolerated(taint, tolerations):
+        for taint in seat.group_key.traits.taints:
+            if taint.effect == _PREFERRED_EFFECT and not is_tolerated(taint, tolerations):
                 found += 1
         return found
 
     return count
 
 
-def _untolerated(taint: Taint) -> Verdict:
-    return Verdict(NAME, f"untolerated taint {taint.key}:{taint.effect}", _WAKES)
+def _build_rejection(taint: Taint) -> PluginRejection:
+    return PluginRejection(NAME, f"untolerated taint {taint.key}:{taint.effect}", _WAKES)
 
 
-_INTOLERANT = Opinion(filter=_refusing(()), score=_counting(()), spread=by_least)
+_NO_TOLERATIONS = PreFilterResult(
+    filter=_build_filter(()), score=_build_score(()), normalize_scores=normalize_inverted
+)

@@ -10,35 +10,35 @@ from collections import Counter
 from collections.abc import Callable
 
 from dray.api.kinds import KINDS
-from dray.server.admission.change import CREATE, NOTHING, Change, Extra
-from dray.server.http.errors import forbidden
-from dray.server.objects.stored_object import Held, keeper
-from dray.server.watch.cache import Cache
+from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, ObjectChange
+from dray.server.http.errors import new_forbidden
+from dray.server.objects.stored_object import StoredObject, get_storage_kind
+from dray.server.watch.cache import WatchCache
 
 
-class Crowding:
+class ObjectCountLimit:
     """Refuses one object too many."""
 
-    def __init__(self, cache: Cache, most: int, refused: Callable[[str], None]) -> None:
-        """`most` is 0 when there is no bound."""
-        self._most, self._refused = most, refused
+    def __init__(self, cache: WatchCache, max_objects: int, on_refused: Callable[[str], None]) -> None:
+        """`max_objects` is 0 when there is no bound."""
+        self._max_objects, self._on_refused = max_objects, on_refused
         self._counts: Counter[tuple[str, str, str]] = Counter()
-        if most:
+        if max_objects:
             for kind in KINDS:
-                if kind.namespaced and kind.kept_as is None:
-                    cache.listen(kind, self._changed)
+                if kind.namespaced and kind.stored_as is None:
+                    cache.add_listener(kind, self._on_change)
 
-    def judge(self, change: Change) -> Extra:
-        if not self._most or change.operation != CREATE or not change.kind.namespaced:
-            return NOTHING
-        kind = keeper(change.kind)
-        if self._counts[kind.group, kind.plural, change.namespace] >= self._most:
-            self._refused("max_objects_per_namespace")
-            why = f"namespace {change.namespace} has {self._most} {kind.plural}, no more are taken"
-            raise forbidden(change.kind, change.name, why)
-        return NOTHING
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
+        if not self._max_objects or change.operation != CREATE or not change.kind.namespaced:
+            return ADMITTED
+        kind = get_storage_kind(change.kind)
+        if self._counts[kind.group, kind.plural, change.namespace] >= self._max_objects:
+            self._on_refused("max_objects_per_namespace")
+            why = f"namespace {change.namespace} has {self._max_objects} {kind.plural}, no more are taken"
+            raise new_forbidden(change.kind, change.name, why)
+        return ADMITTED
 
-    def _changed(self, old: Held | None, new: Held | None) -> None:
+    def _on_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         held = new if new is not None else old
         if held is None or (old is None) == (new is None):
             return

@@ -12,32 +12,32 @@ from typing import Final
 
 import msgspec
 
-from dray.api.devices.taint_rules import selects_everything
-from dray.api.kinds import known_kind
+from dray.api.devices.taint_rules import rule_selects_everything
+from dray.api.kinds import get_kind
 from dray.api.resource import DeviceTaintRule
-from dray.server.admission.change import DELETE, NOTHING, Change, Extra
-from dray.server.watch.cache import Cache
+from dray.server.admission.change import ADMITTED, DELETE, AdmissionEffects, ObjectChange
+from dray.server.watch.cache import WatchCache
 
-_RULES: Final = known_kind("resource.k8s.io", "DeviceTaintRule")
-_SLICES: Final = known_kind("resource.k8s.io", "ResourceSlice")
-_CLAIMS: Final = known_kind("resource.k8s.io", "ResourceClaim")
+_RULES: Final = get_kind("resource.k8s.io", "DeviceTaintRule")
+_SLICES: Final = get_kind("resource.k8s.io", "ResourceSlice")
+_CLAIMS: Final = get_kind("resource.k8s.io", "ResourceClaim")
 _PATH: Final = "spec.deviceSelector"
 
 
-class _Nothing(msgspec.Struct, frozen=True):
+class _Present(msgspec.Struct, frozen=True):
     """Something of which only counts that it is there."""
 
 
-class _Slice(msgspec.Struct, frozen=True):
-    devices: tuple[_Nothing, ...] = ()
+class _SliceSpec(msgspec.Struct, frozen=True):
+    devices: tuple[_Present, ...] = ()
 
 
-class _SliceGlance(msgspec.Struct, frozen=True):
-    spec: _Slice = _Slice()
+class _SliceDevices(msgspec.Struct, frozen=True):
+    spec: _SliceSpec = _SliceSpec()
 
 
 class _Devices(msgspec.Struct, frozen=True):
-    results: tuple[_Nothing, ...] = ()
+    results: tuple[_Present, ...] = ()
 
 
 class _Allocation(msgspec.Struct, frozen=True):
@@ -54,32 +54,32 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     reserved_for: tuple[_Consumer, ...] = ()
 
 
-class _ClaimGlance(msgspec.Struct, frozen=True):
+class _ClaimUsage(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
 
-_read_slice = msgspec.json.Decoder(_SliceGlance).decode
-_read_claim = msgspec.json.Decoder(_ClaimGlance).decode
+_read_slice = msgspec.json.Decoder(_SliceDevices).decode
+_read_claim = msgspec.json.Decoder(_ClaimUsage).decode
 
 
-class TaintReach:
+class TaintRuleWarnings:
     """Tells whoever writes a rule for every device what that means just now."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
-    def judge(self, change: Change) -> Extra:
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.kind is not _RULES or change.operation == DELETE or change.subresource:
-            return NOTHING
-        rule: DeviceTaintRule = change.view
+            return ADMITTED
+        rule: DeviceTaintRule = change.get_view
         known: DeviceTaintRule | None = change.old_view
-        if not selects_everything(rule) or (known is not None and known.spec == rule.spec):
-            return NOTHING
-        return Extra(warnings=(f"{_PATH}: {self._counted()}",))
+        if not rule_selects_everything(rule) or (known is not None and known.spec == rule.spec):
+            return ADMITTED
+        return AdmissionEffects(warnings=(f"{_PATH}: {self._describe_impact()}",))
 
-    def _counted(self) -> str:
-        devices = sum(len(_read_slice(held.value).spec.devices) for held in self._cache.all(_SLICES))
-        claims = [_read_claim(held.value).status for held in self._cache.all(_CLAIMS)]
+    def _describe_impact(self) -> str:
+        devices = sum(len(_read_slice(held.value).spec.devices) for held in self._cache.list_objects(_SLICES))
+        claims = [_read_claim(held.value).status for held in self._cache.list_objects(_CLAIMS)]
         held = [status for status in claims if status.allocation is not None]
         taken = sum(len(each.allocation.devices.results) for each in held if each.allocation is not None)
         pods = {user.uid for each in held for user in each.reserved_for if user.resource == "pods"}

@@ -6,18 +6,18 @@ take is not carried out. The server writes it, and `dray doctor audit` reads it.
 
 from __future__ import annotations
 
-from dray.server.audit.events import Outcome
-from dray.server.audit.hash_chain import Finding, Verdict
-from dray.server.audit.log import AuditLog, AuditSettings, WhenStuck
-from dray.server.audit.verification import files_of, verify
+from dray.server.audit.events import AuditOutcome
+from dray.server.audit.hash_chain import ChainFinding, ChainReport
+from dray.server.audit.log import AuditFailurePolicy, AuditLog, AuditOptions
+from dray.server.audit.verification import list_log_files, verify_files
 
 __all__ = [
+    "AuditFailurePolicy",
     "AuditLog",
-    "AuditSettings",
-    "Finding",
-    "Outcome",
-    "Verdict",
-    "WhenStuck",
-    "files_of",
-    "verify",
+    "AuditOptions",
+    "AuditOutcome",
+    "ChainFinding",
+    "ChainReport",
+    "list_log_files",
+    "verify_files",
 ]

@@ -1,9 +1,9 @@
 """What a line of the audit log says.
 
-A write leaves two lines: a short one before it is carried out (`received`) and a whole one before it is
-answered (`complete`). A refusal leaves the whole one. Reads that are allowed leave none. What the server
-does by itself leaves one before it is done (`inside`). What an admission webhook wants to have on record has
-one of its own, with the id of the request (`annotated`).
+A write leaves two lines: a short one before it is carried out (`build_received_event`) and a whole one before
+it is answered (`build_complete_event`). A refusal leaves the whole one. Reads that are allowed leave none.
+What the server does by itself leaves one before it is done (`inside`). What an admission webhook wants to
+have on record has one of its own, with the id of the request (`build_annotation_event`).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from datetime import datetime
 
 import msgspec
 
-from dray.clock import precise_timestamp
-from dray.server.admission.change import Change
-from dray.server.audit.redaction import holds_secrets, shown_query
-from dray.server.http.requests import WRITES, Call, Request
-from dray.telemetry.redaction import plain
+from dray.clock import format_micro_timestamp
+from dray.server.admission.change import ObjectChange
+from dray.server.audit.redaction import has_secret_body, redact_query
+from dray.server.http.requests import WRITE_VERBS, ApiCall, ApiRequest
+from dray.telemetry.redaction import redact
 
-DENIALS = frozenset({401, 403, 429})
-NO_HASH = "withheld"
-_OTHER_WRITES = frozenset({"post", "put", "patch", "delete"})
-REVIEWS = frozenset(
+DENIAL_CODES = frozenset({401, 403, 429})
+WITHHELD_HASH = "withheld"
+_NON_RESOURCE_WRITES = frozenset({"post", "put", "patch", "delete"})
+REVIEW_RESOURCES = frozenset(
     {"tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
 )
 """Resources that are only asked with `create`; nothing is written by it."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AuditOutcome(msgspec.Struct, frozen=True):
     """How a request ended: the code, the reason of its `Status`, and why it was allowed or denied."""
 
     code: int
@@ -41,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line, as it is written behind its number and the hash of the line before."""
 
     event: str
@@ -71,83 +71,83 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     annotations: dict[str, str] = {}
 
 
-def is_write(call: Call) -> bool:
+def is_write(call: ApiCall) -> bool:
     """Whether a call may change something; reviews are only questions."""
     if call.is_resource:
-        return call.verb in WRITES and call.plural not in REVIEWS
-    return call.verb in _OTHER_WRITES
+        return call.verb in WRITE_VERBS and call.plural not in REVIEW_RESOURCES
+    return call.verb in _NON_RESOURCE_WRITES
 
 
-def when(moment: datetime) -> str:
+def format_event_time(moment: datetime) -> str:
     """A time in UTC to the microsecond."""
-    return precise_timestamp(moment)
+    return format_micro_timestamp(moment)
 
 
-def received(request: Request, now: datetime) -> Line:
+def build_received_event(request: ApiRequest, now: datetime) -> AuditEvent:
     """The line that is written before a change is carried out."""
-    return Line(
+    return AuditEvent(
         event="received",
-        time=when(now),
-        id=plain(request.audit_id),
-        user=plain(request.user.name),
+        time=format_event_time(now),
+        id=redact(request.audit_id),
+        user=redact(request.user.name),
         source=request.source,
         verb=request.call.verb,
-        path=plain(request.call.path),
+        path=redact(request.call.path),
     )
 
 
-def complete(request: Request, outcome: Outcome, now: datetime) -> Line:
+def build_complete_event(request: ApiRequest, outcome: AuditOutcome, now: datetime) -> AuditEvent:
     """The line that is written before an answer is given."""
     call = request.call
-    secret = holds_secrets(call)
-    return Line(
+    secret = has_secret_body(call)
+    return AuditEvent(
         event="complete",
-        time=when(now),
-        id=plain(request.audit_id),
-        user=plain(request.user.name),
-        groups=tuple(map(plain, request.user.groups)),
+        time=format_event_time(now),
+        id=redact(request.audit_id),
+        user=redact(request.user.name),
+        groups=tuple(map(redact, request.user.groups)),
         source=request.source,
-        agent=plain(request.headers.get("user-agent", "")),
+        agent=redact(request.headers.get("user-agent", "")),
         verb=call.verb,
-        path=plain(call.path),
-        group=plain(call.group),
-        version=plain(call.version),
-        resource=plain(call.plural),
-        subresource=plain(call.subresource),
-        namespace=plain(call.namespace),
-        name=plain(call.name or outcome.name),
-        query=shown_query(call.query),
+        path=redact(call.path),
+        group=redact(call.group),
+        version=redact(call.version),
+        resource=redact(call.plural),
+        subresource=redact(call.subresource),
+        namespace=redact(call.namespace),
+        name=redact(call.name or outcome.name),
+        query=redact_query(call.query),
         code=outcome.code,
-        reason=plain(outcome.reason),
-        decision=plain(outcome.decision),
+        reason=redact(outcome.reason),
+        decision=redact(outcome.decision),
         milliseconds=round(outcome.seconds * 1000, 3),
-        request=NO_HASH if secret else hash_of(request.body),
-        response=NO_HASH if secret else hash_of(outcome.body),
+        request=WITHHELD_HASH if secret else hash_body(request.body),
+        response=WITHHELD_HASH if secret else hash_body(outcome.body),
     )
 
 
-def by_itself(change: Change, now: datetime) -> Line:
+def build_internal_event(change: ObjectChange, now: datetime) -> AuditEvent:
     """The line of a change that no client asked for."""
-    return Line(
+    return AuditEvent(
         event="inside",
-        time=when(now),
+        time=format_event_time(now),
         user=change.request.user.name,
         agent=change.request.headers.get("user-agent", ""),
         verb=change.operation,
         group=change.kind.group,
         version=change.kind.version,
         resource=change.kind.plural,
-        namespace=plain(change.namespace),
-        name=plain(change.name),
+        namespace=redact(change.namespace),
+        name=redact(change.name),
     )
 
 
-def annotated(audit_id: str, annotations: Mapping[str, str], now: datetime) -> Line:
+def build_annotation_event(audit_id: str, annotations: Mapping[str, str], now: datetime) -> AuditEvent:
     """The line of what webhooks want to have on record about a request."""
-    told = {plain(name): plain(value) for name, value in annotations.items()}
-    return Line(event="annotated", time=when(now), id=plain(audit_id), annotations=told)
+    told = {redact(name): redact(value) for name, value in annotations.items()}
+    return AuditEvent(event="annotated", time=format_event_time(now), id=redact(audit_id), annotations=told)
 
 
-def hash_of(body: bytes) -> str:
+def hash_body(body: bytes) -> str:
     """The hash of a body, or nothing when there is none."""
     return f"sha256:{hashlib.sha256(body).hexdigest()}" if body else ""

@@ -21,29 +21,29 @@ from dataclasses import dataclass, field
 from dray.api.json_text import read_json
 from dray.errors import DecodeError
 
-GENESIS = "0" * 64
+GENESIS_HASH = "0" * 64
 """What the first line of all says the line before it was."""
 
-REPAIRED = "repaired"
-LONGEST = 1 << 20
+REPAIRED_EVENT = "repaired"
+MAX_LINE_BYTES = 1 << 20
 """No line is longer; what is, was not written by us."""
 
-MOST_FINDINGS = 100
+MAX_FINDINGS = 100
 
 
-def digest(line: bytes) -> str:
+def hash_line(line: bytes) -> str:
     """The hash of a line without its newline."""
     return hashlib.sha256(line).hexdigest()
 
 
-def sealed(body: bytes, sequence: int, previous: str) -> bytes:
+def format_chained_line(body: bytes, sequence: int, previous: str) -> bytes:
     """A JSON object as a line of the chain."""
     rest = body[1:] if body == b"{}" else b"," + body[1:]
     return b'{"sequence":%d,"previous":"%s"%s' % (sequence, previous.encode(), rest)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainLink:
     """What the chain needs of a line."""
 
     sequence: int
@@ -52,9 +52,9 @@ class Link:
     torn: str
 
     @classmethod
-    def of(cls, line: bytes) -> Link | None:
+    def parse(cls, line: bytes) -> ChainLink | None:
         """A line as a link; None when it is not one."""
-        if len(line) > LONGEST:
+        if len(line) > MAX_LINE_BYTES:
             return None
         try:
             document = read_json(line)
@@ -69,100 +69,104 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ChainFinding:
     """Something about a log that somebody should know; `broken` when it cannot have happened by accident."""
 
-    place: str
+    location: str
     text: str
     broken: bool
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.text}"
+        return f"{self.location}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChainReport:
     """What a walk along the chain has shown."""
 
     lines: int
     first: int
     last: int
     head: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ChainFinding, ...]
 
     @property
-    def sound(self) -> bool:
+    def is_intact(self) -> bool:
         return not any(finding.broken for finding in self.findings)
 
 
 @dataclass
-class Walk:
+class ChainVerifier:
     """A walk along the chain, line by line."""
 
     lines: int = 0
     first: int = 0
     last: int = 0
-    head: str = GENESIS
-    seen: set[str] = field(default_factory=set)
+    head: str = GENESIS_HASH
+    found_hashes: set[str] = field(default_factory=set)
     """The hashes somebody asked for that were found."""
-    wanted: frozenset[str] = frozenset()
-    findings: list[Finding] = field(default_factory=list)
-    _place: str = ""
+    expected_hashes: frozenset[str] = frozenset()
+    findings: list[ChainFinding] = field(default_factory=list)
+    _location: str = ""
     _torn: tuple[str, bytes] | None = None
     """Where lines are that are none, and what they say, until the next line explains them."""
 
-    def step(self, line: bytes, place: str) -> None:
+    def verify_line(self, line: bytes, location: str) -> None:
         """Look at the next line."""
-        link = Link.of(line)
+        link = ChainLink.parse(line)
         if link is None:
             self._torn = (
-                (place, line) if self._torn is None else (self._torn[0], self._torn[1] + b"\n" + line)
+                (location, line) if self._torn is None else (self._torn[0], self._torn[1] + b"\n" + line)
             )
             return
-        self._explain(link)
-        self._compare(link, place)
-        self.head, self.last, self._place = digest(line), link.sequence, place
+        self._explain_torn(link)
+        self._check_link(link, location)
+        self.head, self.last, self._location = hash_line(line), link.sequence, location
         self.lines += 1
-        if self.head in self.wanted:
-            self.seen.add(self.head)
+        if self.head in self.expected_hashes:
+            self.found_hashes.add(self.head)
 
-    def end(self) -> Verdict:
+    def finish(self) -> ChainReport:
         """What the walk has shown."""
         if self._torn is not None:
             place, _ = self._torn
-            self._note(place, "the last line is torn; the next start of the server closes it", broken=False)
-        for hash_ in sorted(self.wanted - self.seen):
-            self._note("the log", f"no line has the hash `{hash_}`; its end was cut off, or it was rewritten")
-        return Verdict(self.lines, self.first, self.last, self.head, tuple(self.findings))
+            self._add_finding(
+                place, "the last line is torn; the next start of the server closes it", broken=False
+            )
+        for hash_ in sorted(self.expected_hashes - self.found_hashes):
+            self._add_finding(
+                "the log", f"no line has the hash `{hash_}`; its end was cut off, or it was rewritten"
+            )
+        return ChainReport(self.lines, self.first, self.last, self.head, tuple(self.findings))
 
-    def _explain(self, link: Link) -> None:
+    def _explain_torn(self, link: ChainLink) -> None:
         if self._torn is None:
             return
         place, torn = self._torn
         self._torn = None
-        if link.event == REPAIRED and link.torn == digest(torn):
-            self._note(place, "torn by a crash and closed at the next start", broken=False)
+        if link.event == REPAIRED_EVENT and link.torn == hash_line(torn):
+            self._add_finding(place, "torn by a crash and closed at the next start", broken=False)
         else:
-            self._note(place, "not a line of this log; it was changed or damaged after it was written")
+            self._add_finding(place, "not a line of this log; it was changed or damaged after it was written")
 
-    def _compare(self, link: Link, place: str) -> None:
+    def _check_link(self, link: ChainLink, location: str) -> None:
         if not self.lines:
             self.first = link.sequence
-            if link.sequence != 1 or link.previous != GENESIS:
+            if link.sequence != 1 or link.previous != GENESIS_HASH:
                 text = f"begins at line `{link.sequence}` of the log; the files before it are not here"
-                self._note(place, text, broken=False)
+                self._add_finding(location, text, broken=False)
         elif link.sequence != self.last + 1:
-            self._note(place, _jump(self.last, link.sequence))
+            self._add_finding(location, _describe_gap(self.last, link.sequence))
         elif link.previous != self.head:
-            text = f"line `{link.sequence}` remembers another line before it; `{self._place}` was changed"
-            self._note(place, text)
+            text = f"line `{link.sequence}` remembers another line before it; `{self._location}` was changed"
+            self._add_finding(location, text)
 
-    def _note(self, place: str, text: str, *, broken: bool = True) -> None:
-        if len(self.findings) < MOST_FINDINGS:
-            self.findings.append(Finding(place, text, broken))
+    def _add_finding(self, location: str, text: str, *, broken: bool = True) -> None:
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(ChainFinding(location, text, broken))
 
 
-def _jump(last: int, sequence: int) -> str:
+def _describe_gap(last: int, sequence: int) -> str:
     if sequence == last + 2:
         return f"line `{last + 1}` is missing"
     if sequence > last:
@@ -170,9 +174,11 @@ def _jump(last: int, sequence: int) -> str:
     return f"line `{sequence}` stands behind line `{last}`; lines were moved or copied"
 
 
-def walk(lines: Iterable[tuple[bytes, str]], wanted: frozenset[str] = frozenset()) -> Verdict:
+def verify_lines(
+    lines: Iterable[tuple[bytes, str]], expected_hashes: frozenset[str] = frozenset()
+) -> ChainReport:
     """Walk along lines with their places."""
-    steps = Walk(wanted=wanted)
+    steps = ChainVerifier(expected_hashes=expected_hashes)
     for line, place in lines:
-        steps.step(line, place)
-    return steps.end()
+        steps.verify_line(line, place)
+    return steps.finish()

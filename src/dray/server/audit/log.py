@@ -1,12 +1,12 @@
 """The audit log of a running server.
 
-Theory of operation: `ahead` is awaited before a write is carried out and returns when its line is with the
-operating system, so whatever happens to this process, no change is in the store without a line that says who
-asked for it. `complete` is awaited before the answer goes out: what was acknowledged has its outcome in the
-log. To hand a few hundred bytes to the operating system takes microseconds, far less than to wake a thread or
-only another task, so a line is simply written. When that took long a few times (a disk that is choked by
-others), lines are queued and a thread writes them in batches for a while, and the event loop goes on. The
-disk itself has the lines at the latest after `sync_seconds`.
+Theory of operation: `record_received` is awaited before a write is carried out and returns when its line is
+with the operating system, so whatever happens to this process, no change is in the store without a line that
+says who asked for it. `record_complete` is awaited before the answer goes out: what was acknowledged has its
+outcome in the log. To hand a few hundred bytes to the operating system takes microseconds, far less than to
+wake a thread or only another task, so a line is simply written. When that took long a few times (a disk that
+is choked by others), lines are queued and a thread writes them in batches for a while, and the event loop
+goes on. The disk itself has the lines at the latest after `sync_interval`.
 
 When the log cannot be written (a full disk, a file system gone read-only), writes are refused with 503 before
 anything is changed and reads go on; the server can be seen to be unready. Whoever prefers service to proof
@@ -30,38 +30,38 @@ from typing import NamedTuple
 import msgspec
 
 from dray.clock import Clock
-from dray.server.admission.change import Change
+from dray.server.admission.change import ObjectChange
 from dray.server.audit.events import (
-    DENIALS,
-    Line,
-    Outcome,
-    annotated,
-    by_itself,
-    complete,
+    DENIAL_CODES,
+    AuditEvent,
+    AuditOutcome,
+    build_annotation_event,
+    build_complete_event,
+    build_internal_event,
+    build_received_event,
+    format_event_time,
     is_write,
-    received,
-    when,
 )
-from dray.server.audit.log_file import ChainFile
-from dray.server.http.errors import Failure, unavailable
-from dray.server.http.requests import Request
+from dray.server.audit.log_file import AuditLogFile
+from dray.server.http.errors import ApiStatusError, new_service_unavailable
+from dray.server.http.requests import ApiRequest
 
 RETRY_SECONDS = 0.5
 SLOW_SECONDS = 0.05
-SLOW_TIMES = 3
-CAREFUL_SECONDS = 10.0
+SLOW_WRITES = 3
+OFFLOAD_SECONDS = 10.0
 """When writes took longer, so many times within these seconds, a thread writes for so many more.
 
 Once is no sign: on a busy machine a process is set aside for a while at any place.
 """
-DENIALS_PER_SECOND = 20
+MAX_DENIALS_PER_SECOND = 20
 """More denials than these are counted and not written, or strangers could push the past out of the log."""
-_MISSING = ("dropped", "withheld")
-_WHY_MISSING = ("lines found no room", f"denials beyond {DENIALS_PER_SECOND} per second")
+_MISSING_EVENTS = ("dropped", "withheld")
+_MISSING_NOTES = ("lines found no room", f"denials beyond {MAX_DENIALS_PER_SECOND} per second")
 _ENCODER = msgspec.json.Encoder()
 
 
-class WhenStuck(Enum):
+class AuditFailurePolicy(Enum):
     """What becomes of writes while the log cannot be written."""
 
     REFUSE = "refuse"
@@ -69,57 +69,59 @@ class WhenStuck(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditSettings:
+class AuditOptions:
     """How much the log may take, and what happens when it cannot be written."""
 
-    largest: int = 64 << 20
-    keep: int = 16
-    queued: int = 20_000
-    when_stuck: WhenStuck = WhenStuck.REFUSE
-    sync_seconds: float = 1.0
+    max_bytes: int = 64 << 20
+    max_backups: int = 16
+    max_queued: int = 20_000
+    failure_policy: AuditFailurePolicy = AuditFailurePolicy.REFUSE
+    sync_interval: float = 1.0
 
 
-class _Item(NamedTuple):
+class _QueuedLine(NamedTuple):
     line: bytes
-    waiting: asyncio.Future[None] | None
-    ahead: bool = False
+    waiter: asyncio.Future[None] | None
+    before_write: bool = False
     """Written before something is done; when it cannot be written, nothing is done."""
 
 
 class AuditLog:
     """The log, while the server runs."""
 
-    def __init__(self, path: Path, clock: Clock, settings: AuditSettings = AuditSettings()) -> None:  # noqa: B008
-        self.path, self._clock, self._settings = path, clock, settings
-        self._items: list[_Item] = []
-        self._later: list[bytes] = []
+    def __init__(self, path: Path, clock: Clock, options: AuditOptions = AuditOptions()) -> None:  # noqa: B008
+        self.path, self._clock, self._options = path, clock, options
+        self._queue: list[_QueuedLine] = []
+        self._deferred: list[bytes] = []
         self._busy = False
-        self._careful_until = 0.0
-        self._slow: deque[float] = deque(maxlen=SLOW_TIMES)
-        self._syncing: asyncio.Task[None] | None = None
-        self.trouble = ""
+        self._offload_until = 0.0
+        self._slow_times: deque[float] = deque(maxlen=SLOW_WRITES)
+        self._sync_task: asyncio.Task[None] | None = None
+        self.write_error = ""
         """Why the log cannot be written at the moment; empty when it can."""
-        self.written = self.dropped = self.withheld = 0
-        self._told = (0, 0)
-        self._second = self._denied = 0
+        self.written = self.dropped = self.suppressed = 0
+        self._reported_missing = (0, 0)
+        self._current_second = self._denied_this_second = 0
 
     def open(self) -> None:
         """Open the file, repair what a crash left, and begin; an `InputError` when that fails."""
         self._loop = asyncio.get_running_loop()
-        self._file = ChainFile(self.path, largest=self._settings.largest, keep=self._settings.keep)
-        self._syncing = self._loop.create_task(self._sync())
-        self._put(_Item(self._event("opened"), None))
+        self._file = AuditLogFile(
+            self.path, max_bytes=self._options.max_bytes, max_backups=self._options.max_backups
+        )
+        self._sync_task = self._loop.create_task(self._sync_periodically())
+        self._enqueue(_QueuedLine(self._encode_event("opened"), None))
 
     async def close(self) -> None:
         """Write what is left, and end."""
-        if self._syncing is None:
+        if self._sync_task is None:
             return
-        self._syncing.cancel()
+        self._sync_task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._syncing
-        self._syncing = None
+            await self._sync_task
+        self._sync_task = None
         waiting = self._loop.create_future()
-        self._put(_Item(self._event("closed"), waiting))
+        self._enqueue(_QueuedLine(self._encode_event("closed"), waiting))
         await waiting
         self._file.close()
 
@@ -128,129 +130,131 @@ class AuditLog:
         """The hash of the newest line; kept elsewhere, it proves later that nothing was cut off."""
         return self._file.head
 
-    async def ahead(self, request: Request) -> None:
-        """Await this before a write is carried out; a `Failure` when it would go unaudited."""
-        if is_write(request.call) and self._room():
-            line = _ENCODER.encode(received(request, self._clock.now()))
-            if not self._wrote(line):
+    async def record_received(self, request: ApiRequest) -> None:
+        """Await this before a write is carried out; a `ApiStatusError` when it would go unaudited."""
+        if is_write(request.call) and self._check_queue():
+            line = _ENCODER.encode(build_received_event(request, self._clock.now()))
+            if not self._try_write(line):
                 waiting = self._loop.create_future()
-                self._put(_Item(line, waiting, ahead=True))
+                self._enqueue(_QueuedLine(line, waiting, before_write=True))
                 await waiting
 
-    async def complete(self, request: Request, outcome: Outcome) -> None:
+    async def record_complete(self, request: ApiRequest, outcome: AuditOutcome) -> None:
         """Await this before a request is answered; writes and denials are noted."""
-        write, denied = is_write(request.call), outcome.code in DENIALS
-        if not (write or denied) or (denied and self._is_flood()):
+        write, denied = is_write(request.call), outcome.code in DENIAL_CODES
+        if not (write or denied) or (denied and self._is_denial_flood()):
             return
         # What was carried out is noted in any case; while stuck nothing new is begun, so that is bounded.
-        certain = write and self._settings.when_stuck is WhenStuck.REFUSE
-        if not certain and not self._may_note():
+        certain = write and self._options.failure_policy is AuditFailurePolicy.REFUSE
+        if not certain and not self._has_queue_capacity():
             return
-        line = _ENCODER.encode(complete(request, outcome, self._clock.now()))
-        if request.tidy and self._is_clear():
+        line = _ENCODER.encode(build_complete_event(request, outcome, self._clock.now()))
+        if request.has_unique_fields and self._can_write_now():
             # Whoever asks inside tells nobody outside before the end of this turn of the event loop.
-            self._put_off(line)
+            self._defer(line)
             return
-        if self._wrote(line):
+        if self._try_write(line):
             return
         # Only an answer that tells of a change waits: a denial changes nothing.
         waiting = self._loop.create_future() if write and outcome.code < 400 else None
-        self._put(_Item(line, waiting))
+        self._enqueue(_QueuedLine(line, waiting))
         if waiting is not None:
             await waiting
 
-    def inside(self, change: Change) -> None:
+    def record_internal(self, change: ObjectChange) -> None:
         """Note a change that the server makes by itself, for example what it collects; never refused."""
-        line = _ENCODER.encode(by_itself(change, self._clock.now()))
-        if not self._wrote(line) and self._may_note():
-            self._put(_Item(line, None))
+        line = _ENCODER.encode(build_internal_event(change, self._clock.now()))
+        if not self._try_write(line) and self._has_queue_capacity():
+            self._enqueue(_QueuedLine(line, None))
 
-    def annotated(self, audit_id: str, annotations: Mapping[str, str]) -> None:
+    def record_annotations(self, audit_id: str, annotations: Mapping[str, str]) -> None:
         """Note what webhooks want to have on record about a request; never refused."""
-        line = _ENCODER.encode(annotated(audit_id, annotations, self._clock.now()))
-        if not self._wrote(line) and self._may_note():
-            self._put(_Item(line, None))
+        line = _ENCODER.encode(build_annotation_event(audit_id, annotations, self._clock.now()))
+        if not self._try_write(line) and self._has_queue_capacity():
+            self._enqueue(_QueuedLine(line, None))
 
-    def _is_flood(self) -> bool:
+    def _is_denial_flood(self) -> bool:
         """Whether so many were denied this second that another line would only push older ones out."""
         second = int(self._clock.monotonic())
-        if second != self._second:
-            self._second, self._denied = second, 0
-        self._denied += 1
-        if self._denied <= DENIALS_PER_SECOND:
+        if second != self._current_second:
+            self._current_second, self._denied_this_second = second, 0
+        self._denied_this_second += 1
+        if self._denied_this_second <= MAX_DENIALS_PER_SECOND:
             return False
-        self.withheld += 1
+        self.suppressed += 1
         return True
 
-    def _room(self) -> bool:
-        """Whether a line may be queued; a `Failure` when nothing may happen without one."""
-        if not self.trouble and len(self._items) < self._settings.queued:
+    def _check_queue(self) -> bool:
+        """Whether a line may be queued; a `ApiStatusError` when nothing may happen without one."""
+        if not self.write_error and len(self._queue) < self._options.max_queued:
             return True
-        if self._settings.when_stuck is WhenStuck.REFUSE:
-            raise _stuck(self.trouble or f"{len(self._items)} lines are waiting")
-        return self._may_note()
+        if self._options.failure_policy is AuditFailurePolicy.REFUSE:
+            raise _build_unavailable(self.write_error or f"{len(self._queue)} lines are waiting")
+        return self._has_queue_capacity()
 
-    def _may_note(self) -> bool:
-        if len(self._items) < self._settings.queued:
+    def _has_queue_capacity(self) -> bool:
+        if len(self._queue) < self._options.max_queued:
             return True
         self.dropped += 1
         return False
 
-    def _event(self, event: str) -> bytes:
-        return _ENCODER.encode(Line(event, when(self._clock.now())))
+    def _encode_event(self, event: str) -> bytes:
+        return _ENCODER.encode(AuditEvent(event, format_event_time(self._clock.now())))
 
-    def _wrote(self, line: bytes) -> bool:
+    def _try_write(self, line: bytes) -> bool:
         """Write a line at once, when nothing stands in its way; whether it was written."""
-        if not self._is_clear():
+        if not self._can_write_now():
             return False
-        if not self._later:
-            if self._append([line]):
+        if not self._deferred:
+            if self._append_lines([line]):
                 return False  # tried again, and told, on the longer way
             self.written += 1
             return True
-        lines, self._later = [*self._later, line], []
-        if self._append(lines):
-            self._items = [_Item(each, None) for each in lines[:-1]]
+        lines, self._deferred = [*self._deferred, line], []
+        if self._append_lines(lines):
+            self._queue = [_QueuedLine(each, None) for each in lines[:-1]]
             return False
         self.written += len(lines)
         return True
 
-    def _is_clear(self) -> bool:
+    def _can_write_now(self) -> bool:
         """Whether nothing stands in the way of a line."""
-        waits = self._items or self._busy or self.trouble or self._missing != self._told
-        return not waits and not self._is_careful()
+        waits = (
+            self._queue or self._busy or self.write_error or self._missing_counts != self._reported_missing
+        )
+        return not waits and not self._should_offload()
 
-    def _is_careful(self) -> bool:
-        return self._clock.monotonic() < self._careful_until or self._file.full
+    def _should_offload(self) -> bool:
+        return self._clock.monotonic() < self._offload_until or self._file.is_full
 
-    def _put_off(self, line: bytes) -> None:
+    def _defer(self, line: bytes) -> None:
         """Write a line with the next one, at the latest at the end of this turn of the event loop."""
-        self._later.append(line)
-        if len(self._later) == 1:
+        self._deferred.append(line)
+        if len(self._deferred) == 1:
             self._loop.call_soon(self._flush)
 
-    def _put(self, item: _Item) -> None:
+    def _enqueue(self, item: _QueuedLine) -> None:
         """Queue a line until the end of this turn of the event loop."""
-        self._items.append(item)
-        if len(self._items) == 1 and not self.trouble:
+        self._queue.append(item)
+        if len(self._queue) == 1 and not self.write_error:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        if self._later:
-            self._items = [*(_Item(line, None) for line in self._later), *self._items]
-            self._later = []
-        if self._busy or not (self._items or self.trouble):
+        if self._deferred:
+            self._queue = [*(_QueuedLine(line, None) for line in self._deferred), *self._queue]
+            self._deferred = []
+        if self._busy or not (self._queue or self.write_error):
             return
-        items, self._items = self._items, []
-        lines, told = [*(item.line for item in items), *self._notes()], self._missing
-        if self._is_careful():
+        items, self._queue = self._queue, []
+        lines, told = [*(item.line for item in items), *self._build_notes()], self._missing_counts
+        if self._should_offload():
             self._busy = True
-            work = self._loop.run_in_executor(None, self._append, lines)
-            work.add_done_callback(lambda done: self._settle(items, told, done.result()))
+            work = self._loop.run_in_executor(None, self._append_lines, lines)
+            work.add_done_callback(lambda done: self._complete_batch(items, told, done.result()))
         else:
-            self._settle(items, told, self._append(lines))
+            self._complete_batch(items, told, self._append_lines(lines))
 
-    def _append(self, lines: list[bytes]) -> str:
+    def _append_lines(self, lines: list[bytes]) -> str:
         """Write lines; why that did not work, if it did not. Runs in the event loop or in a thread."""
         begun = self._clock.monotonic()
         try:
@@ -260,60 +264,66 @@ class AuditLog:
         finally:
             now = self._clock.monotonic()
             if now - begun > SLOW_SECONDS:
-                self._slow.append(now)
-                if len(self._slow) == SLOW_TIMES and now - self._slow[0] < CAREFUL_SECONDS:
-                    self._careful_until = now + CAREFUL_SECONDS
+                self._slow_times.append(now)
+                if len(self._slow_times) == SLOW_WRITES and now - self._slow_times[0] < OFFLOAD_SECONDS:
+                    self._offload_until = now + OFFLOAD_SECONDS
         return ""
 
     @property
-    def _missing(self) -> tuple[int, int]:
+    def _missing_counts(self) -> tuple[int, int]:
         """How many lines are not there, and why: no room, too many denials."""
-        return self.dropped, self.withheld
+        return self.dropped, self.suppressed
 
-    def _settle(self, items: list[_Item], told: tuple[int, int], trouble: str) -> None:
+    def _complete_batch(
+        self, items: list[_QueuedLine], missing_counts: tuple[int, int], write_error: str
+    ) -> None:
         """Wake whoever waits; what could not be written is kept, unless nothing was done yet."""
-        self._busy, self.trouble = False, trouble
-        refuse = bool(trouble) and self._settings.when_stuck is WhenStuck.REFUSE
+        self._busy, self.write_error = False, write_error
+        refuse = bool(write_error) and self._options.failure_policy is AuditFailurePolicy.REFUSE
         for item in items:
-            waiting = item.waiting
+            waiting = item.waiter
             if waiting is None or waiting.done():
                 continue
-            if refuse and item.ahead:
-                waiting.set_exception(_stuck(trouble))
+            if refuse and item.before_write:
+                waiting.set_exception(_build_unavailable(write_error))
             else:
                 waiting.set_result(None)
-        if not trouble:
+        if not write_error:
             self.written += len(items)
-            self._told = told
-            if self._items:
+            self._reported_missing = missing_counts
+            if self._queue:
                 self._loop.call_soon(self._flush)
             return
-        kept = [_Item(item.line, None) for item in items if not (refuse and item.ahead)]
-        self._items = kept + self._items
+        kept = [_QueuedLine(item.line, None) for item in items if not (refuse and item.before_write)]
+        self._queue = kept + self._queue
         self._loop.call_later(RETRY_SECONDS, self._flush)
 
-    def _notes(self) -> list[bytes]:
+    def _build_notes(self) -> list[bytes]:
         """What the log has to say about itself."""
-        lines: list[Line] = []
-        for event, before, now, note in zip(_MISSING, self._told, self._missing, _WHY_MISSING, strict=True):
+        lines: list[AuditEvent] = []
+        for event, before, now, note in zip(
+            _MISSING_EVENTS, self._reported_missing, self._missing_counts, _MISSING_NOTES, strict=True
+        ):
             if now > before:
-                lines.append(Line(event, when(self._clock.now()), count=now - before, note=note))
-        if self.trouble:
-            note = f"could not be written: {self.trouble}"
-            lines.append(Line("resumed", when(self._clock.now()), note=note))
+                lines.append(
+                    AuditEvent(event, format_event_time(self._clock.now()), count=now - before, note=note)
+                )
+        if self.write_error:
+            note = f"could not be written: {self.write_error}"
+            lines.append(AuditEvent("resumed", format_event_time(self._clock.now()), note=note))
         return [_ENCODER.encode(line) for line in lines]
 
-    async def _sync(self) -> None:
+    async def _sync_periodically(self) -> None:
         """Bring what was written to the disk, every now and then."""
         synced = 0
         while True:
-            await asyncio.sleep(self._settings.sync_seconds)
+            await asyncio.sleep(self._options.sync_interval)
             if self.written != synced and not self._busy:
                 synced = self.written
-                await asyncio.to_thread(_brought_to_disk, self._file.duplicate())
+                await asyncio.to_thread(_sync_descriptor, self._file.duplicate_descriptor())
 
 
-def _brought_to_disk(file: int) -> None:
+def _sync_descriptor(file: int) -> None:
     """Wait for the disk; should it refuse, the next write will meet the same trouble and tell."""
     try:
         with contextlib.suppress(OSError):
@@ -322,7 +332,7 @@ def _brought_to_disk(file: int) -> None:
         os.close(file)
 
 
-def _stuck(trouble: str) -> Failure:
-    return unavailable(
-        f"the audit log cannot be written ({trouble}), and nothing is changed unaudited; reads still work"
+def _build_unavailable(write_error: str) -> ApiStatusError:
+    return new_service_unavailable(
+        f"the audit log cannot be written ({write_error}), and nothing is changed unaudited; reads still work"
     )

@@ -18,49 +18,60 @@ from pathlib import Path
 
 from dray.api.json_text import write_json
 from dray.errors import InputError
-from dray.server.audit.hash_chain import GENESIS, REPAIRED, Link, digest, sealed
-from dray.server.audit.verification import ends_a_line, last_lines, rotated, rotated_name
+from dray.server.audit.hash_chain import (
+    GENESIS_HASH,
+    REPAIRED_EVENT,
+    ChainLink,
+    format_chained_line,
+    hash_line,
+)
+from dray.server.audit.verification import (
+    build_rotated_path,
+    ends_with_newline,
+    list_rotated_files,
+    read_last_line,
+)
 
-MODE = 0o600
+FILE_MODE = 0o600
 
 
-class ChainFile:
+class AuditLogFile:
     """The newest file of a log, open for appending."""
 
-    def __init__(self, path: Path, *, largest: int, keep: int) -> None:
+    def __init__(self, path: Path, *, max_bytes: int, max_backups: int) -> None:
         """Open or create the log; whatever a crash left torn is closed and marked."""
         self.path = path
-        self._largest, self._keep = largest, keep
-        self.sequence, self.head = 0, GENESIS
-        self._ragged = False  # whether the file ends in a part of a batch
+        self._max_bytes, self._max_backups = max_bytes, max_backups
+        self.sequence, self.head = 0, GENESIS_HASH
+        self._has_partial_write = False  # whether the file ends in a part of a batch
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(path)
+            self._lock = _lock_file(path)
             torn = self._recover()
-            self._file, self._size = _opened(path)
+            self._file, self._size = _open_file(path)
         except OSError as refused:
             raise InputError(f"cannot open the audit log `{path}`: {refused.strerror}") from None
-        self._mend(torn)
+        self._repair(torn)
 
     def append(self, bodies: Sequence[bytes]) -> None:
         """Add JSON objects as lines: all of them, or none and an OSError."""
-        if self.full:
+        if self.is_full:
             self._rotate()
         sequence, head, lines = self.sequence, self.head, []
         for body in bodies:
             sequence += 1
-            line = sealed(body, sequence, head)
-            head = digest(line)
+            line = format_chained_line(body, sequence, head)
+            head = hash_line(line)
             lines += [line, b"\n"]
         self._write(b"".join(lines))
         self.sequence, self.head = sequence, head
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the next lines go to a new file."""
-        return self._size >= self._largest
+        return self._size >= self._max_bytes
 
-    def duplicate(self) -> int:
+    def duplicate_descriptor(self) -> int:
         """A descriptor of the file for somebody else, who closes it."""
         return os.dup(self._file)
 
@@ -71,51 +82,51 @@ class ChainFile:
         os.close(self._lock)
 
     def _write(self, text: bytes) -> None:
-        if self._ragged:
-            self._cut_back()
+        if self._has_partial_write:
+            self._truncate()
         done = 0
         try:
             while done < len(text):
                 done += os.write(self._file, text[done:] if done else text)
-                self._ragged = done < len(text)
+                self._has_partial_write = done < len(text)
         except OSError:
-            if self._ragged:
-                self._cut_back()
+            if self._has_partial_write:
+                self._truncate()
             raise
         self._size += done
 
-    def _cut_back(self) -> None:
+    def _truncate(self) -> None:
         os.ftruncate(self._file, self._size)
-        self._ragged = False
+        self._has_partial_write = False
 
     def _rotate(self) -> None:
         os.fsync(self._file)
-        os.rename(self.path, rotated_name(self.path, self.sequence))
+        os.rename(self.path, build_rotated_path(self.path, self.sequence))
         os.close(self._file)
-        self._file, self._size = _opened(self.path)
-        _sync_folder(self.path.parent)
-        for old in rotated(self.path)[: -self._keep]:
+        self._file, self._size = _open_file(self.path)
+        _sync_directory(self.path.parent)
+        for old in list_rotated_files(self.path)[: -self._max_backups]:
             old.unlink(missing_ok=True)
 
     def _recover(self) -> bytes:
         """Find where the chain stands; the bytes a crash left behind it."""
         torn = b""
-        for path in reversed([*rotated(self.path), self.path]):
+        for path in reversed([*list_rotated_files(self.path), self.path]):
             if not path.exists():
                 continue
-            whole, rest = last_lines(path)
+            whole, rest = read_last_line(path)
             torn = torn or rest
-            link = None if whole is None else Link.of(whole)
+            link = None if whole is None else ChainLink.parse(whole)
             if whole is not None and link is not None:
-                self.sequence, self.head = link.sequence, digest(whole)
+                self.sequence, self.head = link.sequence, hash_line(whole)
                 break
         return torn
 
-    def _mend(self, torn: bytes) -> None:
+    def _repair(self, torn: bytes) -> None:
         """Close what a crash left torn, and say so in the chain."""
-        note = {"event": REPAIRED, "torn": digest(torn.removesuffix(b"\n")), "bytes": len(torn)}
+        note = {"event": REPAIRED_EVENT, "torn": hash_line(torn.removesuffix(b"\n")), "bytes": len(torn)}
         try:
-            if not ends_a_line(self.path):
+            if not ends_with_newline(self.path):
                 self._write(b"\n")
             if torn:
                 self.append([write_json(note)])
@@ -123,13 +134,13 @@ class ChainFile:
             raise InputError(f"cannot repair the audit log `{self.path}`: {refused.strerror}") from None
 
 
-def _opened(path: Path) -> tuple[int, int]:
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
+def _open_file(path: Path) -> tuple[int, int]:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     return file, os.fstat(file).st_size
 
 
-def _locked(path: Path) -> int:
-    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+def _lock_file(path: Path) -> int:
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -140,7 +151,7 @@ def _locked(path: Path) -> int:
     return lock
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync_directory(folder: Path) -> None:
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(place)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dray.server.http.requests import Call
-from dray.telemetry.redaction import HIDDEN, plain
+from dray.server.http.requests import ApiCall
+from dray.telemetry.redaction import HIDDEN_TEXT, redact
 
-SHOWN_PARAMETERS = frozenset(
+LOGGED_PARAMETERS = frozenset(
     {
         "allowWatchBookmarks",
         "dryRun",
@@ -32,14 +32,15 @@ SHOWN_PARAMETERS = frozenset(
 SECRET_RESOURCES = frozenset({("", "secrets"), ("authentication.k8s.io", "tokenreviews")})
 
 
-def shown_query(query: Mapping[str, str]) -> dict[str, str]:
+def redact_query(query: Mapping[str, str]) -> dict[str, str]:
     """Query parameters as they may be written down."""
     return {
-        plain(name): plain(value) if name in SHOWN_PARAMETERS else HIDDEN for name, value in query.items()
+        redact(name): redact(value) if name in LOGGED_PARAMETERS else HIDDEN_TEXT
+        for name, value in query.items()
     }
 
 
-def holds_secrets(call: Call) -> bool:
+def has_secret_body(call: ApiCall) -> bool:
     """Whether bodies of this call hold what nobody may see, so that not even a hash is written down.
 
     A hash of little that is unknown can be turned back by trying.

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dray.errors import InputError
-from dray.server.audit.hash_chain import LONGEST, Link, Verdict, walk
+from dray.server.audit.hash_chain import MAX_LINE_BYTES, ChainLink, ChainReport, verify_lines
 
-_TAIL = 64 * 1024
+_TAIL_BYTES = 64 * 1024
 """So much of the end of a file is looked at first for its last line; more when it is not there."""
 
 
-def rotated_name(path: Path, last: int) -> Path:
+def build_rotated_path(path: Path, last: int) -> Path:
     """Where a full file goes: named by its last line, so that names sort like the chain."""
     return path.with_name(f"{path.stem}-{last:012d}{path.suffix}")
 
 
-def rotated(path: Path) -> list[Path]:
+def list_rotated_files(path: Path) -> list[Path]:
     """The full files of a log, oldest first."""
     pattern = re.compile(rf"{re.escape(path.stem)}-\d{{12,}}{re.escape(path.suffix)}")
     names = (other.name for other in path.parent.glob(f"{path.stem}-*{path.suffix}"))
@@ -26,50 +26,52 @@ def rotated(path: Path) -> list[Path]:
     return sorted(found, key=lambda other: (len(other.name), other.name))
 
 
-def files_of(path: Path) -> list[Path]:
+def list_log_files(path: Path) -> list[Path]:
     """All files of the log at `path`, oldest first."""
-    return [*rotated(path), *([path] if path.exists() else [])]
+    return [*list_rotated_files(path), *([path] if path.exists() else [])]
 
 
-def verify(paths: Iterable[Path], wanted: frozenset[str] = frozenset()) -> Verdict:
-    """Walk along the chain through files, oldest first; `wanted` are hashes that must be found on the way."""
-    return walk(_lines(paths), wanted)
+def verify_files(paths: Iterable[Path], expected_hashes: frozenset[str] = frozenset()) -> ChainReport:
+    """Walk along the chain through files, oldest first; `expected_hashes` are hashes that must be found on
+    the way.
+    """
+    return verify_lines(_iter_lines(paths), expected_hashes)
 
 
-def _lines(paths: Iterable[Path]) -> Iterator[tuple[bytes, str]]:
+def _iter_lines(paths: Iterable[Path]) -> Iterator[tuple[bytes, str]]:
     for path in paths:
         try:
             with path.open("rb") as file:
                 number = 0
-                while line := file.readline(2 * LONGEST):
+                while line := file.readline(2 * MAX_LINE_BYTES):
                     number += 1
                     yield line.rstrip(b"\n"), f"{path}:{number}"
         except OSError as refused:
             raise InputError(f"cannot read `{path}`: {refused.strerror}") from None
 
 
-def last_lines(path: Path) -> tuple[bytes | None, bytes]:
+def read_last_line(path: Path) -> tuple[bytes | None, bytes]:
     """The last whole line of a file, and what stands behind it.
 
     A line may lack its newline: no part of a JSON object is one. What is no link of a chain counts as torn,
     also when it ends in a newline: a disk that lost its power may hold anything there.
     """
     with path.open("rb") as file:
-        end, size = file.seek(0, 2), _TAIL
+        end, size = file.seek(0, 2), _TAIL_BYTES
         while True:
             start = max(end - size, 0)
             file.seek(start)
             lines = file.read(end - start).split(b"\n")
             # Somewhere inside a file, the first line is only the end of one.
             for place in range(len(lines) - 1, 0 if start else -1, -1):
-                if Link.of(lines[place]) is not None:
+                if ChainLink.parse(lines[place]) is not None:
                     return lines[place], b"\n".join(lines[place + 1 :])
             if not start:
                 return None, b"\n".join(lines)
             size *= 8
 
 
-def ends_a_line(path: Path) -> bool:
+def ends_with_newline(path: Path) -> bool:
     """Whether the next byte would begin a line."""
     with path.open("rb") as file:
         return file.seek(0, 2) == 0 or (file.seek(-1, 2) >= 0 and file.read(1) == b"\n")

@@ -9,25 +9,25 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import known_kind
+from dray.api.kinds import get_kind
 from dray.clock import Clock
-from dray.server.background.bootstrap import SERVER
-from dray.server.http.errors import Failure
-from dray.server.http.requests import Call, Request
-from dray.server.objects.stored_object import Held
-from dray.server.registry.object_registry import Registry, Remove, Same, Wanted
-from dray.server.watch.cache import Cache
+from dray.server.background.bootstrap import SERVER_USER
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import ApiCall, ApiRequest
+from dray.server.objects.stored_object import StoredObject
+from dray.server.registry.object_registry import DeleteObject, LeaveUnchanged, ObjectRegistry, WriteDecision
+from dray.server.watch.cache import WatchCache
 
-LIFETIME: Final = timedelta(hours=1)
-_LOOK_SECONDS: Final = 60.0
+EVENT_LIFETIME: Final = timedelta(hours=1)
+_SWEEP_SECONDS: Final = 60.0
 
-_EVENT = known_kind("", "Event")
+_EVENT = get_kind("", "Event")
 
 
-class Expiry:
+class EventExpiry:
     """Deletes events that nobody has repeated for a while."""
 
-    def __init__(self, cache: Cache, registry: Registry, clock: Clock) -> None:
+    def __init__(self, cache: WatchCache, registry: ObjectRegistry, clock: Clock) -> None:
         self._cache = cache
         self._registry = registry
         self._clock = clock
@@ -35,35 +35,37 @@ class Expiry:
     async def run(self) -> None:
         """Look every minute, for ever; the owner runs this as a task."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_SWEEP_SECONDS)
             await self.sweep()
 
     async def sweep(self) -> int:
         """Delete what is over; how many that were."""
-        end = self._clock.now() - LIFETIME
+        end = self._clock.now() - EVENT_LIFETIME
         gone = 0
-        for held in self._cache.all(_EVENT):
-            if last_told(held) < end:
+        for held in self._cache.list_objects(_EVENT):
+            if get_last_observed(held) < end:
                 gone += await self._delete(held, end)
         return gone
 
-    async def _delete(self, held: Held, end: datetime) -> bool:
-        kind = held.kind
+    async def _delete(self, stored: StoredObject, end: datetime) -> bool:
+        kind = stored.kind
 
-        def decide(now: Held | None) -> Wanted:
+        def decide(now: StoredObject | None) -> WriteDecision:
             if now is None:
-                raise Failure(404, "NotFound", "gone already")
-            return Remove() if last_told(now) < end else Same()
+                raise ApiStatusError(404, "NotFound", "gone already")
+            return DeleteObject() if get_last_observed(now) < end else LeaveUnchanged()
 
-        call = Call("delete", "", kind, kind.group, kind.version, kind.plural, held.namespace, held.name)
-        request = Request(call, SERVER, {"user-agent": "dray-server"})
+        call = ApiCall(
+            "delete", "", kind, kind.group, kind.version, kind.plural, stored.namespace, stored.name
+        )
+        request = ApiRequest(call, SERVER_USER, {"user-agent": "dray-server"})
         try:
-            return (await self._registry.write(request, kind, held.namespace, held.name, decide)).gone
-        except Failure:
+            return (await self._registry.write(request, kind, stored.namespace, stored.name, decide)).deleted
+        except ApiStatusError:
             return False  # the next sweep finds it again
 
 
-class _Told(msgspec.Struct, frozen=True, rename="camel"):
+class _EventTimes(msgspec.Struct, frozen=True, rename="camel"):
     """Where times may stand; nobody checked that they are times when the event was written."""
 
     metadata: Mapping[str, Any] = {}
@@ -73,13 +75,13 @@ class _Told(msgspec.Struct, frozen=True, rename="camel"):
     series: Any = None
 
 
-_TOLD = msgspec.json.Decoder(_Told)
-_ALWAYS = datetime.max.replace(tzinfo=UTC)
+_EVENT_TIMES_DECODER = msgspec.json.Decoder(_EventTimes)
+_NEVER_EXPIRES = datetime.max.replace(tzinfo=UTC)
 
 
-def last_told(held: Held) -> datetime:
+def get_last_observed(stored: StoredObject) -> datetime:
     """When an event was told for the last time; what has no time never ends."""
-    event = _TOLD.decode(held.value)
+    event = _EVENT_TIMES_DECODER.decode(stored.value)
     given = (
         event.metadata.get("creationTimestamp"),
         event.event_time,
@@ -87,10 +89,10 @@ def last_told(held: Held) -> datetime:
         event.last_timestamp,
         event.series.get("lastObservedTime") if isinstance(event.series, dict) else None,
     )
-    return max((moment for moment in map(_moment, given) if moment is not None), default=_ALWAYS)
+    return max((moment for moment in map(_parse_time, given) if moment is not None), default=_NEVER_EXPIRES)
 
 
-def _moment(text: Any) -> datetime | None:
+def _parse_time(text: Any) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):

@@ -17,93 +17,99 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from dray.api.kinds import KINDS, Kind, kind_named, known_kind
-from dray.server.http.errors import Failure
-from dray.server.http.requests import MASTERS, Call, Request, User
-from dray.server.objects.pending_object import Draft
-from dray.server.objects.stored_object import Held
-from dray.server.registry.deleter import BACKGROUND, FINALIZERS, FOREGROUND, ORPHAN, Removing
-from dray.server.registry.object_registry import Keep, Registry, Remove, Same, Wanted
-from dray.server.registry.strategies import KUBERNETES
-from dray.server.watch.cache import Cache
+from dray.api.kinds import KINDS, Kind, find_kind, get_kind
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import MASTERS, ApiCall, ApiRequest, RequestUser
+from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import StoredObject
+from dray.server.registry.deleter import BACKGROUND, FOREGROUND, ORPHAN, PROPAGATION_FINALIZERS, ObjectDeleter
+from dray.server.registry.object_registry import (
+    DeleteObject,
+    LeaveUnchanged,
+    ObjectRegistry,
+    SaveObject,
+    WriteDecision,
+)
+from dray.server.registry.strategies import KUBERNETES_FINALIZER
+from dray.server.watch.cache import WatchCache
 
-COLLECTOR: Final = User("system:serviceaccount:kube-system:generic-garbage-collector", (MASTERS,))
-_FOREGROUND, _ORPHAN = FINALIZERS[FOREGROUND], FINALIZERS[ORPHAN]
-AT_ONCE: Final = 16
+COLLECTOR_USER: Final = RequestUser("system:serviceaccount:kube-system:generic-garbage-collector", (MASTERS,))
+_FOREGROUND, _ORPHAN = PROPAGATION_FINALIZERS[FOREGROUND], PROPAGATION_FINALIZERS[ORPHAN]
+WORKER_COUNT: Final = 16
 """So many objects are looked at at a time: each waits for the disk, and many share a commit."""
-_LONGEST_PAUSE: Final = 60.0
-_ATTEMPTS_LOGGED: Final = 5
+_MAX_BACKOFF_SECONDS: Final = 60.0
+_LOG_AFTER_ATTEMPTS: Final = 5
 
-_NAMESPACE = known_kind("", "Namespace")
-_KINDS: Final = tuple(kind for kind in KINDS if kind.kept_as is None)
+_NAMESPACE = get_kind("", "Namespace")
+_KINDS: Final = tuple(kind for kind in KINDS if kind.stored_as is None)
 
 
-class Collector:
+class GarbageCollector:
     """Deletes what nobody owns any more."""
 
     def __init__(
         self,
-        cache: Cache,
-        registry: Registry,
-        removing: Removing,
-        troubled: Callable[[str], None] = lambda _text: None,
+        cache: WatchCache,
+        registry: ObjectRegistry,
+        deleter: ObjectDeleter,
+        report_failure: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._cache = cache
         self._registry = registry
-        self._removing = removing
-        self._troubled = troubled
+        self._deleter = deleter
+        self._report_failure = report_failure
         self._uids: dict[str, bytes] = {}
         self._dependents: dict[str, set[bytes]] = {}
-        self._work: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue()
         self._queued: set[bytes] = set()
-        self._looked_at: dict[bytes, int | None] = {}
+        self._processing: dict[bytes, int | None] = {}
         """What is being looked at, and the attempt as which it is to be looked at again."""
         for kind in _KINDS:
-            cache.listen(kind, self._seen)
+            cache.add_listener(kind, self._on_change)
 
     async def run(self) -> None:
         """Look at whatever changed, for ever; the owner runs this as a task."""
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(AT_ONCE):
-                tasks.create_task(self._work_off(tasks))
+            for _ in range(WORKER_COUNT):
+                tasks.create_task(self._run_worker(tasks))
 
-    async def _work_off(self, later: asyncio.TaskGroup) -> None:
+    async def _run_worker(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            place, attempt = await self._work.get()
+            place, attempt = await self._queue.get()
             self._queued.discard(place)
-            if place in self._looked_at:
-                self._looked_at[place] = attempt
+            if place in self._processing:
+                self._processing[place] = attempt
                 continue
-            self._looked_at[place] = None
+            self._processing[place] = None
             try:
-                await self._look(place)
+                await self._process(place)
             except Exception as broken:
-                self._failed(place, attempt, broken, later)
+                self._retry_or_report(place, attempt, broken, tasks)
             finally:
-                again = self._looked_at.pop(place)
+                again = self._processing.pop(place)
                 if again is not None:
-                    self._add(place, again)
+                    self._enqueue(place, again)
 
-    def _failed(self, place: bytes, attempt: int, broken: Exception, later: asyncio.TaskGroup) -> None:
+    def _retry_or_report(self, key: bytes, attempt: int, error: Exception, tasks: asyncio.TaskGroup) -> None:
         """Whatever it was, an object that cannot be collected must not end the server."""
-        if _is_overtaken(broken) and attempt == 0:
-            self._add(place, 1)
+        if _is_race(error) and attempt == 0:
+            self._enqueue(key, 1)
             return
-        if attempt == _ATTEMPTS_LOGGED:
-            why = broken.message if isinstance(broken, Failure) else repr(broken)
-            self._troubled(f"{place.decode()} cannot be collected: {why}")
-        later.create_task(self._again(place, attempt + 1))
+        if attempt == _LOG_AFTER_ATTEMPTS:
+            why = error.message if isinstance(error, ApiStatusError) else repr(error)
+            self._report_failure(f"{key.decode()} cannot be collected: {why}")
+        tasks.create_task(self._requeue_later(key, attempt + 1))
 
-    async def _again(self, place: bytes, attempt: int) -> None:
-        await asyncio.sleep(min(0.05 * 2**attempt, _LONGEST_PAUSE))
-        self._add(place, attempt)
+    async def _requeue_later(self, key: bytes, attempt: int) -> None:
+        await asyncio.sleep(min(0.05 * 2**attempt, _MAX_BACKOFF_SECONDS))
+        self._enqueue(key, attempt)
 
-    def _add(self, place: bytes, attempt: int = 0) -> None:
-        if place not in self._queued:
-            self._queued.add(place)
-            self._work.put_nowait((place, attempt))
+    def _enqueue(self, key: bytes, attempt: int = 0) -> None:
+        if key not in self._queued:
+            self._queued.add(key)
+            self._queue.put_nowait((key, attempt))
 
-    def _seen(self, old: Held | None, new: Held | None) -> None:
+    def _on_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         """Keep the index; nothing is written here."""
         before = old.metadata if old is not None else None
         after = new.metadata if new is not None else None
@@ -113,182 +119,192 @@ class Collector:
                 self._dependents.get(owner.get("uid", ""), set()).discard(place)
             if after is None or after.uid != before.uid:
                 self._uids.pop(before.uid, None)
-                self._gone(before.uid)
+                self._enqueue_dependents(before.uid)
         if after is None:
-            self._freed(before.owner_references if before else ())
-            self._leaves_namespace(old)
+            self._enqueue_owners(before.owner_references if before else ())
+            self._enqueue_namespace(old)
             return
         self._uids[after.uid] = place
         for owner in after.owner_references:
             self._dependents.setdefault(owner.get("uid", ""), set()).add(place)
         if after.owner_references or after.deletion_timestamp:
-            self._add(place)
+            self._enqueue(place)
 
-    def _gone(self, uid: str) -> None:
+    def _enqueue_dependents(self, uid: str) -> None:
         for dependent in self._dependents.pop(uid, ()):
-            self._add(dependent)
+            self._enqueue(dependent)
 
-    def _freed(self, owners: Iterable[Mapping[str, Any]]) -> None:
+    def _enqueue_owners(self, owners: Iterable[Mapping[str, Any]]) -> None:
         """An owner that waits for its dependents is looked at when one of them goes."""
         for owner in owners:
             place = self._uids.get(owner.get("uid", ""))
             if place is not None:
-                self._add(place)
+                self._enqueue(place)
 
-    def _leaves_namespace(self, held: Held | None) -> None:
-        if held is None or not held.namespace:
+    def _enqueue_namespace(self, stored: StoredObject | None) -> None:
+        if stored is None or not stored.namespace:
             return
-        home = self._cache.get(_NAMESPACE, "", held.namespace)
+        home = self._cache.get(_NAMESPACE, "", stored.namespace)
         if home is not None and home.metadata.deletion_timestamp:
-            self._add(home.key)
+            self._enqueue(home.key)
 
-    async def _look(self, place: bytes) -> None:
-        held = self._cache.at(place)
+    async def _process(self, key: bytes) -> None:
+        held = self._cache.get_by_key(key)
         if held is None:
             return
         metadata = held.metadata
         if metadata.deletion_timestamp:
-            await self._ending(held)
+            await self._process_deletion(held)
         elif metadata.owner_references:
-            await self._owned(held)
+            await self._collect_dependent(held)
 
-    async def _owned(self, held: Held) -> None:
+    async def _collect_dependent(self, stored: StoredObject) -> None:
         """Delete a dependent whose owners are all dead; take dead owners from one that has a living one."""
-        owners = held.metadata.owner_references
-        dead = [owner for owner in owners if not self._lives(held, owner)]
+        owners = stored.metadata.owner_references
+        dead = [owner for owner in owners if not self._is_owner_alive(stored, owner)]
         if not dead:
             return
         if len(dead) == len(owners):
-            await self._delete(held, BACKGROUND)
+            await self._delete(stored, BACKGROUND)
             return
         uids = {owner.get("uid") for owner in dead}
-        await self._change(held, lambda metadata: _without_owners(metadata, uids))
+        await self._update_metadata(stored, lambda metadata: _drop_owners(metadata, uids))
 
-    def _lives(self, held: Held, owner: Mapping[str, Any]) -> bool:
+    def _is_owner_alive(self, stored: StoredObject, owner: Mapping[str, Any]) -> bool:
         place = self._uids.get(owner.get("uid", ""))
         if place is None:
-            return not _is_ours(owner)  # of kinds we do not serve we cannot know, so they live
-        found = self._cache.at(place)
-        return found is not None and _reaches(found, held)
+            return not _is_served_kind(owner)  # of kinds we do not serve we cannot know, so they live
+        found = self._cache.get_by_key(place)
+        return found is not None and _can_own(found, stored)
 
-    async def _ending(self, held: Held) -> None:
+    async def _process_deletion(self, stored: StoredObject) -> None:
         """An object that is being deleted: its dependents go first, or go free, as its finalizers say."""
-        metadata = held.metadata
-        if held.kind is _NAMESPACE:
-            await self._empty(held)
-        named = (self._cache.at(place) for place in self._dependents.get(metadata.uid, ()))
-        dependents = [found for found in named if found is not None and _reaches(held, found)]
+        metadata = stored.metadata
+        if stored.kind is _NAMESPACE:
+            await self._empty_namespace(stored)
+        named = (self._cache.get_by_key(place) for place in self._dependents.get(metadata.uid, ()))
+        dependents = [found for found in named if found is not None and _can_own(stored, found)]
         if _ORPHAN in metadata.finalizers:
             for dependent in dependents:
-                await self._change(dependent, lambda found: _without_owners(found, {metadata.uid}))
-            await self._change(held, lambda found: _without_finalizer(found, _ORPHAN))
+                await self._update_metadata(dependent, lambda found: _drop_owners(found, {metadata.uid}))
+            await self._update_metadata(stored, lambda found: _drop_finalizer(found, _ORPHAN))
         elif _FOREGROUND in metadata.finalizers:
             for dependent in dependents:
                 if not dependent.metadata.deletion_timestamp:
                     await self._delete(dependent, FOREGROUND)
-            if not any(_blocks(dependent, metadata.uid) for dependent in dependents):
-                await self._change(held, lambda found: _without_finalizer(found, _FOREGROUND))
+            if not any(_blocks_owner_deletion(dependent, metadata.uid) for dependent in dependents):
+                await self._update_metadata(stored, lambda found: _drop_finalizer(found, _FOREGROUND))
 
-    async def _empty(self, namespace: Held) -> None:
+    async def _empty_namespace(self, namespace: StoredObject) -> None:
         """Delete what is in a namespace; when nothing is left, let the namespace go."""
         left = 0
         for kind in _KINDS:
             if not kind.namespaced:
                 continue
-            for held in self._cache.all(kind, namespace.name):
+            for held in self._cache.list_objects(kind, namespace.name):
                 left += 1
                 if not held.metadata.deletion_timestamp:
                     await self._delete(held, BACKGROUND)
         if left:
             return
-        await self._cache.caught_up()
-        if any(self._cache.all(kind, namespace.name) for kind in _KINDS if kind.namespaced):
-            self._add(namespace.key)
+        await self._cache.wait_until_fresh()
+        if any(self._cache.list_objects(kind, namespace.name) for kind in _KINDS if kind.namespaced):
+            self._enqueue(namespace.key)
             return
-        await self._change(namespace, lambda metadata: metadata, finalized=True)
+        await self._update_metadata(namespace, lambda metadata: metadata, finalize_namespace=True)
 
-    async def _delete(self, held: Held, policy: str) -> None:
-        wish = {"propagationPolicy": policy, "preconditions": {"uid": held.metadata.uid}}
+    async def _delete(self, stored: StoredObject, policy: str) -> None:
+        wish = {"propagationPolicy": policy, "preconditions": {"uid": stored.metadata.uid}}
         try:
-            await self._removing.remove(_request("delete", held), held.kind, held.namespace, held.name, wish)
-        except Failure as failure:
+            await self._deleter.delete_object(
+                _build_request("delete", stored), stored.kind, stored.namespace, stored.name, wish
+            )
+        except ApiStatusError as failure:
             if failure.code != 404:
                 raise
 
-    async def _change(
+    async def _update_metadata(
         self,
-        held: Held,
+        stored: StoredObject,
         change: Callable[[dict[str, Any]], dict[str, Any]],
         *,
-        finalized: bool = False,
+        finalize_namespace: bool = False,
     ) -> None:
-        uid = held.metadata.uid
+        uid = stored.metadata.uid
 
-        def decide(old: Held | None) -> Wanted:
+        def decide(old: StoredObject | None) -> WriteDecision:
             if old is None or old.metadata.uid != uid:
-                raise Failure(404, "NotFound", "gone already")
-            draft = Draft.of_held(old)
+                raise ApiStatusError(404, "NotFound", "gone already")
+            draft = PendingObject.from_stored(old)
             metadata = change(dict(draft.metadata))
-            changed = draft.with_metadata(metadata)
-            if finalized:
+            changed = draft.replace_metadata(metadata)
+            if finalize_namespace:
                 spec = {**(draft.document.get("spec") or {})}
                 # Other names in this list belong to controllers of their own.
-                spec["finalizers"] = [name for name in spec.get("finalizers") or () if name != KUBERNETES]
-                changed = changed.with_field("spec", spec)
-            if metadata.get("deletionTimestamp") and not metadata.get("finalizers") and not _graced(changed):
-                return Remove()
-            return Same() if changed.document == draft.document else Keep(changed)
+                spec["finalizers"] = [
+                    name for name in spec.get("finalizers") or () if name != KUBERNETES_FINALIZER
+                ]
+                changed = changed.replace_field("spec", spec)
+            if (
+                metadata.get("deletionTimestamp")
+                and not metadata.get("finalizers")
+                and not _has_other_holds(changed)
+            ):
+                return DeleteObject()
+            return LeaveUnchanged() if changed.document == draft.document else SaveObject(changed)
 
         try:
-            await self._registry.write(_request("update", held), held.kind, held.namespace, held.name, decide)
-        except Failure as failure:
+            await self._registry.write(
+                _build_request("update", stored), stored.kind, stored.namespace, stored.name, decide
+            )
+        except ApiStatusError as failure:
             if failure.code != 404:
                 raise
 
 
-def _request(verb: str, held: Held) -> Request:
-    kind = held.kind
-    call = Call(verb, "", kind, kind.group, kind.version, kind.plural, held.namespace, held.name)
-    return Request(call, COLLECTOR, {"user-agent": "dray-collector"})
+def _build_request(verb: str, stored: StoredObject) -> ApiRequest:
+    kind = stored.kind
+    call = ApiCall(verb, "", kind, kind.group, kind.version, kind.plural, stored.namespace, stored.name)
+    return ApiRequest(call, COLLECTOR_USER, {"user-agent": "dray-collector"})
 
 
-def _is_overtaken(broken: Exception) -> bool:
+def _is_race(error: Exception) -> bool:
     """Whether somebody else was faster; then another look is enough."""
-    return isinstance(broken, Failure) and broken.code in (404, 409)
+    return isinstance(error, ApiStatusError) and error.code in (404, 409)
 
 
-def _is_ours(owner: Mapping[str, Any]) -> bool:
+def _is_served_kind(owner: Mapping[str, Any]) -> bool:
     group, _, version = str(owner.get("apiVersion", "")).rpartition("/")
-    kind: Kind | None = kind_named(group, str(owner.get("kind", "")))
+    kind: Kind | None = find_kind(group, str(owner.get("kind", "")))
     return kind is not None and version in kind.versions
 
 
-def _reaches(owner: Held, dependent: Held) -> bool:
+def _can_own(owner: StoredObject, dependent: StoredObject) -> bool:
     """Whether one can own the other: an owner in another namespace is none, its names mean nothing here."""
     return not owner.namespace or owner.namespace == dependent.namespace
 
 
-def _blocks(dependent: Held, uid: str) -> bool:
+def _blocks_owner_deletion(dependent: StoredObject, uid: str) -> bool:
     owners = dependent.metadata.owner_references
     return any(owner.get("uid") == uid and owner.get("blockOwnerDeletion") for owner in owners)
 
 
-def _without_owners(metadata: dict[str, Any], uids: Iterable[str | None]) -> dict[str, Any]:
+def _drop_owners(metadata: dict[str, Any], uids: Iterable[str | None]) -> dict[str, Any]:
     gone = set(uids)
     kept = [owner for owner in metadata.get("ownerReferences") or () if owner.get("uid") not in gone]
     return {**metadata, "ownerReferences": kept}
 
 
-def _without_finalizer(metadata: dict[str, Any], finalizer: str) -> dict[str, Any]:
+def _drop_finalizer(metadata: dict[str, Any], finalizer: str) -> dict[str, Any]:
     return {
         **metadata,
         "finalizers": [name for name in metadata.get("finalizers") or () if name != finalizer],
     }
 
 
-def _graced(draft: Draft) -> bool:
+def _has_other_holds(pending: PendingObject) -> bool:
     """Whether something else than finalizers still holds the object: grace, or a namespace's own list."""
-    if draft.metadata.get("deletionGracePeriodSeconds"):
+    if pending.metadata.get("deletionGracePeriodSeconds"):
         return True
-    spec = draft.document.get("spec")
-    return draft.kind is _NAMESPACE and isinstance(spec, dict) and bool(spec.get("finalizers"))
+    spec = pending.document.get("spec")
+    return pending.kind is _NAMESPACE and isinstance(spec, dict) and bool(spec.get("finalizers"))

@@ -17,31 +17,37 @@ from typing import Any, Final
 from dray import __version__
 from dray.api.json_text import write_json
 from dray.api.kinds import KINDS, Kind
-from dray.server.discovery.resources import Resource, by_group, resources_of
-from dray.server.http.content_negotiation import DISCOVERY, DOCUMENTS, Form, Shape, negotiate
-from dray.server.http.requests import Answer
+from dray.server.discovery.resources import ApiResource, group_versions, list_resources
+from dray.server.http.content_negotiation import (
+    DISCOVERY_FORMATS,
+    DOCUMENT_FORMATS,
+    Representation,
+    ResponseFormat,
+    negotiate,
+)
+from dray.server.http.requests import ApiResponse
 
 MAJOR: Final = "1"
 MINOR: Final = "37"
 """The version of Kubernetes whose behaviour clients may expect."""
 
-_EVERYBODY: Final = "0.0.0.0/0"
+_ANY_CLIENT_CIDR: Final = "0.0.0.0/0"
 
 
-def tag_of(body: bytes) -> str:
+def compute_etag(body: bytes) -> str:
     """A tag that changes with the contents."""
     return hashlib.sha256(body).hexdigest().upper()
 
 
-def unchanged(headers: Mapping[str, str], tag: str) -> bool:
+def matches_etag(headers: Mapping[str, str], etag: str) -> bool:
     """Whether the client already has what bears this tag."""
     known = (
         part.strip().removeprefix("W/").strip('"') for part in headers.get("if-none-match", "").split(",")
     )
-    return any(part in (tag, "*") for part in known)
+    return any(part in (etag, "*") for part in known)
 
 
-def version_document() -> dict[str, str]:
+def build_version_document() -> dict[str, str]:
     """What `/version` tells."""
     return {
         "major": MAJOR,
@@ -56,67 +62,67 @@ def version_document() -> dict[str, str]:
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": f"python{platform.python_version()}",
         "compiler": platform.python_implementation().lower(),
-        "platform": f"{platform.system().lower()}/{_machine()}",
+        "platform": f"{platform.system().lower()}/{_get_architecture()}",
     }
 
 
-def _machine() -> str:
+def _get_architecture() -> str:
     """The processor, in the words Kubernetes uses."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _EncodedDocument:
     body: bytes
-    tag: str
+    etag: str
 
 
-class Discovery:
+class DiscoveryEndpoints:
     """The answers of discovery for a table of kinds."""
 
     def __init__(self, kinds: Sequence[Kind] = KINDS, address: str = "") -> None:
-        self.resources: Mapping[tuple[str, str], tuple[Resource, ...]] = resources_of(kinds)
-        documents = dict(_older(self.resources, address))
-        self._pages = {(path, ""): _page(document) for path, document in documents.items()}
+        self.resources: Mapping[tuple[str, str], tuple[ApiResource, ...]] = list_resources(kinds)
+        documents = dict(_build_legacy_documents(self.resources, address))
+        self._documents = {(path, ""): _encode_document(document) for path, document in documents.items()}
         for version in ("v2", "v2beta1"):
-            for path, document in _newer(self.resources, version):
-                self._pages[path, version] = _page(document)
+            for path, document in _build_aggregated_documents(self.resources, version):
+                self._documents[path, version] = _encode_document(document)
 
-    def answer(self, path: str, accept: str, headers: Mapping[str, str]) -> Answer | None:
+    def answer(self, path: str, accept: str, headers: Mapping[str, str]) -> ApiResponse | None:
         """The answer for a path of discovery; None when it is none. Slashes at the end do not matter."""
         place = path.rstrip("/")
-        if (place, "") not in self._pages:
+        if (place, "") not in self._documents:
             return None
-        both = (place, "v2") in self._pages
-        form = negotiate(accept, DISCOVERY if both else DOCUMENTS)
-        page = self._pages[place, form.version]
-        extra = [("etag", f'"{page.tag}"'), ("vary", "Accept"), ("cache-control", _kept(form))]
-        if unchanged(headers, page.tag):
-            return Answer(304, b"", form.content_type, extra)
-        return Answer(200, form.write(page.body), form.content_type, extra)
+        both = (place, "v2") in self._documents
+        form = negotiate(accept, DISCOVERY_FORMATS if both else DOCUMENT_FORMATS)
+        page = self._documents[place, form.version]
+        extra = [("etag", f'"{page.etag}"'), ("vary", "Accept"), ("cache-control", _get_cache_control(form))]
+        if matches_etag(headers, page.etag):
+            return ApiResponse(304, b"", form.content_type, extra)
+        return ApiResponse(200, form.encode(page.body), form.content_type, extra)
 
 
-def _page(document: Mapping[str, Any]) -> _Page:
+def _encode_document(document: Mapping[str, Any]) -> _EncodedDocument:
     body = write_json(document)
-    return _Page(body, tag_of(body))
+    return _EncodedDocument(body, compute_etag(body))
 
 
-def _kept(form: Form) -> str:
-    return "public" if form.shape is Shape.DISCOVERY else "no-cache, private"
+def _get_cache_control(response_format: ResponseFormat) -> str:
+    return "public" if response_format.representation is Representation.DISCOVERY else "no-cache, private"
 
 
-_Table = Mapping[tuple[str, str], tuple[Resource, ...]]
+_Table = Mapping[tuple[str, str], tuple[ApiResource, ...]]
 
 
-def _older(table: _Table, address: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    groups = [_group(group, versions) for group, versions in by_group(table).items() if group]
-    yield "/version", version_document()
+def _build_legacy_documents(table: _Table, address: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    groups = [_build_group(group, versions) for group, versions in group_versions(table).items() if group]
+    yield "/version", build_version_document()
     yield (
         "/api",
         {
             "kind": "APIVersions",
-            "versions": list(by_group(table).get("", ())),
-            "serverAddressByClientCIDRs": [{"clientCIDR": _EVERYBODY, "serverAddress": address}],
+            "versions": list(group_versions(table).get("", ())),
+            "serverAddressByClientCIDRs": [{"clientCIDR": _ANY_CLIENT_CIDR, "serverAddress": address}],
         },
     )
     yield "/apis", {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
@@ -130,43 +136,43 @@ def _older(table: _Table, address: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 "kind": "APIResourceList",
                 "apiVersion": "v1",
                 "groupVersion": whole,
-                "resources": [_older_row(resource) for resource in resources],
+                "resources": [_build_legacy_row(resource) for resource in resources],
             },
         )
 
 
-def _group(name: str, versions: Sequence[str]) -> dict[str, Any]:
+def _build_group(name: str, versions: Sequence[str]) -> dict[str, Any]:
     each = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": each, "preferredVersion": each[0]}
 
 
-def _older_row(resource: Resource) -> dict[str, Any]:
+def _build_legacy_row(resource: ApiResource) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": resource.name,
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
     }
-    if resource.foreign is not None:
-        row["group"], row["version"] = resource.foreign
-    row |= {"kind": resource.about[2], "verbs": list(resource.verbs)}
-    return row | _names(resource) | _storage_hash(resource)
+    if resource.foreign_group_version is not None:
+        row["group"], row["version"] = resource.foreign_group_version
+    row |= {"kind": resource.group_version_kind[2], "verbs": list(resource.verbs)}
+    return row | _collect_names(resource) | _build_storage_hash(resource)
 
 
-def _storage_hash(resource: Resource) -> dict[str, str]:
+def _build_storage_hash(resource: ApiResource) -> dict[str, str]:
     """Alike for all names under which the same objects are kept; clients compare it and nothing else."""
     kind = resource.kind
     if kind is None or resource.subresource:
         return {}
-    group, name = kind.kept_as or (kind.group, kind.name)
-    return {"storageVersionHash": tag_of(f"{group}/{name}".encode())[:12]}
+    group, name = kind.stored_as or (kind.group, kind.name)
+    return {"storageVersionHash": compute_etag(f"{group}/{name}".encode())[:12]}
 
 
-def _names(resource: Resource) -> dict[str, list[str]]:
+def _collect_names(resource: ApiResource) -> dict[str, list[str]]:
     names = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
     return {field: value for field, value in names.items() if value}
 
 
-def _newer(table: _Table, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _build_aggregated_documents(table: _Table, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for path, wanted in (("/api", lambda group: not group), ("/apis", bool)):
         items = [
             {
@@ -174,13 +180,13 @@ def _newer(table: _Table, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 "versions": [
                     {
                         "version": served,
-                        "resources": list(_newer_rows(table[group, served])),
+                        "resources": list(_build_aggregated_rows(table[group, served])),
                         "freshness": "Current",
                     }
                     for served in versions
                 ],
             }
-            for group, versions in by_group(table).items()
+            for group, versions in group_versions(table).items()
             if wanted(group)
         ]
         yield (
@@ -194,7 +200,7 @@ def _newer(table: _Table, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
-def _newer_rows(resources: Sequence[Resource]) -> Iterator[dict[str, Any]]:
+def _build_aggregated_rows(resources: Sequence[ApiResource]) -> Iterator[dict[str, Any]]:
     """Resources with their subresources inside; the rows are sorted, so these follow their resource."""
     row: dict[str, Any] | None = None
     for resource in resources:
@@ -202,7 +208,7 @@ def _newer_rows(resources: Sequence[Resource]) -> Iterator[dict[str, Any]]:
             row.setdefault("subresources", []).append(
                 {
                     "subresource": resource.subresource,
-                    "responseKind": _response(resource),
+                    "responseKind": _build_response_kind(resource),
                     "verbs": list(resource.verbs),
                 }
             )
@@ -211,17 +217,17 @@ def _newer_rows(resources: Sequence[Resource]) -> Iterator[dict[str, Any]]:
             yield row
         row = {
             "resource": resource.name,
-            "responseKind": _response(resource),
+            "responseKind": _build_response_kind(resource),
             "scope": "Namespaced" if resource.namespaced else "Cluster",
             "singularResource": resource.singular,
             "verbs": list(resource.verbs),
-            **_names(resource),
+            **_collect_names(resource),
         }
     if row is not None:
         yield row
 
 
-def _response(resource: Resource) -> dict[str, str]:
+def _build_response_kind(resource: ApiResource) -> dict[str, str]:
     """Kind of the answers; group and version only where they differ from the resource's own."""
-    group, version = resource.foreign or ("", "")
-    return {"group": group, "version": version, "kind": resource.about[2]}
+    group, version = resource.foreign_group_version or ("", "")
+    return {"group": group, "version": version, "kind": resource.group_version_kind[2]}

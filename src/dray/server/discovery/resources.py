@@ -16,17 +16,17 @@ from typing import Final
 from dray.api.kinds import Kind
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-_CHANGES: Final = ("get", "patch", "update")
-_CREATE: Final = ("create",)
+_UPDATE_VERBS: Final = ("get", "patch", "update")
+_CREATE_VERBS: Final = ("create",)
 
 _SUBRESOURCES: Mapping[str, tuple[tuple[str, ...], tuple[str, str, str] | None]] = MappingProxyType(
     {
-        "status": (_CHANGES, None),
+        "status": (_UPDATE_VERBS, None),
         "finalize": (("update",), None),
-        "binding": (_CREATE, ("", "v1", "Binding")),
-        "eviction": (_CREATE, ("policy", "v1", "Eviction")),
+        "binding": (_CREATE_VERBS, ("", "v1", "Binding")),
+        "eviction": (_CREATE_VERBS, ("policy", "v1", "Eviction")),
         "log": (("get",), None),
-        "token": (_CREATE, ("authentication.k8s.io", "v1", "TokenRequest")),
+        "token": (_CREATE_VERBS, ("authentication.k8s.io", "v1", "TokenRequest")),
     }
 )
 """Verbs of each subresource, and what is sent to it when that is not the object itself."""
@@ -52,22 +52,24 @@ _CATEGORIES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Words that stand for several resources, such as `kubectl get all`, and which those are in each group."""
 
-WITHOUT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
+UNSUPPORTED_VERBS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
     {("", "namespaces"): frozenset({"deletecollection"})}
 )
 """Verbs that a kind does not have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """One row of discovery. `name` is `pods` or `pods/status`; `about` is what is sent and comes back."""
+class ApiResource:
+    """One row of discovery. `name` is `pods` or `pods/status`; `group_version_kind` is what is sent and comes
+    back.
+    """
 
     group: str
     version: str
     name: str
     singular: str
     namespaced: bool
-    about: tuple[str, str, str]
+    group_version_kind: tuple[str, str, str]
     verbs: tuple[str, ...]
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -82,41 +84,41 @@ class Resource:
         return self.name.partition("/")[2]
 
     @property
-    def foreign(self) -> tuple[str, str] | None:
+    def foreign_group_version(self) -> tuple[str, str] | None:
         """Group and version of what it is about, when those are not its own."""
         own = (self.group, self.version)
-        return None if self.about[:2] == own else self.about[:2]
+        return None if self.group_version_kind[:2] == own else self.group_version_kind[:2]
 
 
-def _asked(group: str, kind: str, *, namespaced: bool = False) -> Resource:
+def _build_virtual_resource(group: str, kind: str, *, namespaced: bool = False) -> ApiResource:
     """The row of something that is asked, answered and forgotten."""
     name = kind.lower()
-    return Resource(group, "v1", f"{name}s", name, namespaced, (group, "v1", kind), _CREATE)
+    return ApiResource(group, "v1", f"{name}s", name, namespaced, (group, "v1", kind), _CREATE_VERBS)
 
 
-ASKED: Final = (
-    _asked("", "Binding", namespaced=True),
-    _asked("authentication.k8s.io", "SelfSubjectReview"),
-    _asked("authentication.k8s.io", "TokenReview"),
-    _asked("authorization.k8s.io", "LocalSubjectAccessReview", namespaced=True),
-    _asked("authorization.k8s.io", "SelfSubjectAccessReview"),
-    _asked("authorization.k8s.io", "SelfSubjectRulesReview"),
-    _asked("authorization.k8s.io", "SubjectAccessReview"),
+VIRTUAL_RESOURCES: Final = (
+    _build_virtual_resource("", "Binding", namespaced=True),
+    _build_virtual_resource("authentication.k8s.io", "SelfSubjectReview"),
+    _build_virtual_resource("authentication.k8s.io", "TokenReview"),
+    _build_virtual_resource("authorization.k8s.io", "LocalSubjectAccessReview", namespaced=True),
+    _build_virtual_resource("authorization.k8s.io", "SelfSubjectAccessReview"),
+    _build_virtual_resource("authorization.k8s.io", "SelfSubjectRulesReview"),
+    _build_virtual_resource("authorization.k8s.io", "SubjectAccessReview"),
 )
 """Resources outside the table of kinds."""
 
 
-def resources_of(kinds: Iterable[Kind]) -> dict[tuple[str, str], tuple[Resource, ...]]:
+def list_resources(kinds: Iterable[Kind]) -> dict[tuple[str, str], tuple[ApiResource, ...]]:
     """Every resource by group and version: groups as they come, the best version of each first."""
-    found: dict[tuple[str, str], list[Resource]] = {}
-    for row in (*(row for kind in kinds for row in _rows(kind)), *ASKED):
+    found: dict[tuple[str, str], list[ApiResource]] = {}
+    for row in (*(row for kind in kinds for row in _build_rows(kind)), *VIRTUAL_RESOURCES):
         found.setdefault((row.group, row.version), []).append(row)
     groups = list(dict.fromkeys(group for group, _ in found))
-    places = sorted(found, key=lambda place: (groups.index(place[0]), _age(place[1])))
+    places = sorted(found, key=lambda place: (groups.index(place[0]), _rank_version(place[1])))
     return {place: tuple(sorted(found[place], key=lambda row: row.name)) for place in places}
 
 
-def by_group(places: Iterable[tuple[str, str]]) -> dict[str, Sequence[str]]:
+def group_versions(places: Iterable[tuple[str, str]]) -> dict[str, Sequence[str]]:
     """The versions of each group."""
     found: dict[str, list[str]] = {}
     for group, version in places:
@@ -124,12 +126,12 @@ def by_group(places: Iterable[tuple[str, str]]) -> dict[str, Sequence[str]]:
     return dict(found)
 
 
-def _rows(kind: Kind) -> Iterator[Resource]:
+def _build_rows(kind: Kind) -> Iterator[ApiResource]:
     place = (kind.group, kind.plural)
-    verbs = tuple(verb for verb in ALL_VERBS if verb not in WITHOUT.get(place, ()))
+    verbs = tuple(verb for verb in ALL_VERBS if verb not in UNSUPPORTED_VERBS.get(place, ()))
     for version in kind.versions:
         itself = (kind.group, version, kind.name)
-        yield Resource(
+        yield ApiResource(
             kind.group,
             version,
             kind.plural,
@@ -138,12 +140,12 @@ def _rows(kind: Kind) -> Iterator[Resource]:
             itself,
             verbs,
             kind.short_names,
-            _categories(kind),
+            _get_categories(kind),
             kind,
         )
         for name in kind.subresources:
             sub_verbs, other = _SUBRESOURCES[name]
-            yield Resource(
+            yield ApiResource(
                 kind.group,
                 version,
                 f"{kind.plural}/{name}",
@@ -155,7 +157,7 @@ def _rows(kind: Kind) -> Iterator[Resource]:
             )
 
 
-def _categories(kind: Kind) -> tuple[str, ...]:
+def _get_categories(kind: Kind) -> tuple[str, ...]:
     category, plurals = _CATEGORIES.get(kind.group, ("", ()))
     return (category,) if kind.plural in plurals else ()
 
@@ -163,7 +165,7 @@ def _categories(kind: Kind) -> tuple[str, ...]:
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
-def _age(version: str) -> tuple[int, int, int]:
+def _rank_version(version: str) -> tuple[int, int, int]:
     """Stable versions before beta before alpha, newer before older."""
     parts = _VERSION.fullmatch(version)
     assert parts is not None, version

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from dray.api.json_text import read_json
-from dray.manifests.writer import yaml_block
+from dray.manifests.writer import to_yaml_block
 from dray.server.http import errors
 
 JSON: Final = "application/json"
@@ -24,7 +24,7 @@ ACCEPTED_BODIES: Final = (JSON, YAML, PROTOBUF)
 """What the body of a request may be."""
 
 
-class Shape(StrEnum):
+class Representation(StrEnum):
     """What is told of the objects asked for; the values are the words of the `as` parameter."""
 
     WHOLE = ""
@@ -35,81 +35,93 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ResponseFormat:
     """How an answer is written: JSON or YAML, and in which shape and version of that shape."""
 
     media: str = JSON
-    shape: Shape = Shape.WHOLE
+    representation: Representation = Representation.WHOLE
     version: str = ""
 
     @property
     def content_type(self) -> str:
         """What the answer is called; only discovery says its shape, tables say it in their `kind`."""
-        if self.shape is Shape.DISCOVERY:
-            return f"{self.media};g=apidiscovery.k8s.io;v={self.version};as={self.shape}"
+        if self.representation is Representation.DISCOVERY:
+            return f"{self.media};g=apidiscovery.k8s.io;v={self.version};as={self.representation}"
         return self.media
 
-    def write(self, text: bytes) -> bytes:
+    def encode(self, text: bytes) -> bytes:
         """A JSON text as this form has it."""
-        return text if self.media == JSON else yaml_block(read_json(text)).encode()
+        return text if self.media == JSON else to_yaml_block(read_json(text)).encode()
 
 
-PLAIN: Final = Form()
+PLAIN_JSON: Final = ResponseFormat()
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedFormats:
     """What a path can answer with: media types, the best first, and shapes as (shape, group, version)."""
 
     media: tuple[str, ...] = (JSON, YAML)
-    shapes: frozenset[tuple[str, str, str]] = frozenset()
+    representations: frozenset[tuple[str, str, str]] = frozenset()
 
 
-def _shapes(group: str, versions: tuple[str, ...], *shapes: Shape) -> frozenset[tuple[str, str, str]]:
-    return frozenset((shape.value, group, version) for shape in shapes for version in versions)
+def _list_representations(
+    group: str, versions: tuple[str, ...], *representations: Representation
+) -> frozenset[tuple[str, str, str]]:
+    return frozenset((shape.value, group, version) for shape in representations for version in versions)
 
 
-_REDUCED = _shapes("meta.k8s.io", ("v1", "v1beta1"), Shape.TABLE, Shape.METADATA, Shape.METADATA_LIST)
+_REDUCED = _list_representations(
+    "meta.k8s.io",
+    ("v1", "v1beta1"),
+    Representation.TABLE,
+    Representation.METADATA,
+    Representation.METADATA_LIST,
+)
 
-DOCUMENTS: Final = Offer()
+DOCUMENT_FORMATS: Final = OfferedFormats()
 """Something that has one shape."""
-OBJECTS: Final = Offer(shapes=_REDUCED)
+OBJECT_FORMATS: Final = OfferedFormats(representations=_REDUCED)
 """An object or a list of objects."""
-WATCHES: Final = Offer((JSON,), _REDUCED)
+WATCH_FORMATS: Final = OfferedFormats((JSON,), _REDUCED)
 """A stream of objects."""
-DISCOVERY: Final = Offer(shapes=_shapes("apidiscovery.k8s.io", ("v2", "v2beta1"), Shape.DISCOVERY))
+DISCOVERY_FORMATS: Final = OfferedFormats(
+    representations=_list_representations("apidiscovery.k8s.io", ("v2", "v2beta1"), Representation.DISCOVERY)
+)
 """The resources there are."""
 
 
 @lru_cache(maxsize=512)
-def negotiate(accept: str, offer: Offer = OBJECTS) -> Form:
+def negotiate(accept: str, offer: OfferedFormats = OBJECT_FORMATS) -> ResponseFormat:
     """The form that meets the header best; a `Failure` of 406 when none does."""
     if accept in (JSON, "*/*", ""):
-        return PLAIN
-    for wish in sorted((_wish(part) for part in accept.split(",")), key=_rank):
-        form = _met(wish, offer)
+        return PLAIN_JSON
+    for wish in sorted((_parse_clause(part) for part in accept.split(",")), key=_rank_clause):
+        form = _match_offer(wish, offer)
         if form is not None:
             return form
-    raise errors.not_acceptable([*offer.media, f"{JSON};stream=watch"])
+    raise errors.new_not_acceptable([*offer.media, f"{JSON};stream=watch"])
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _AcceptClause:
     media: str
     quality: float
-    shape: tuple[str, str, str]
+    representation: tuple[str, str, str]
 
 
-def _wish(part: str) -> _Wish:
+def _parse_clause(part: str) -> _AcceptClause:
     media, *rest = (piece.strip() for piece in part.split(";"))
     given = {
         name.strip().lower(): value.strip().strip('"') for name, _, value in (p.partition("=") for p in rest)
     }
     shape = (given.get("as", ""), given.get("g", ""), given.get("v", ""))
-    return _Wish(media.lower(), _quality(given.get("q", "1")), shape if shape[0] else ("", "", ""))
+    return _AcceptClause(
+        media.lower(), _parse_quality(given.get("q", "1")), shape if shape[0] else ("", "", "")
+    )
 
 
-def _quality(text: str) -> float:
+def _parse_quality(text: str) -> float:
     """A weight between 0 and 1; what is no number weighs nothing."""
     try:
         weight = float(text)
@@ -118,15 +130,17 @@ def _quality(text: str) -> float:
     return weight if 0 < weight <= 1 else 0.0
 
 
-def _rank(wish: _Wish) -> tuple[float, int]:
-    return -wish.quality, wish.media.count("*")
+def _rank_clause(clause: _AcceptClause) -> tuple[float, int]:
+    return -clause.quality, clause.media.count("*")
 
 
-def _met(wish: _Wish, offer: Offer) -> Form | None:
-    if not wish.quality or (wish.shape[0] and wish.shape not in offer.shapes):
+def _match_offer(clause: _AcceptClause, offer: OfferedFormats) -> ResponseFormat | None:
+    if not clause.quality or (
+        clause.representation[0] and clause.representation not in offer.representations
+    ):
         return None
-    kind = wish.media.removesuffix("/*")
+    kind = clause.media.removesuffix("/*")
     for media in offer.media:
-        if wish.media in (media, "*/*") or kind == media.partition("/")[0]:
-            return Form(media, Shape(wish.shape[0]), wish.shape[2])
+        if clause.media in (media, "*/*") or kind == media.partition("/")[0]:
+            return ResponseFormat(media, Representation(clause.representation[0]), clause.representation[2])
     return None

@@ -8,50 +8,50 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from dray.server.http.errors import method_not_allowed, no_such_path
-from dray.server.http.requests import Answer, Request, json_answer
-from dray.telemetry.health import PATHS as HEALTH
-from dray.telemetry.health import Check, health_at
+from dray.server.http.errors import new_method_not_allowed, new_path_not_found
+from dray.server.http.requests import ApiRequest, ApiResponse, build_json_response
+from dray.telemetry.health import HEALTH_PATHS as HEALTH
+from dray.telemetry.health import HealthCheck, run_health_checks
 
-TEXT = "text/plain; charset=utf-8"
+TEXT_PLAIN = "text/plain; charset=utf-8"
 
-Tree = Callable[[Request], Answer | None]
+PathTree = Callable[[ApiRequest], ApiResponse | None]
 """Answers paths of a tree it knows; None for others."""
 
-Page = Callable[[Request], Awaitable[Answer]]
+Endpoint = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
 
 @dataclass(frozen=True)
-class Paths:
+class NonResourceEndpoints:
     """Answers calls on paths that are no resources."""
 
-    checks: Mapping[str, Check]
-    trees: tuple[Tree, ...]
-    pages: Mapping[tuple[str, str], Page] = field(default_factory=dict)
+    checks: Mapping[str, HealthCheck]
+    path_trees: tuple[PathTree, ...]
+    endpoints: Mapping[tuple[str, str], Endpoint] = field(default_factory=dict)
     """By method and path."""
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ApiRequest) -> ApiResponse:
         """Answer a path."""
         path = request.call.path.rstrip("/") or "/"
-        page = self.pages.get((request.call.verb, path))
+        page = self.endpoints.get((request.call.verb, path))
         if page is not None:
             return await page(request)
         if request.call.verb not in ("get", "head"):
-            raise method_not_allowed()
+            raise new_method_not_allowed()
         if "/" + path.split("/")[1] in HEALTH:
-            return self._health(request, path)
-        for tree in self.trees:
+            return self._answer_health(request, path)
+        for tree in self.path_trees:
             answer = tree(request)
             if answer is not None:
                 return answer
         if path == "/":
-            return json_answer(
+            return build_json_response(
                 {"paths": sorted({"/metrics", *HEALTH, "/version", "/api", "/apis", "/openapi/v3"})}
             )
-        raise no_such_path()
+        raise new_path_not_found()
 
-    def _health(self, request: Request, path: str) -> Answer:
-        health = health_at(path, self.checks, verbose="verbose" in request.call.query)
+    def _answer_health(self, request: ApiRequest, path: str) -> ApiResponse:
+        health = run_health_checks(path, self.checks, verbose="verbose" in request.call.query)
         if health is None:
-            raise no_such_path()
-        return Answer(200 if health.good else 500, health.text.encode(), TEXT)
+            raise new_path_not_found()
+        return ApiResponse(200 if health.passed else 500, health.text.encode(), TEXT_PLAIN)

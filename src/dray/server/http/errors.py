@@ -15,7 +15,7 @@ from dray.api.kinds import Kind
 from dray.errors import DrayError
 
 
-class Failure(DrayError):  # noqa: N818 - the word of the protocol
+class ApiStatusError(DrayError):
     """A request that was not carried out."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Failure(DrayError):  # noqa: N818 - the word of the protocol
         self.details = details
         self.headers = tuple(headers)
 
-    def document(self) -> dict[str, Any]:
+    def to_status(self) -> dict[str, Any]:
         """The `Status` that tells it."""
         status: dict[str, Any] = {
             "kind": "Status",
@@ -49,38 +49,44 @@ class Failure(DrayError):  # noqa: N818 - the word of the protocol
         return status | {"code": self.code}
 
 
-def _resource(kind: Kind) -> str:
+def _format_resource(kind: Kind) -> str:
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
-def _about(kind: Kind, name: str) -> dict[str, Any]:
+def _build_details(kind: Kind, name: str) -> dict[str, Any]:
     about = {"name": name, "group": kind.group, "kind": kind.plural}
     return {key: value for key, value in about.items() if value}
 
 
-def not_found(kind: Kind, name: str) -> Failure:
-    return Failure(404, "NotFound", f'{_resource(kind)} "{name}" not found', _about(kind, name))
+def new_not_found(kind: Kind, name: str) -> ApiStatusError:
+    return ApiStatusError(
+        404, "NotFound", f'{_format_resource(kind)} "{name}" not found', _build_details(kind, name)
+    )
 
 
-def no_such_path() -> Failure:
-    return Failure(404, "NotFound", "the server could not find the requested resource", {})
+def new_path_not_found() -> ApiStatusError:
+    return ApiStatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(kind: Kind, name: str) -> Failure:
-    message = f'{_resource(kind)} "{name}" already exists'
-    return Failure(409, "AlreadyExists", message, _about(kind, name))
+def new_already_exists(kind: Kind, name: str) -> ApiStatusError:
+    message = f'{_format_resource(kind)} "{name}" already exists'
+    return ApiStatusError(409, "AlreadyExists", message, _build_details(kind, name))
 
 
-MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+OBJECT_MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
 
 
-def conflict(kind: Kind, name: str, why: str = MODIFIED, causes: Sequence[Mapping[str, str]] = ()) -> Failure:
-    message = f'Operation cannot be fulfilled on {_resource(kind)} "{name}": {why}'
-    details = _about(kind, name) | ({"causes": [dict(cause) for cause in causes]} if causes else {})
-    return Failure(409, "Conflict", message, details)
+def new_conflict(
+    kind: Kind, name: str, why: str = OBJECT_MODIFIED, causes: Sequence[Mapping[str, str]] = ()
+) -> ApiStatusError:
+    message = f'Operation cannot be fulfilled on {_format_resource(kind)} "{name}": {why}'
+    details = _build_details(kind, name) | ({"causes": [dict(cause) for cause in causes]} if causes else {})
+    return ApiStatusError(409, "Conflict", message, details)
 
 
-def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Failure:
+def new_invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiStatusError:
     """An object that breaks rules of its kind."""
     texts = [str(error) for error in errors]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -89,16 +95,18 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Failure:
         "group": kind.group,
         "kind": kind.name,
         "causes": [
-            {"reason": error.fault.value, "message": error.body, "field": error.path} for error in errors
+            {"reason": error.type.value, "message": error.body, "field": error.path} for error in errors
         ],
     }
     message = f'{kind.qualified_name} "{name}" is invalid: {text}'
-    return Failure(422, "Invalid", message, {key: value for key, value in details.items() if value})
+    return ApiStatusError(422, "Invalid", message, {key: value for key, value in details.items() if value})
 
 
-def invalid_options(options: str, field: str, what: str, cause: str = "FieldValueForbidden") -> Failure:
+def new_invalid_options(
+    options: str, field: str, what: str, cause: str = "FieldValueForbidden"
+) -> ApiStatusError:
     """Query parameters or a body of options that contradict themselves."""
-    return Failure(
+    return ApiStatusError(
         422,
         "Invalid",
         f'{options}.meta.k8s.io "" is invalid: {field}: {what}',
@@ -110,48 +118,48 @@ def invalid_options(options: str, field: str, what: str, cause: str = "FieldValu
     )
 
 
-def bad_request(message: str) -> Failure:
-    return Failure(400, "BadRequest", message)
+def new_bad_request(message: str) -> ApiStatusError:
+    return ApiStatusError(400, "BadRequest", message)
 
 
-def unauthorized() -> Failure:
-    return Failure(401, "Unauthorized", "Unauthorized")
+def new_unauthorized() -> ApiStatusError:
+    return ApiStatusError(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(kind: Kind, name: str, why: str) -> Failure:
-    subject = f'{_resource(kind)} "{name}"' if name else _resource(kind)
-    return Failure(403, "Forbidden", f"{subject} is forbidden: {why}", _about(kind, name))
+def new_forbidden(kind: Kind, name: str, why: str) -> ApiStatusError:
+    subject = f'{_format_resource(kind)} "{name}"' if name else _format_resource(kind)
+    return ApiStatusError(403, "Forbidden", f"{subject} is forbidden: {why}", _build_details(kind, name))
 
 
-def method_not_allowed(
+def new_method_not_allowed(
     message: str = "the server does not allow this method on the requested resource",
-) -> Failure:
-    return Failure(405, "MethodNotAllowed", message, {})
+) -> ApiStatusError:
+    return ApiStatusError(405, "MethodNotAllowed", message, {})
 
 
-def not_acceptable(available: Sequence[str]) -> Failure:
+def new_not_acceptable(available: Sequence[str]) -> ApiStatusError:
     message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(available)}"
-    return Failure(406, "NotAcceptable", message, {})
+    return ApiStatusError(406, "NotAcceptable", message, {})
 
 
-def expired(message: str) -> Failure:
-    return Failure(410, "Expired", message)
+def new_expired(message: str) -> ApiStatusError:
+    return ApiStatusError(410, "Expired", message)
 
 
-def too_large(message: str) -> Failure:
-    return Failure(413, "RequestEntityTooLarge", message)
+def new_too_large(message: str) -> ApiStatusError:
+    return ApiStatusError(413, "RequestEntityTooLarge", message)
 
 
-def unsupported_media(accepted: Sequence[str], hint: str = "") -> Failure:
+def new_unsupported_media_type(accepted: Sequence[str], hint: str = "") -> ApiStatusError:
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         f"{', '.join(accepted)}{hint}"
     )
-    return Failure(415, "UnsupportedMediaType", message)
+    return ApiStatusError(415, "UnsupportedMediaType", message)
 
 
-def too_many_requests(message: str, seconds: int = 1) -> Failure:
-    return Failure(
+def new_too_many_requests(message: str, seconds: int = 1) -> ApiStatusError:
+    return ApiStatusError(
         429,
         "TooManyRequests",
         message,
@@ -160,12 +168,12 @@ def too_many_requests(message: str, seconds: int = 1) -> Failure:
     )
 
 
-def internal(message: str) -> Failure:
-    return Failure(500, "InternalError", f"Internal error occurred: {message}")
+def new_internal_error(message: str) -> ApiStatusError:
+    return ApiStatusError(500, "InternalError", f"Internal error occurred: {message}")
 
 
-def unavailable(message: str, seconds: int = 1) -> Failure:
-    return Failure(
+def new_service_unavailable(message: str, seconds: int = 1) -> ApiStatusError:
+    return ApiStatusError(
         503,
         "ServiceUnavailable",
         message,
@@ -174,16 +182,16 @@ def unavailable(message: str, seconds: int = 1) -> Failure:
     )
 
 
-def timed_out(message: str, *, cause: tuple[str, str] | None = None, seconds: int = 1) -> Failure:
+def new_timeout(message: str, *, cause: tuple[str, str] | None = None, seconds: int = 1) -> ApiStatusError:
     details: dict[str, Any] = {}
     if cause is not None:
         details["causes"] = [{"reason": cause[0], "message": cause[1]}]
-    return Failure(504, "Timeout", message, details | {"retryAfterSeconds": seconds})
+    return ApiStatusError(504, "Timeout", message, details | {"retryAfterSeconds": seconds})
 
 
-def version_too_large(asked: int, current: int) -> Failure:
+def new_version_too_large(requested: int, current: int) -> ApiStatusError:
     """A client asks for a future that has not come, maybe because it spoke to another server before."""
-    return timed_out(
-        f"Timeout: Too large resource version: {asked}, current: {current}",
+    return new_timeout(
+        f"Timeout: Too large resource version: {requested}, current: {current}",
         cause=("ResourceVersionTooLarge", "Too large resource version"),
     )

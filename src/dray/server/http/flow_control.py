@@ -20,106 +20,106 @@ from types import TracebackType
 from typing import TypeVar
 
 from dray.clock import Clock
-from dray.server.http.errors import Failure, too_many_requests
-from dray.server.http.limits import Limits
-from dray.server.http.requests import ANONYMOUS, MASTERS, NODES, WRITES, Call, User
+from dray.server.http.errors import ApiStatusError, new_too_many_requests
+from dray.server.http.limits import ServerLimits
+from dray.server.http.requests import ANONYMOUS, MASTERS, NODES, WRITE_VERBS, ApiCall, RequestUser
 
-BUCKETS = 10_000
+MAX_RATE_BUCKETS = 10_000
 """So many users are remembered for their rate."""
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityClass:
+class PriorityLevel:
     """Requests that are treated alike, and how much of all places they may fill."""
 
     name: str
     share: float
-    holds: Callable[[bool, str, tuple[str, ...]], bool]
+    matches: Callable[[bool, str, tuple[str, ...]], bool]
     """Asked whether it is about a lease, by whom, and of which groups they are."""
-    about: str
+    description: str
 
 
-_HEALTH = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_EXEMPT_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
 def _is_system(lease: bool, user: str, groups: tuple[str, ...]) -> bool:
     return MASTERS in groups or NODES in groups or user.startswith(("system:kube-", "dray:"))
 
 
-CLASSES: tuple[PriorityClass, ...] = (
-    PriorityClass(
+PRIORITY_LEVELS: tuple[PriorityLevel, ...] = (
+    PriorityLevel(
         "leases",
         1.0,
         lambda lease, user, groups: lease and user != ANONYMOUS,
         "leases, so that nobody loses its leadership or is thought dead because the server is busy",
     ),
-    PriorityClass("system", 0.95, _is_system, "administrators, nodes, scheduler and controllers"),
-    PriorityClass("others", 0.75, lambda lease, user, groups: user != ANONYMOUS, "everybody else"),
-    PriorityClass("anonymous", 0.25, lambda lease, user, groups: True, "who has no name"),
+    PriorityLevel("system", 0.95, _is_system, "administrators, nodes, scheduler and controllers"),
+    PriorityLevel("others", 0.75, lambda lease, user, groups: user != ANONYMOUS, "everybody else"),
+    PriorityLevel("anonymous", 0.25, lambda lease, user, groups: True, "who has no name"),
 )
 """The classes, first match; health checks are in none and always pass."""
 
 
-class Gate:
+class FlowController:
     """Lets requests in."""
 
     def __init__(
-        self, limits: Limits, clock: Clock, refused: Callable[[str], None] = lambda limit: None
+        self, limits: ServerLimits, clock: Clock, on_refused: Callable[[str], None] = lambda limit: None
     ) -> None:
-        """`refused` is told the name of a limit whenever it turns a request away."""
-        self._limits, self._clock, self._refused = limits, clock, refused
-        self._seats = [max(1, int(limits.max_in_flight * row.share)) for row in CLASSES]
-        self._queues = tuple(_Queue() for _ in CLASSES)
-        self._rates: OrderedDict[str, _Bucket] = OrderedDict()
+        """`on_refused` is told the name of a limit whenever it turns a request away."""
+        self._limits, self._clock, self._on_refused = limits, clock, on_refused
+        self._slots_by_level = [max(1, int(limits.max_in_flight * row.share)) for row in PRIORITY_LEVELS]
+        self._queues = tuple(_FairQueue() for _ in PRIORITY_LEVELS)
+        self._rate_buckets: OrderedDict[str, _TokenBucket] = OrderedDict()
         self.in_flight = {"readOnly": 0, "mutating": 0}
-        self._inside = 0
+        self._executing = 0
         self.watches: dict[tuple[str, str, str], int] = {}
-        self._watchers: dict[str, int] = {}
-        self._watching = 0
+        self._watches_per_user: dict[str, int] = {}
+        self._watch_count = 0
 
-    def entered(self, call: Call, user: User) -> Visit:
-        """Holds a place while the call lasts; to enter raises a `Failure` when there is none."""
-        return Visit(self, call, user)
+    def acquire(self, call: ApiCall, user: RequestUser) -> FlowControlSlot:
+        """Holds a place while the call lasts; to enter raises a `ApiStatusError` when there is none."""
+        return FlowControlSlot(self, call, user)
 
     @property
-    def waiting(self) -> int:
+    def queued(self) -> int:
         """How many requests wait for a place."""
         return sum(map(len, self._queues))
 
     # --- requests ---
 
-    async def take_seat(self, call: Call, user: User) -> None:
+    async def acquire_slot(self, call: ApiCall, user: RequestUser) -> None:
         """Come in, maybe after a while."""
         if self._limits.requests_per_second:
             self._check_rate(user.name)
-        rank = rank_of(call, user)
-        if self._inside < self._seats[rank] and not self._anybody_before(rank):
-            self._inside += 1
+        rank = get_priority_rank(call, user)
+        if self._executing < self._slots_by_level[rank] and not self._has_earlier_waiters(rank):
+            self._executing += 1
         else:
-            await self._wait(rank, user.name)
-        self.in_flight["mutating" if call.verb in WRITES else "readOnly"] += 1
+            await self._wait_in_queue(rank, user.name)
+        self.in_flight["mutating" if call.verb in WRITE_VERBS else "readOnly"] += 1
 
-    def leave_seat(self, call: Call) -> None:
+    def release_slot(self, call: ApiCall) -> None:
         """Go, and let the next one in."""
-        self.in_flight["mutating" if call.verb in WRITES else "readOnly"] -= 1
-        self._vacate()
+        self.in_flight["mutating" if call.verb in WRITE_VERBS else "readOnly"] -= 1
+        self._dispatch_next()
 
-    def _vacate(self) -> None:
-        self._inside -= 1
-        for queue, seats in zip(self._queues, self._seats, strict=True):
-            while self._inside < seats and (waiting := queue.next()) is not None:
-                self._inside += 1
+    def _dispatch_next(self) -> None:
+        self._executing -= 1
+        for queue, seats in zip(self._queues, self._slots_by_level, strict=True):
+            while self._executing < seats and (waiting := queue.pop_next()) is not None:
+                self._executing += 1
                 waiting.set_result(None)
 
-    def _anybody_before(self, rank: int) -> bool:
+    def _has_earlier_waiters(self, rank: int) -> bool:
         return any(map(len, self._queues[: rank + 1]))
 
-    async def _wait(self, rank: int, user: str) -> None:
+    async def _wait_in_queue(self, rank: int, user: str) -> None:
         queue, limits = self._queues[rank], self._limits
-        if self.waiting >= limits.max_queued:
-            raise self._turned_away("max_queued", "too many requests wait already")
+        if self.queued >= limits.max_queued:
+            raise self._refuse("max_queued", "too many requests wait already")
         if queue.count(user) >= limits.max_queued_per_user:
-            raise self._turned_away("max_queued_per_user", f"too many requests of `{user}` wait already")
+            raise self._refuse("max_queued_per_user", f"too many requests of `{user}` wait already")
         waiting = queue.add(user)
         try:
             async with asyncio.timeout(limits.queue_seconds):
@@ -127,106 +127,104 @@ class Gate:
         except TimeoutError:
             # The place may have come in the very moment the time was over.
             self._give_up(waiting)
-            raise self._turned_away("queue_seconds", "the server is busy; no place in time") from None
+            raise self._refuse("queue_seconds", "the server is busy; no place in time") from None
         except asyncio.CancelledError:
             self._give_up(waiting)
             raise
 
     def _give_up(self, waiting: asyncio.Future[None]) -> None:
         if waiting.done() and not waiting.cancelled():
-            self._vacate()
+            self._dispatch_next()
         else:
             waiting.cancel()
 
     def _check_rate(self, user: str) -> None:
         now, rate = self._clock.monotonic(), self._limits.requests_per_second
-        bucket = self._rates.get(user)
+        bucket = self._rate_buckets.get(user)
         if bucket is None:
-            bucket = self._rates[user] = _Bucket(2 * rate, now)
-            if len(self._rates) > BUCKETS:
-                self._rates.popitem(last=False)
-        self._rates.move_to_end(user)
+            bucket = self._rate_buckets[user] = _TokenBucket(2 * rate, now)
+            if len(self._rate_buckets) > MAX_RATE_BUCKETS:
+                self._rate_buckets.popitem(last=False)
+        self._rate_buckets.move_to_end(user)
         if not bucket.take(now, rate):
-            raise self._turned_away(
-                "requests_per_second", f"more than {rate:g} requests per second of `{user}`"
-            )
+            raise self._refuse("requests_per_second", f"more than {rate:g} requests per second of `{user}`")
 
     # --- watches ---
 
-    def open_watch(self, call: Call, user: User) -> None:
+    def open_watch(self, call: ApiCall, user: RequestUser) -> None:
         """Count a watch in."""
         limits = self._limits
-        if self._watching >= limits.max_watches:
-            raise self._turned_away("max_watches", f"{self._watching} watches are open, no more are served")
-        if self._watchers.get(user.name, 0) >= limits.max_watches_per_user:
+        if self._watch_count >= limits.max_watches:
+            raise self._refuse("max_watches", f"{self._watch_count} watches are open, no more are served")
+        if self._watches_per_user.get(user.name, 0) >= limits.max_watches_per_user:
             text = f"`{user.name}` has {limits.max_watches_per_user} watches open, no more are served"
-            raise self._turned_away("max_watches_per_user", text)
+            raise self._refuse("max_watches_per_user", text)
         self._count_watch(call, user.name, 1)
 
-    def close_watch(self, call: Call, user: User) -> None:
+    def close_watch(self, call: ApiCall, user: RequestUser) -> None:
         """Count a watch out."""
         self._count_watch(call, user.name, -1)
 
-    def _count_watch(self, call: Call, user: str, by: int) -> None:
-        self._watching += by
-        _count(self._watchers, user, by)
-        _count(self.watches, (call.group, call.version, call.plural), by)
+    def _count_watch(self, call: ApiCall, user: str, by: int) -> None:
+        self._watch_count += by
+        _add_count(self._watches_per_user, user, by)
+        _add_count(self.watches, (call.group, call.version, call.plural), by)
 
-    def _turned_away(self, limit: str, text: str) -> Failure:
-        self._refused(limit)
-        return too_many_requests(f"{text}; try again later")
+    def _refuse(self, limit: str, text: str) -> ApiStatusError:
+        self._on_refused(limit)
+        return new_too_many_requests(f"{text}; try again later")
 
 
 _Key = TypeVar("_Key")
 
 
-def _count(counts: dict[_Key, int], key: _Key, by: int) -> None:
+def _add_count(counts: dict[_Key, int], key: _Key, by: int) -> None:
     counts[key] = counts.get(key, 0) + by
     if not counts[key]:
         del counts[key]
 
 
-def rank_of(call: Call, user: User) -> int:
+def get_priority_rank(call: ApiCall, user: RequestUser) -> int:
     """The place of a request's class in the table."""
-    return _rank(call.plural == "leases", user.name, user.groups)
+    return _find_rank(call.plural == "leases", user.name, user.groups)
 
 
 @lru_cache(maxsize=4096)
-def _rank(lease: bool, user: str, groups: tuple[str, ...]) -> int:
-    for rank, row in enumerate(CLASSES):
-        if row.holds(lease, user, groups):
+def _find_rank(lease: bool, user: str, groups: tuple[str, ...]) -> int:
+    for rank, row in enumerate(PRIORITY_LEVELS):
+        if row.matches(lease, user, groups):
             return rank
-    return len(CLASSES) - 1
+    return len(PRIORITY_LEVELS) - 1
 
 
-class Visit:
+class FlowControlSlot:
     """A call's time inside."""
 
     __slots__ = ("_call", "_gate", "_user")
 
-    def __init__(self, gate: Gate, call: Call, user: User) -> None:
+    def __init__(self, gate: FlowController, call: ApiCall, user: RequestUser) -> None:
         self._gate, self._call, self._user = gate, call, user
 
     async def __aenter__(self) -> None:
-        if self._call.is_long:
+        if self._call.is_long_running:
             self._gate.open_watch(self._call, self._user)
-        elif not _passes(self._call):
-            await self._gate.take_seat(self._call, self._user)
+        elif not _is_exempt(self._call):
+            await self._gate.acquire_slot(self._call, self._user)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._call.is_long:
+        if self._call.is_long_running:
             self._gate.close_watch(self._call, self._user)
-        elif not _passes(self._call):
-            self._gate.leave_seat(self._call)
+        elif not _is_exempt(self._call):
+            self._gate.release_slot(self._call)
 
 
-def _passes(call: Call) -> bool:
-    return not call.plural and call.path in _HEALTH
+def _is_exempt(call: ApiCall) -> bool:
+    return not call.plural and call.path in _EXEMPT_PATHS
 
 
-class _Queue:
+class _FairQueue:
     """Those who wait, user after user."""
 
     def __init__(self) -> None:
@@ -246,7 +244,7 @@ class _Queue:
         waiting.add_done_callback(lambda done: self._forget(user, done) if done.cancelled() else None)
         return waiting
 
-    def next(self) -> asyncio.Future[None] | None:
+    def pop_next(self) -> asyncio.Future[None] | None:
         """Whose turn it is; the user goes to the end of the line."""
         while self._users:
             user, line = self._users.popitem(last=False)
@@ -267,7 +265,7 @@ class _Queue:
                 del self._users[user]
 
 
-class _Bucket:
+class _TokenBucket:
     """Tokens that come back with time."""
 
     __slots__ = ("_largest", "_then", "_tokens")

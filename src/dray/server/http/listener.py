@@ -17,8 +17,8 @@ from typing import Any, Final
 import uvicorn
 
 from dray.errors import InputError
-from dray.server.http.connection import Connection, Refused, bounded
-from dray.server.http.limits import Limits
+from dray.server.http.connection import LimitedConnection, RefusalCallback, build_connection_class
+from dray.server.http.limits import ServerLimits
 
 BACKLOG: Final = 2048
 GRACE_SECONDS: Final = 3
@@ -39,19 +39,19 @@ def listen(host: str, port: int) -> socket.socket:
         sock.listen(BACKLOG)
     except (OSError, OverflowError) as refused:
         sock.close()
-        raise ListenError(_why(host, port, refused)) from None
+        raise ListenError(_explain_listen_error(host, port, refused)) from None
     sock.setblocking(False)
     return sock
 
 
-def _why(host: str, port: int, refused: Exception) -> str:
-    reason = getattr(refused, "strerror", None) or str(refused)
+def _explain_listen_error(host: str, port: int, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
     in_use = "in use" in reason.lower()
     hint = "; choose another with --port, or 0 for any that is free" if in_use else "; choose another --host"
     return f"cannot listen on {host}:{port}: {reason.lower()}{hint}"
 
 
-class Httpd(uvicorn.Server):
+class HttpListener(uvicorn.Server):
     """Serves an application until told to stop."""
 
     def __init__(
@@ -59,12 +59,12 @@ class Httpd(uvicorn.Server):
         app: Callable[..., Any],
         sock: socket.socket,
         tls: ssl.SSLContext | None,
-        limits: Limits,
-        refused: Refused,
+        limits: ServerLimits,
+        on_refused: RefusalCallback,
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=bounded(Connection, limits, refused),
+            http=build_connection_class(LimitedConnection, limits, on_refused),
             ws="none",
             lifespan="off",
             interface="asgi3",

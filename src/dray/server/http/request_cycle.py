@@ -21,10 +21,10 @@ Headers = Sequence[tuple[bytes, bytes]]
 Application = Callable[..., Awaitable[None]]
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_BODILESS = frozenset({204, 304})
+_BODILESS_CODES = frozenset({204, 304})
 
 
-class Exchange:
+class RequestCycle:
     """A request on its way in, and its answer on the way out."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Exchange:
         self._headers: Headers = ()
 
     @property
-    def message_event(self) -> Exchange:
+    def message_event(self) -> RequestCycle:
         """What the protocol sets when something changed: this."""
         return self
 
@@ -82,14 +82,14 @@ class Exchange:
                 await self._fail()
         if not self.response_complete and not self.disconnected:
             self.transport.close()
-        self.on_response = _nothing
+        self.on_response = _ignore_response
 
     async def receive(self) -> Message:
         """The next part of the body, or that the client has left."""
         if self.expects and not self.transport.is_closing():
             self.transport.write(_CONTINUE)
         self.expects = False
-        while not self._is_news():
+        while not self._has_message():
             self.flow.resume_reading()
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -99,7 +99,7 @@ class Exchange:
         self._delivered = not self.more_body
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
-    def _is_news(self) -> bool:
+    def _has_message(self) -> bool:
         if self.disconnected or self.response_complete:
             return True
         return not self._delivered and (not self.more_body or bool(self.body))
@@ -121,7 +121,7 @@ class Exchange:
     def _write(self, body: bytes, *, more: bool) -> None:
         head = b""
         if not self.response_started:
-            head = self._head()
+            head = self._build_head()
             self.response_started = True
         if self.scope["method"] == "HEAD":
             body, self._left = b"", 0
@@ -144,7 +144,7 @@ class Exchange:
             self.transport.close()
         self.on_response()
 
-    def _head(self) -> bytes:
+    def _build_head(self) -> bytes:
         parts = [STATUS_LINE[self._status]]
         length: int | None = None
         for name, value in (*self._connection.server_state.default_headers, *self._headers):
@@ -156,7 +156,7 @@ class Exchange:
                 self.keep_alive = False
                 continue
             parts.append(b"%b: %b\r\n" % (name, value))
-        if length is None and self._status not in _BODILESS:
+        if length is None and self._status not in _BODILESS_CODES:
             self._chunked = True
             parts.append(b"transfer-encoding: chunked\r\n")
         self._left = length or 0
@@ -171,5 +171,5 @@ class Exchange:
         await self.send({"type": "http.response.body"})
 
 
-def _nothing() -> None:
+def _ignore_response() -> None:
     """Nobody waits for the end of this any more."""

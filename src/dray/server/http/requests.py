@@ -15,27 +15,27 @@ import msgspec
 
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
-from dray.server.objects.stored_object import Held
+from dray.server.objects.stored_object import StoredObject
 
 ANONYMOUS = "system:anonymous"
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 MASTERS, NODES = "system:masters", "system:nodes"
 NODE_PREFIX = "system:node:"
 
-LONGEST_MANAGER = 128
+MAX_FIELD_MANAGER_BYTES = 128
 """So many bytes the name of a field manager may have."""
 
-INSIDE = "inside"
+IN_PROCESS = "inside"
 """Where a request comes from that came over no socket."""
 
-READS = frozenset({"get", "list", "watch"})
-WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+READ_VERBS = frozenset({"get", "list", "watch"})
+WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
 _NO_EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
-class User(msgspec.Struct, frozen=True):
+class RequestUser(msgspec.Struct, frozen=True):
     """Who asks, as authentication found out."""
 
     name: str
@@ -44,17 +44,17 @@ class User(msgspec.Struct, frozen=True):
     extra: Mapping[str, tuple[str, ...]] = _NO_EXTRA
 
     @property
-    def node(self) -> str | None:
+    def node_name(self) -> str | None:
         """The name of the node, when a node asks."""
         if NODES in self.groups and self.name.startswith(NODE_PREFIX):
             return self.name.removeprefix(NODE_PREFIX) or None
         return None
 
 
-NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
+ANONYMOUS_USER = RequestUser(ANONYMOUS, (UNAUTHENTICATED,))
 
 
-class Call(msgspec.Struct, frozen=True):
+class ApiCall(msgspec.Struct, frozen=True):
     """What is asked for.
 
     Verbs are those of Kubernetes: get list watch create update patch delete deletecollection for resources;
@@ -71,14 +71,14 @@ class Call(msgspec.Struct, frozen=True):
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    query: Mapping[str, str] = _NOTHING
+    query: Mapping[str, str] = _EMPTY
 
     @property
     def is_resource(self) -> bool:
         return bool(self.plural)
 
     @property
-    def is_long(self) -> bool:
+    def is_long_running(self) -> bool:
         """Whether the answer may last for as long as somebody reads it."""
         return self.verb == "watch" or self.subresource == "log"
 
@@ -87,19 +87,19 @@ class Call(msgspec.Struct, frozen=True):
         return "dryRun" in self.query
 
 
-class Request(msgspec.Struct, frozen=True):
+class ApiRequest(msgspec.Struct, frozen=True):
     """A call with everything that came along: who asks, headers (lower-case names) and the body."""
 
-    call: Call
-    user: User
-    headers: Mapping[str, str] = _NOTHING
+    call: ApiCall
+    user: RequestUser
+    headers: Mapping[str, str] = _EMPTY
     body: bytes = b""
     audit_id: str = ""
     source: str = ""
     """The address it came from; empty when it came from inside."""
-    decision: str = ""
+    authorization_reason: str = ""
     """Why it is allowed."""
-    tidy: bool = False
+    has_unique_fields: bool = False
     """Whether its body comes from our own writer, which writes no field twice."""
 
     @property
@@ -112,32 +112,34 @@ class Request(msgspec.Struct, frozen=True):
         return self.headers.get("content-type", "").partition(";")[0].strip().lower() or "application/json"
 
     @property
-    def manager(self) -> str:
+    def field_manager(self) -> str:
         """Who owns the fields this request writes: `fieldManager`, or the program's name."""
         given = self.call.query.get("fieldManager", "")
-        return given or _readable(self.headers.get("user-agent", "").partition("/")[0]) or "unknown"
+        return given or _clean_program_name(self.headers.get("user-agent", "").partition("/")[0]) or "unknown"
 
 
 @lru_cache(maxsize=1024)
-def _readable(program: str) -> str:
+def _clean_program_name(program: str) -> str:
     """The name of a program as people may read it; it is kept with every object the program writes."""
-    return "".join(filter(str.isprintable, program)).strip()[:LONGEST_MANAGER]
+    return "".join(filter(str.isprintable, program)).strip()[:MAX_FIELD_MANAGER_BYTES]
 
 
 JSON = "application/json"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ApiResponse(msgspec.Struct, frozen=True):
     """What goes back: a whole body, or a stream of parts."""
 
     code: int
     body: bytes | AsyncIterator[bytes]
     content_type: str = JSON
     headers: Sequence[tuple[str, str]] = ()
-    held: Held | None = None
+    stored: StoredObject | None = None
     """The object that the body tells, just as it is kept."""
 
 
-def json_answer(document: Any, code: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Answer:
+def build_json_response(
+    document: Any, code: int = 200, headers: Sequence[tuple[str, str]] = ()
+) -> ApiResponse:
     """A document as an answer."""
-    return Answer(code, write_json(document), JSON, headers)
+    return ApiResponse(code, write_json(document), JSON, headers)

@@ -10,174 +10,193 @@ from typing import Any
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
 from dray.server import tables
-from dray.server.http.content_negotiation import OBJECTS, PLAIN, WATCHES, Form, Shape, negotiate
-from dray.server.http.errors import Failure
-from dray.server.http.requests import Answer, Request
-from dray.server.objects.conversion import is_kept_form, shown
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
+from dray.server.http.content_negotiation import (
+    OBJECT_FORMATS,
+    PLAIN_JSON,
+    WATCH_FORMATS,
+    Representation,
+    ResponseFormat,
+    negotiate,
+)
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import ApiRequest, ApiResponse
+from dray.server.objects.conversion import encode_object, is_storage_version
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
 
-BOOKMARK_END = "k8s.io/initial-events-end"
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """Some objects, as they were at a revision; `following` continues after them."""
+class ListResult:
+    """Some objects, as they were at a revision; `continue_token` continues after them."""
 
-    held: Sequence[Held]
+    objects: Sequence[StoredObject]
     revision: int
-    following: str = ""
+    continue_token: str = ""
     remaining: int | None = None
 
     @property
     def metadata(self) -> dict[str, Any]:
         found: dict[str, Any] = {"resourceVersion": str(self.revision)}
-        if self.following:
-            found["continue"] = self.following
+        if self.continue_token:
+            found["continue"] = self.continue_token
         if self.remaining:
             found["remainingItemCount"] = self.remaining
         return found
 
 
-class Showing:
+class ResponseWriter:
     """Writes answers in the form a client asks for."""
 
-    def __init__(self, cache: Cache, now: Callable[[], datetime]) -> None:
+    def __init__(self, cache: WatchCache, now: Callable[[], datetime]) -> None:
         self._cache = cache
         self._now = now
 
-    def one(
-        self, request: Request, kind: Kind, held: Held, *, code: int = 200, warnings: Sequence[str] = ()
-    ) -> Answer:
+    def write_object(
+        self,
+        request: ApiRequest,
+        kind: Kind,
+        stored: StoredObject,
+        *,
+        code: int = 200,
+        warnings: Sequence[str] = (),
+    ) -> ApiResponse:
         """One object."""
-        form = negotiate(request.accept, OBJECTS)
+        form = negotiate(request.accept, OBJECT_FORMATS)
         version = request.call.version
-        if form.shape is Shape.WHOLE:
-            body = shown(kind, version, held)
-        elif form.shape is Shape.TABLE:
-            listing = Listed([held], held.revision)
-            body = write_json(self._table(request, kind, listing, form))
+        if form.representation is Representation.WHOLE:
+            body = encode_object(kind, version, stored)
+        elif form.representation is Representation.TABLE:
+            listing = ListResult([stored], stored.revision)
+            body = write_json(self._build_table(request, kind, listing, form))
         else:
-            body = write_json(tables.partial(held, form.version))
-        kept = held if form == PLAIN and is_kept_form(kind, version) else None
-        headers = warning_headers(warnings) if warnings else ()
-        return Answer(code, form.write(body), form.content_type, headers, kept)
+            body = write_json(tables.build_partial_metadata(stored, form.version))
+        kept = stored if form == PLAIN_JSON and is_storage_version(kind, version) else None
+        headers = build_warning_headers(warnings) if warnings else ()
+        return ApiResponse(code, form.encode(body), form.content_type, headers, kept)
 
-    def many(self, request: Request, kind: Kind, listing: Listed) -> Answer:
+    def write_list(self, request: ApiRequest, kind: Kind, listing: ListResult) -> ApiResponse:
         """A list of objects."""
-        form = negotiate(request.accept, OBJECTS)
+        form = negotiate(request.accept, OBJECT_FORMATS)
         version = request.call.version
-        if form.shape is Shape.TABLE:
-            body = write_json(self._table(request, kind, listing, form))
-        elif form.shape is Shape.WHOLE:
+        if form.representation is Representation.TABLE:
+            body = write_json(self._build_table(request, kind, listing, form))
+        elif form.representation is Representation.WHOLE:
             body = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
                 kind.name.encode(),
-                kind.api_version(version).encode(),
+                kind.format_api_version(version).encode(),
                 write_json(listing.metadata),
-                b",".join([shown(kind, version, held) for held in listing.held]),
+                b",".join([encode_object(kind, version, held) for held in listing.objects]),
             )
         else:
             document = {
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": f"meta.k8s.io/{form.version}",
                 "metadata": listing.metadata,
-                "items": [tables.partial(held, form.version) for held in listing.held],
+                "items": [tables.build_partial_metadata(held, form.version) for held in listing.objects],
             }
             body = write_json(document)
-        return Answer(200, form.write(body), form.content_type)
+        return ApiResponse(200, form.encode(body), form.content_type)
 
-    def _table(self, request: Request, kind: Kind, listing: Listed, form: Form) -> Mapping[str, Any]:
-        document = tables.table(
+    def _build_table(
+        self, request: ApiRequest, kind: Kind, listing: ListResult, response_format: ResponseFormat
+    ) -> Mapping[str, Any]:
+        document = tables.build_table(
             kind,
-            listing.held,
+            listing.objects,
             now=self._now(),
             include=request.call.query.get("includeObject", "Metadata"),
             cache=self._cache,
-            version=form.version,
+            version=response_format.version,
         )
         return {**document, "metadata": listing.metadata}
 
-    def events(self, request: Request, kind: Kind) -> Events:
+    def build_event_encoder(self, request: ApiRequest, kind: Kind) -> WatchEventEncoder:
         """The events of a watch, in the form its client asks for."""
-        form = negotiate(request.accept, WATCHES)
-        return Events(self, request, kind, form)
+        form = negotiate(request.accept, WATCH_FORMATS)
+        return WatchEventEncoder(self, request, kind, form)
 
 
-class Events:
+class WatchEventEncoder:
     """Writes the events of one watch; events in the usual form are shared between watches by the feed."""
 
-    def __init__(self, showing: Showing, request: Request, kind: Kind, form: Form) -> None:
-        self._showing = showing
+    def __init__(
+        self, responses: ResponseWriter, request: ApiRequest, kind: Kind, response_format: ResponseFormat
+    ) -> None:
+        self._responses = responses
         self._request = request
         self._kind = kind
-        self._form = form
-        self._headed = False
+        self._format = response_format
+        self._columns_sent = False
 
     @property
-    def shared(self) -> tuple[str, str, str] | None:
+    def sharing_key(self) -> tuple[str, str, str] | None:
         """What events in this form have in common; None when they are written for this watch alone."""
-        if self._form != PLAIN:
+        if self._format != PLAIN_JSON:
             return None
         return self._kind.group, self._kind.name, self._request.call.version
 
     @property
-    def as_kept(self) -> bool:
+    def is_storage_version(self) -> bool:
         """Whether objects are shown just as they are kept."""
-        return self._form == PLAIN and is_kept_form(self._kind, self._request.call.version)
+        return self._format == PLAIN_JSON and is_storage_version(self._kind, self._request.call.version)
 
-    def event(self, type_: str, held: Held) -> bytes:
+    def encode_event(self, type_: str, stored: StoredObject) -> bytes:
         """One object that came, changed or went."""
-        return b'{"type":"%s","object":%s}\n' % (type_.encode(), self._object(held))
+        return b'{"type":"%s","object":%s}\n' % (type_.encode(), self._encode_stored(stored))
 
-    def _object(self, held: Held) -> bytes:
-        form = self._form
-        if form.shape is Shape.WHOLE:
-            return shown(self._kind, self._request.call.version, held)
-        if form.shape is not Shape.TABLE:
-            return write_json(tables.partial(held, form.version))
-        document = self._showing._table(self._request, self._kind, Listed([held], held.revision), form)
-        if self._headed:
+    def _encode_stored(self, stored: StoredObject) -> bytes:
+        form = self._format
+        if form.representation is Representation.WHOLE:
+            return encode_object(self._kind, self._request.call.version, stored)
+        if form.representation is not Representation.TABLE:
+            return write_json(tables.build_partial_metadata(stored, form.version))
+        document = self._responses._build_table(
+            self._request, self._kind, ListResult([stored], stored.revision), form
+        )
+        if self._columns_sent:
             document = {**document, "columnDefinitions": None}
-        self._headed = True
+        self._columns_sent = True
         return write_json(document)
 
-    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+    def encode_bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         """How far the watch has come, without an object."""
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if initial_end:
-            metadata["annotations"] = {BOOKMARK_END: "true"}
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         document: dict[str, Any] = {
             "kind": self._kind.name,
-            "apiVersion": self._kind.api_version(self._request.call.version),
+            "apiVersion": self._kind.format_api_version(self._request.call.version),
             "metadata": metadata,
         }
-        if self._form.shape is Shape.TABLE:
+        if self._format.representation is Representation.TABLE:
             document = {
                 "kind": "Table",
-                "apiVersion": f"meta.k8s.io/{self._form.version}",
+                "apiVersion": f"meta.k8s.io/{self._format.version}",
                 "metadata": {"resourceVersion": str(revision)},
                 "columnDefinitions": None,
                 "rows": [{"cells": [], "object": document}],
             }
-        elif self._form.shape is not Shape.WHOLE:
+        elif self._format.representation is not Representation.WHOLE:
             document |= {
                 "kind": "PartialObjectMetadata",
-                "apiVersion": f"meta.k8s.io/{self._form.version}",
+                "apiVersion": f"meta.k8s.io/{self._format.version}",
             }
         return write_json({"type": "BOOKMARK", "object": document}) + b"\n"
 
 
-def error_event(failure: Failure) -> bytes:
+def encode_error_event(error: ApiStatusError) -> bytes:
     """The last line of a watch that cannot go on."""
-    return write_json({"type": "ERROR", "object": failure.document()}) + b"\n"
+    return write_json({"type": "ERROR", "object": error.to_status()}) + b"\n"
 
 
-def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
+def build_warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
     """Warnings as headers, each once."""
-    return [("warning", f"299 - {_quoted(text)}") for text in dict.fromkeys(warnings)]
+    return [("warning", f"299 - {_quote(text)}") for text in dict.fromkeys(warnings)]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text that fits into a header: ASCII, one line, quotes escaped."""
     plain = "".join(char if 32 <= ord(char) < 127 else "?" for char in " ".join(text.split()))
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')

@@ -12,7 +12,8 @@ is written, and whoever takes a device that is not published compares it. From a
 is taken unpublished: its slices were withdrawn, and what its devices draw is not known until they are back.
 
 After a restore nodes may have devices in their hands of which nobody here knows. Until they have said so, no
-device that they can reach changes hands (`aftermath`). What they say is entered whatever else is known.
+device that they can reach changes hands (`restore_quarantine`). What they say is entered whatever else is
+known.
 
 A denial is 409 and names every device that is in the way, its holder, and what is left.
 """
@@ -22,43 +23,43 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dray.api.kinds import known_kind
+from dray.api.kinds import get_kind
 from dray.api.preparation import PreparationSpec
 from dray.claims.ledger import denials, grants, prepared_devices
-from dray.claims.ledger.denials import Denial, Law
-from dray.claims.ledger.grants import Books, Result, Ruling
-from dray.claims.ledger.published_devices import draws_of
+from dray.claims.ledger.denials import Denial, DenialReason
+from dray.claims.ledger.grants import AllocatedResult, LedgerDecision, LedgerTransaction
+from dray.claims.ledger.published_devices import read_draws
 from dray.claims.ledger.rows import DeviceId, Holder, Holding
-from dray.claims.ledger.stored_claims import SeenClaim, may_be_allocated, read_claim
-from dray.server.admission.change import CREATE, DELETE, NOTHING, Change, Extra
+from dray.claims.ledger.stored_claims import StoredClaim, may_be_allocated, read_claim
+from dray.server.admission.change import ADMITTED, CREATE, DELETE, AdmissionEffects, ObjectChange
 from dray.server.http import errors
-from dray.server.ledger.published_pools import Catalogue
-from dray.server.ledger.restore_quarantine import Aftermath
-from dray.server.objects.stored_object import Held, key
-from dray.server.watch.cache import Cache
-from dray.store import Compare, Delete, Put, Unchanged
+from dray.server.ledger.published_pools import PublishedPools
+from dray.server.ledger.restore_quarantine import RestoreQuarantine
+from dray.server.objects.stored_object import StoredObject, build_key
+from dray.server.watch.cache import WatchCache
+from dray.store import Compare, Delete, KeyUnchanged, Put
 
-RESULTS = "status.allocation.devices.results"
+RESULTS_PATH = "status.allocation.devices.results"
 
-_NO_OWNERS = (
+_OWNERS_FORBIDDEN = (
     "a preparation has no owners: it would be collected with them and free devices that the node still has; "
     "leave metadata.ownerReferences out"
 )
 
-_NOTHING_TO_ADD = (
+_DEVICES_FORBIDDEN = (
     "a node says by itself which devices it has only after the server was restored from a copy, and until it "
     "has noted so on its Node; leave spec.devices out"
 )
 
-CLAIMS = known_kind("resource.k8s.io", "ResourceClaim")
-SLICES = known_kind("resource.k8s.io", "ResourceSlice")
-PREPARATIONS = known_kind("dray.dev", "Preparation")
+CLAIMS = get_kind("resource.k8s.io", "ResourceClaim")
+SLICES = get_kind("resource.k8s.io", "ResourceSlice")
+PREPARATIONS = get_kind("dray.dev", "Preparation")
 
-MARKS: Final = b"/pools/"
+POOL_MARKS_PREFIX: Final = b"/pools/"
 """Beside the objects: a mark for each pool that changes when devices that draw from counters are told."""
 
 
-class Guard:
+class LedgerAdmission:
     """Judges changes by the ledger, and keeps the ledger in step.
 
     `on_denied` is called with the law behind each denial, for counting. A guard that is not enforced does
@@ -67,175 +68,183 @@ class Guard:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: WatchCache,
         *,
-        aftermath: Aftermath | None = None,
+        restore_quarantine: RestoreQuarantine | None = None,
         enforced: bool = True,
         on_denied: Callable[[str], None] | None = None,
     ) -> None:
         self._cache = cache
-        self._aftermath = aftermath
-        self._catalogue = Catalogue(cache)
+        self._restore_quarantine = restore_quarantine
+        self._published_pools = PublishedPools(cache)
         self._enforced = enforced
         self._on_denied = on_denied or (lambda law: None)
 
-    def judge(self, change: Change) -> Extra:
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
         """What the ledger says to a change."""
         if not self._enforced:
-            return NOTHING
+            return ADMITTED
         if change.kind is CLAIMS:
-            return self._judge_claim(change)
+            return self._admit_claim(change)
         if change.kind is PREPARATIONS:
-            return self._judge_preparation(change)
-        if change.kind is SLICES and change.view is not None:
-            return self._judge_slice(change)
-        return NOTHING
+            return self._admit_preparation(change)
+        if change.kind is SLICES and change.get_view is not None:
+            return self._admit_slice(change)
+        return ADMITTED
 
-    def _books(self) -> Books:
-        return Books(self._row)
+    def _open_ledger(self) -> LedgerTransaction:
+        return LedgerTransaction(self._read_row)
 
-    def _row(self, place: bytes) -> bytes | None:
-        entry = self._cache.row(place)
+    def _read_row(self, key: bytes) -> bytes | None:
+        entry = self._cache.get_row(key)
         return None if entry is None else entry.value
 
-    def _revision(self, place: bytes) -> int:
-        entry = self._cache.row(place)
+    def _get_row_revision(self, key: bytes) -> int:
+        entry = self._cache.get_row(key)
         return 0 if entry is None else entry.mod_revision
 
-    def _judge_claim(self, change: Change) -> Extra:
-        old = _allocated(change.old)
-        new: Sequence[Result] = ()
+    def _admit_claim(self, change: ObjectChange) -> AdmissionEffects:
+        old = _read_allocated_claim(change.old)
+        new: Sequence[AllocatedResult] = ()
         node = ""
-        if change.view is not None and change.view.status.allocation is not None:
-            allocation = change.view.status.allocation
+        if change.get_view is not None and change.get_view.status.allocation is not None:
+            allocation = change.get_view.status.allocation
             new = allocation.devices.results
             node = "" if allocation.node_selector is None else allocation.node_selector.only_node
         if old is None and not new:
-            return NOTHING
-        before = grants.held_by(old.holder, old.results) if old is not None else []
-        holder = _holder(change) if change.view is not None else Holder()
-        if before == grants.held_by(holder, new):
-            return NOTHING
-        books = self._books()
+            return ADMITTED
+        before = grants.list_holdings(old.holder, old.results) if old is not None else []
+        holder = _build_holder(change) if change.get_view is not None else Holder()
+        if before == grants.list_holdings(holder, new):
+            return ADMITTED
+        books = self._open_ledger()
         if old is not None:
-            grants.release(books, old.holder.uid, (device for device, _ in before))
-        denied = grants.grant(books, holder, new, self._catalogue, node)
-        compares, withdrawn = self._unpublished(new)
-        awaited = self._awaited([each for each in grants.held_by(holder, new) if each not in before])
-        extra = self._extra(change, books.ruling([*denied, *withdrawn, *awaited]))
-        return Extra([*extra.compares, *compares], extra.writes)
+            grants.release_claim(books, old.holder.uid, (device for device, _ in before))
+        denied = grants.grant_allocation(books, holder, new, self._published_pools, node)
+        compares, withdrawn = self._check_unpublished(new)
+        awaited = self._check_restore_quarantine(
+            [each for each in grants.list_holdings(holder, new) if each not in before]
+        )
+        extra = self._build_effects(change, books.build_decision([*denied, *withdrawn, *awaited]))
+        return AdmissionEffects([*extra.compares, *compares], extra.writes)
 
-    def _unpublished(self, results: Sequence[Result]) -> tuple[list[Compare], list[Denial]]:
+    def _check_unpublished(self, results: Sequence[AllocatedResult]) -> tuple[list[Compare], list[Denial]]:
         """Devices that no slice tells of: nobody must publish them meanwhile, nor have withdrawn them."""
         marks: dict[bytes, int] = {}
         withdrawn: list[Denial] = []
         for position, result in enumerate(results):
             pool = (result.driver, result.pool)
-            if result.admin_access or result.device in self._catalogue(pool).devices:
+            if result.admin_access or result.device in self._published_pools(pool).devices:
                 continue
-            mark = _mark(*pool)
-            marks[mark] = self._revision(mark)
+            mark = _build_pool_mark_key(*pool)
+            marks[mark] = self._get_row_revision(mark)
             if marks[mark]:
-                withdrawn.append(denials.withdrawn(grants.device_of(result), position))
-        return [Unchanged(*mark) for mark in sorted(marks.items())], withdrawn
+                withdrawn.append(denials.deny_withdrawn(grants.get_device_id(result), position))
+        return [KeyUnchanged(*mark) for mark in sorted(marks.items())], withdrawn
 
-    def _awaited(self, wanted: Sequence[tuple[DeviceId, Holding]]) -> list[Denial]:
+    def _check_restore_quarantine(self, wanted: Sequence[tuple[DeviceId, Holding]]) -> list[Denial]:
         """After a restore: devices that somebody may have who was not heard of yet."""
-        aftermath = self._aftermath
+        aftermath = self._restore_quarantine
         if aftermath is None or not aftermath.is_open:
             return []
         found = (
-            aftermath.no_grant(device, self._catalogue((device.driver, device.pool)), position)
+            aftermath.deny_grant(device, self._published_pools((device.driver, device.pool)), position)
             for position, (device, _) in enumerate(wanted)
         )
         return [denial for denial in found if denial is not None]
 
-    def _judge_slice(self, change: Change) -> Extra:
-        spec = change.view.spec
+    def _admit_slice(self, change: ObjectChange) -> AdmissionEffects:
+        spec = change.get_view.spec
         drawing = [device for device in spec.devices if device.consumes_counters]
         if not drawing:
-            return NOTHING
-        books = self._books()
+            return ADMITTED
+        books = self._open_ledger()
         for device in drawing:
             place = DeviceId(spec.driver, spec.pool.name, device.name)
-            grants.charge_published(books, place, draws_of(device.consumes_counters))
-        extra = self._extra(change, books.ruling())
-        mark = Put(_mark(spec.driver, spec.pool.name), change.name.encode())
-        return Extra(extra.compares, [*extra.writes, mark])
+            grants.charge_published(books, place, read_draws(device.consumes_counters))
+        extra = self._build_effects(change, books.build_decision())
+        mark = Put(_build_pool_mark_key(spec.driver, spec.pool.name), change.name.encode())
+        return AdmissionEffects(extra.compares, [*extra.writes, mark])
 
-    def _judge_preparation(self, change: Change) -> Extra:
-        books = self._books()
+    def _admit_preparation(self, change: ObjectChange) -> AdmissionEffects:
+        books = self._open_ledger()
         if change.operation == DELETE:
-            prepared_devices.free(books, change.name)
-            return self._extra(change, books.ruling())
-        if change.view.metadata.owner_references:
-            raise errors.forbidden(PREPARATIONS, change.name, _NO_OWNERS)
-        spec = change.view.spec
+            prepared_devices.release_preparation(books, change.name)
+            return self._build_effects(change, books.build_decision())
+        if change.get_view.metadata.owner_references:
+            raise errors.new_forbidden(PREPARATIONS, change.name, _OWNERS_FORBIDDEN)
+        spec = change.get_view.spec
         if spec.devices and (change.old is None or spec != change.old_view.spec):
-            return self._judge_found(change, spec)
+            return self._admit_reported_devices(change, spec)
         if change.operation != CREATE:
-            return NOTHING
-        place = key(CLAIMS, spec.claim.namespace, spec.claim.name)
-        held = self._cache.at(place)
+            return ADMITTED
+        place = build_key(CLAIMS, spec.claim.namespace, spec.claim.name)
+        held = self._cache.get_by_key(place)
         claim = None if held is None else read_claim(held.value)
-        denial = _no_preparation(spec.claim, claim)
+        denial = _deny_preparation(spec.claim, claim)
         if denial is not None or held is None or claim is None:
-            return self._extra(change, books.ruling([denial] if denial else []))
-        prepared_devices.free(books, change.name)
-        denied = prepared_devices.prepare(books, change.name, spec.node_name, claim.holder, claim.results)
-        denied += self._awaited(grants.held_by(claim.holder, claim.results))
-        extra = self._extra(change, books.ruling(denied))
-        return Extra([*extra.compares, Unchanged(place, held.revision)], extra.writes)
+            return self._build_effects(change, books.build_decision([denial] if denial else []))
+        prepared_devices.release_preparation(books, change.name)
+        denied = prepared_devices.record_preparation(
+            books, change.name, spec.node_name, claim.holder, claim.results
+        )
+        denied += self._check_restore_quarantine(grants.list_holdings(claim.holder, claim.results))
+        extra = self._build_effects(change, books.build_decision(denied))
+        return AdmissionEffects([*extra.compares, KeyUnchanged(place, held.revision)], extra.writes)
 
-    def _judge_found(self, change: Change, spec: PreparationSpec) -> Extra:
+    def _admit_reported_devices(self, change: ObjectChange, spec: PreparationSpec) -> AdmissionEffects:
         """A node says what it has, whatever is known of the claim here."""
-        if self._aftermath is None or self._aftermath.has_accounted(spec.node_name):
-            raise errors.forbidden(PREPARATIONS, change.name, _NOTHING_TO_ADD)
+        if self._restore_quarantine is None or self._restore_quarantine.has_accounted(spec.node_name):
+            raise errors.new_forbidden(PREPARATIONS, change.name, _DEVICES_FORBIDDEN)
         found = [(DeviceId(each.driver, each.pool, each.device), each.share_id) for each in spec.devices]
         for device, _ in found:
-            facts = self._catalogue((device.driver, device.pool)).devices.get(device.device)
+            facts = self._published_pools((device.driver, device.pool)).devices.get(device.device)
             if facts is not None and facts.node not in ("", spec.node_name):
                 why = f"node {spec.node_name} cannot have device {device}, which is of node {facts.node}"
-                raise errors.forbidden(PREPARATIONS, change.name, why)
-        books = self._books()
-        prepared_devices.free(books, change.name)
+                raise errors.new_forbidden(PREPARATIONS, change.name, why)
+        books = self._open_ledger()
+        prepared_devices.release_preparation(books, change.name)
         claim = spec.claim
         holder = Holder(namespace=claim.namespace, name=claim.name, uid=claim.uid)
-        prepared_devices.find(books, change.name, spec.node_name, holder, found, self._catalogue)
-        return self._extra(change, books.ruling())
+        prepared_devices.record_found_devices(
+            books, change.name, spec.node_name, holder, found, self._published_pools
+        )
+        return self._build_effects(change, books.build_decision())
 
-    def _extra(self, change: Change, ruling: Ruling) -> Extra:
+    def _build_effects(self, change: ObjectChange, ruling: LedgerDecision) -> AdmissionEffects:
         """The ruling as part of a transaction; a denial as a failure."""
         if ruling.denials:
             for denial in ruling.denials:
-                self._on_denied(denial.law.value)
-            raise _failure(change, ruling.denials)
-        compares: list[Compare] = [Unchanged(place, self._revision(place)) for place in sorted(ruling.reads)]
-        compares += [Unchanged(*source) for source in sorted(ruling.sources)]
+                self._on_denied(denial.reason.value)
+            raise _build_conflict(change, ruling.denials)
+        compares: list[Compare] = [
+            KeyUnchanged(place, self._get_row_revision(place)) for place in sorted(ruling.reads)
+        ]
+        compares += [KeyUnchanged(*source) for source in sorted(ruling.sources)]
         writes = [
             Delete(place) if value is None else Put(place, value) for place, value in ruling.changes.items()
         ]
-        return Extra(compares, writes)
+        return AdmissionEffects(compares, writes)
 
 
-def _mark(driver: str, pool: str) -> bytes:
+def _build_pool_mark_key(driver: str, pool: str) -> bytes:
     """The mark of a pool; names of drivers have no slash."""
-    return MARKS + f"{driver}/{pool}".encode()
+    return POOL_MARKS_PREFIX + f"{driver}/{pool}".encode()
 
 
-def _allocated(held: Held | None) -> SeenClaim | None:
+def _read_allocated_claim(stored: StoredObject | None) -> StoredClaim | None:
     """The claim as it is stored, if it has an allocation."""
-    if held is None or not may_be_allocated(held.value):
+    if stored is None or not may_be_allocated(stored.value):
         return None
-    claim = read_claim(held.value)
+    claim = read_claim(stored.value)
     return claim if claim.is_allocated else None
 
 
-def _holder(change: Change) -> Holder:
-    return Holder(namespace=change.namespace, name=change.name, uid=change.view.metadata.uid)
+def _build_holder(change: ObjectChange) -> Holder:
+    return Holder(namespace=change.namespace, name=change.name, uid=change.get_view.metadata.uid)
 
 
-def _no_preparation(wanted: Holder, claim: SeenClaim | None) -> Denial | None:
+def _deny_preparation(wanted: Holder, claim: StoredClaim | None) -> Denial | None:
     """Why a node cannot say that it prepares a claim."""
     name = f"claim {wanted.namespace}/{wanted.name}"
     if claim is None:
@@ -246,17 +255,17 @@ def _no_preparation(wanted: Holder, claim: SeenClaim | None) -> Denial | None:
         why = f"{name} has no allocation; wait until it has one"
     else:
         return None
-    return Denial(Law.CLAIM, None, why)
+    return Denial(DenialReason.CLAIM, None, why)
 
 
-def _failure(change: Change, denied: Sequence[Denial]) -> errors.Failure:
-    field = RESULTS if change.kind is CLAIMS else "spec.claim"
+def _build_conflict(change: ObjectChange, denials_found: Sequence[Denial]) -> errors.ApiStatusError:
+    field = RESULTS_PATH if change.kind is CLAIMS else "spec.claim"
     causes = [
         {
-            "reason": denial.law.value,
+            "reason": denial.reason.value,
             "message": denial.message,
             "field": f"{field}[{denial.position}]" if change.kind is CLAIMS else field,
         }
-        for denial in denied
+        for denial in denials_found
     ]
-    return errors.conflict(change.kind, change.name, "; ".join(d.message for d in denied), causes)
+    return errors.new_conflict(change.kind, change.name, "; ".join(d.message for d in denials_found), causes)

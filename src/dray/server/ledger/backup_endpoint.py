@@ -9,18 +9,18 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from dray.server.http.endpoints import Page
-from dray.server.http.requests import Answer, Request
+from dray.server.http.endpoints import Endpoint
+from dray.server.http.requests import ApiRequest, ApiResponse
 from dray.store import Store
-from dray.store.backups import backup
+from dray.store.backups import back_up_store
 
-BACKUP: Final = "/dray/backup"
-REVISION: Final = "dray-revision"
+BACKUP_PATH: Final = "/dray/backup"
+REVISION_HEADER: Final = "dray-revision"
 """The header that says at which revision a copy was made."""
-_PART: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
 
 
-class Backups:
+class BackupEndpoint:
     """Answers with copies of the store."""
 
     def __init__(self, store: Store, directory: Path) -> None:
@@ -28,27 +28,27 @@ class Backups:
         self._store = store
         self._directory = directory
 
-    def pages(self) -> Mapping[tuple[str, str], Page]:
+    def build_endpoints(self) -> Mapping[tuple[str, str], Endpoint]:
         """Every page by method and path."""
-        return {("get", BACKUP): self._copy}
+        return {("get", BACKUP_PATH): self._answer_backup}
 
-    async def _copy(self, request: Request) -> Answer:
+    async def _answer_backup(self, request: ApiRequest) -> ApiResponse:
         folder = Path(tempfile.mkdtemp(prefix="backup-", dir=self._directory))
         try:
             copy = folder / "copy"
-            revision = await backup(self._store, copy)
+            revision = await back_up_store(self._store, copy)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        headers = [(REVISION, str(revision))]
-        return Answer(200, _parts(copy), "application/octet-stream", headers)
+        headers = [(REVISION_HEADER, str(revision))]
+        return ApiResponse(200, _stream_file(copy), "application/octet-stream", headers)
 
 
-async def _parts(copy: Path) -> AsyncIterator[bytes]:
+async def _stream_file(backup_file: Path) -> AsyncIterator[bytes]:
     """A file in parts; it is gone when it was read."""
     try:
-        with copy.open("rb") as file:
-            while part := await asyncio.to_thread(file.read, _PART):
+        with backup_file.open("rb") as file:
+            while part := await asyncio.to_thread(file.read, _CHUNK_BYTES):
                 yield part
     finally:
-        shutil.rmtree(copy.parent, ignore_errors=True)
+        shutil.rmtree(backup_file.parent, ignore_errors=True)

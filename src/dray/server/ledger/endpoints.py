@@ -11,34 +11,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dray.server.http.endpoints import Page
-from dray.server.http.requests import Answer, Request, json_answer
-from dray.server.ledger.reconciliation import audit, entries, repair
-from dray.server.watch.cache import Cache
+from dray.server.http.endpoints import Endpoint
+from dray.server.http.requests import ApiRequest, ApiResponse, build_json_response
+from dray.server.ledger.reconciliation import audit_cached_ledger, list_held_devices, repair_ledger
+from dray.server.watch.cache import WatchCache
 from dray.store import Store
 
-LEDGER: Final = "/dray/ledger"
-REPAIR: Final = "/dray/ledger/repair"
+LEDGER_PATH: Final = "/dray/ledger"
+REPAIR_PATH: Final = "/dray/ledger/repair"
 
 
-class LedgerPages:
+class LedgerEndpoints:
     """Answers for the ledger."""
 
-    def __init__(self, store: Store, cache: Cache) -> None:
+    def __init__(self, store: Store, cache: WatchCache) -> None:
         self._store = store
         self._cache = cache
 
-    def pages(self) -> Mapping[tuple[str, str], Page]:
+    def build_endpoints(self) -> Mapping[tuple[str, str], Endpoint]:
         """Every page by method and path."""
-        return {("get", LEDGER): self._report, ("post", REPAIR): self._repair}
+        return {("get", LEDGER_PATH): self._answer_report, ("post", REPAIR_PATH): self._answer_repair}
 
-    async def _report(self, request: Request) -> Answer:
+    async def _answer_report(self, request: ApiRequest) -> ApiResponse:
         query = request.call.query
-        document = (await audit(self._cache)).document()
+        document = (await audit_cached_ledger(self._cache)).to_document()
         node = query.get("node", "")
         if node or query.get("entries") == "true":
-            document["entries"] = entries(self._cache, node)
-        return json_answer(document)
+            document["entries"] = list_held_devices(self._cache, node)
+        return build_json_response(document)
 
-    async def _repair(self, request: Request) -> Answer:
-        return json_answer((await repair(self._store, self._cache)).document())
+    async def _answer_repair(self, request: ApiRequest) -> ApiResponse:
+        return build_json_response((await repair_ledger(self._store, self._cache)).to_document())

@@ -10,77 +10,79 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from dray.api.kinds import known_kind
+from dray.api.kinds import get_kind
 from dray.claims.ledger.published_devices import (
-    NOWHERE,
-    Published,
-    SeenSlice,
+    EMPTY_POOL,
+    PublishedPool,
     Source,
-    pool_of,
-    published,
+    StoredSlice,
+    build_published_pool,
+    read_pool_id,
     read_slice,
 )
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
 
 PoolId = tuple[str, str]
 
-KEPT_POOLS: Final = 8_192
-KEPT_SLICES: Final = 4_096
+MAX_CACHED_POOLS: Final = 8_192
+MAX_CACHED_SLICES: Final = 4_096
 """How many pools are remembered worked out, and how many slices decoded."""
 
-_SLICES = known_kind("resource.k8s.io", "ResourceSlice")
+_SLICES = get_kind("resource.k8s.io", "ResourceSlice")
 
 
-class Catalogue:
+class PublishedPools:
     """What is published of each pool."""
 
-    def __init__(self, cache: Cache) -> None:
-        self._pools: dict[PoolId, dict[bytes, Held]] = {}
-        self._known: OrderedDict[PoolId, Published] = OrderedDict()
-        self._slices: OrderedDict[Source, SeenSlice] = OrderedDict()
-        cache.listen(_SLICES, self._changed)
+    def __init__(self, cache: WatchCache) -> None:
+        self._slices_by_pool: dict[PoolId, dict[bytes, StoredObject]] = {}
+        self._cached_pools: OrderedDict[PoolId, PublishedPool] = OrderedDict()
+        self._decoded_slices: OrderedDict[Source, StoredSlice] = OrderedDict()
+        cache.add_listener(_SLICES, self._on_slice_change)
 
-    def __call__(self, pool: PoolId) -> Published:
+    def __call__(self, pool: PoolId) -> PublishedPool:
         """What is published of a pool now."""
-        found = self._known.get(pool)
+        found = self._cached_pools.get(pool)
         if found is not None:
-            self._known.move_to_end(pool)
+            self._cached_pools.move_to_end(pool)
             return found
-        slices = self._pools.get(pool)
+        slices = self._slices_by_pool.get(pool)
         if not slices:
-            return NOWHERE
-        found = published((self._source(held), self._decoded(held)) for held in slices.values())
-        self._known[pool] = found
-        if len(self._known) > KEPT_POOLS:
-            self._known.popitem(last=False)
+            return EMPTY_POOL
+        found = build_published_pool(
+            (self._get_source(held), self._decode_slice(held)) for held in slices.values()
+        )
+        self._cached_pools[pool] = found
+        if len(self._cached_pools) > MAX_CACHED_POOLS:
+            self._cached_pools.popitem(last=False)
         return found
 
     @staticmethod
-    def _source(held: Held) -> Source:
-        return held.key, held.revision
+    def _get_source(stored: StoredObject) -> Source:
+        return stored.key, stored.revision
 
-    def _decoded(self, held: Held) -> SeenSlice:
-        source = self._source(held)
-        seen = self._slices.get(source)
+    def _decode_slice(self, stored: StoredObject) -> StoredSlice:
+        source = self._get_source(stored)
+        seen = self._decoded_slices.get(source)
         if seen is None:
-            seen = self._slices[source] = read_slice(held.value)
-            if len(self._slices) > KEPT_SLICES:
-                self._slices.popitem(last=False)
+            seen = self._decoded_slices[source] = read_slice(stored.value)
+            if len(self._decoded_slices) > MAX_CACHED_SLICES:
+                self._decoded_slices.popitem(last=False)
         else:
-            self._slices.move_to_end(source)
+            self._decoded_slices.move_to_end(source)
         return seen
 
-    def _changed(self, old: Held | None, new: Held | None) -> None:
+    def _on_slice_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         if old is not None:
-            pool = pool_of(old.value)
-            self._known.pop(pool, None)
-            self._slices.pop(self._source(old), None)
-            slices = self._pools.get(pool, {})
+            pool = read_pool_id(old.value)
+            self._cached_pools.pop(pool, None)
+            self._decoded_slices.pop(self._get_source(old), None)
+            slices = self._slices_by_pool.get(pool, {})
             slices.pop(old.key, None)
             if not slices:
-                self._pools.pop(pool, None)
+                self._slices_by_pool.pop(pool, None)
         if new is not None:
-            pool = pool_of(new.value)
-            self._known.pop(pool, None)
-            self._pools.setdefault(pool, {})[new.key] = new
+            pool = read_pool_id(new.value)
+            self._cached_pools.pop(pool, None)
+            self._slices_by_pool.setdefault(pool, {})[new.key] = new

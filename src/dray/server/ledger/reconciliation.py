@@ -13,39 +13,60 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from dray.api.kinds import known_kind
-from dray.claims.ledger.audit import Finding, Flaw, Snapshot, Standing, examine
-from dray.claims.ledger.published_devices import NOWHERE, Published, pool_of, published, read_slice
-from dray.claims.ledger.rows import DEVICES, LEDGER, Covered, DeviceRow, Holder, Holding, device_at, read_row
+from dray.api.kinds import get_kind
+from dray.claims.ledger.audit import (
+    ActivePreparation,
+    LedgerFinding,
+    LedgerFlaw,
+    LedgerSnapshot,
+    audit_ledger,
+)
+from dray.claims.ledger.published_devices import (
+    EMPTY_POOL,
+    PublishedPool,
+    build_published_pool,
+    read_pool_id,
+    read_slice,
+)
+from dray.claims.ledger.rows import (
+    DEVICE_PREFIX,
+    LEDGER_PREFIX,
+    CoveredDevice,
+    DeviceRow,
+    Holder,
+    Holding,
+    parse_device_key,
+    read_row,
+)
 from dray.claims.ledger.stored_claims import may_be_allocated, read_claim
 from dray.errors import DecodeError
 from dray.server.ledger.admission import CLAIMS, PREPARATIONS
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
-from dray.store import Committed, Compare, Delete, Entry, Put, Store, Unchanged
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
+from dray.store import Committed, Compare, Delete, KeyUnchanged, Put, Store, StoreEntry
 
-ROUNDS: Final = 5
+MAX_REPAIR_ROUNDS: Final = 5
 
-Progress = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LedgerReport:
     """What was compared and what differs."""
 
     revision: int
     claims: int
     preparations: int
     rows: int
-    findings: tuple[Finding, ...] = ()
-    repaired: tuple[Finding, ...] = ()
+    findings: tuple[LedgerFinding, ...] = ()
+    repaired: tuple[LedgerFinding, ...] = ()
 
     @property
-    def agrees(self) -> bool:
+    def is_consistent(self) -> bool:
         return not self.findings
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """The report as plain values, for machines."""
         return {
             "kind": "LedgerReport",
@@ -53,126 +74,132 @@ class Report:
             "claims": self.claims,
             "preparations": self.preparations,
             "rows": self.rows,
-            "agrees": self.agrees,
-            "findings": [_told(finding) for finding in self.findings],
-            "repaired": [_told(finding) for finding in self.repaired],
+            "agrees": self.is_consistent,
+            "findings": [_finding_to_document(finding) for finding in self.findings],
+            "repaired": [_finding_to_document(finding) for finding in self.repaired],
         }
 
 
-def _told(finding: Finding) -> dict[str, Any]:
+def _finding_to_document(finding: LedgerFinding) -> dict[str, Any]:
     return {
         "flaw": finding.flaw.value,
-        "place": finding.place,
+        "place": finding.row_name,
         "message": finding.message,
         "repairable": finding.repairable,
     }
 
 
-def _silent(what: str, done: int, total: int) -> None:
+def _ignore_progress(what: str, done: int, total: int) -> None:
     """Nobody watches."""
 
 
 @dataclass
-class _Moment:
+class _CacheSnapshot:
     """The cache at one moment: references to what is never changed."""
 
     revision: int
-    claims: list[Held]
-    preparations: list[Held]
-    slices: list[Held]
-    rows: list[Entry]
-    _pools: dict[tuple[str, str], list[Held]] | None = field(default=None)
+    claims: list[StoredObject]
+    preparations: list[StoredObject]
+    slices: list[StoredObject]
+    rows: list[StoreEntry]
+    _pools: dict[tuple[str, str], list[StoredObject]] | None = field(default=None)
 
     @classmethod
-    def of(cls, cache: Cache) -> _Moment:
-        slices = known_kind("resource.k8s.io", "ResourceSlice")
+    def from_cache(cls, cache: WatchCache) -> _CacheSnapshot:
+        slices = get_kind("resource.k8s.io", "ResourceSlice")
         return cls(
             cache.revision,
-            cache.all(CLAIMS),
-            cache.all(PREPARATIONS),
-            cache.all(slices),
-            cache.rows(LEDGER),
+            cache.list_objects(CLAIMS),
+            cache.list_objects(PREPARATIONS),
+            cache.list_objects(slices),
+            cache.list_rows(LEDGER_PREFIX),
         )
 
-    def catalogue(self, pool: tuple[str, str]) -> Published:
+    def find_pool(self, pool: tuple[str, str]) -> PublishedPool:
         """What is published of a pool; slices are only read when somebody asks."""
         if self._pools is None:
             self._pools = {}
             for held in self.slices:
-                self._pools.setdefault(pool_of(held.value), []).append(held)
+                self._pools.setdefault(read_pool_id(held.value), []).append(held)
         found = self._pools.get(pool)
         if not found:
-            return NOWHERE
-        return published(((held.key, held.revision), read_slice(held.value)) for held in found)
+            return EMPTY_POOL
+        return build_published_pool(((held.key, held.revision), read_slice(held.value)) for held in found)
 
-    def examined(self, progress: Progress) -> Report:
+    def build_report(self, progress: ProgressCallback) -> LedgerReport:
         claims = []
         for done, held in enumerate(self.claims):
             if done % 1000 == 0:
                 progress("reading claims", done, len(self.claims))
             if may_be_allocated(held.value):
                 claims.append(((held.key, held.revision), read_claim(held.value)))
-        standing = [_standing(held) for held in self.preparations]
+        standing = [_read_preparation(held) for held in self.preparations]
         progress("comparing rows", 0, len(self.rows))
-        snapshot = Snapshot(claims, standing, {entry.key: entry.value for entry in self.rows})
-        findings = examine(snapshot, self.catalogue)
+        snapshot = LedgerSnapshot(claims, standing, {entry.key: entry.value for entry in self.rows})
+        findings = audit_ledger(snapshot, self.find_pool)
         progress("comparing rows", len(self.rows), len(self.rows))
-        return Report(self.revision, len(self.claims), len(standing), len(self.rows), tuple(findings))
+        return LedgerReport(self.revision, len(self.claims), len(standing), len(self.rows), tuple(findings))
 
 
-def _standing(held: Held) -> Standing:
-    spec = held.view.spec
+def _read_preparation(stored: StoredObject) -> ActivePreparation:
+    spec = stored.get_view.spec
     holder = Holder(namespace=spec.claim.namespace, name=spec.claim.name, uid=spec.claim.uid)
     found = tuple(
-        Covered(driver=each.driver, pool=each.pool, device=each.device, share=each.share_id)
+        CoveredDevice(driver=each.driver, pool=each.pool, device=each.device, share=each.share_id)
         for each in spec.devices
     )
-    return Standing(held.name, spec.node_name, holder, (held.key, held.revision), found)
+    return ActivePreparation(stored.name, spec.node_name, holder, (stored.key, stored.revision), found)
 
 
-async def audit(cache: Cache, progress: Progress = _silent) -> Report:
+async def audit_cached_ledger(
+    cache: WatchCache, progress: ProgressCallback = _ignore_progress
+) -> LedgerReport:
     """Compare the ledger with the claims as they are now."""
-    return (await _audited(cache, progress))[1]
+    return (await _audit_snapshot(cache, progress))[1]
 
 
-async def _audited(cache: Cache, progress: Progress) -> tuple[_Moment, Report]:
-    await cache.caught_up()
-    moment = _Moment.of(cache)
-    return moment, await asyncio.to_thread(moment.examined, progress)
+async def _audit_snapshot(
+    cache: WatchCache, progress: ProgressCallback
+) -> tuple[_CacheSnapshot, LedgerReport]:
+    await cache.wait_until_fresh()
+    moment = _CacheSnapshot.from_cache(cache)
+    return moment, await asyncio.to_thread(moment.build_report, progress)
 
 
-async def repair(store: Store, cache: Cache, progress: Progress = _silent) -> Report:
+async def repair_ledger(
+    store: Store, cache: WatchCache, progress: ProgressCallback = _ignore_progress
+) -> LedgerReport:
     """Write the rows that differ anew; what still differs afterwards is in the report."""
-    repaired: list[Finding] = []
-    for _ in range(ROUNDS):
-        moment, report = await _audited(cache, progress)
+    repaired: list[LedgerFinding] = []
+    for _ in range(MAX_REPAIR_ROUNDS):
+        moment, report = await _audit_snapshot(cache, progress)
         wrong = [finding for finding in report.findings if finding.repairable]
         # A sum is right once the rows of the devices are.
-        if any(finding.key.startswith(DEVICES) for finding in wrong):
-            wrong = [finding for finding in wrong if finding.flaw is not Flaw.COUNTERS]
+        if any(finding.key.startswith(DEVICE_PREFIX) for finding in wrong):
+            wrong = [finding for finding in wrong if finding.flaw is not LedgerFlaw.COUNTERS]
         if not wrong:
             break
         revisions = {entry.key: entry.mod_revision for entry in moment.rows}
         for done, finding in enumerate(wrong):
             progress("repairing rows", done, len(wrong))
-            if await _rewritten(store, finding, revisions.get(finding.key, 0)):
+            if await _rewrite_row(store, finding, revisions.get(finding.key, 0)):
                 repaired.append(finding)
-    return replace(await audit(cache, progress), repaired=tuple(repaired))
+    return replace(await audit_cached_ledger(cache, progress), repaired=tuple(repaired))
 
 
-async def _rewritten(store: Store, finding: Finding, seen: int) -> bool:
+async def _rewrite_row(store: Store, finding: LedgerFinding, seen_revision: int) -> bool:
     """Write one row as it should be, unless it or something it follows from has changed since it was seen."""
-    compares: list[Compare] = [Unchanged(finding.key, seen)]
-    compares += [Unchanged(*source) for source in finding.involved]
-    write = Delete(finding.key) if finding.wanted is None else Put(finding.key, finding.wanted)
+    compares: list[Compare] = [KeyUnchanged(finding.key, seen_revision)]
+    compares += [KeyUnchanged(*source) for source in finding.involved]
+    write = Delete(finding.key) if finding.expected is None else Put(finding.key, finding.expected)
     return isinstance(await store.txn(compares, [write]), Committed)
 
 
-def entries(cache: Cache, node: str = "") -> list[dict[str, Any]]:
+def list_held_devices(cache: WatchCache, node: str = "") -> list[dict[str, Any]]:
     """Who holds which device, for people: of all devices, or of those that are in the hands of one node."""
     found: list[dict[str, Any]] = []
-    for entry in cache.rows(DEVICES):
-        device = str(device_at(entry.key))
+    for entry in cache.list_rows(DEVICE_PREFIX):
+        device = str(parse_device_key(entry.key))
         try:
             row: DeviceRow = read_row(entry.key, entry.value)
         except DecodeError as broken:
@@ -180,11 +207,13 @@ def entries(cache: Cache, node: str = "") -> list[dict[str, Any]]:
                 found.append({"device": device, "holders": [], "unreadable": str(broken)})
             continue
         if not node or any(node in holding.prepared.values() for holding in row.holdings):
-            found.append({"device": device, "holders": [_shown(holding) for holding in row.holdings]})
+            found.append(
+                {"device": device, "holders": [_holding_to_document(holding) for holding in row.holdings]}
+            )
     return found
 
 
-def _shown(holding: Holding) -> dict[str, Any]:
+def _holding_to_document(holding: Holding) -> dict[str, Any]:
     return {
         "claim": str(holding.holder),
         "uid": holding.holder.uid,

@@ -19,52 +19,52 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dray.api.kinds import known_kind
-from dray.api.preparation import ACCOUNTED, RESTORED_PAGE
+from dray.api.kinds import get_kind
+from dray.api.preparation import ACCOUNTED_ANNOTATION, RESTORED_PATH
 from dray.claims.ledger import restore_marker
 from dray.claims.ledger.denials import Denial
-from dray.claims.ledger.published_devices import Published
-from dray.claims.ledger.restore_marker import Restored
+from dray.claims.ledger.published_devices import PublishedPool
+from dray.claims.ledger.restore_marker import RestoreMarker
 from dray.claims.ledger.rows import DeviceId
-from dray.clock import Clock, timestamp
-from dray.server.http.endpoints import Page
-from dray.server.http.requests import Answer, Request, json_answer
-from dray.server.watch.cache import Cache
-from dray.store import Committed, Put, Store, Unchanged
+from dray.clock import Clock, format_timestamp
+from dray.server.http.endpoints import Endpoint
+from dray.server.http.requests import ApiRequest, ApiResponse, build_json_response
+from dray.server.watch.cache import WatchCache
+from dray.store import Committed, KeyUnchanged, Put, Store
 from dray.store.errors import StoreError
-from dray.telemetry.logs import Log
+from dray.telemetry.logs import StructuredLogger
 
-NODES: Final = f"{RESTORED_PAGE}/nodes"
-SETTLE: Final = f"{RESTORED_PAGE}/settle"
-_LOOK_SECONDS: Final = 0.5
+NODES_PATH: Final = f"{RESTORED_PATH}/nodes"
+SETTLE_PATH: Final = f"{RESTORED_PATH}/settle"
+_POLL_SECONDS: Final = 0.5
 
-_NODE = known_kind("", "Node")
-_PREPARATION = known_kind("dray.dev", "Preparation")
-_NOTED = f'"{ACCOUNTED}":"'.encode()
+_NODE = get_kind("", "Node")
+_PREPARATION = get_kind("dray.dev", "Preparation")
+_ACCOUNTED_BYTES = f'"{ACCOUNTED_ANNOTATION}":"'.encode()
 
 
-class Aftermath:
-    """What is open after a restore. `patience` seconds are given to nodes that the copy does not know."""
+class RestoreQuarantine:
+    """What is open after a restore. Nodes that the backup lacks get `grace_seconds` to report."""
 
-    def __init__(self, cache: Cache, clock: Clock, patience: float) -> None:
+    def __init__(self, cache: WatchCache, clock: Clock, grace_seconds: float) -> None:
         self._cache = cache
         self._clock = clock
-        self._patience = patience
-        self._since = clock.monotonic()
-        self._read: tuple[int, Restored] | None = None
-        self._done: set[str] = set()
-        """Nodes that have said what they have since the restore of `_read`."""
+        self._grace_seconds = grace_seconds
+        self._started = clock.monotonic()
+        self._cached_mark: tuple[int, RestoreMarker] | None = None
+        self._accounted_nodes: set[str] = set()
+        """Nodes that have said what they have since the restore of `_cached_mark`."""
 
     @property
-    def mark(self) -> Restored | None:
+    def mark(self) -> RestoreMarker | None:
         """The mark of the last restore."""
-        entry = self._cache.row(restore_marker.KEY)
+        entry = self._cache.get_row(restore_marker.MARKER_KEY)
         if entry is None:
             return None
-        if self._read is None or self._read[0] != entry.mod_revision:
-            self._read = entry.mod_revision, restore_marker.read_mark(entry.value)
-            self._done.clear()
-        return self._read[1]
+        if self._cached_mark is None or self._cached_mark[0] != entry.mod_revision:
+            self._cached_mark = entry.mod_revision, restore_marker.decode_marker(entry.value)
+            self._accounted_nodes.clear()
+        return self._cached_mark[1]
 
     @property
     def is_open(self) -> bool:
@@ -73,17 +73,19 @@ class Aftermath:
         return mark is not None and not mark.settled
 
     @property
-    def left(self) -> float:
+    def remaining_seconds(self) -> float:
         """Seconds in which nodes may come that the copy does not know."""
-        return max(0.0, self._since + self._patience - self._clock.monotonic())
+        return max(0.0, self._started + self._grace_seconds - self._clock.monotonic())
 
-    def awaited(self) -> frozenset[str]:
+    def list_awaited_nodes(self) -> frozenset[str]:
         """Nodes that have not said since the last restore what they have."""
         mark = self.mark
         if mark is None:
             return frozenset()
-        waiting = restore_marker.awaited(self._noted(mark), self._preparing(), mark)
-        return waiting - self._done
+        waiting = restore_marker.find_awaited_nodes(
+            self._list_accounted_nodes(mark), self._list_preparing_nodes(), mark
+        )
+        return waiting - self._accounted_nodes
 
     def has_accounted(self, node: str) -> bool:
         """Whether a node has nothing more to say: it has spoken since the last restore, or there was none."""
@@ -91,80 +93,82 @@ class Aftermath:
         held = self._cache.get(_NODE, "", node)
         if mark is None:
             return True
-        return held is not None and held.metadata.annotations.get(ACCOUNTED) == mark.id
+        return held is not None and held.metadata.annotations.get(ACCOUNTED_ANNOTATION) == mark.id
 
-    def no_grant(self, device: DeviceId, pool: Published, position: int = 0) -> Denial | None:
+    def deny_grant(self, device: DeviceId, pool: PublishedPool, position: int = 0) -> Denial | None:
         """Why a device cannot change hands now."""
         facts = pool.devices.get(device.device)
         of_node = "" if facts is None else facts.node
-        early = self.left > 0
-        return restore_marker.no_grant(device, of_node, self.awaited(), early=early, position=position)
+        early = self.remaining_seconds > 0
+        return restore_marker.deny_until_reported(
+            device, of_node, self.list_awaited_nodes(), early=early, position=position
+        )
 
-    def _noted(self, mark: Restored) -> Iterator[tuple[str, str]]:
-        for held in self._cache.all(_NODE):
-            if held.name not in self._done and _NOTED in held.value:
-                noted = held.metadata.annotations.get(ACCOUNTED, "")
+    def _list_accounted_nodes(self, mark: RestoreMarker) -> Iterator[tuple[str, str]]:
+        for held in self._cache.list_objects(_NODE):
+            if held.name not in self._accounted_nodes and _ACCOUNTED_BYTES in held.value:
+                noted = held.metadata.annotations.get(ACCOUNTED_ANNOTATION, "")
                 if noted == mark.id:
-                    self._done.add(held.name)
+                    self._accounted_nodes.add(held.name)
                 yield held.name, noted
 
-    def _preparing(self) -> Iterator[str]:
-        for held in self._cache.all(_PREPARATION):
-            yield held.view.spec.node_name
+    def _list_preparing_nodes(self) -> Iterator[str]:
+        for held in self._cache.list_objects(_PREPARATION):
+            yield held.get_view.spec.node_name
 
     # --- the end of it ---
 
-    async def settle(self, store: Store, *, log: Log) -> None:
+    async def run_until_settled(self, store: Store, *, log: StructuredLogger) -> None:
         """Settle an open mark when nobody is awaited any more; the owner runs this as a task."""
         told: frozenset[str] | None = None
         while self.is_open:
-            waiting = self.awaited()
-            if not waiting and not self.left:
+            waiting = self.list_awaited_nodes()
+            if not waiting and not self.remaining_seconds:
                 try:
-                    await self._settled(store)
+                    await self._settle_mark(store)
                     log.info("every node has said what it has since the restore; devices are given as usual")
                 except StoreError:
                     pass  # a store in trouble is told by everything else that needs it
             elif waiting != told:
                 log.info("nodes have yet to say what they have since the restore", nodes=sorted(waiting))
                 told = waiting
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    async def _settled(self, store: Store) -> None:
-        await self._cache.caught_up()
-        entry, mark = self._cache.row(restore_marker.KEY), self.mark
+    async def _settle_mark(self, store: Store) -> None:
+        await self._cache.wait_until_fresh()
+        entry, mark = self._cache.get_row(restore_marker.MARKER_KEY), self.mark
         if entry is None or mark is None or mark.settled:
             return
-        settled = restore_marker.mark_bytes(replace(mark, settled=timestamp(self._clock.now())))
-        outcome = await store.txn([Unchanged(entry.key, entry.mod_revision)], [Put(entry.key, settled)])
+        settled = restore_marker.encode_marker(replace(mark, settled=format_timestamp(self._clock.now())))
+        outcome = await store.txn([KeyUnchanged(entry.key, entry.mod_revision)], [Put(entry.key, settled)])
         if isinstance(outcome, Committed):
-            await self._cache.reached(outcome.revision)
+            await self._cache.wait_for_revision(outcome.revision)
 
     # --- pages ---
 
-    def pages(self, store: Store) -> Mapping[tuple[str, str], Page]:
+    def build_endpoints(self, store: Store) -> Mapping[tuple[str, str], Endpoint]:
         """Every page by method and path."""
 
-        async def told(request: Request) -> Answer:
-            await self._cache.caught_up()
-            return json_answer(self._told())
+        async def told(request: ApiRequest) -> ApiResponse:
+            await self._cache.wait_until_fresh()
+            return build_json_response(self._build_summary())
 
-        async def nodes(request: Request) -> Answer:
-            await self._cache.caught_up()
-            return json_answer(self._told_all())
+        async def nodes(request: ApiRequest) -> ApiResponse:
+            await self._cache.wait_until_fresh()
+            return build_json_response(self._build_node_summary())
 
-        async def settle(request: Request) -> Answer:
-            await self._settled(store)
-            return json_answer(self._told_all())
+        async def settle(request: ApiRequest) -> ApiResponse:
+            await self._settle_mark(store)
+            return build_json_response(self._build_node_summary())
 
-        return {("get", RESTORED_PAGE): told, ("get", NODES): nodes, ("post", SETTLE): settle}
+        return {("get", RESTORED_PATH): told, ("get", NODES_PATH): nodes, ("post", SETTLE_PATH): settle}
 
-    def _told(self) -> dict[str, Any]:
+    def _build_summary(self) -> dict[str, Any]:
         mark = self.mark
         if mark is None:
             return {"kind": "Restored", "id": ""}
         return {"kind": "Restored", "id": mark.id, "at": mark.at, "settled": mark.settled}
 
-    def _told_all(self) -> dict[str, Any]:
-        seconds = round(self.left, 1) if self.is_open else 0
-        return self._told() | {"awaited": sorted(self.awaited()), "seconds": seconds}
+    def _build_node_summary(self) -> dict[str, Any]:
+        seconds = round(self.remaining_seconds, 1) if self.is_open else 0
+        return self._build_summary() | {"awaited": sorted(self.list_awaited_nodes()), "seconds": seconds}

@@ -12,32 +12,38 @@ from dray.api import conversion
 from dray.api.conversion import events
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
-from dray.server.objects.stored_object import Held
+from dray.server.objects.stored_object import StoredObject
 
 Document = Mapping[str, Any]
 
 
-def is_kept_form(kind: Kind, version: str) -> bool:
+def is_storage_version(kind: Kind, version: str) -> bool:
     """Whether objects go out just as they are kept."""
-    return kind.kept_as is None and version == kind.version
+    return kind.stored_as is None and version == kind.version
 
 
-def outward(kind: Kind, version: str, document: Document) -> dict[str, Any]:
+def convert_from_storage(kind: Kind, version: str, document: Document) -> dict[str, Any]:
     """A kept document as clients of this kind and version know it."""
-    if kind.kept_as is not None:
-        return events.from_core(document)
-    return dict(document) if version == kind.version else conversion.down(kind, version, document)
+    if kind.stored_as is not None:
+        return events.convert_from_core(document)
+    return (
+        dict(document)
+        if version == kind.version
+        else conversion.convert_from_internal(kind, version, document)
+    )
 
 
-def inward(kind: Kind, version: str, document: Document) -> dict[str, Any]:
+def convert_to_storage(kind: Kind, version: str, document: Document) -> dict[str, Any]:
     """A document of a client as it is kept."""
-    if kind.kept_as is not None:
-        return events.to_core(document)
-    return dict(document) if version == kind.version else conversion.up(kind, version, document)
+    if kind.stored_as is not None:
+        return events.convert_to_core(document)
+    return (
+        dict(document) if version == kind.version else conversion.convert_to_internal(kind, version, document)
+    )
 
 
-def shown(kind: Kind, version: str, held: Held) -> bytes:
+def encode_object(kind: Kind, version: str, stored: StoredObject) -> bytes:
     """An object as JSON in a version."""
-    if is_kept_form(kind, version):
-        return held.served
-    return write_json(outward(kind, version, held.document))
+    if is_storage_version(kind, version):
+        return stored.served_json
+    return write_json(convert_from_storage(kind, version, stored.document))

@@ -14,22 +14,22 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 _BYTES: Final = 16
-_AT_ONCE: Final = 256
+_UIDS_PER_READ: Final = 256
 _VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
-def uids(chance: Callable[[int], bytes] = os.urandom) -> Iterator[str]:
+def generate_uids(random_bytes: Callable[[int], bytes] = os.urandom) -> Iterator[str]:
     """Random UUIDs, without end."""
     size = 2 * _BYTES
     while True:
-        digits = chance(_BYTES * _AT_ONCE).hex()
+        digits = random_bytes(_BYTES * _UIDS_PER_READ).hex()
         for start in range(0, len(digits), size):
             one = digits[start : start + size]
             variant = _VARIANTS[one[16]]
             yield f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{variant}{one[17:20]}-{one[20:]}"
 
 
-def request_ids() -> Iterator[str]:
+def generate_request_ids() -> Iterator[str]:
     """Ids that are different from each other, and from those of every other process."""
     process = str(uuid.uuid4())[:-12]
     return (f"{process}{number:012x}" for number in itertools.count(1))

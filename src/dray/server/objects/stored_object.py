@@ -19,67 +19,69 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from dray.api.codec import decode_kept
+from dray.api.codec import decode_stored
 from dray.api.json_text import read_json, write_json
-from dray.api.kinds import KINDS, Kind, known_kind
+from dray.api.kinds import KINDS, Kind, get_kind
 from dray.api.meta import ObjectMeta
-from dray.store import Entry
+from dray.store import StoreEntry
 
-ROOT = b"/registry/"
-LEDGER = b"/ledger/"
+REGISTRY_PREFIX = b"/registry/"
+LEDGER_PREFIX = b"/ledger/"
 
 
 @lru_cache(maxsize=256)
-def keeper(kind: Kind) -> Kind:
+def get_storage_kind(kind: Kind) -> Kind:
     """The kind under which objects are kept: itself, unless it is another name for one."""
-    if kind.kept_as is None:
+    if kind.stored_as is None:
         return kind
-    return known_kind(*kind.kept_as)
+    return get_kind(*kind.stored_as)
 
 
 @lru_cache(maxsize=256)
-def kind_prefix(kind: Kind) -> bytes:
+def build_kind_prefix(kind: Kind) -> bytes:
     """Where all objects of a kind are."""
-    kept = keeper(kind)
-    return b"%s%s/%s/" % (ROOT, (kept.group or "core").encode(), kept.plural.encode())
+    kept = get_storage_kind(kind)
+    return b"%s%s/%s/" % (REGISTRY_PREFIX, (kept.group or "core").encode(), kept.plural.encode())
 
 
-def prefix(kind: Kind, namespace: str = "") -> bytes:
+def build_prefix(kind: Kind, namespace: str = "") -> bytes:
     """Where the objects of a kind are, in one namespace or in all."""
-    return kind_prefix(kind) + (namespace.encode() + b"/" if kind.namespaced and namespace else b"")
+    return build_kind_prefix(kind) + (namespace.encode() + b"/" if kind.namespaced and namespace else b"")
 
 
-def key(kind: Kind, namespace: str, name: str) -> bytes:
+def build_key(kind: Kind, namespace: str, name: str) -> bytes:
     """Where one object is."""
-    return prefix(kind, namespace) + name.encode()
+    return build_prefix(kind, namespace) + name.encode()
 
 
-_BY_PREFIX: dict[bytes, Kind] = {kind_prefix(kind): kind for kind in KINDS if kind.kept_as is None}
+_KINDS_BY_PREFIX: dict[bytes, Kind] = {
+    build_kind_prefix(kind): kind for kind in KINDS if kind.stored_as is None
+}
 
 
-def kind_at(place: bytes) -> Kind | None:
+def parse_kind(key: bytes) -> Kind | None:
     """The kind of the object at a key."""
-    group_end = place.find(b"/", len(ROOT))
-    end = place.find(b"/", group_end + 1)
-    return _BY_PREFIX.get(place[: end + 1])
+    group_end = key.find(b"/", len(REGISTRY_PREFIX))
+    end = key.find(b"/", group_end + 1)
+    return _KINDS_BY_PREFIX.get(key[: end + 1])
 
 
-def namespace_at(place: bytes) -> str:
+def parse_namespace(key: bytes) -> str:
     """The namespace of the object at a key; empty when it has none."""
-    kind = kind_at(place)
+    kind = parse_kind(key)
     namespaced = kind is not None and kind.namespaced
-    return place.rsplit(b"/", 2)[1].decode() if namespaced else ""
+    return key.rsplit(b"/", 2)[1].decode() if namespaced else ""
 
 
 @lru_cache(maxsize=256)
-def _opening(kind: Kind) -> bytes:
+def _build_json_opening(kind: Kind) -> bytes:
     return b'{"apiVersion":"%s","kind":"%s","metadata":{' % (
         kind.internal_api_version.encode(),
         kind.name.encode(),
     )
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
     """One object at one revision."""
 
     kind: Kind
@@ -88,25 +90,25 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     revision: int
 
     @classmethod
-    def of(cls, entry: Entry) -> Held:
-        kind = kind_at(entry.key)
+    def from_entry(cls, entry: StoreEntry) -> StoredObject:
+        kind = parse_kind(entry.key)
         assert kind is not None, entry.key
         return cls(kind, entry.key, entry.value, entry.mod_revision)
 
     @property
     def namespace(self) -> str:
-        return namespace_at(self.key)
+        return parse_namespace(self.key)
 
     @property
     def name(self) -> str:
         return self.key.decode().rpartition("/")[2]
 
     @property
-    def served(self) -> bytes:
+    def served_json(self) -> bytes:
         """The JSON of the internal version, as clients get it; what is not stored has no version yet."""
         if not self.revision:
             return self.value
-        opening = _opening(self.kind)
+        opening = _build_json_opening(self.kind)
         return b'%s"resourceVersion":"%d",%s' % (opening, self.revision, self.value[len(opening) :])
 
     @property
@@ -118,74 +120,74 @@ class Held(msgspec.Struct, frozen=True, gc=False):
         return document
 
     @property
-    def view(self) -> Any:
+    def get_view(self) -> Any:
         """The struct of the kind: whole for closed kinds, what we read for open ones."""
-        return _view(self)
+        return _views(self)
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> StoredMetadata:
         """What a list or watch must know of an object to choose it."""
-        found: Metadata = _metadata(self)
+        found: StoredMetadata = _metadata_cache(self)
         return found
 
 
-KEPT = 1024
+MAX_CACHED_VIEWS = 1024
 """So many structs of each sort are kept, and as many older ones."""
-LIGHT = 8 * 1024
+MAX_CACHED_BYTES = 8 * 1024
 """Longer texts are read again: few of them would fill the memory."""
 
 
-class _Newest:
+class _DecodeCache:
     """What was read of the newest objects, in two generations: when one is full, the older one is dropped.
 
     To drop the oldest one by one would be dear: a dict looks through everything that was deleted before it.
     """
 
-    def __init__(self, read: Callable[[Held], Any]) -> None:
-        self._read = read
-        self._known: dict[Held, Any] = {}
-        self._older: dict[Held, Any] = {}
+    def __init__(self, decode: Callable[[StoredObject], Any]) -> None:
+        self._decode = decode
+        self._newer: dict[StoredObject, Any] = {}
+        self._older: dict[StoredObject, Any] = {}
 
-    def __call__(self, held: Held) -> Any:
-        found = self.known(held)
+    def __call__(self, stored: StoredObject) -> Any:
+        found = self.find(stored)
         if found is None:
-            found = self._read(held)
-            self.teach(held, found)
+            found = self._decode(stored)
+            self.add(stored, found)
         return found
 
-    def known(self, held: Held) -> Any:
+    def find(self, stored: StoredObject) -> Any:
         """What was read of an object, if it was; None otherwise."""
-        found = self._known.get(held)
-        return found if found is not None else self._older.get(held)
+        found = self._newer.get(stored)
+        return found if found is not None else self._older.get(stored)
 
-    def teach(self, held: Held, found: Any) -> None:
-        if len(held.value) <= LIGHT:
-            if len(self._known) >= KEPT:
-                self._older, self._known = self._known, {}
-            self._known[held] = found
-
-
-_view = _Newest(lambda held: decode_kept(held.kind, held.served))
-_metadata = _Newest(lambda held: _HEAD.decode(held.value).metadata)
+    def add(self, stored: StoredObject, found: Any) -> None:
+        if len(stored.value) <= MAX_CACHED_BYTES:
+            if len(self._newer) >= MAX_CACHED_VIEWS:
+                self._older, self._newer = self._newer, {}
+            self._newer[stored] = found
 
 
-def gone(held: Held, revision: int) -> Held:
+_views = _DecodeCache(lambda held: decode_stored(held.kind, held.served_json))
+_metadata_cache = _DecodeCache(lambda held: _METADATA_DECODER.decode(held.value).metadata)
+
+
+def build_deleted(stored: StoredObject, revision: int) -> StoredObject:
     """The last state of an object, with the revision of its deletion."""
-    last = Held(held.kind, held.key, held.value, revision)
-    view = _view.known(held)
-    if view is not None and _view.known(last) is None:
+    last = StoredObject(stored.kind, stored.key, stored.value, revision)
+    view = _views.find(stored)
+    if view is not None and _views.find(last) is None:
         metadata = replace(view.metadata, resource_version=str(revision))
-        _view.teach(last, replace(view, metadata=metadata))
+        _views.add(last, replace(view, metadata=metadata))
     return last
 
 
-def teach(held: Held, view: Any) -> None:
+def cache_view(stored: StoredObject, view: Any) -> None:
     """Keep the struct of an object for whoever asks next."""
-    _view.teach(held, view)
+    _views.add(stored, view)
     known: ObjectMeta = view.metadata
-    _metadata.teach(
-        held,
-        Metadata(
+    _metadata_cache.add(
+        stored,
+        StoredMetadata(
             known.name,
             known.namespace,
             known.uid,
@@ -201,7 +203,7 @@ def teach(held: Held, view: Any) -> None:
     )
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class StoredMetadata(msgspec.Struct, frozen=True, rename="camel"):
     """The metadata that the server itself reads."""
 
     name: str = ""
@@ -217,14 +219,14 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     deletion_grace_period_seconds: int | None = None
 
 
-class _Head(msgspec.Struct, frozen=True):
-    metadata: Metadata
+class _MetadataOnly(msgspec.Struct, frozen=True):
+    metadata: StoredMetadata
 
 
-_HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
+_METADATA_DECODER: msgspec.json.Decoder[_MetadataOnly] = msgspec.json.Decoder(_MetadataOnly)
 
 
-def stored_bytes(kind: Kind, document: Mapping[str, Any]) -> bytes:
+def encode_document(kind: Kind, document: Mapping[str, Any]) -> bytes:
     """A document of the internal version as it is kept: kind and metadata first, no `resourceVersion`."""
     metadata = {name: value for name, value in document["metadata"].items() if name != "resourceVersion"}
     rest = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata")}
@@ -236,7 +238,7 @@ def stored_bytes(kind: Kind, document: Mapping[str, Any]) -> bytes:
     return write_json(ordered | rest)
 
 
-def stored_struct(obj: Any) -> bytes:
+def encode_struct(obj: Any) -> bytes:
     """The same of a closed kind's struct, whose fields stand in that order already."""
     if obj.metadata.resource_version:
         obj = replace(obj, metadata=replace(obj.metadata, resource_version=""))

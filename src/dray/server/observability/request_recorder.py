@@ -7,66 +7,68 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dray.server.audit.events import Outcome, is_write
+from dray.server.audit.events import AuditOutcome, is_write
 from dray.server.audit.log import AuditLog
-from dray.server.http.application import Ending
-from dray.server.http.flow_control import Gate
-from dray.server.http.requests import Request
-from dray.server.objects.stored_object import Metadata
+from dray.server.http.application import RequestResult
+from dray.server.http.flow_control import FlowController
+from dray.server.http.requests import ApiRequest
+from dray.server.objects.stored_object import StoredMetadata
 from dray.server.observability import metrics as names
-from dray.server.observability.metrics import Metrics
-from dray.server.watch.cache import Cache
-from dray.telemetry.logs import Level, Log
+from dray.server.observability.metrics import ApiServerMetrics
+from dray.server.watch.cache import WatchCache
+from dray.telemetry.logs import LogLevel, StructuredLogger
 
-SLOW_SECONDS = 1.0
-
-
-class _Named(msgspec.Struct, frozen=True):
-    metadata: Metadata = Metadata()
+SLOW_REQUEST_SECONDS = 1.0
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+class _MetadataOnly(msgspec.Struct, frozen=True):
+    metadata: StoredMetadata = StoredMetadata()
+
+
+_METADATA_DECODER = msgspec.json.Decoder(_MetadataOnly)
 
 
 @dataclass(frozen=True)
-class Observing:
+class RequestRecorder:
     """Sees every request come and go."""
 
-    metrics: Metrics
-    log: Log
+    metrics: ApiServerMetrics
+    log: StructuredLogger
     audit: AuditLog
 
-    async def arrived(self, request: Request) -> None:
-        await self.audit.ahead(request)
+    async def record_arrival(self, request: ApiRequest) -> None:
+        await self.audit.record_received(request)
 
-    async def answered(self, request: Request, ending: Ending) -> None:
+    async def record_response(self, request: ApiRequest, result: RequestResult) -> None:
         """Note how a request ended; a change is told to nobody before it is noted."""
-        call, failure = request.call, ending.failure
-        self.metrics.request(call, ending.code, ending.seconds)
+        call, failure = request.call, result.error
+        self.metrics.record_request(call, result.code, result.seconds)
         reason = "" if failure is None else failure.reason
-        name = "" if call.name or not is_write(call) else _name(ending)
-        outcome = Outcome(ending.code, ending.seconds, reason, request.decision, name, ending.body)
-        await self.audit.complete(request, outcome)
-        level = _level(request, ending)
+        name = "" if call.name or not is_write(call) else _read_object_name(result)
+        outcome = AuditOutcome(
+            result.code, result.seconds, reason, request.authorization_reason, name, result.body
+        )
+        await self.audit.record_complete(request, outcome)
+        level = _choose_log_level(request, result)
         if level >= self.log.level:
-            self._tell(level, request, ending)
+            self._log_request(level, request, result)
 
-    def _tell(self, level: Level, request: Request, ending: Ending) -> None:
+    def _log_request(self, level: LogLevel, request: ApiRequest, result: RequestResult) -> None:
         fields = {
             "audit": request.audit_id,
             "verb": request.call.verb,
             "path": request.call.path,
-            "code": ending.code,
-            "seconds": ending.seconds,
+            "code": result.code,
+            "seconds": result.seconds,
             "user": request.user.name,
             "from": request.source,
-            "why": "" if ending.failure is None else ending.failure.message,
+            "why": "" if result.error is None else result.error.message,
         }
-        self.log.say(level, "request", fields, every=level is Level.DEBUG)
+        self.log.log(level, "request", fields, always=level is LogLevel.DEBUG)
 
-    def broke(self, request: Request, error: Exception) -> None:
+    def record_fault(self, request: ApiRequest, error: Exception) -> None:
         """Something went wrong that nobody foresaw."""
-        self.metrics.count(names.BROKEN)
+        self.metrics.count(names.REQUEST_FAULTS)
         self.log.error(
             "a request met a fault of the server",
             audit=request.audit_id,
@@ -75,44 +77,48 @@ class Observing:
             error=error,
         )
 
-    def cut(self, request: Request) -> None:
+    def record_cutoff(self, request: ApiRequest) -> None:
         """A client was cut off because it did not read."""
-        self.metrics.count(names.CUT)
+        self.metrics.count(names.STALLED_WATCHES)
         self.log.warning(
             "a watch was cut off: nobody read it", user=request.user.name, path=request.call.path
         )
 
 
-def _level(request: Request, ending: Ending) -> Level:
-    if ending.code >= 500:
-        return Level.ERROR
-    slow = ending.seconds > SLOW_SECONDS and not request.call.is_long
-    return Level.WARNING if slow else Level.DEBUG
+def _choose_log_level(request: ApiRequest, result: RequestResult) -> LogLevel:
+    if result.code >= 500:
+        return LogLevel.ERROR
+    slow = result.seconds > SLOW_REQUEST_SECONDS and not request.call.is_long_running
+    return LogLevel.WARNING if slow else LogLevel.DEBUG
 
 
-def _name(ending: Ending) -> str:
+def _read_object_name(result: RequestResult) -> str:
     """The name the server chose, as its answer tells it."""
-    if ending.held is not None:
-        return ending.held.name
+    if result.stored is not None:
+        return result.stored.name
     try:
-        return _NAMED.decode(ending.body).metadata.name
+        return _METADATA_DECODER.decode(result.body).metadata.name
     except msgspec.MsgspecError:
         return ""
 
 
-def watched(metrics: Metrics, cache: Cache, gate: Gate, audit: AuditLog) -> None:
+def register_gauges(
+    metrics: ApiServerMetrics, cache: WatchCache, flow_controller: FlowController, audit: AuditLog
+) -> None:
     """Let the metrics ask for what is counted elsewhere."""
 
     def objects() -> Iterator[tuple[tuple[str, ...], float]]:
-        for kind, count in cache.counts():
+        for kind, count in cache.count_by_kind():
             resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
             yield (resource,), count
 
-    metrics.ask(names.INFLIGHT, lambda: [((kind,), count) for kind, count in gate.in_flight.items()])
-    metrics.ask(names.QUEUED, lambda: [(("waiting",), gate.waiting)])
-    metrics.ask(names.LONG_RUNNING, lambda: list(gate.watches.items()))
-    metrics.ask(names.CACHE_REVISION, lambda: [((), cache.revision)])
-    metrics.ask(names.OBJECTS, objects)
-    metrics.ask(names.AUDIT_LINES, lambda: [((), audit.written)])
-    metrics.ask(names.AUDIT_DROPPED, lambda: [((), audit.dropped)])
-    metrics.ask(names.AUDIT_STUCK, lambda: [((), 1 if audit.trouble else 0)])
+    metrics.add_callback(
+        names.INFLIGHT, lambda: [((kind,), count) for kind, count in flow_controller.in_flight.items()]
+    )
+    metrics.add_callback(names.QUEUED, lambda: [(("waiting",), flow_controller.queued)])
+    metrics.add_callback(names.LONG_RUNNING, lambda: list(flow_controller.watches.items()))
+    metrics.add_callback(names.CACHE_REVISION, lambda: [((), cache.revision)])
+    metrics.add_callback(names.OBJECTS, objects)
+    metrics.add_callback(names.AUDIT_LINES, lambda: [((), audit.written)])
+    metrics.add_callback(names.AUDIT_DROPPED, lambda: [((), audit.dropped)])
+    metrics.add_callback(names.AUDIT_STUCK, lambda: [((), 1 if audit.write_error else 0)])

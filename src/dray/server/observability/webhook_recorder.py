@@ -8,35 +8,37 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.server.admission.webhooks.active_webhooks import Hook
-from dray.server.admission.webhooks.dispatch import Told
+from dray.server.admission.webhooks.active_webhooks import ActiveWebhook
+from dray.server.admission.webhooks.dispatch import WebhookObserver
 from dray.server.audit.log import AuditLog
 from dray.server.observability import metrics as names
-from dray.server.observability.metrics import Metrics
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import OTHER
+from dray.server.observability.metrics import ApiServerMetrics
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import OTHER_LABEL
 
-MOST_NAMES: Final = 100
+MAX_WEBHOOK_LABELS: Final = 100
 
 
-class Telling:
+class WebhookReporter:
     """Tells of webhooks."""
 
-    def __init__(self, metrics: Metrics, log: Log, audit: AuditLog) -> None:
+    def __init__(self, metrics: ApiServerMetrics, log: StructuredLogger, audit: AuditLog) -> None:
         self._metrics, self._log, self._audit = metrics, log, audit
-        self._names: set[str] = set()
+        self._label_names: set[str] = set()
 
     @property
-    def told(self) -> Told:
-        return Told(self._asked, self._troubled, self._audit.annotated, self._unreadable)
+    def observer(self) -> WebhookObserver:
+        return WebhookObserver(
+            self._record_call, self._log_failure, self._audit.record_annotations, self._log_unreadable
+        )
 
-    def _asked(self, hook: Hook, operation: str, seconds: float, outcome: str) -> None:
-        webhook = self._label(hook.name)
-        self._metrics.count(names.WEBHOOKS, webhook, hook.sort, operation, outcome)
-        self._metrics.observe(names.WEBHOOK_SECONDS, seconds, webhook, hook.sort, outcome)
+    def _record_call(self, hook: ActiveWebhook, operation: str, seconds: float, outcome: str) -> None:
+        webhook = self._get_label(hook.name)
+        self._metrics.count(names.WEBHOOKS, webhook, hook.admission_type, operation, outcome)
+        self._metrics.observe(names.WEBHOOK_SECONDS, seconds, webhook, hook.admission_type, outcome)
 
-    def _troubled(self, hook: Hook, why: str) -> None:
-        becomes = "goes on without it" if hook.may_fail else "is refused"
+    def _log_failure(self, hook: ActiveWebhook, why: str) -> None:
+        becomes = "goes on without it" if hook.ignores_failure else "is refused"
         self._log.warning(
             "an admission webhook could not be asked",
             webhook=hook.name,
@@ -45,10 +47,10 @@ class Telling:
             why=why,
         )
 
-    def _unreadable(self, configuration: str, why: str) -> None:
+    def _log_unreadable(self, configuration: str, why: str) -> None:
         self._log.error("a webhook configuration cannot be read", configuration=configuration, why=why)
 
-    def _label(self, name: str) -> str:
-        if len(self._names) < MOST_NAMES:
-            self._names.add(name)
-        return name if name in self._names else OTHER
+    def _get_label(self, name: str) -> str:
+        if len(self._label_names) < MAX_WEBHOOK_LABELS:
+            self._label_names.add(name)
+        return name if name in self._label_names else OTHER_LABEL

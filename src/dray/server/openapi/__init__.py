@@ -5,6 +5,6 @@ resources of discovery; nothing is stated here for the first time. Only the comp
 this package.
 """
 
-from dray.server.openapi.documents import OpenApi
+from dray.server.openapi.documents import OpenApiDocuments
 
-__all__ = ["OpenApi"]
+__all__ = ["OpenApiDocuments"]

@@ -13,113 +13,119 @@ from typing import Any, Final
 
 from dray.api.json_text import read_json, write_json
 from dray.api.kinds import KINDS, Kind
-from dray.server.discovery.documents import MAJOR, MINOR, tag_of, unchanged
-from dray.server.discovery.resources import Resource, resources_of
-from dray.server.http.content_negotiation import DOCUMENTS, JSON, negotiate
-from dray.server.http.requests import Answer
+from dray.server.discovery.documents import MAJOR, MINOR, compute_etag, matches_etag
+from dray.server.discovery.resources import ApiResource, list_resources
+from dray.server.http.content_negotiation import DOCUMENT_FORMATS, JSON, negotiate
+from dray.server.http.requests import ApiResponse
 from dray.server.openapi import swagger_v2
-from dray.server.openapi.paths import paths_of
-from dray.server.openapi.schemas import OPTIONS, Schemas
+from dray.server.openapi.paths import build_paths
+from dray.server.openapi.schemas import SHARED_SCHEMAS, SchemaBuilder
 
-INDEX: Final = "/openapi/v3"
-OLDER: Final = "/openapi/v2"
-_FOR_EVER: Final = "public, max-age=31536000, immutable"
-_ASK_AGAIN: Final = "no-cache, private"
+INDEX_PATH: Final = "/openapi/v3"
+V2_PATH: Final = "/openapi/v2"
+_CACHE_FOREVER: Final = "public, max-age=31536000, immutable"
+_NO_CACHE: Final = "no-cache, private"
 
 INFO: Final = {"title": "Kubernetes, as dray serves it", "version": f"{MAJOR}.{MINOR}"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _CachedDocument:
     body: bytes
     tag: str
     media: str = JSON
 
 
-class OpenApi:
+class OpenApiDocuments:
     """Answers with OpenAPI documents."""
 
     def __init__(self, kinds: Sequence[Kind] = KINDS) -> None:
         self._kinds = kinds
-        self._pages: dict[str, _Page] = {}
+        self._documents: dict[str, _CachedDocument] = {}
 
     @cached_property
-    def _resources(self) -> Mapping[str, tuple[Resource, ...]]:
+    def _resources(self) -> Mapping[str, tuple[ApiResource, ...]]:
         """Resources by the place of their group and version, such as `apis/apps/v1`."""
         return {
             f"apis/{group}/{version}" if group else f"api/{version}": rows
-            for (group, version), rows in resources_of(self._kinds).items()
+            for (group, version), rows in list_resources(self._kinds).items()
         }
 
     def answer(
         self, path: str, accept: str, headers: Mapping[str, str], query: Mapping[str, str] | None = None
-    ) -> Answer | None:
+    ) -> ApiResponse | None:
         """The answer for a path of OpenAPI; None when it is none."""
         place = path.rstrip("/")
-        if place == OLDER:
-            return self._older(accept, headers)
-        if place != INDEX and place.removeprefix(f"{INDEX}/") not in self._resources:
+        if place == V2_PATH:
+            return self._answer_v2(accept, headers)
+        if place != INDEX_PATH and place.removeprefix(f"{INDEX_PATH}/") not in self._resources:
             return None
-        form = negotiate(accept, DOCUMENTS)
-        page = self._page(place)
-        fixed = place != INDEX and (query or {}).get("hash") == page.tag
-        extra = _headers(page, _FOR_EVER if fixed else _ASK_AGAIN)
-        if unchanged(headers, page.tag):
-            return Answer(304, b"", form.content_type, extra)
-        return Answer(200, form.write(page.body), form.content_type, extra)
+        form = negotiate(accept, DOCUMENT_FORMATS)
+        page = self._get_document(place)
+        fixed = place != INDEX_PATH and (query or {}).get("hash") == page.tag
+        extra = _build_headers(page, _CACHE_FOREVER if fixed else _NO_CACHE)
+        if matches_etag(headers, page.tag):
+            return ApiResponse(304, b"", form.content_type, extra)
+        return ApiResponse(200, form.encode(page.body), form.content_type, extra)
 
-    def _older(self, accept: str, headers: Mapping[str, str]) -> Answer:
-        asked_binary = any(mark in accept for mark in swagger_v2.BINARY)
-        page = self._page(f"{OLDER} binary" if asked_binary else OLDER)
-        extra = _headers(page, _ASK_AGAIN)
-        if unchanged(headers, page.tag):
-            return Answer(304, b"", page.media, extra)
-        return Answer(200, page.body, page.media, extra)
+    def _answer_v2(self, accept: str, headers: Mapping[str, str]) -> ApiResponse:
+        asked_binary = any(mark in accept for mark in swagger_v2.BINARY_SUFFIXES)
+        page = self._get_document(f"{V2_PATH} binary" if asked_binary else V2_PATH)
+        extra = _build_headers(page, _NO_CACHE)
+        if matches_etag(headers, page.tag):
+            return ApiResponse(304, b"", page.media, extra)
+        return ApiResponse(200, page.body, page.media, extra)
 
-    def _page(self, place: str) -> _Page:
-        if place not in self._pages:
-            self._pages[place] = self._made(place)
-        return self._pages[place]
+    def _get_document(self, place: str) -> _CachedDocument:
+        if place not in self._documents:
+            self._documents[place] = self._render_document(place)
+        return self._documents[place]
 
-    def _made(self, place: str) -> _Page:
-        if place == INDEX:
-            body = write_json({"paths": {name: self._entry(name) for name in sorted(self._resources)}})
-        elif place == OLDER:
-            documents = [read_json(self._page(f"{INDEX}/{name}").body) for name in sorted(self._resources)]
-            body = write_json(swagger_v2.document(documents))
-        elif place.startswith(OLDER):
-            body = swagger_v2.binary_skeleton(INFO["title"], INFO["version"])
-            return _Page(body, tag_of(body), swagger_v2.BINARY_TYPE)
+    def _render_document(self, place: str) -> _CachedDocument:
+        if place == INDEX_PATH:
+            body = write_json(
+                {"paths": {name: self._build_index_entry(name) for name in sorted(self._resources)}}
+            )
+        elif place == V2_PATH:
+            documents = [
+                read_json(self._get_document(f"{INDEX_PATH}/{name}").body) for name in sorted(self._resources)
+            ]
+            body = write_json(swagger_v2.build_v2_document(documents))
+        elif place.startswith(V2_PATH):
+            body = swagger_v2.encode_binary_skeleton(INFO["title"], INFO["version"])
+            return _CachedDocument(body, compute_etag(body), swagger_v2.BINARY_TYPE)
         else:
-            name = place.removeprefix(f"{INDEX}/")
-            body = write_json(document(name, self._resources[name]))
-        return _Page(body, tag_of(body))
+            name = place.removeprefix(f"{INDEX_PATH}/")
+            body = write_json(build_document(name, self._resources[name]))
+        return _CachedDocument(body, compute_etag(body))
 
-    def _entry(self, name: str) -> dict[str, str]:
-        return {"serverRelativeURL": f"{INDEX}/{name}?hash={self._page(f'{INDEX}/{name}').tag}"}
-
-
-def _headers(page: _Page, kept: str) -> list[tuple[str, str]]:
-    return [("etag", f'"{page.tag}"'), ("vary", "Accept"), ("cache-control", kept)]
+    def _build_index_entry(self, name: str) -> dict[str, str]:
+        return {
+            "serverRelativeURL": f"{INDEX_PATH}/{name}?hash={self._get_document(f'{INDEX_PATH}/{name}').tag}"
+        }
 
 
-def document(place: str, resources: Sequence[Resource]) -> dict[str, Any]:
+def _build_headers(page: _CachedDocument, cache_control: str) -> list[tuple[str, str]]:
+    return [("etag", f'"{page.tag}"'), ("vary", "Accept"), ("cache-control", cache_control)]
+
+
+def build_document(place: str, resources: Sequence[ApiResource]) -> dict[str, Any]:
     """The document of one group and version."""
-    schemas = Schemas(resources[0].group, resources[0].version)
-    schemas.found |= OPTIONS
+    schemas = SchemaBuilder(resources[0].group, resources[0].version)
+    schemas.schemas |= SHARED_SCHEMAS
     names: dict[tuple[str, str, str], str] = {}
     for resource in resources:
         if resource.kind is not None and not resource.subresource:
-            names[resource.about] = schemas.kind(resource.kind)
+            names[resource.group_version_kind] = schemas.add_kind(resource.kind)
     for resource in resources:
-        if resource.about not in names:
-            names[resource.about] = schemas.standalone(resource.about)
+        if resource.group_version_kind not in names:
+            names[resource.group_version_kind] = schemas.add_standalone(resource.group_version_kind)
     return {
         "openapi": "3.0.0",
         "info": INFO,
-        "paths": paths_of(f"/{place}", resources, names),
+        "paths": build_paths(f"/{place}", resources, names),
         "components": {
-            "schemas": dict(sorted(schemas.found.items())),
+            "schemas": dict(sorted(schemas.schemas.items())),
             "securitySchemes": {
                 "BearerToken": {
                     "type": "apiKey",

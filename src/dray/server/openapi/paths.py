@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from dray.server.discovery.resources import Resource
+from dray.server.discovery.resources import ApiResource
 from dray.server.http.content_negotiation import JSON, YAML
-from dray.server.openapi.schema_names import META, reference
+from dray.server.openapi.schema_names import META, build_reference
 
 Paths = dict[str, dict[str, Any]]
 
 
-def _query(name: str, description: str, type_: str = "string") -> dict[str, Any]:
+def _build_query_parameter(name: str, description: str, type_: str = "string") -> dict[str, Any]:
     return {
         "name": name,
         "in": "query",
@@ -26,7 +26,7 @@ def _query(name: str, description: str, type_: str = "string") -> dict[str, Any]
     }
 
 
-def _in_path(name: str, description: str) -> dict[str, Any]:
+def _build_path_parameter(name: str, description: str) -> dict[str, Any]:
     return {
         "name": name,
         "in": "path",
@@ -36,37 +36,45 @@ def _in_path(name: str, description: str) -> dict[str, Any]:
     }
 
 
-_NAMESPACE = _in_path("namespace", "The namespace of the objects.")
-_NAME = _in_path("name", "The name of the object.")
-_PRETTY = _query("pretty", "Accepted and ignored; answers are written for programs.")
-_DRY_RUN = _query("dryRun", "`All`: do everything but store the result.")
-_MANAGER = _query("fieldManager", "Who owns the fields that are written.")
-_VALIDATION = _query(
+_NAMESPACE = _build_path_parameter("namespace", "The namespace of the objects.")
+_NAME = _build_path_parameter("name", "The name of the object.")
+_PRETTY = _build_query_parameter("pretty", "Accepted and ignored; answers are written for programs.")
+_DRY_RUN = _build_query_parameter("dryRun", "`All`: do everything but store the result.")
+_MANAGER = _build_query_parameter("fieldManager", "Who owns the fields that are written.")
+_VALIDATION = _build_query_parameter(
     "fieldValidation",
     "What to do about unknown and duplicate fields: `Ignore`, `Warn` (the default) or `Strict`.",
 )
-_FORCE = _query("force", "Take over fields that others own; for server-side apply.", "boolean")
+_FORCE = _build_query_parameter(
+    "force", "Take over fields that others own; for server-side apply.", "boolean"
+)
 _CHOOSING = (
-    _query("continue", "Where the last answer of a list ended."),
-    _query("fieldSelector", "Which objects, by their fields."),
-    _query("labelSelector", "Which objects, by their labels."),
-    _query("limit", "How many objects at most.", "integer"),
-    _query("resourceVersion", "How new the answer must be, or where a watch begins."),
-    _query("resourceVersionMatch", "`Exact` or `NotOlderThan`: how `resourceVersion` is meant."),
-    _query("sendInitialEvents", "A watch begins with everything there is.", "boolean"),
-    _query("timeoutSeconds", "When the answer ends at the latest.", "integer"),
+    _build_query_parameter("continue", "Where the last answer of a list ended."),
+    _build_query_parameter("fieldSelector", "Which objects, by their fields."),
+    _build_query_parameter("labelSelector", "Which objects, by their labels."),
+    _build_query_parameter("limit", "How many objects at most.", "integer"),
+    _build_query_parameter("resourceVersion", "How new the answer must be, or where a watch begins."),
+    _build_query_parameter(
+        "resourceVersionMatch", "`Exact` or `NotOlderThan`: how `resourceVersion` is meant."
+    ),
+    _build_query_parameter("sendInitialEvents", "A watch begins with everything there is.", "boolean"),
+    _build_query_parameter("timeoutSeconds", "When the answer ends at the latest.", "integer"),
 )
 _LISTING = (
     *_CHOOSING,
-    _query("allowWatchBookmarks", "A watch tells now and then how far it has come.", "boolean"),
-    _query("watch", "Do not list; tell changes as they happen.", "boolean"),
+    _build_query_parameter(
+        "allowWatchBookmarks", "A watch tells now and then how far it has come.", "boolean"
+    ),
+    _build_query_parameter("watch", "Do not list; tell changes as they happen.", "boolean"),
 )
 _WRITING = (_DRY_RUN, _MANAGER, _VALIDATION)
 _DELETING = (
     _DRY_RUN,
-    _query("gracePeriodSeconds", "How long the object may take to end.", "integer"),
-    _query("orphanDependents", "No longer used; see `propagationPolicy`.", "boolean"),
-    _query("propagationPolicy", "What happens to what it owns: `Background`, `Foreground` or `Orphan`."),
+    _build_query_parameter("gracePeriodSeconds", "How long the object may take to end.", "integer"),
+    _build_query_parameter("orphanDependents", "No longer used; see `propagationPolicy`.", "boolean"),
+    _build_query_parameter(
+        "propagationPolicy", "What happens to what it owns: `Background`, `Foreground` or `Orphan`."
+    ),
 )
 
 _PATCHES: Final = (
@@ -82,9 +90,9 @@ class _Verb(NamedTuple):
 
     method: str
     action: str
-    words: str
+    description: str
     parameters: Sequence[dict[str, Any]]
-    sends: str = ""
+    request_body: str = ""
     collection: bool = False
 
 
@@ -108,32 +116,34 @@ _VERBS: Mapping[str, _Verb] = MappingProxyType(
 )
 
 
-def paths_of(place: str, resources: Sequence[Resource], schemas: Mapping[tuple[str, str, str], str]) -> Paths:
+def build_paths(
+    place: str, resources: Sequence[ApiResource], schemas: Mapping[tuple[str, str, str], str]
+) -> Paths:
     """All paths below a place such as `/apis/apps/v1`; `schemas` names the schema of what each is about."""
-    listing = _answer(f"{META}.APIResourceList")
+    listing = _build_response(f"{META}.APIResourceList")
     paths: Paths = {
         f"{place}/": {
             "get": {
                 "description": "The resources of this group and version.",
-                "operationId": f"get{_camel(place)}Resources",
+                "operationId": f"get{_to_camel_case(place)}Resources",
                 "responses": {"200": listing, "401": _UNAUTHORIZED},
             }
         }
     }
     for resource in resources:
-        for path, verbs in _places(place, resource):
+        for path, verbs in _iter_paths(place, resource):
             parameters = [
                 *([_NAME] if "{name}" in path else []),
                 *([_NAMESPACE] if "{namespace}" in path else []),
             ]
             paths[path] = {
-                **{_VERBS[verb].method: _operation(resource, verb, schemas, path) for verb in verbs},
+                **{_VERBS[verb].method: _build_operation(resource, verb, schemas, path) for verb in verbs},
                 "parameters": [*parameters, _PRETTY],
             }
     return paths
 
 
-def _places(place: str, resource: Resource) -> Iterator[tuple[str, list[str]]]:
+def _iter_paths(place: str, resource: ApiResource) -> Iterator[tuple[str, list[str]]]:
     """The paths of a resource, and the verbs on each."""
     inside = f"{place}/namespaces/{{namespace}}" if resource.namespaced else place
     verbs = [verb for verb in resource.verbs if verb in _VERBS]
@@ -148,56 +158,56 @@ def _places(place: str, resource: Resource) -> Iterator[tuple[str, list[str]]]:
         yield f"{place}/{resource.plural}", ["list"]
 
 
-def _operation(
-    resource: Resource, verb: str, schemas: Mapping[tuple[str, str, str], str], path: str
+def _build_operation(
+    resource: ApiResource, verb: str, schemas: Mapping[tuple[str, str, str], str], path: str
 ) -> dict[str, Any]:
     how = _VERBS[verb]
-    group, version, kind = resource.about
-    schema = schemas[resource.about]
+    group, version, kind = resource.group_version_kind
+    schema = schemas[resource.group_version_kind]
     everywhere = resource.namespaced and "{namespace}" not in path
     answer = {"list": f"{schema}List", "deletecollection": f"{META}.Status"}.get(verb, schema)
     operation: dict[str, Any] = {
         "tags": [f"{(resource.group or 'core').partition('.')[0]}_{resource.version}"],
-        "description": f"{how.words} {resource.name}{' of all namespaces' if everywhere else ''}.",
-        "operationId": f"{verb}{_camel(path)}",
+        "description": f"{how.description} {resource.name}{' of all namespaces' if everywhere else ''}.",
+        "operationId": f"{verb}{_to_camel_case(path)}",
         "parameters": list(how.parameters),
-        "responses": {"200": _answer(answer), "401": _UNAUTHORIZED},
+        "responses": {"200": _build_response(answer), "401": _UNAUTHORIZED},
         "x-kubernetes-action": how.action,
         "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
     }
     if verb in ("create", "update", "patch"):
-        operation["responses"]["201"] = _answer(answer)
-    sent = _sent(resource, how.sends, schema)
+        operation["responses"]["201"] = _build_response(answer)
+    sent = _build_request_body(resource, how.request_body, schema)
     return operation | ({"requestBody": sent} if sent else {})
 
 
-def _sent(resource: Resource, what: str, schema: str) -> dict[str, Any]:
+def _build_request_body(resource: ApiResource, what: str, schema: str) -> dict[str, Any]:
     if what == "object":
-        return {"content": {"*/*": _content(schema)}, "required": True}
+        return {"content": {"*/*": _build_content(schema)}, "required": True}
     if what == "options":
-        return {"content": {"*/*": _content(f"{META}.DeleteOptions")}}
+        return {"content": {"*/*": _build_content(f"{META}.DeleteOptions")}}
     if what == "patch":
         # Strategic patches are taken for every kind. They are named only where the schema is whole: kubectl
         # makes a patch from a schema when it can, and without one from its own knowledge, which is better
         # than half a schema.
         whole = resource.kind is not None and not resource.kind.open
         forms = (*_PATCHES, _STRATEGIC) if whole else _PATCHES
-        return {"content": {form: _content(f"{META}.Patch") for form in forms}, "required": True}
+        return {"content": {form: _build_content(f"{META}.Patch") for form in forms}, "required": True}
     return {}
 
 
-def _content(schema: str) -> dict[str, Any]:
-    return {"schema": {"$ref": reference(schema)}}
+def _build_content(schema: str) -> dict[str, Any]:
+    return {"schema": {"$ref": build_reference(schema)}}
 
 
-def _answer(schema: str) -> dict[str, Any]:
-    return {"description": "OK", "content": {media: _content(schema) for media in (JSON, YAML)}}
+def _build_response(schema: str) -> dict[str, Any]:
+    return {"description": "OK", "content": {media: _build_content(schema) for media in (JSON, YAML)}}
 
 
 _UNAUTHORIZED: Final = {"description": "Unauthorized"}
 
 
-def _camel(path: str) -> str:
+def _to_camel_case(path: str) -> str:
     """A path as a word: `/apis/apps/v1/{name}` is `AppsV1Name`."""
     parts = path.replace("{", "").replace("}", "").replace(".", "/").split("/")
     return "".join(part[:1].upper() + part[1:] for part in parts if part not in ("", "api", "apis"))

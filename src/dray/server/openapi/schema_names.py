@@ -10,7 +10,7 @@ META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 CORE: Final = "io.k8s.api.core.v1"
 QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
-_ELSEWHERE: Mapping[str, str] = MappingProxyType(
+_SHARED_PACKAGES: Mapping[str, str] = MappingProxyType(
     {"dray.api.meta": META, "dray.api.admission.label_selector": META, "dray.values.node_selectors": CORE}
 )
 """Structs of these modules are the same in every group."""
@@ -24,10 +24,10 @@ _RENAMED: Mapping[str, str] = MappingProxyType(
         "OwnerRef": "OwnerReference",
     }
 )
-_OLDER: Final = "V1beta1"
+_OLDER_SUFFIX: Final = "V1beta1"
 
 
-def package(group: str, version: str) -> str:
+def get_package(group: str, version: str) -> str:
     """Where the schemas of a group and version are: `io.k8s.api.resource.v1`."""
     if not group:
         return f"io.k8s.api.core.{version}"
@@ -36,11 +36,11 @@ def package(group: str, version: str) -> str:
     return ".".join([*reversed(group.split(".")), version])
 
 
-def struct_name(shape: type, home: str) -> str:
+def build_struct_name(struct_type: type, home: str) -> str:
     """What the schema of a struct is called, as used in a package."""
-    name = shape.__name__.removesuffix(_OLDER)
-    return f"{_ELSEWHERE.get(shape.__module__, home)}.{_RENAMED.get(name, name)}"
+    name = struct_type.__name__.removesuffix(_OLDER_SUFFIX)
+    return f"{_SHARED_PACKAGES.get(struct_type.__module__, home)}.{_RENAMED.get(name, name)}"
 
 
-def reference(name: str) -> str:
+def build_reference(name: str) -> str:
     return f"#/components/schemas/{name}"

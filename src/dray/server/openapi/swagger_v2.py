@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dray.server.http.content_negotiation import JSON, YAML
 
-BINARY: Final = ("proto-openapi.spec.v2@v1.0+protobuf", "proto-openapi.spec.v2.v1.0+protobuf")
+BINARY_SUFFIXES: Final = ("proto-openapi.spec.v2@v1.0+protobuf", "proto-openapi.spec.v2.v1.0+protobuf")
 """How the two spellings of its media type end."""
 BINARY_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
@@ -20,15 +20,17 @@ _OLD, _NEW = "#/components/schemas/", "#/definitions/"
 _METHODS: Final = frozenset({"get", "put", "post", "delete", "patch"})
 
 
-def document(newer: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def build_v2_document(v3_documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Documents of version 3 as one document of version 2."""
     paths: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     info: Mapping[str, Any] = {}
-    for one in newer:
+    for one in v3_documents:
         info = one["info"]
-        definitions |= {name: _schema(schema) for name, schema in one["components"]["schemas"].items()}
-        paths |= {path: _path(item) for path, item in one["paths"].items()}
+        definitions |= {
+            name: _convert_schema(schema) for name, schema in one["components"]["schemas"].items()
+        }
+        paths |= {path: _convert_path(item) for path, item in one["paths"].items()}
     return {
         "swagger": "2.0",
         "info": dict(info),
@@ -41,45 +43,47 @@ def document(newer: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _schema(schema: Any) -> Any:
+def _convert_schema(schema: Any) -> Any:
     """A schema with references of version 2; one that only refers has no need of `allOf`, and there is no
     `oneOf`."""
     if isinstance(schema, list):
-        return [_schema(one) for one in schema]
+        return [_convert_schema(one) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
     if "$ref" in schema:
         return {"$ref": schema["$ref"].replace(_OLD, _NEW)}
     rest = {
-        name: _schema(value) for name, value in schema.items() if name not in ("allOf", "oneOf", "default")
+        name: _convert_schema(value)
+        for name, value in schema.items()
+        if name not in ("allOf", "oneOf", "default")
     }
     if "oneOf" in schema:
         rest["type"] = "string"
     for one in schema.get("allOf", ()):
-        rest |= _schema(one)
+        rest |= _convert_schema(one)
     return rest
 
 
-def _path(item: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_path(item: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {
-        method: _operation(operation) for method, operation in item.items() if method in _METHODS
+        method: _convert_operation(operation) for method, operation in item.items() if method in _METHODS
     }
     if "parameters" in item:
-        made["parameters"] = [_parameter(one) for one in item["parameters"]]
+        made["parameters"] = [_convert_parameter(one) for one in item["parameters"]]
     return made
 
 
-def _operation(operation: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_operation(operation: Mapping[str, Any]) -> dict[str, Any]:
     made = {
         name: value
         for name, value in operation.items()
         if name not in ("requestBody", "responses", "parameters")
     }
     body = operation.get("requestBody")
-    parameters = [_parameter(one) for one in operation.get("parameters", ())]
+    parameters = [_convert_parameter(one) for one in operation.get("parameters", ())]
     if body is not None:
         content = next(iter(body["content"].values()))
-        sent = {"name": "body", "in": "body", "schema": _schema(content["schema"])}
+        sent = {"name": "body", "in": "body", "schema": _convert_schema(content["schema"])}
         parameters.insert(0, sent | ({"required": True} if body.get("required") else {}))
     return {
         **made,
@@ -87,26 +91,26 @@ def _operation(operation: Mapping[str, Any]) -> dict[str, Any]:
         "produces": [JSON, YAML],
         "schemes": ["https"],
         "parameters": parameters,
-        "responses": {code: _response(one) for code, one in operation["responses"].items()},
+        "responses": {code: _convert_response(one) for code, one in operation["responses"].items()},
     }
 
 
-def _parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameter.items() if name != "schema"} | dict(parameter["schema"])
 
 
-def _response(response: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_response(response: Mapping[str, Any]) -> dict[str, Any]:
     content = response.get("content", {}).get(JSON)
-    schema = {"schema": _schema(content["schema"])} if content is not None else {}
+    schema = {"schema": _convert_schema(content["schema"])} if content is not None else {}
     return {"description": response["description"], **schema}
 
 
-def binary_skeleton(title: str, version: str) -> bytes:
+def encode_binary_skeleton(title: str, version: str) -> bytes:
     """A document in protobuf that says its version and defines nothing."""
-    info = _field(1, title.encode()) + _field(2, version.encode())
-    return _field(1, b"2.0") + _field(2, info) + _field(8, b"") + _field(9, b"")
+    info = _encode_field(1, title.encode()) + _encode_field(2, version.encode())
+    return _encode_field(1, b"2.0") + _encode_field(2, info) + _encode_field(8, b"") + _encode_field(9, b"")
 
 
-def _field(number: int, value: bytes) -> bytes:
+def _encode_field(number: int, value: bytes) -> bytes:
     """A field of bytes; everything here is shorter than 128."""
     return bytes([number << 3 | 2, len(value)]) + value

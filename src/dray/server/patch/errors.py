@@ -23,17 +23,17 @@ class PatchError(Exception):
         self.message = message
 
 
-def malformed(message: str) -> PatchError:
+def build_malformed(message: str) -> PatchError:
     """The patch itself is wrong, whatever it is applied to."""
     return PatchError(BAD_REQUEST, message)
 
 
-def inapplicable(detail: str) -> PatchError:
+def build_inapplicable(detail: str) -> PatchError:
     """The patch is in order and does not fit this object."""
     return PatchError(UNPROCESSABLE, f"{CANNOT_APPLY}: {detail}")
 
 
-class Conflict(NamedTuple):
+class FieldConflict(NamedTuple):
     """One field that an apply would take from somebody."""
 
     owner: str
@@ -41,15 +41,15 @@ class Conflict(NamedTuple):
     path: str
 
 
-class ApplyConflict(PatchError):  # noqa: N818 - the word of the protocol
+class ApplyConflictError(PatchError):
     """An apply without force that would change fields of others."""
 
-    def __init__(self, conflicts: Sequence[Conflict]) -> None:
-        super().__init__(CONFLICT, _conflict_text(conflicts))
+    def __init__(self, conflicts: Sequence[FieldConflict]) -> None:
+        super().__init__(CONFLICT, _format_conflicts(conflicts))
         self.conflicts = tuple(conflicts)
 
     @property
-    def causes(self) -> list[dict[str, str]]:
+    def build_causes(self) -> list[dict[str, str]]:
         """`details.causes` of the answer."""
         return [
             {"reason": "FieldManagerConflict", "message": f"conflict with {owner}", "field": path}
@@ -57,7 +57,7 @@ class ApplyConflict(PatchError):  # noqa: N818 - the word of the protocol
         ]
 
 
-def _conflict_text(conflicts: Sequence[Conflict]) -> str:
+def _format_conflicts(conflicts: Sequence[FieldConflict]) -> str:
     if len(conflicts) == 1:
         owner, path = conflicts[0]
         return f"Apply failed with 1 conflict: conflict with {owner}: {path}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api.json_text import MAX_DEPTH
-from dray.server.patch.errors import malformed
+from dray.server.patch.errors import build_malformed
 
 
-def depth_of(value: Any, at_most: int = MAX_DEPTH) -> int:
-    """How deeply a value is nested; looking stops one level below `at_most`."""
+def measure_depth(value: Any, limit: int = MAX_DEPTH) -> int:
+    """How deeply a value is nested; looking stops one level below `limit`."""
     depth = 0
     level = [value]
-    while level and depth <= at_most:
+    while level and depth <= limit:
         containers = [item for item in level if isinstance(item, (dict, list))]
         if not containers:
             return depth
@@ -30,5 +30,5 @@ def depth_of(value: Any, at_most: int = MAX_DEPTH) -> int:
 
 def check_depth(patch: Any) -> None:
     """Refuse a patch that is nested more deeply than any object may be."""
-    if depth_of(patch) > MAX_DEPTH:
-        raise malformed(f"the patch is nested more than {MAX_DEPTH} levels deep")
+    if measure_depth(patch) > MAX_DEPTH:
+        raise build_malformed(f"the patch is nested more than {MAX_DEPTH} levels deep")

@@ -10,33 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dray.server.patch.schema.path_elements import json_text
+from dray.server.patch.schema.path_elements import encode_json_text
 
-Identity = Callable[[Any], str | None]
+IdentifyItem = Callable[[Any], str | None]
 """What tells an item from others, as text; None when the item has nothing of the kind."""
 
 
-def by_value(item: Any) -> str:
+def identify_by_value(item: Any) -> str:
     """A plain value is told apart by itself."""
-    return json_text(item)
+    return encode_json_text(item)
 
 
-def by_key(key: str) -> Identity:
+def identify_by_key(key: str) -> IdentifyItem:
     """An object is told apart by one of its fields."""
 
     def identity(item: Any) -> str | None:
         if not isinstance(item, dict) or item.get(key) is None:
             return None
-        return json_text(item[key])
+        return encode_json_text(item[key])
 
     return identity
 
 
-def arranged(items: Sequence[str], named: Sequence[str], before: Sequence[str]) -> list[str]:
+def arrange_items(items: Sequence[str], patched: Sequence[str], original: Sequence[str]) -> list[str]:
     """All items in order, given those a patch names and the order in which the object had its own."""
     there = set(items)
-    chosen = [mark for mark in dict.fromkeys(named) if mark in there]
-    places = {mark: place for place, mark in enumerate(before)}
+    chosen = [mark for mark in dict.fromkeys(patched) if mark in there]
+    places = {mark: place for place, mark in enumerate(original)}
     mine = set(chosen)
     others = sorted((mark for mark in items if mark not in mine), key=lambda mark: places.get(mark, 0))
     result: list[str] = []

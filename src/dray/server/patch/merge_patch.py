@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dray.server.patch.errors import malformed
+from dray.server.patch.errors import build_malformed
 from dray.server.patch.limits import check_depth
 
 Document = dict[str, Any]
@@ -17,19 +17,19 @@ def apply(document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> 
     A patch that is known to be `shallow` is not looked through for how deep it is.
     """
     if not isinstance(patch, dict):
-        raise malformed("a merge patch is a JSON object; for a list of operations use JSON patch")
+        raise build_malformed("a merge patch is a JSON object; for a list of operations use JSON patch")
     if not shallow:
         check_depth(patch)
-    return _merged(document, patch)
+    return _merge_value(document, patch)
 
 
-def _merged(target: Any, patch: Document) -> Document:
+def _merge_value(target: Any, patch: Document) -> Document:
     merged: Document = dict(target) if isinstance(target, dict) else {}
     for name, value in patch.items():
         if value is None:
             merged.pop(name, None)
         elif isinstance(value, dict):
-            merged[name] = _merged(merged.get(name), value)
+            merged[name] = _merge_value(merged.get(name), value)
         else:
             merged[name] = value
     return merged

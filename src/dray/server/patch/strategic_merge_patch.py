@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dray.api.kinds import Kind
-from dray.server.patch.errors import inapplicable, malformed
+from dray.server.patch.errors import build_inapplicable, build_malformed
 from dray.server.patch.limits import check_depth
-from dray.server.patch.list_order import Identity, arranged, by_key, by_value
-from dray.server.patch.schema.kind_structures import Structure, structure_of
+from dray.server.patch.list_order import IdentifyItem, arrange_items, identify_by_key, identify_by_value
+from dray.server.patch.schema.kind_structures import Structure, get_structure
 
 Document = dict[str, Any]
 
@@ -27,7 +27,7 @@ _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
 _DELETE_VALUES: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
-_KNOWN: Final = ("replace", "delete", "merge")
+_KNOWN_DIRECTIVES: Final = ("replace", "delete", "merge")
 
 
 def apply(kind: Kind, document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> Document:
@@ -36,19 +36,19 @@ def apply(kind: Kind, document: Mapping[str, Any], patch: Any, *, shallow: bool 
     A patch that is known to be `shallow` is not looked through for how deep it is.
     """
     if not isinstance(patch, dict):
-        raise malformed("a strategic merge patch is a JSON object")
+        raise build_malformed("a strategic merge patch is a JSON object")
     if not shallow:
         check_depth(patch)
-    return _map(structure_of(kind), dict(document), patch)
+    return _merge_map(get_structure(kind), dict(document), patch)
 
 
-def _map(structure: Structure, original: Document, patch: Document) -> Document:
-    match _directive(patch):
+def _merge_map(structure: Structure, original: Document, patch: Document) -> Document:
+    match _read_directive(patch):
         case "replace":
-            return _cleaned(_without(patch, _DIRECTIVE))
+            return _clean_value(_drop_name(patch, _DIRECTIVE))
         case "delete":
             return {}
-    merged = _retained(original, patch)
+    merged = _retain_keys(original, patch)
     plain: Document = {}
     orders: Document = {}
     for name, value in patch.items():
@@ -61,9 +61,9 @@ def _map(structure: Structure, original: Document, patch: Document) -> Document:
         else:
             plain[name] = value
     for name, value in plain.items():
-        _merge_field(structure.of_field(name), merged, name, value)
+        _merge_field(structure.get_field(name), merged, name, value)
     for name, wanted in orders.items():
-        _reorder(structure.of_field(name), merged, name, (original.get(name), plain.get(name), wanted))
+        _reorder_list(structure.get_field(name), merged, name, (original.get(name), plain.get(name), wanted))
     return merged
 
 
@@ -72,126 +72,132 @@ def _merge_field(structure: Structure, merged: Document, name: str, value: Any) 
     if value is None:
         merged.pop(name, None)
     elif isinstance(value, dict) and isinstance(there, dict) and "replace" not in structure.strategy:
-        merged[name] = _map(structure, there, value)
+        merged[name] = _merge_map(structure, there, value)
     elif isinstance(value, list) and isinstance(there, list) and "merge" in structure.strategy:
-        merged[name] = _list(structure, there, value)
+        merged[name] = _merge_list(structure, there, value)
     else:
-        merged[name] = _clean(value)
+        merged[name] = _clean_addition(value)
 
 
-def _list(structure: Structure, original: list[Any], patch: list[Any]) -> list[Any]:
+def _merge_list(structure: Structure, original: list[Any], patch: list[Any]) -> list[Any]:
     if not any(isinstance(item, dict) for item in (*original, *patch)):
-        return _values(original, patch)
+        return _merge_values(original, patch)
     key = structure.merge_key
     if not key:
-        raise inapplicable("a list of objects without a merge key cannot be merged")
-    identity = by_key(key)
+        raise build_inapplicable("a list of objects without a merge key cannot be merged")
+    identity = identify_by_key(key)
     replaced = False
     items: dict[str, Any] = {}
     deleted: set[str] = set()
     for item in patch:
-        directive = _directive(item) if isinstance(item, dict) else ""
+        directive = _read_directive(item) if isinstance(item, dict) else ""
         if directive == "replace":
             replaced = True
             if set(item) == {_DIRECTIVE}:
                 continue
-        mark = _identity(identity, item, key)
+        mark = _get_identity(identity, item, key)
         if directive == "delete":
             deleted.add(mark)
         else:
             items[mark] = item
     if replaced:
-        return [_clean(_without(item, _DIRECTIVE)) for item in items.values()]
-    known = {_identity(identity, item, key): item for item in original}
+        return [_clean_addition(_drop_name(item, _DIRECTIVE)) for item in items.values()]
+    known = {_get_identity(identity, item, key): item for item in original}
     merged = {mark: item for mark, item in known.items() if mark not in deleted}
     for mark, item in items.items():
-        merged[mark] = _map(structure.element, merged[mark], item) if mark in merged else _clean(item)
-    return [merged[mark] for mark in arranged(list(merged), list(items), list(known))]
+        merged[mark] = (
+            _merge_map(structure.element, merged[mark], item) if mark in merged else _clean_addition(item)
+        )
+    return [merged[mark] for mark in arrange_items(list(merged), list(items), list(known))]
 
 
-def _values(original: list[Any], patch: list[Any]) -> list[Any]:
-    known = {by_value(item): item for item in original}
-    items = {by_value(item): item for item in patch}
+def _merge_values(original: list[Any], patch: list[Any]) -> list[Any]:
+    known = {identify_by_value(item): item for item in original}
+    items = {identify_by_value(item): item for item in patch}
     merged = {**known, **items}
-    return [merged[mark] for mark in arranged(list(merged), list(items), list(known))]
+    return [merged[mark] for mark in arrange_items(list(merged), list(items), list(known))]
 
 
-def _reorder(structure: Structure, merged: Document, name: str, sources: tuple[Any, Any, Any]) -> None:
+def _reorder_list(structure: Structure, merged: Document, name: str, sources: tuple[Any, Any, Any]) -> None:
     """Bring a list into the order a patch asks for."""
     original, patched, wanted = sources
     if not isinstance(wanted, list) or not (patched is None or isinstance(patched, list)):
-        raise malformed(f"`{_ORDER}{name}` is a list, and so is the field it orders")
+        raise build_malformed(f"`{_ORDER}{name}` is a list, and so is the field it orders")
     there = merged.get(name)
     if not isinstance(there, list):
         return
     key = structure.merge_key
-    identity = by_key(key) if key else by_value
-    order = [_identity(identity, item, key) for item in wanted]
+    identity = identify_by_key(key) if key else identify_by_value
+    order = [_get_identity(identity, item, key) for item in wanted]
     named = [
-        _identity(identity, item, key)
+        _get_identity(identity, item, key)
         for item in patched or ()
         if not (isinstance(item, dict) and _DIRECTIVE in item)
     ]
     if [mark for mark in order if mark in set(named)] != named:
-        raise malformed(f"the order in patch list `{name}` doesn't match `{_ORDER}{name}`")
-    items = {_identity(identity, item, key): item for item in there}
-    before = [_identity(identity, item, key) for item in original] if isinstance(original, list) else []
-    merged[name] = [items[mark] for mark in arranged(list(items), order, before)]
+        raise build_malformed(f"the order in patch list `{name}` doesn't match `{_ORDER}{name}`")
+    items = {_get_identity(identity, item, key): item for item in there}
+    before = [_get_identity(identity, item, key) for item in original] if isinstance(original, list) else []
+    merged[name] = [items[mark] for mark in arrange_items(list(items), order, before)]
 
 
-def _identity(identity: Identity, item: Any, key: str) -> str:
+def _get_identity(identity: IdentifyItem, item: Any, key: str) -> str:
     mark = identity(item)
     if mark is None:
-        raise inapplicable(f"an item of a list does not contain its merge key `{key}`")
+        raise build_inapplicable(f"an item of a list does not contain its merge key `{key}`")
     return mark
 
 
-def _directive(patch: Document) -> str:
+def _read_directive(patch: Document) -> str:
     directive = patch.get(_DIRECTIVE, "")
-    if directive and directive not in _KNOWN:
-        raise malformed(f"unknown patch type `{directive}` in `{_DIRECTIVE}`; expected one of {_KNOWN}")
+    if directive and directive not in _KNOWN_DIRECTIVES:
+        raise build_malformed(
+            f"unknown patch type `{directive}` in `{_DIRECTIVE}`; expected one of {_KNOWN_DIRECTIVES}"
+        )
     return str(directive)
 
 
-def _retained(original: Document, patch: Document) -> Document:
+def _retain_keys(original: Document, patch: Document) -> Document:
     """The original, without the keys that a patch does not retain."""
     if _RETAIN not in patch:
         return dict(original)
     keys = patch[_RETAIN]
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise malformed(f"`{_RETAIN}` is a list of names")
+        raise build_malformed(f"`{_RETAIN}` is a list of names")
     strangers = [
         name for name, value in patch.items() if name[0:1] != "$" and value is not None and name not in keys
     ]
     if strangers:
-        raise malformed(f"`{_RETAIN}` does not name `{strangers[0]}`, which the patch sets")
+        raise build_malformed(f"`{_RETAIN}` does not name `{strangers[0]}`, which the patch sets")
     return {name: value for name, value in original.items() if name in keys}
 
 
 def _delete_values(merged: Document, name: str, values: Any) -> None:
     if not isinstance(values, list):
-        raise malformed(f"`{_DELETE_VALUES}{name}` is a list of values")
+        raise build_malformed(f"`{_DELETE_VALUES}{name}` is a list of values")
     there = merged.get(name)
     if isinstance(there, list):
-        gone = {by_value(value) for value in values}
-        merged[name] = [value for value in there if by_value(value) not in gone]
+        gone = {identify_by_value(value) for value in values}
+        merged[name] = [value for value in there if identify_by_value(value) not in gone]
 
 
-def _without(item: Document, name: str) -> Document:
+def _drop_name(item: Document, name: str) -> Document:
     return {key: value for key, value in item.items() if key != name}
 
 
-def _clean(value: Any) -> Any:
+def _clean_addition(value: Any) -> Any:
     """What a patch adds where nothing was: its directives and `null`s say nothing there."""
     if isinstance(value, list):
-        kept = [item for item in value if not (isinstance(item, dict) and _directive(item) == "delete")]
-        return [_clean(item) for item in kept if item != {_DIRECTIVE: "replace"}]
-    return _cleaned(value) if isinstance(value, dict) else value
+        kept = [item for item in value if not (isinstance(item, dict) and _read_directive(item) == "delete")]
+        return [_clean_addition(item) for item in kept if item != {_DIRECTIVE: "replace"}]
+    return _clean_value(value) if isinstance(value, dict) else value
 
 
-def _cleaned(value: Document) -> Document:
+def _clean_value(value: Document) -> Document:
     return {
-        name: _clean(item) for name, item in value.items() if item is not None and not _is_directive(name)
+        name: _clean_addition(item)
+        for name, item in value.items()
+        if item is not None and not _is_directive(name)
     }
 
 

@@ -16,114 +16,124 @@ from msgspec.structs import replace
 
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
-from dray.clock import timestamp
-from dray.server.http.errors import Failure, bad_request, invalid_options, not_found
-from dray.server.http.request_body import options
-from dray.server.http.requests import Request
-from dray.server.objects.pending_object import Draft
-from dray.server.objects.stored_object import Held
+from dray.clock import format_timestamp
+from dray.server.http.errors import ApiStatusError, new_bad_request, new_invalid_options, new_not_found
+from dray.server.http.request_body import decode_options
+from dray.server.http.requests import ApiRequest
+from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import StoredObject
 from dray.server.registry import object_metadata
-from dray.server.registry.object_registry import Keep, Remove, Same, Wanted, Written
-from dray.server.registry.selectors import Choice
-from dray.server.registry.writer import Writing
+from dray.server.registry.object_registry import (
+    DeleteObject,
+    LeaveUnchanged,
+    SaveObject,
+    WriteDecision,
+    WriteResult,
+)
+from dray.server.registry.selectors import ListSelector
+from dray.server.registry.writer import ObjectWriter
 
 ORPHAN, BACKGROUND, FOREGROUND = "Orphan", "Background", "Foreground"
-FINALIZERS: Final[Mapping[str, str]] = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
+PROPAGATION_FINALIZERS: Final[Mapping[str, str]] = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
 """The finalizer that remembers what becomes of dependents."""
 
-_LINGERING: Final = (("", "Pod"), ("", "Namespace"))
+_GRACEFUL_KINDS: Final = (("", "Pod"), ("", "Namespace"))
 """Kinds that may stay a while after their deletion for other reasons than finalizers."""
-_ENDED: Final = ("Succeeded", "Failed")
-_LONGEST_GRACE: Final = 2**31
+_TERMINAL_PHASES: Final = ("Succeeded", "Failed")
+_MAX_GRACE_SECONDS: Final = 2**31
 """Seconds, some 68 years: who asks for more means for ever, and calendars end."""
 
 
-class Removing:
+class ObjectDeleter:
     """Carries out deletes."""
 
-    def __init__(self, writing: Writing) -> None:
-        self._writing = writing
+    def __init__(self, writer: ObjectWriter) -> None:
+        self._writer = writer
 
     @property
     def revision(self) -> int:
         """How far the server has seen the store come."""
-        return self._writing.registry.cache.revision
+        return self._writer.registry.cache.revision
 
-    async def delete(self, request: Request, kind: Kind) -> Written:
+    async def delete(self, request: ApiRequest, kind: Kind) -> WriteResult:
         """Delete one object, or mark it as being deleted."""
-        wish = _wish(request)
+        wish = _read_delete_options(request)
         call = request.call
-        return await self.remove(pretended(request, wish), kind, call.namespace, call.name, wish)
+        return await self.delete_object(apply_dry_run(request, wish), kind, call.namespace, call.name, wish)
 
-    async def remove(
-        self, request: Request, kind: Kind, namespace: str, name: str, wish: Mapping[str, Any]
-    ) -> Written:
+    async def delete_object(
+        self, request: ApiRequest, kind: Kind, namespace: str, name: str, delete_options: Mapping[str, Any]
+    ) -> WriteResult:
         """The same, for whoever deletes on behalf of others."""
 
-        def decide(old: Held | None) -> Wanted:
+        def decide(old: StoredObject | None) -> WriteDecision:
             if old is None:
-                raise not_found(kind, name)
-            object_metadata.check_delete_preconditions(kind, old, wish.get("preconditions") or {})
-            return self._decided(old, wish)
+                raise new_not_found(kind, name)
+            object_metadata.check_delete_preconditions(kind, old, delete_options.get("preconditions") or {})
+            return self._decide(old, delete_options)
 
-        return await self._writing.registry.write(request, kind, namespace, name, decide)
+        return await self._writer.registry.write(request, kind, namespace, name, decide)
 
-    async def delete_collection(self, request: Request, kind: Kind, choice: Choice) -> list[Held]:
+    async def delete_collection(
+        self, request: ApiRequest, kind: Kind, selector: ListSelector
+    ) -> list[StoredObject]:
         """Delete everything that is chosen; what others delete meanwhile is gone too."""
-        wish = _wish(request)
-        request = pretended(request, wish)
-        cache = self._writing.registry.cache
-        await cache.caught_up()
-        chosen = [held for held in cache.all(kind, request.call.namespace) if choice.takes(held)]
+        wish = _read_delete_options(request)
+        request = apply_dry_run(request, wish)
+        cache = self._writer.registry.cache
+        await cache.wait_until_fresh()
+        chosen = [held for held in cache.list_objects(kind, request.call.namespace) if selector.matches(held)]
         for held in chosen:
             try:
-                await self.remove(_one_of(request, held), kind, held.namespace, held.name, wish)
-            except Failure as failure:
+                await self.delete_object(
+                    _build_single_request(request, held), kind, held.namespace, held.name, wish
+                )
+            except ApiStatusError as failure:
                 if failure.code != 404:
                     raise
         return chosen
 
-    def _decided(self, old: Held, wish: Mapping[str, Any]) -> Wanted:
+    def _decide(self, old: StoredObject, delete_options: Mapping[str, Any]) -> WriteDecision:
         known = old.metadata
-        finalizers = _finalizers(known.finalizers, wish)
-        ends_at_once = (old.kind.group, old.kind.name) not in _LINGERING
+        finalizers = _compute_finalizers(known.finalizers, delete_options)
+        ends_at_once = (old.kind.group, old.kind.name) not in _GRACEFUL_KINDS
         if ends_at_once and not finalizers:
-            return Remove()
+            return DeleteObject()
         document = old.document
         metadata = document["metadata"]
-        grace = 0 if ends_at_once else _grace(document, wish)
-        held_back = bool(finalizers) or _spec_finalizers(document)
+        grace = 0 if ends_at_once else _compute_grace_seconds(document, delete_options)
+        held_back = bool(finalizers) or _has_spec_finalizers(document)
         if not held_back and not grace:
-            return Remove()
+            return DeleteObject()
         marked = metadata.get("deletionTimestamp") is not None
         shorter = marked and grace < int(metadata.get("deletionGracePeriodSeconds") or 0)
         if marked and not shorter and finalizers == (metadata.get("finalizers") or []):
-            return Same()
-        when = self._writing.world.clock.now() + timedelta(seconds=grace)
+            return LeaveUnchanged()
+        when = self._writer.environment.clock.now() + timedelta(seconds=grace)
         changed = {**metadata, "finalizers": finalizers}
         if not marked or shorter:
-            changed |= {"deletionTimestamp": timestamp(when), "deletionGracePeriodSeconds": grace}
+            changed |= {"deletionTimestamp": format_timestamp(when), "deletionGracePeriodSeconds": grace}
             if not marked and metadata.get("generation"):
                 changed["generation"] = int(metadata["generation"]) + 1
         # A zero is told, unlike other empty values: it says that nobody waits any longer.
-        return Keep(_marked(Draft.of_held(old), changed))
+        return SaveObject(_mark_deleted(PendingObject.from_stored(old), changed))
 
 
-def _marked(draft: Draft, metadata: Mapping[str, Any]) -> Draft:
-    marked = draft.with_metadata(metadata)
-    if draft.kind.name != "Namespace" or draft.kind.group:
+def _mark_deleted(pending: PendingObject, metadata: Mapping[str, Any]) -> PendingObject:
+    marked = pending.replace_metadata(metadata)
+    if pending.kind.name != "Namespace" or pending.kind.group:
         return marked
-    status = {**(draft.document.get("status") or {}), "phase": "Terminating"}
-    return marked.with_field("status", status)
+    status = {**(pending.document.get("status") or {}), "phase": "Terminating"}
+    return marked.replace_field("status", status)
 
 
-def pretended(request: Request, wish: Mapping[str, Any]) -> Request:
+def apply_dry_run(request: ApiRequest, delete_options: Mapping[str, Any]) -> ApiRequest:
     """The request as a dry run, when the wish in its body says so."""
-    wanted = wish.get("dryRun")
+    wanted = delete_options.get("dryRun")
     if not wanted or request.call.dry_run:
         return request
     if wanted != ["All"]:
-        raise invalid_options(
+        raise new_invalid_options(
             "DeleteOptions",
             "dryRun",
             f'Unsupported value: {write_json(wanted).decode()}: supported values: "All"',
@@ -133,61 +143,67 @@ def pretended(request: Request, wish: Mapping[str, Any]) -> Request:
     return replace(request, call=call)
 
 
-def _wish(request: Request) -> dict[str, Any]:
+def _read_delete_options(request: ApiRequest) -> dict[str, Any]:
     """What a delete asks for: in its body, or in the query."""
-    wish = options(request)
+    wish = decode_options(request)
     query = request.call.query
     for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds"):
         if name in query:
             wish.setdefault(name, query[name])
-    return sensible(wish)
+    return validate_delete_options(wish)
 
 
-def sensible(wish: Mapping[str, Any]) -> dict[str, Any]:
-    """A wish that makes sense; raises a `Failure` that names what does not."""
-    seconds, policy = wish.get("gracePeriodSeconds"), wish.get("propagationPolicy")
-    found = {**wish}
+def validate_delete_options(delete_options: Mapping[str, Any]) -> dict[str, Any]:
+    """A wish that makes sense; raises a `ApiStatusError` that names what does not."""
+    seconds, policy = delete_options.get("gracePeriodSeconds"), delete_options.get("propagationPolicy")
+    found = {**delete_options}
     if seconds is not None:
         try:
             found["gracePeriodSeconds"] = max(int(seconds), 0)
         except (TypeError, ValueError, OverflowError):
-            raise bad_request(f"gracePeriodSeconds must be a whole number, not `{seconds}`") from None
+            raise new_bad_request(f"gracePeriodSeconds must be a whole number, not `{seconds}`") from None
     if policy not in (None, "", ORPHAN, BACKGROUND, FOREGROUND):
-        raise bad_request(f"propagationPolicy must be {ORPHAN}, {BACKGROUND} or {FOREGROUND}, not `{policy}`")
-    if wish.get("orphanDependents") not in (None, True, False, "", "true", "false"):
-        raise bad_request(f"orphanDependents must be true or false, not `{wish['orphanDependents']}`")
-    if not isinstance(wish.get("preconditions") or {}, dict):
-        raise bad_request("preconditions must be an object with `uid` and `resourceVersion`")
+        raise new_bad_request(
+            f"propagationPolicy must be {ORPHAN}, {BACKGROUND} or {FOREGROUND}, not `{policy}`"
+        )
+    if delete_options.get("orphanDependents") not in (None, True, False, "", "true", "false"):
+        raise new_bad_request(
+            f"orphanDependents must be true or false, not `{delete_options['orphanDependents']}`"
+        )
+    if not isinstance(delete_options.get("preconditions") or {}, dict):
+        raise new_bad_request("preconditions must be an object with `uid` and `resourceVersion`")
     return found
 
 
-def _grace(document: Mapping[str, Any], wish: Mapping[str, Any]) -> int:
+def _compute_grace_seconds(document: Mapping[str, Any], delete_options: Mapping[str, Any]) -> int:
     """How many seconds an object has left to end by itself; only pods on a node have any."""
     if document["kind"] != "Pod" or document["apiVersion"] != "v1":
         return 0
     spec, status = document.get("spec") or {}, document.get("status") or {}
-    if not spec.get("nodeName") or status.get("phase") in _ENDED:
+    if not spec.get("nodeName") or status.get("phase") in _TERMINAL_PHASES:
         return 0
-    asked = wish.get("gracePeriodSeconds")
+    asked = delete_options.get("gracePeriodSeconds")
     seconds = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
-    return min(max(int(seconds or 0), 0), _LONGEST_GRACE)
+    return min(max(int(seconds or 0), 0), _MAX_GRACE_SECONDS)
 
 
-def _finalizers(present: Sequence[str], wish: Mapping[str, Any]) -> list[str]:
-    policy = wish.get("propagationPolicy")
-    if policy is None and wish.get("orphanDependents") in (True, "true"):
+def _compute_finalizers(present: Sequence[str], delete_options: Mapping[str, Any]) -> list[str]:
+    policy = delete_options.get("propagationPolicy")
+    if policy is None and delete_options.get("orphanDependents") in (True, "true"):
         policy = ORPHAN
     if not policy:
         return list(present)
-    kept = [name for name in present if name not in FINALIZERS.values()]
-    return [*kept, FINALIZERS[policy]] if policy in FINALIZERS else kept
+    kept = [name for name in present if name not in PROPAGATION_FINALIZERS.values()]
+    return [*kept, PROPAGATION_FINALIZERS[policy]] if policy in PROPAGATION_FINALIZERS else kept
 
 
-def _spec_finalizers(document: Mapping[str, Any]) -> bool:
+def _has_spec_finalizers(document: Mapping[str, Any]) -> bool:
     return document["kind"] == "Namespace" and bool((document.get("spec") or {}).get("finalizers"))
 
 
-def _one_of(request: Request, held: Held) -> Request:
+def _build_single_request(request: ApiRequest, stored: StoredObject) -> ApiRequest:
     """The request for one object of a collection, so that rules and records name it."""
-    single = replace(request.call, verb="delete", namespace=held.namespace, name=held.name, subresource="")
+    single = replace(
+        request.call, verb="delete", namespace=stored.namespace, name=stored.name, subresource=""
+    )
     return replace(request, call=single, body=b"")

@@ -7,125 +7,147 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api.kinds import Kind
-from dray.server.discovery.resources import WITHOUT
+from dray.server.discovery.resources import UNSUPPORTED_VERBS
 from dray.server.http.content_negotiation import JSON
-from dray.server.http.errors import invalid_options, method_not_allowed, no_such_path
-from dray.server.http.requests import LONGEST_MANAGER, Answer, Call, Request, json_answer
-from dray.server.http.responses import Listed, Showing, warning_headers
+from dray.server.http.errors import new_invalid_options, new_method_not_allowed, new_path_not_found
+from dray.server.http.requests import (
+    MAX_FIELD_MANAGER_BYTES,
+    ApiCall,
+    ApiRequest,
+    ApiResponse,
+    build_json_response,
+)
+from dray.server.http.responses import ListResult, ResponseWriter, build_warning_headers
 from dray.server.http.routing import BINDINGS
-from dray.server.objects.stored_object import Held
-from dray.server.registry.deleter import Removing
-from dray.server.registry.object_registry import Written
-from dray.server.registry.patcher import Patching
-from dray.server.registry.pod_subresources import Errands
-from dray.server.registry.reader import Reading
-from dray.server.registry.selectors import choice
-from dray.server.registry.strategies import TOLD_WHEN_GONE, named
-from dray.server.registry.watch_server import Watching
-from dray.server.registry.writer import Writing
+from dray.server.objects.stored_object import StoredObject
+from dray.server.registry.deleter import ObjectDeleter
+from dray.server.registry.object_registry import WriteResult
+from dray.server.registry.patcher import ObjectPatcher
+from dray.server.registry.pod_subresources import PodSubresources
+from dray.server.registry.reader import StoredObjectReader
+from dray.server.registry.selectors import parse_selectors
+from dray.server.registry.strategies import RETURN_DELETED_OBJECT, get_group_kind
+from dray.server.registry.watch_server import WatchServer
+from dray.server.registry.writer import ObjectWriter
 
-Reviewer = Callable[[Request], Awaitable[Answer]]
+ResourceEndpoint = Callable[[ApiRequest], Awaitable[ApiResponse]]
 """Answers questions that are not kept: reviews, and tokens of service accounts."""
 
 
 @dataclass(frozen=True)
-class Service:
+class RequestDispatcher:
     """Carries out calls on resources."""
 
-    reading: Reading
-    writing: Writing
-    patching: Patching
-    removing: Removing
-    errands: Errands
-    watching: Watching
-    showing: Showing
-    reviewer: Reviewer
-    logs: Reviewer
+    reader: StoredObjectReader
+    writer: ObjectWriter
+    patcher: ObjectPatcher
+    deleter: ObjectDeleter
+    pod_subresources: PodSubresources
+    watch_server: WatchServer
+    responses: ResponseWriter
+    review_endpoint: ResourceEndpoint
+    pod_logs: ResourceEndpoint
     """Answers what a container has said."""
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ApiRequest) -> ApiResponse:
         """Carry out a call on a resource."""
         call, kind = request.call, request.call.kind
         _check_dry_run(call)
-        _check_manager(call)
+        _check_field_manager(call)
         if kind is None or call.subresource == "token":
             if call.verb != "create":
-                raise method_not_allowed()
-            return await self.reviewer(request)
+                raise new_method_not_allowed()
+            return await self.review_endpoint(request)
         if call.plural == BINDINGS:
             return await self._bind(request, kind)
-        step = _STEPS.get((call.verb, call.subresource))
-        if step is None or call.verb in WITHOUT.get((kind.group, kind.plural), ()):
-            raise method_not_allowed() if call.subresource in (*kind.subresources, "") else no_such_path()
+        step = _VERB_ENDPOINTS.get((call.verb, call.subresource))
+        if step is None or call.verb in UNSUPPORTED_VERBS.get((kind.group, kind.plural), ()):
+            raise (
+                new_method_not_allowed()
+                if call.subresource in (*kind.subresources, "")
+                else new_path_not_found()
+            )
         return await step(self, request, kind)
 
-    async def _get(self, request: Request, kind: Kind) -> Answer:
-        return self.showing.one(request, kind, await self.reading.get(request, kind))
+    async def _get(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        return self.responses.write_object(request, kind, await self.reader.get(request, kind))
 
-    async def _list(self, request: Request, kind: Kind) -> Answer:
-        return self.showing.many(request, kind, await self.reading.list(request, kind))
+    async def _list(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        return self.responses.write_list(request, kind, await self.reader.list(request, kind))
 
-    async def _watch(self, request: Request, kind: Kind) -> Answer:
-        return Answer(200, await self.watching.open(request, kind), f"{JSON};stream=watch")
+    async def _watch(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        return ApiResponse(200, await self.watch_server.open(request, kind), f"{JSON};stream=watch")
 
-    async def _create(self, request: Request, kind: Kind) -> Answer:
-        return self._written(request, kind, await self.writing.create(request, kind, request.call.version))
+    async def _create(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        return self._build_write_response(
+            request, kind, await self.writer.create(request, kind, request.call.version)
+        )
 
-    async def _update(self, request: Request, kind: Kind) -> Answer:
-        return self._written(request, kind, await self.writing.update(request, kind, request.call.version))
+    async def _update(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        return self._build_write_response(
+            request, kind, await self.writer.update(request, kind, request.call.version)
+        )
 
-    async def _patch(self, request: Request, kind: Kind) -> Answer:
-        return self._written(request, kind, await self.patching.patch(request, kind, request.call.version))
+    async def _patch(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        return self._build_write_response(
+            request, kind, await self.patcher.patch(request, kind, request.call.version)
+        )
 
-    def _written(self, request: Request, kind: Kind, written: Written) -> Answer:
-        code = 201 if written.created else 200
-        return self.showing.one(request, kind, written.held, code=code, warnings=written.warnings)
+    def _build_write_response(self, request: ApiRequest, kind: Kind, result: WriteResult) -> ApiResponse:
+        code = 201 if result.created else 200
+        return self.responses.write_object(request, kind, result.stored, code=code, warnings=result.warnings)
 
-    async def _delete(self, request: Request, kind: Kind) -> Answer:
-        written = await self.removing.delete(request, kind)
-        if not written.gone or named(kind) in TOLD_WHEN_GONE:
-            return self.showing.one(request, kind, written.held, warnings=written.warnings)
-        return json_answer(_success(kind, written.held), headers=warning_headers(written.warnings))
+    async def _delete(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        written = await self.deleter.delete(request, kind)
+        if not written.deleted or get_group_kind(kind) in RETURN_DELETED_OBJECT:
+            return self.responses.write_object(request, kind, written.stored, warnings=written.warnings)
+        return build_json_response(
+            _build_deleted_status(kind, written.stored), headers=build_warning_headers(written.warnings)
+        )
 
-    async def _delete_collection(self, request: Request, kind: Kind) -> Answer:
-        chosen = choice(kind, request.call.query)
-        gone = await self.removing.delete_collection(request, kind, chosen)
-        return self.showing.many(request, kind, Listed(gone, self.removing.revision))
+    async def _delete_collection(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        chosen = parse_selectors(kind, request.call.query)
+        gone = await self.deleter.delete_collection(request, kind, chosen)
+        return self.responses.write_list(request, kind, ListResult(gone, self.deleter.revision))
 
-    async def _log(self, request: Request, kind: Kind) -> Answer:
-        return await self.logs(request)
+    async def _get_log(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        return await self.pod_logs(request)
 
-    async def _bind(self, request: Request, kind: Kind) -> Answer:
-        await self.errands.bind(request, kind)
-        return json_answer(_done(201), 201)
+    async def _bind(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        await self.pod_subresources.bind(request, kind)
+        return build_json_response(_build_success_status(201), 201)
 
-    async def _evict(self, request: Request, kind: Kind) -> Answer:
-        await self.errands.evict(request, kind)
-        return json_answer(_done(201), 201)
+    async def _evict(self, request: ApiRequest, kind: Kind) -> ApiResponse:
+        await self.pod_subresources.evict(request, kind)
+        return build_json_response(_build_success_status(201), 201)
 
 
-def _check_dry_run(call: Call) -> None:
+def _check_dry_run(call: ApiCall) -> None:
     """Whoever misspells a dry run must not find that it was none."""
     wanted = call.query.get("dryRun")
     if wanted not in (None, "All"):
         what = f'Unsupported value: "{wanted}": supported values: "All"'
-        raise invalid_options(f"{call.verb.capitalize()}Options", "dryRun", what, "FieldValueNotSupported")
+        raise new_invalid_options(
+            f"{call.verb.capitalize()}Options", "dryRun", what, "FieldValueNotSupported"
+        )
 
 
-def _check_manager(call: Call) -> None:
+def _check_field_manager(call: ApiCall) -> None:
     """The name of a manager is kept with every object it writes."""
     manager = call.query.get("fieldManager", "")
-    if len(manager.encode()) > LONGEST_MANAGER or not manager.isprintable():
-        what = f"Invalid value: must be printable and have at most {LONGEST_MANAGER} bytes"
-        raise invalid_options(f"{call.verb.capitalize()}Options", "fieldManager", what, "FieldValueInvalid")
+    if len(manager.encode()) > MAX_FIELD_MANAGER_BYTES or not manager.isprintable():
+        what = f"Invalid value: must be printable and have at most {MAX_FIELD_MANAGER_BYTES} bytes"
+        raise new_invalid_options(
+            f"{call.verb.capitalize()}Options", "fieldManager", what, "FieldValueInvalid"
+        )
 
 
-def _done(code: int) -> dict[str, Any]:
+def _build_success_status(code: int) -> dict[str, Any]:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
 
 
-def _success(kind: Kind, held: Held) -> dict[str, Any]:
-    details = {"name": held.name, "group": kind.group, "kind": kind.plural, "uid": held.metadata.uid}
+def _build_deleted_status(kind: Kind, stored: StoredObject) -> dict[str, Any]:
+    details = {"name": stored.name, "group": kind.group, "kind": kind.plural, "uid": stored.metadata.uid}
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -135,22 +157,22 @@ def _success(kind: Kind, held: Held) -> dict[str, Any]:
     }
 
 
-Step = Callable[[Service, Request, Kind], Awaitable[Answer]]
+VerbEndpoint = Callable[[RequestDispatcher, ApiRequest, Kind], Awaitable[ApiResponse]]
 
-_STEPS: Mapping[tuple[str, str], Step] = {
-    ("get", ""): Service._get,
-    ("get", "status"): Service._get,
-    ("get", "log"): Service._log,
-    ("list", ""): Service._list,
-    ("watch", ""): Service._watch,
-    ("create", ""): Service._create,
-    ("update", ""): Service._update,
-    ("update", "status"): Service._update,
-    ("update", "finalize"): Service._update,
-    ("patch", ""): Service._patch,
-    ("patch", "status"): Service._patch,
-    ("delete", ""): Service._delete,
-    ("deletecollection", ""): Service._delete_collection,
-    ("create", "binding"): Service._bind,
-    ("create", "eviction"): Service._evict,
+_VERB_ENDPOINTS: Mapping[tuple[str, str], VerbEndpoint] = {
+    ("get", ""): RequestDispatcher._get,
+    ("get", "status"): RequestDispatcher._get,
+    ("get", "log"): RequestDispatcher._get_log,
+    ("list", ""): RequestDispatcher._list,
+    ("watch", ""): RequestDispatcher._watch,
+    ("create", ""): RequestDispatcher._create,
+    ("update", ""): RequestDispatcher._update,
+    ("update", "status"): RequestDispatcher._update,
+    ("update", "finalize"): RequestDispatcher._update,
+    ("patch", ""): RequestDispatcher._patch,
+    ("patch", "status"): RequestDispatcher._patch,
+    ("delete", ""): RequestDispatcher._delete,
+    ("deletecollection", ""): RequestDispatcher._delete_collection,
+    ("create", "binding"): RequestDispatcher._bind,
+    ("create", "eviction"): RequestDispatcher._evict,
 }

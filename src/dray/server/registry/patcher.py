@@ -5,113 +5,128 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dray.api.json_text import surely_json
+from dray.api.json_text import is_certainly_json
 from dray.api.kinds import Kind
 from dray.server.http.errors import (
-    Failure,
-    bad_request,
-    conflict,
-    invalid_options,
-    not_found,
-    unsupported_media,
+    ApiStatusError,
+    new_bad_request,
+    new_conflict,
+    new_invalid_options,
+    new_not_found,
+    new_unsupported_media_type,
 )
-from dray.server.http.request_body import body_document, parsed, strictness, understood
-from dray.server.http.requests import Request
-from dray.server.objects.conversion import inward, outward
-from dray.server.objects.pending_object import Draft
-from dray.server.objects.stored_object import Held
+from dray.server.http.request_body import (
+    convert_document,
+    decode_body,
+    parse_json_or_yaml,
+    read_field_validation,
+)
+from dray.server.http.requests import ApiRequest
+from dray.server.objects.conversion import convert_from_storage, convert_to_storage
+from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import StoredObject
 from dray.server.patch import json_patch, merge_patch, strategic_merge_patch
-from dray.server.patch.errors import ApplyConflict, PatchError
+from dray.server.patch.errors import ApplyConflictError, PatchError
 from dray.server.patch.managed_fields import field_ownership
 from dray.server.registry import object_metadata
-from dray.server.registry.object_registry import Proposal, Written
+from dray.server.registry.object_registry import ProposedWrite, WriteResult
 from dray.server.registry.strategies import has_status
-from dray.server.registry.writer import Writing
+from dray.server.registry.writer import ObjectWriter
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
-ACCEPTED: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-class Patching:
+class ObjectPatcher:
     """Carries out patches."""
 
-    def __init__(self, writing: Writing) -> None:
-        self._writing = writing
+    def __init__(self, writer: ObjectWriter) -> None:
+        self._writer = writer
 
-    async def patch(self, request: Request, kind: Kind, version: str) -> Written:
+    async def patch(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Change a stored object; an apply creates it when it is absent."""
-        call, patch = request.call, parsed_patch(request)
+        call, patch = request.call, parse_patch(request)
         warnings: list[str] = []
-        mode, content_type = strictness(request), request.content_type
+        mode, content_type = read_field_validation(request), request.content_type
         if content_type == APPLY_PATCH:
             _check_apply(request)
 
-        def decide(old: Held | None) -> Proposal:
+        def decide(old: StoredObject | None) -> ProposedWrite:
             warnings.clear()
             if content_type == APPLY_PATCH:
-                return self._applied(request, (kind, version), patch, old, warnings)
+                return self._apply(request, (kind, version), patch, old, warnings)
             if old is None:
-                raise not_found(kind, call.name)
-            document = outward(kind, version, old.document)
+                raise new_not_found(kind, call.name)
+            document = convert_from_storage(kind, version, old.document)
             # Operations may nest what they move; a merge is no deeper than what is merged.
-            sound = content_type != JSON_PATCH and surely_json(request.body)
-            patched = _patched(kind, content_type, document, patch, sound)
-            made = understood(kind, version, patched, mode, sound=sound)
+            sound = content_type != JSON_PATCH and is_certainly_json(request.body)
+            patched = _apply_patch(kind, content_type, document, patch, sound)
+            made = convert_document(kind, version, patched, mode, prechecked=sound)
             warnings[:] = made.warnings
-            object_metadata.check_preconditions(kind, old, made.draft.metadata)
-            return self._writing.growth(request, version, made.draft, old, warnings)
+            object_metadata.check_preconditions(kind, old, made.pending.metadata)
+            return self._writer.propose_update(request, version, made.pending, old, warnings)
 
-        written = await self._writing.registry.write(request, kind, call.namespace, call.name, decide)
-        return Written(written.held, written.created, written.gone, (*warnings, *written.warnings))
+        written = await self._writer.registry.write(request, kind, call.namespace, call.name, decide)
+        return WriteResult(written.stored, written.created, written.deleted, (*warnings, *written.warnings))
 
-    def _applied(
-        self, request: Request, spoken: tuple[Kind, str], patch: Any, old: Held | None, warnings: list[str]
-    ) -> Proposal:
-        (kind, version), call = spoken, request.call
-        body = understood(kind, version, patch, strictness(request))
+    def _apply(
+        self,
+        request: ApiRequest,
+        kind_version: tuple[Kind, str],
+        patch: Any,
+        old: StoredObject | None,
+        warnings: list[str],
+    ) -> ProposedWrite:
+        (kind, version), call = kind_version, request.call
+        body = convert_document(kind, version, patch, read_field_validation(request))
         warnings[:] = body.warnings
-        object_metadata.check_name(body.draft.metadata, call.name)
-        wanted = _writable_part(body.draft, inward(kind, version, patch), call.subresource)
+        object_metadata.check_name(body.pending.metadata, call.name)
+        wanted = _select_writable_fields(
+            body.pending, convert_to_storage(kind, version, patch), call.subresource
+        )
         try:
-            outcome = field_ownership.applied(
-                body.draft.kind,
+            outcome = field_ownership.apply_configuration(
+                body.pending.kind,
                 None if old is None else old.document,
                 wanted,
                 manager=call.query["fieldManager"],
                 force=call.query.get("force") in ("true", "1", "True"),
-                now=self._writing.world.now,
+                now=self._writer.environment.now,
                 subresource=call.subresource,
             )
-        except ApplyConflict as lost:
-            raise _lost(kind, call.name, lost) from None
+        except ApplyConflictError as lost:
+            raise _to_conflict(kind, call.name, lost) from None
         except PatchError as wrong:
-            raise _refused(wrong) from None
-        made = understood(body.draft.kind, body.draft.kind.version, outcome.document)
+            raise _to_api_error(wrong) from None
+        made = convert_document(body.pending.kind, body.pending.kind.version, outcome.document)
         fields = list(outcome.managed_fields)
         if old is None:
-            if call.subresource or made.draft.metadata.get("uid"):
-                raise not_found(kind, call.name)
-            place = (object_metadata.placed(kind, made.draft.metadata, call.namespace), call.name)
-            return self._writing.birth(request, version, made.draft, place, warnings, fields)
-        object_metadata.check_preconditions(kind, old, body.draft.metadata)
-        return self._writing.growth(request, version, made.draft, old, warnings, fields)
+            if call.subresource or made.pending.metadata.get("uid"):
+                raise new_not_found(kind, call.name)
+            place = (
+                object_metadata.resolve_namespace(kind, made.pending.metadata, call.namespace),
+                call.name,
+            )
+            return self._writer.propose_create(request, version, made.pending, place, warnings, fields)
+        object_metadata.check_preconditions(kind, old, body.pending.metadata)
+        return self._writer.propose_update(request, version, made.pending, old, warnings, fields)
 
 
-def parsed_patch(request: Request) -> Any:
-    """The body of a patch; raises a `Failure` when its type is none of ours."""
+def parse_patch(request: ApiRequest) -> Any:
+    """The body of a patch; raises a `ApiStatusError` when its type is none of ours."""
     if request.content_type == APPLY_PATCH:
-        return parsed(request.body)
-    if request.content_type not in ACCEPTED:
-        raise unsupported_media(ACCEPTED)
-    return body_document(Request(request.call, request.user, {}, request.body))
+        return parse_json_or_yaml(request.body)
+    if request.content_type not in ACCEPTED_PATCH_TYPES:
+        raise new_unsupported_media_type(ACCEPTED_PATCH_TYPES)
+    return decode_body(ApiRequest(request.call, request.user, {}, request.body))
 
 
-def _check_apply(request: Request) -> None:
+def _check_apply(request: ApiRequest) -> None:
     if not request.call.query.get("fieldManager"):
-        raise invalid_options(
+        raise new_invalid_options(
             "PatchOptions",
             "fieldManager",
             "Required value: is required for apply patch",
@@ -119,23 +134,27 @@ def _check_apply(request: Request) -> None:
         )
 
 
-def _patched(kind: Kind, content_type: str, document: Mapping[str, Any], patch: Any, shallow: bool) -> Any:
+def _apply_patch(
+    kind: Kind, content_type: str, document: Mapping[str, Any], patch: Any, shallow: bool
+) -> Any:
     try:
         if content_type == JSON_PATCH:
             return json_patch.apply(document, patch)
         if not isinstance(patch, dict):
-            raise bad_request("a merge patch must be an object, for example `{}`")
+            raise new_bad_request("a merge patch must be an object, for example `{}`")
         if content_type == MERGE_PATCH:
             return merge_patch.apply(document, patch, shallow=shallow)
         return strategic_merge_patch.apply(kind, document, patch, shallow=shallow)
     except PatchError as wrong:
-        raise _refused(wrong) from None
+        raise _to_api_error(wrong) from None
 
 
-def _writable_part(draft: Draft, given: Mapping[str, Any], subresource: str) -> dict[str, Any]:
+def _select_writable_fields(
+    pending: PendingObject, given: Mapping[str, Any], subresource: str
+) -> dict[str, Any]:
     """What of an applied configuration counts here: the status or the rest, never what the server owns."""
-    kind = draft.kind
-    parts: Mapping[str, Any] = given if kind.open else draft.document
+    kind = pending.kind
+    parts: Mapping[str, Any] = given if kind.open else pending.document
     kept = {name: value for name, value in parts.items() if name in given}
     if subresource == "status":
         kept = {name: kept[name] for name in ("apiVersion", "kind", "metadata", "status") if name in kept}
@@ -144,11 +163,11 @@ def _writable_part(draft: Draft, given: Mapping[str, Any], subresource: str) -> 
     return kept
 
 
-def _refused(wrong: PatchError) -> Failure:
-    reason = {413: "RequestEntityTooLarge", 422: "Invalid"}.get(wrong.code, "BadRequest")
-    return Failure(wrong.code, reason, wrong.message)
+def _to_api_error(error: PatchError) -> ApiStatusError:
+    reason = {413: "RequestEntityTooLarge", 422: "Invalid"}.get(error.code, "BadRequest")
+    return ApiStatusError(error.code, reason, error.message)
 
 
-def _lost(kind: Kind, name: str, lost: ApplyConflict) -> Failure:
-    failure = conflict(kind, name, causes=lost.causes)
-    return Failure(409, "Conflict", str(lost), failure.details)
+def _to_conflict(kind: Kind, name: str, error: ApplyConflictError) -> ApiStatusError:
+    failure = new_conflict(kind, name, causes=error.build_causes)
+    return ApiStatusError(409, "Conflict", str(error), failure.details)

@@ -22,93 +22,99 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
-from dray.api.kinds import known_kind
+from dray.api.kinds import get_kind
 from dray.clock import Clock
-from dray.server.auth.authn.certificates import Certificates, Credentials
-from dray.server.http.errors import Failure, bad_request, internal, not_found
-from dray.server.http.requests import MASTERS, Answer, Request
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
-from dray.values.names import dns_subdomain
+from dray.server.auth.authn.certificates import CertificateAuthority, IssuedCredentials
+from dray.server.http.errors import ApiStatusError, new_bad_request, new_internal_error, new_not_found
+from dray.server.http.requests import MASTERS, ApiRequest, ApiResponse
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
+from dray.values.names import check_dns_subdomain
 
 if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
 
-IDENTITY: Final = "dray:apiserver"
+LOG_CLIENT_IDENTITY: Final = "dray:apiserver"
 """Who asks agents, in the name of everybody who may read logs."""
-CERTIFICATE: Final = "dray.dev/serving-certificate"
+CERTIFICATE_ANNOTATION: Final = "dray.dev/serving-certificate"
 """On a node: the SHA-256 of the certificate that its agent shows."""
 
-_POD, _NODE = known_kind("", "Pod"), known_kind("", "Node")
+_POD, _NODE = get_kind("", "Pod"), get_kind("", "Node")
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 30.0
-_CERTIFIED_DAYS: Final = 7
-_RENEWED_SECONDS: Final = 86_400.0
+_CERTIFICATE_DAYS: Final = 7
+_RENEWAL_SECONDS: Final = 86_400.0
 
 _FLAGS: Final = ("follow", "previous", "timestamps")
-_LEAST: Mapping[str, int] = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
+_MINIMUMS: Mapping[str, int] = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
 _TRUE: Final = ("true", "1", "True")
 
 
 class PodLogs:
     """Answers `pods/log`."""
 
-    def __init__(self, cache: Cache, keys: Path, clock: Clock) -> None:
+    def __init__(self, cache: WatchCache, keys: Path, clock: Clock) -> None:
         self._cache = cache
         self._keys = keys
         self._clock = clock
-        self._shown: tuple[float, ssl.SSLContext] | None = None
+        self._tls_context: tuple[float, ssl.SSLContext] | None = None
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ApiRequest) -> ApiResponse:
         """The log of a container, as a stream of text."""
         from yarl import URL
 
         call = request.call
-        await self._cache.caught_up()
+        await self._cache.wait_until_fresh()
         pod = self._cache.get(_POD, call.namespace, call.name)
         if pod is None:
-            raise not_found(_POD, call.name)
-        container = _container(pod, call.query.get("container", ""))
-        query = _options(call.query)
-        url, fingerprint = self._agent(pod)
+            raise new_not_found(_POD, call.name)
+        container = _choose_container(pod, call.query.get("container", ""))
+        query = _read_options(call.query)
+        url, fingerprint = self._find_agent(pod)
         where = "/".join(quote(part, safe="") for part in (call.namespace, call.name, container))
         # Another pod of the same name may be there by the time the agent looks.
         query["uid"] = pod.metadata.uid
         target = URL(f"{url}/containerLogs/{where}?{urlencode(query)}", encoded=True)
-        return await self._asked(target, fingerprint, node_of(pod))
+        return await self._request_log(target, fingerprint, get_node_name(pod))
 
-    def _agent(self, pod: Held) -> tuple[str, bytes]:
+    def _find_agent(self, pod: StoredObject) -> tuple[str, bytes]:
         """Where the agent of a pod's node is, and the fingerprint of its certificate."""
-        name = node_of(pod)
+        name = get_node_name(pod)
         if not name:
-            raise bad_request(f"pod {pod.name} has no node yet, so nothing of it has run")
+            raise new_bad_request(f"pod {pod.name} has no node yet, so nothing of it has run")
         node = self._cache.get(_NODE, "", name)
         if node is None:
-            raise internal(f"node {name} of pod {pod.name} is not there any more, and its logs with it")
+            raise new_internal_error(
+                f"node {name} of pod {pod.name} is not there any more, and its logs with it"
+            )
         document = node.document
         marks = document["metadata"].get("annotations") or {}
         status = document.get("status") or {}
-        host = _address(status)
+        host = _find_address(status)
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
-        algorithm, _, digest = str(marks.get(CERTIFICATE) or "").partition(":")
+        algorithm, _, digest = str(marks.get(CERTIFICATE_ANNOTATION) or "").partition(":")
         if not host or not isinstance(port, int) or algorithm != "sha256":
-            raise internal(
+            raise new_internal_error(
                 f"node {name} does not say where its logs are: expected an address, "
-                f"a port in status.daemonEndpoints and the annotation `{CERTIFICATE}`"
+                f"a port in status.daemonEndpoints and the annotation `{CERTIFICATE_ANNOTATION}`"
             )
         try:
             fingerprint = bytes.fromhex(digest)
         except ValueError:
             fingerprint = b""
         if len(fingerprint) != 32:
-            raise internal(f"the annotation `{CERTIFICATE}` of node {name} is no fingerprint")
+            raise new_internal_error(
+                f"the annotation `{CERTIFICATE_ANNOTATION}` of node {name} is no fingerprint"
+            )
         if not _is_host(host) or not 0 < port < 65536:
             # Anything else could be read as another place, or as another question to ask there.
-            raise internal(f"node {name} cannot be asked at `{host}` and port {port}: that is no address")
+            raise new_internal_error(
+                f"node {name} cannot be asked at `{host}` and port {port}: that is no address"
+            )
         return f"https://{f'[{host}]' if ':' in host else host}:{port}", fingerprint
 
-    async def _asked(self, target: URL, fingerprint: bytes, node: str) -> Answer:
+    async def _request_log(self, target: URL, fingerprint: bytes, node: str) -> ApiResponse:
         import aiohttp
 
         session = aiohttp.ClientSession(
@@ -118,32 +124,32 @@ class PodLogs:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
         )
         try:
-            context = await asyncio.to_thread(self._context)
+            context = await asyncio.to_thread(self._get_tls_context)
             async with asyncio.timeout(_ANSWER_SECONDS):
                 response = await session.get(target, ssl=context, allow_redirects=False)
             if response.status == 200:
-                return Answer(200, _parts(session, response), "text/plain")
+                return ApiResponse(200, _stream_response(session, response), "text/plain")
             text = (await response.content.read(4096)).decode("utf-8", "replace").strip()
         except (aiohttp.ClientError, TimeoutError, OSError) as silent:
             await session.close()
-            raise internal(_silence(node, target, silent)) from None
+            raise new_internal_error(_explain_unreachable(node, target, silent)) from None
         except BaseException:
             await session.close()
             raise
         await session.close()
-        raise _refused(response.status, text, node)
+        raise _to_api_error(response.status, text, node)
 
-    def _context(self) -> ssl.SSLContext:
+    def _get_tls_context(self) -> ssl.SSLContext:
         """How we show ourselves; whom we trust is settled by the fingerprint."""
         now = self._clock.monotonic()
-        if self._shown is None or now - self._shown[0] > _RENEWED_SECONDS:
-            certificates = Certificates.of_clients(self._keys)
-            made = certificates.client_certificate(IDENTITY, (MASTERS,), _CERTIFIED_DAYS)
-            self._shown = (now, _showing(made))
-        return self._shown[1]
+        if self._tls_context is None or now - self._tls_context[0] > _RENEWAL_SECONDS:
+            certificates = CertificateAuthority.open_for_clients(self._keys)
+            made = certificates.issue_client_certificate(LOG_CLIENT_IDENTITY, (MASTERS,), _CERTIFICATE_DAYS)
+            self._tls_context = (now, _build_tls_context(made))
+        return self._tls_context[1]
 
 
-def _showing(credentials: Credentials) -> ssl.SSLContext:
+def _build_tls_context(credentials: IssuedCredentials) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
@@ -156,7 +162,9 @@ def _showing(credentials: Credentials) -> ssl.SSLContext:
     return context
 
 
-async def _parts(session: aiohttp.ClientSession, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _stream_response(
+    session: aiohttp.ClientSession, response: aiohttp.ClientResponse
+) -> AsyncIterator[bytes]:
     """What the agent sends, while somebody takes it; an agent that breaks off ends it."""
     import aiohttp
 
@@ -170,12 +178,12 @@ async def _parts(session: aiohttp.ClientSession, response: aiohttp.ClientRespons
         await session.close()
 
 
-def node_of(pod: Held) -> str:
+def get_node_name(pod: StoredObject) -> str:
     """The node of a pod; empty while it has none."""
     return str((pod.document.get("spec") or {}).get("nodeName") or "")
 
 
-def _address(status: Mapping[str, Any]) -> str:
+def _find_address(status: Mapping[str, Any]) -> str:
     """The address of a node at which its agent listens."""
     found = {str(one.get("type")): str(one.get("address") or "") for one in status.get("addresses") or ()}
     return found.get("InternalIP") or found.get("Hostname") or ""
@@ -186,70 +194,75 @@ def _is_host(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return not dns_subdomain(text.lower())
+        return not check_dns_subdomain(text.lower())
     return "%" not in text
 
 
-def _container(pod: Held, asked: str) -> str:
+def _choose_container(pod: StoredObject, requested: str) -> str:
     """The container that is meant; raises the failure that kubectl shows when it is not clear."""
     spec = pod.document.get("spec") or {}
     mains = [str(one.get("name")) for one in spec.get("containers") or ()]
     inits = [str(one.get("name")) for one in spec.get("initContainers") or ()]
-    if asked:
-        if asked not in (*mains, *inits):
-            raise bad_request(f"container {asked} is not valid for pod {pod.name}")
-        return asked
+    if requested:
+        if requested not in (*mains, *inits):
+            raise new_bad_request(f"container {requested} is not valid for pod {pod.name}")
+        return requested
     if len(mains) == 1:
         return mains[0]
     hint = f" or one of the init containers: [{' '.join(inits)}]" if inits else ""
-    raise bad_request(
+    raise new_bad_request(
         f"a container name must be specified for pod {pod.name}, choose one of: [{' '.join(mains)}]{hint}"
     )
 
 
-def _options(query: Mapping[str, str]) -> dict[str, str]:
+def _read_options(query: Mapping[str, str]) -> dict[str, str]:
     """What is asked of the log, looked over."""
     options = {name: "true" for name in _FLAGS if query.get(name) in _TRUE}
-    for name, least in _LEAST.items():
+    for name, least in _MINIMUMS.items():
         text = query.get(name, "")
         if not text:
             continue
         try:
             number = int(text)
         except ValueError:
-            raise bad_request(f"{name} must be a whole number, not `{text}`") from None
+            raise new_bad_request(f"{name} must be a whole number, not `{text}`") from None
         if number < least:
-            raise _invalid(name, text, f"must be greater than or equal to {least}")
+            raise _new_invalid_log_options(name, text, f"must be greater than or equal to {least}")
         options[name] = str(number)
     if query.get("sinceTime"):
         if "sinceSeconds" in options:
-            raise _invalid("", "", "at most one of `sinceTime` or `sinceSeconds` may be specified")
+            raise _new_invalid_log_options(
+                "", "", "at most one of `sinceTime` or `sinceSeconds` may be specified"
+            )
         options["sinceTime"] = query["sinceTime"]
     return options
 
 
-def _invalid(field: str, value: str, what: str) -> Failure:
+def _new_invalid_log_options(field: str, value: str, what: str) -> ApiStatusError:
     told = f'{field}: Invalid value: "{value}": {what}' if field else what
-    return Failure(422, "Invalid", f'PodLogOptions "" is invalid: {told}', {"kind": "PodLogOptions"})
+    return ApiStatusError(422, "Invalid", f'PodLogOptions "" is invalid: {told}', {"kind": "PodLogOptions"})
 
 
-def _silence(node: str, target: URL, silent: BaseException) -> str:
+def _explain_unreachable(node: str, target: URL, error: BaseException) -> str:
     import aiohttp
 
     where = f"{target.host}:{target.port}"
-    if isinstance(silent, aiohttp.ServerFingerprintMismatch):
-        why = f"who answers there is not the agent of the node: another certificate than `{CERTIFICATE}` says"
-    elif isinstance(silent, aiohttp.ClientConnectorError):
-        number = silent.os_error.errno or 0
-        why = os.strerror(number) if number > 0 else str(silent.os_error)
+    if isinstance(error, aiohttp.ServerFingerprintMismatch):
+        why = (
+            "who answers there is not the agent of the node: another certificate than "
+            f"`{CERTIFICATE_ANNOTATION}` says"
+        )
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        why = os.strerror(number) if number > 0 else str(error.os_error)
     else:
-        why = str(silent) or "no answer in time"
+        why = str(error) or "no answer in time"
     return f"the agent of node {node} cannot be asked at {where}: {why.lower()}"
 
 
-def _refused(code: int, text: str, node: str) -> Failure:
+def _to_api_error(code: int, text: str, node: str) -> ApiStatusError:
     if code == 400:
-        return bad_request(text)
+        return new_bad_request(text)
     if code == 404:
-        return Failure(404, "NotFound", text, {})
-    return internal(f"the agent of node {node} answers {code}: {text or 'nothing'}")
+        return ApiStatusError(404, "NotFound", text, {})
+    return new_internal_error(f"the agent of node {node} answers {code}: {text or 'nothing'}")

@@ -10,24 +10,24 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dray.api.fields import ROOT, FieldError, forbidden
-from dray.server.auth.restriction.node_restriction import MIRROR
+from dray.server.auth.restriction.node_restriction import MIRROR_ANNOTATION
 
 Document = dict[str, Any]
 
 
-def born(pod: Document) -> Document:
+def prepare_for_create(pod: Document) -> Document:
     """A new pod: complete, and waiting for a node."""
-    complete = filled(pod)
+    complete = apply_defaults(pod)
     spec = complete.get("spec")
     if not isinstance(spec, dict):
         return pod
-    status: Document = {"phase": "Pending", "qosClass": _quality(spec)}
+    status: Document = {"phase": "Pending", "qosClass": _compute_qos_class(spec)}
     if spec.get("schedulingGates"):
-        status["conditions"] = [_HELD_BACK]
+        status["conditions"] = [_SCHEDULING_GATED]
     return {**complete, "status": status}
 
 
-_HELD_BACK: Final[Document] = {
+_SCHEDULING_GATED: Final[Document] = {
     "type": "PodScheduled",
     "status": "False",
     "reason": "SchedulingGated",
@@ -36,56 +36,60 @@ _HELD_BACK: Final[Document] = {
 """What a pod says that no scheduler looks at before its gates are gone; in the words of Kubernetes."""
 
 
-def filled(pod: Document) -> Document:
+def apply_defaults(pod: Document) -> Document:
     """A pod with what everybody relies on and few write down."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return pod
-    complete = {**_POD, **_account(pod, spec), **_set(spec)}
-    complete["tolerations"] = _with_patience(complete.get("tolerations"))
-    for name in _CONTAINERS:
+    complete = {**_POD_DEFAULTS, **_default_service_account(pod, spec), **_drop_nulls(spec)}
+    complete["tolerations"] = _add_default_tolerations(complete.get("tolerations"))
+    for name in _CONTAINER_LISTS:
         if isinstance(complete.get(name), list):
-            complete[name] = [_container(each) for each in complete[name]]
+            complete[name] = [_default_container(each) for each in complete[name]]
     return {**pod, "spec": complete}
 
 
-def grown(pod: Document, before: Document) -> Document:
+def prepare_for_update(pod: Document, before: Document) -> Document:
     """A pod that follows a stored one; whoever writes it anew need not know how important it is."""
     spec, old = pod.get("spec"), before.get("spec")
     if isinstance(spec, dict) and isinstance(old, dict):
-        rank = {name: old[name] for name in _RANK if name in old and spec.get(name) is None}
+        rank = {name: old[name] for name in _PRIORITY_FIELDS if name in old and spec.get(name) is None}
         pod = {**pod, "spec": {**spec, **rank}} if rank else pod
-    return filled(pod)
+    return apply_defaults(pod)
 
 
-_RANK: Final = ("priority", "priorityClassName", "preemptionPolicy")
+_PRIORITY_FIELDS: Final = ("priority", "priorityClassName", "preemptionPolicy")
 
 
-def unsettled(pod: Document, before: Document) -> list[FieldError]:
+def validate_immutable_spec(pod: Document, before: Document) -> list[FieldError]:
     """What changes of a pod's spec although a node may run it already; only `binding` gives it a node."""
-    held = {_gate(gate) for gate in (before.get("spec") or {}).get("schedulingGates") or ()}
-    more = [gate for gate in (pod.get("spec") or {}).get("schedulingGates") or () if _gate(gate) not in held]
+    held = {_get_gate_name(gate) for gate in (before.get("spec") or {}).get("schedulingGates") or ()}
+    more = [
+        gate
+        for gate in (pod.get("spec") or {}).get("schedulingGates") or ()
+        if _get_gate_name(gate) not in held
+    ]
     if more:
-        what = f"only deletion is allowed, but found new scheduling gate `{_gate(more[0])}`"
-        return [forbidden(ROOT.field("spec").field("schedulingGates"), what)]
-    new, old = _fixed(pod), _fixed(before)
+        what = f"only deletion is allowed, but found new scheduling gate `{_get_gate_name(more[0])}`"
+        return [forbidden(ROOT.child("spec").child("schedulingGates"), what)]
+    new, old = _get_immutable_spec(pod), _get_immutable_spec(before)
     changed = sorted(name for name in new.keys() | old.keys() if new.get(name) != old.get(name))
     if not changed:
         return []
     names = ", ".join(f"`{name}`" for name in changed)
-    what = f"pod updates may not change fields other than {_FREE_TEXT}; this one changes {names}"
-    return [forbidden(ROOT.field("spec"), what)]
+    what = f"pod updates may not change fields other than {_MUTABLE_FIELDS_TEXT}; this one changes {names}"
+    return [forbidden(ROOT.child("spec"), what)]
 
 
-def _gate(gate: Any) -> str:
+def _get_gate_name(gate: Any) -> str:
     return str(gate.get("name")) if isinstance(gate, dict) else str(gate)
 
 
-def _fixed(pod: Document) -> Document:
+def _get_immutable_spec(pod: Document) -> Document:
     """What of a pod's spec does not change, without empty values; claims are judged with the kind."""
-    judged = _FREE | {"resourceClaims"}
+    judged = _MUTABLE_FIELDS | {"resourceClaims"}
     spec = {name: value for name, value in (pod.get("spec") or {}).items() if name not in judged}
-    for name in _CONTAINERS:
+    for name in _CONTAINER_LISTS:
         spec[name] = [
             {field: value for field, value in each.items() if field != "image"}
             for each in spec.get(name) or ()
@@ -94,24 +98,24 @@ def _fixed(pod: Document) -> Document:
     return {name: value for name, value in spec.items() if value not in (None, "", [], {})}
 
 
-_FREE: Final = frozenset(
+_MUTABLE_FIELDS: Final = frozenset(
     {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates"}
 )
-_CONTAINERS: Final = ("containers", "initContainers")
-_FREE_TEXT: Final = "`spec.containers[*].image`,`spec.initContainers[*].image`," + ",".join(
-    f"`spec.{name}`" for name in sorted(_FREE)
+_CONTAINER_LISTS: Final = ("containers", "initContainers")
+_MUTABLE_FIELDS_TEXT: Final = "`spec.containers[*].image`,`spec.initContainers[*].image`," + ",".join(
+    f"`spec.{name}`" for name in sorted(_MUTABLE_FIELDS)
 )
 
 
-def _account(pod: Document, spec: Document) -> Document:
+def _default_service_account(pod: Document, spec: Document) -> Document:
     """The account a pod runs as; a pod that mirrors what a node runs by itself runs as none."""
-    if MIRROR in (pod["metadata"].get("annotations") or {}):
+    if MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {}):
         return {}
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     return {"serviceAccountName": account, "serviceAccount": account}
 
 
-_POD: Mapping[str, Any] = MappingProxyType(
+_POD_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": 30,
@@ -124,7 +128,7 @@ _POD: Mapping[str, Any] = MappingProxyType(
     }
 )
 
-_CONTAINER: Mapping[str, Any] = MappingProxyType(
+_CONTAINER_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         "resources": {},
         "terminationMessagePath": "/dev/termination-log",
@@ -132,15 +136,15 @@ _CONTAINER: Mapping[str, Any] = MappingProxyType(
     }
 )
 
-_PATIENCE_SECONDS: Final = 300
-_TROUBLES: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATION_SECONDS: Final = 300
+_NODE_CONDITION_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def _set(document: Mapping[str, Any]) -> Document:
+def _drop_nulls(document: Mapping[str, Any]) -> Document:
     return {name: value for name, value in document.items() if value is not None}
 
 
-def _with_patience(tolerations: Any) -> Any:
+def _add_default_tolerations(tolerations: Any) -> Any:
     """A pod stays a while on a node in trouble, unless it says otherwise."""
     given = tolerations if isinstance(tolerations, list) else []
     endured = [each.get("key") for each in given if isinstance(each, dict)]
@@ -149,24 +153,24 @@ def _with_patience(tolerations: Any) -> Any:
             "key": trouble,
             "operator": "Exists",
             "effect": "NoExecute",
-            "tolerationSeconds": _PATIENCE_SECONDS,
+            "tolerationSeconds": _TOLERATION_SECONDS,
         }
-        for trouble in _TROUBLES
+        for trouble in _NODE_CONDITION_TAINTS
         if trouble not in endured
     ]
     return [*given, *patience]
 
 
-def _container(container: Any) -> Any:
+def _default_container(container: Any) -> Any:
     if not isinstance(container, dict):
         return container
     image = str(container.get("image", ""))
     tag = image.rpartition("/")[2].partition(":")[2]
     pull = "Always" if "@" not in image and tag in ("", "latest") else "IfNotPresent"
-    return {**_CONTAINER, "imagePullPolicy": pull, **_set(container)}
+    return {**_CONTAINER_DEFAULTS, "imagePullPolicy": pull, **_drop_nulls(container)}
 
 
-def _quality(spec: Mapping[str, Any]) -> str:
+def _compute_qos_class(spec: Mapping[str, Any]) -> str:
     """The class of service a pod's requests and limits amount to."""
     everything = [
         each.get("resources") or {}

@@ -17,30 +17,30 @@ import msgspec
 
 from dray.api.kinds import Kind
 from dray.server.http.errors import (
-    bad_request,
-    expired,
-    invalid_options,
-    not_found,
-    unavailable,
-    version_too_large,
+    new_bad_request,
+    new_expired,
+    new_invalid_options,
+    new_not_found,
+    new_service_unavailable,
+    new_version_too_large,
 )
-from dray.server.http.limits import Limits
-from dray.server.http.requests import Request
-from dray.server.http.responses import Listed
-from dray.server.objects.stored_object import Held, kind_prefix, prefix
-from dray.server.registry.selectors import Choice, choice
-from dray.server.watch.cache import Cache
+from dray.server.http.limits import ServerLimits
+from dray.server.http.requests import ApiRequest
+from dray.server.http.responses import ListResult
+from dray.server.objects.stored_object import StoredObject, build_kind_prefix, build_prefix
+from dray.server.registry.selectors import ListSelector, parse_selectors
+from dray.server.watch.cache import WatchCache
 from dray.store import Store
-from dray.store.errors import Compacted, FutureRevision, StoreError
+from dray.store.errors import CompactedError, FutureRevisionError, StoreError
 
-PATIENCE: Final = 3.0
+REVISION_WAIT_SECONDS: Final = 3.0
 """Seconds to wait for a revision a client has seen elsewhere."""
 
-_CHUNK: Final = 500
-EXACT, NOT_OLDER = "Exact", "NotOlderThan"
+_CHUNK_SIZE: Final = 500
+EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 
 
-class _Token(msgspec.Struct, frozen=True):
+class _ContinueToken(msgspec.Struct, frozen=True):
     """Where a list in pages goes on."""
 
     v: str
@@ -48,108 +48,112 @@ class _Token(msgspec.Struct, frozen=True):
     start: str
 
 
-class Reading:
+class StoredObjectReader:
     """Answers gets and lists."""
 
-    def __init__(self, store: Store, cache: Cache, largest_page: int = Limits().max_page) -> None:
+    def __init__(self, store: Store, cache: WatchCache, max_page: int = ServerLimits().max_page) -> None:
         self._store = store
         self._cache = cache
-        self._largest_page = largest_page
+        self._max_page = max_page
 
-    async def get(self, request: Request, kind: Kind) -> Held:
+    async def get(self, request: ApiRequest, kind: Kind) -> StoredObject:
         """One object as it is now."""
         call = request.call
         if call.query.get("resourceVersion") != "0":
-            await self._fresh()
+            await self._wait_until_fresh()
         held = self._cache.get(kind, call.namespace, call.name)
         if held is None:
-            raise not_found(kind, call.name)
+            raise new_not_found(kind, call.name)
         return held
 
-    async def list(self, request: Request, kind: Kind) -> Listed:
+    async def list(self, request: ApiRequest, kind: Kind) -> ListResult:
         """The objects that are chosen, all or a page of them."""
         query = request.call.query
-        chosen, limit = choice(kind, query), min(_limit(query), self._largest_page)
+        chosen, limit = parse_selectors(kind, query), min(_read_limit(query), self._max_page)
         version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
         _check_match(version, match)
         token = query.get("continue", "")
         if token:
             if version not in ("", "0"):
-                raise bad_request("specifying resource version is not allowed when using continue")
-            return await self._page(request, kind, chosen, limit, _read_token(token))
+                raise new_bad_request("specifying resource version is not allowed when using continue")
+            return await self._list_from_store(request, kind, chosen, limit, _decode_token(token))
         if match == EXACT:
-            moment = _Token("", revision_of(version), "")
-            return await self._page(request, kind, chosen, limit, moment)
+            moment = _ContinueToken("", parse_revision(version), "")
+            return await self._list_from_store(request, kind, chosen, limit, moment)
         if version not in ("", "0"):
-            await self.reached(revision_of(version))
+            await self.wait_for_revision(parse_revision(version))
         elif version == "":
-            await self._fresh()
-        return self._present(request, kind, chosen, 0 if version == "0" else limit)
+            await self._wait_until_fresh()
+        return self._list_from_cache(request, kind, chosen, 0 if version == "0" else limit)
 
-    def _present(self, request: Request, kind: Kind, chosen: Choice, limit: int) -> Listed:
+    def _list_from_cache(
+        self, request: ApiRequest, kind: Kind, selector: ListSelector, limit: int
+    ) -> ListResult:
         namespace = request.call.namespace
-        name = chosen.only("metadata.name")
+        name = selector.get_exact_value("metadata.name")
         if name is not None and (namespace or not kind.namespaced):
             single = self._cache.get(kind, namespace, name)
             held = [single] if single is not None else []
         else:
-            held = self._cache.all(kind, namespace)
-        if not chosen.everything:
-            held = [each for each in held if chosen.takes(each)]
+            held = self._cache.list_objects(kind, namespace)
+        if not selector.is_everything:
+            held = [each for each in held if selector.matches(each)]
         revision = self._cache.revision
         if not limit or len(held) <= limit:
-            return Listed(held, revision)
-        rest = len(held) - limit if chosen.everything else None
-        return Listed(held[:limit], revision, _token(kind, held[limit - 1], revision), rest)
+            return ListResult(held, revision)
+        rest = len(held) - limit if selector.is_everything else None
+        return ListResult(held[:limit], revision, _encode_token(kind, held[limit - 1], revision), rest)
 
-    async def _page(self, request: Request, kind: Kind, chosen: Choice, limit: int, moment: _Token) -> Listed:
-        place, home = prefix(kind, request.call.namespace), kind_prefix(kind)
-        start = home + moment.start.encode() if moment.start else None
-        found: list[Held] = []
+    async def _list_from_store(
+        self, request: ApiRequest, kind: Kind, selector: ListSelector, limit: int, token: _ContinueToken
+    ) -> ListResult:
+        place, home = build_prefix(kind, request.call.namespace), build_kind_prefix(kind)
+        start = home + token.start.encode() if token.start else None
+        found: list[StoredObject] = []
         while True:
-            size = max(limit - len(found), 1) if limit and chosen.everything else _CHUNK
+            size = max(limit - len(found), 1) if limit and selector.is_everything else _CHUNK_SIZE
             try:
-                page = await self._store.range(place, start_after=start, limit=size, revision=moment.rv)
-            except Compacted:
-                raise _too_old(moment) from None
-            except FutureRevision as future:
-                if moment.v:
-                    raise _too_new(moment) from None
-                raise version_too_large(moment.rv, future.current or self._cache.revision) from None
+                page = await self._store.range(place, start_after=start, limit=size, revision=token.rv)
+            except CompactedError:
+                raise _new_expired_token(token) from None
+            except FutureRevisionError as future:
+                if token.v:
+                    raise _new_unknown_revision(token) from None
+                raise new_version_too_large(token.rv, future.current or self._cache.revision) from None
             except StoreError as broken:
-                raise unavailable(f"the store does not answer: {broken}") from None
+                raise new_service_unavailable(f"the store does not answer: {broken}") from None
             for entry in page.entries:
-                held = Held.of(entry)
-                if chosen.takes(held):
+                held = StoredObject.from_entry(entry)
+                if selector.matches(held):
                     found.append(held)
                     if limit and len(found) == limit:
                         more = page.more or entry is not page.entries[-1]
-                        following = _token(kind, held, moment.rv) if more else ""
-                        return Listed(found, moment.rv, following)
+                        following = _encode_token(kind, held, token.rv) if more else ""
+                        return ListResult(found, token.rv, following)
             if not page.more:
-                return Listed(found, moment.rv)
+                return ListResult(found, token.rv)
             start = page.entries[-1].key
 
-    async def reached(self, revision: int) -> None:
+    async def wait_for_revision(self, revision: int) -> None:
         """Wait a little for a revision that a client has seen; it may come from another server."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                await self._cache.reached(revision)
+            async with asyncio.timeout(REVISION_WAIT_SECONDS):
+                await self._cache.wait_for_revision(revision)
         except TimeoutError:
-            raise version_too_large(revision, self._cache.revision) from None
+            raise new_version_too_large(revision, self._cache.revision) from None
 
-    async def _fresh(self) -> None:
+    async def _wait_until_fresh(self) -> None:
         try:
-            await self._cache.caught_up()
+            await self._cache.wait_until_fresh()
         except StoreError as broken:
-            raise unavailable(f"the store does not answer: {broken}") from None
+            raise new_service_unavailable(f"the store does not answer: {broken}") from None
 
 
-def revision_of(text: str) -> int:
+def parse_revision(text: str) -> int:
     """A `resourceVersion` as the number it is to us."""
     if text.isascii() and text.isdigit() and len(text) <= 19:
         return int(text)
-    raise invalid_options(
+    raise new_invalid_options(
         "ListOptions", "resourceVersion", f'Invalid value: "{text}": must be a number', "FieldValueInvalid"
     )
 
@@ -157,50 +161,54 @@ def revision_of(text: str) -> int:
 def _check_match(version: str, match: str) -> None:
     if not match:
         return
-    if match not in (EXACT, NOT_OLDER):
-        what = f'Unsupported value: "{match}": supported values: "{EXACT}", "{NOT_OLDER}"'
-        raise invalid_options("ListOptions", "resourceVersionMatch", what, "FieldValueNotSupported")
+    if match not in (EXACT, NOT_OLDER_THAN):
+        what = f'Unsupported value: "{match}": supported values: "{EXACT}", "{NOT_OLDER_THAN}"'
+        raise new_invalid_options("ListOptions", "resourceVersionMatch", what, "FieldValueNotSupported")
     if not version:
         what = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise invalid_options("ListOptions", "resourceVersionMatch", what)
+        raise new_invalid_options("ListOptions", "resourceVersionMatch", what)
     if match == EXACT and version == "0":
         what = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise invalid_options("ListOptions", "resourceVersionMatch", what)
+        raise new_invalid_options("ListOptions", "resourceVersionMatch", what)
 
 
-def _limit(query: Mapping[str, str]) -> int:
+def _read_limit(query: Mapping[str, str]) -> int:
     text = query.get("limit", "") or "0"
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise bad_request(f"limit must be a whole number, not `{text}`")
+        raise new_bad_request(f"limit must be a whole number, not `{text}`")
     return int(text)
 
 
-def _token(kind: Kind, last: Held, revision: int) -> str:
-    start = last.key[len(kind_prefix(kind)) :].decode()
+def _encode_token(kind: Kind, last: StoredObject, revision: int) -> str:
+    start = last.key[len(build_kind_prefix(kind)) :].decode()
     return (
-        base64.urlsafe_b64encode(msgspec.json.encode(_Token("dray/v1", revision, start))).decode().rstrip("=")
+        base64.urlsafe_b64encode(msgspec.json.encode(_ContinueToken("dray/v1", revision, start)))
+        .decode()
+        .rstrip("=")
     )
 
 
-def _read_token(text: str) -> _Token:
+def _decode_token(text: str) -> _ContinueToken:
     try:
-        token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
+        token = msgspec.json.decode(
+            base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_ContinueToken
+        )
     except (ValueError, msgspec.MsgspecError):
-        token = _Token("", 0, "")
+        token = _ContinueToken("", 0, "")
     if token.v != "dray/v1" or token.rv < 1:
-        raise bad_request("continue key is not valid: take it from the list before, unchanged")
+        raise new_bad_request("continue key is not valid: take it from the list before, unchanged")
     return token
 
 
-def _too_new(moment: _Token) -> Exception:
-    return expired(
-        f"The provided continue parameter names revision {moment.rv}, which this server has not come to: "
+def _new_unknown_revision(token: _ContinueToken) -> Exception:
+    return new_expired(
+        f"The provided continue parameter names revision {token.rv}, which this server has not come to: "
         "it is of another history. You must start a new list without the continue parameter."
     )
 
 
-def _too_old(moment: _Token) -> Exception:
-    return expired(
+def _new_expired_token(token: _ContinueToken) -> Exception:
+    return new_expired(
         "The provided continue parameter is too old to display a consistent list result: "
-        f"revision {moment.rv} is no longer kept. You must start a new list without the continue parameter."
+        f"revision {token.rv} is no longer kept. You must start a new list without the continue parameter."
     )

@@ -5,50 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dray.server.auth.authn.token_requests import TokenRequests
-from dray.server.auth.authz.reviews import Reviews
-from dray.server.http.errors import bad_request
-from dray.server.http.request_body import body_document
-from dray.server.http.requests import Answer, Request, json_answer
-from dray.server.http.routing import REVIEWS
-from dray.server.watch.cache import Cache
+from dray.server.auth.authn.token_requests import TokenRequestIssuer
+from dray.server.auth.authz.reviews import AccessReviews
+from dray.server.http.errors import new_bad_request
+from dray.server.http.request_body import decode_body
+from dray.server.http.requests import ApiRequest, ApiResponse, build_json_response
+from dray.server.http.routing import REVIEW_KINDS
+from dray.server.watch.cache import WatchCache
 
 Document = Mapping[str, Any]
 
 
-class Reviewing:
+class ReviewEndpoints:
     """Answers reviews and token requests."""
 
-    def __init__(self, cache: Cache, reviews: Reviews, tokens: TokenRequests) -> None:
+    def __init__(self, cache: WatchCache, reviews: AccessReviews, tokens: TokenRequestIssuer) -> None:
         self._cache = cache
         self._reviews = reviews
         self._tokens = tokens
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ApiRequest) -> ApiResponse:
         """The question, with its answer in `status`."""
-        question = body_document(request)
+        question = decode_body(request)
         if not isinstance(question, dict):
-            raise bad_request("the body of a review must be an object")
-        await self._cache.caught_up()
+            raise new_bad_request("the body of a review must be an object")
+        await self._cache.wait_until_fresh()
         call = request.call
         if call.subresource == "token":
             token = self._tokens.answer(request.user, call.namespace, call.name, question)
-            return json_answer(
+            return build_json_response(
                 {**token, "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}, 201
             )
-        kind, _ = REVIEWS[call.group, call.plural]
+        kind, _ = REVIEW_KINDS[call.group, call.plural]
         named = {"kind": kind, "apiVersion": f"{call.group}/{call.version}"}
         given = {**question, **named, "metadata": question.get("metadata") or {"creationTimestamp": None}}
-        return json_answer(_ANSWERS[kind](self._reviews, request, given), 201)
+        return build_json_response(_REVIEWS_BY_KIND[kind](self._reviews, request, given), 201)
 
 
-_ANSWERS: Mapping[str, Callable[[Reviews, Request, Document], dict[str, Any]]] = {
-    "SelfSubjectAccessReview": lambda r, request, given: r.self_subject_access(request.user, given),
-    "SelfSubjectRulesReview": lambda r, request, given: r.self_subject_rules(request.user, given),
-    "SelfSubjectReview": lambda r, request, given: r.self_subject(request.user, given),
-    "SubjectAccessReview": lambda r, request, given: r.subject_access(given),
-    "LocalSubjectAccessReview": lambda r, request, given: r.local_subject_access(
+_REVIEWS_BY_KIND: Mapping[str, Callable[[AccessReviews, ApiRequest, Document], dict[str, Any]]] = {
+    "SelfSubjectAccessReview": lambda r, request, given: r.review_self_subject_access(request.user, given),
+    "SelfSubjectRulesReview": lambda r, request, given: r.review_self_subject_rules(request.user, given),
+    "SelfSubjectReview": lambda r, request, given: r.review_self_subject(request.user, given),
+    "SubjectAccessReview": lambda r, request, given: r.review_subject_access(given),
+    "LocalSubjectAccessReview": lambda r, request, given: r.review_local_subject_access(
         request.call.namespace, given
     ),
-    "TokenReview": lambda r, request, given: r.token(given),
+    "TokenReview": lambda r, request, given: r.review_token(given),
 }

@@ -16,13 +16,13 @@ import msgspec
 
 from dray.api.json_text import read_json
 from dray.api.kinds import Kind
-from dray.server.http.errors import bad_request
-from dray.server.objects.stored_object import Held, keeper, namespace_at
-from dray.values.label_selectors import LabelSelector, LabelSelectorError
+from dray.server.http.errors import new_bad_request
+from dray.server.objects.stored_object import StoredObject, get_storage_kind, parse_namespace
+from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
 
 _EVENT_OBJECT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
-FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
+SELECTABLE_FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {
         ("", "Pod"): (
             "spec.nodeName",
@@ -51,7 +51,7 @@ FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
 )
 """The fields each kind can be chosen by, besides `metadata.name` and `metadata.namespace`."""
 
-_OTHER_NAMES: Mapping[str, str] = MappingProxyType(
+_EVENT_FIELD_ALIASES: Mapping[str, str] = MappingProxyType(
     {f"regarding.{name}": f"involvedObject.{name}" for name in _EVENT_OBJECT}
     | {"reportingController": "reportingComponent"}
 )
@@ -59,7 +59,7 @@ _OTHER_NAMES: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class FieldRequirement:
     """A field that must, or must not, have a value."""
 
     field: str
@@ -68,75 +68,75 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ListSelector:
     """What a list or watch asks for."""
 
-    labels: LabelSelector
-    fields: tuple[Term, ...] = ()
+    labels: ParsedLabelSelector
+    fields: tuple[FieldRequirement, ...] = ()
 
     @property
-    def everything(self) -> bool:
+    def is_everything(self) -> bool:
         return not self.labels.requirements and not self.fields
 
-    def only(self, field: str) -> str | None:
+    def get_exact_value(self, field: str) -> str | None:
         """The value a field must have, when the question is that exact."""
         return next((term.value for term in self.fields if term.field == field and term.equal), None)
 
-    def takes(self, held: Held) -> bool:
+    def matches(self, stored: StoredObject) -> bool:
         """Whether an object is chosen."""
-        return self.may_take(held.key, held.value) and (
-            not self.labels.requirements or self.labels.matches(held.metadata.labels)
+        return self.matches_fields(stored.key, stored.value) and (
+            not self.labels.requirements or self.labels.matches(stored.metadata.labels)
         )
 
-    def may_take(self, key: bytes, value: bytes) -> bool:
+    def matches_fields(self, key: bytes, value: bytes) -> bool:
         """Whether the fields of the object at a key are as they must be.
 
         Hundreds of nodes watch their own pods: most of what is asked here is not chosen, and quickly so.
         """
-        return all((_found(term.field, key, value) == term.value) == term.equal for term in self.fields)
+        return all((_read_field(term.field, key, value) == term.value) == term.equal for term in self.fields)
 
 
-ALL = Choice(LabelSelector())
+EVERYTHING = ListSelector(ParsedLabelSelector())
 
 
-def choice(kind: Kind, query: Mapping[str, str]) -> Choice:
+def parse_selectors(kind: Kind, query: Mapping[str, str]) -> ListSelector:
     """What the selectors in a query choose; raises a `Failure` that names the part it does not understand."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not labels and not fields:
-        return ALL
+        return EVERYTHING
     try:
-        wanted = LabelSelector.parse(labels)
+        wanted = ParsedLabelSelector.parse(labels)
     except LabelSelectorError as wrong:
-        raise bad_request(f'unable to parse requirement: labelSelector "{labels}": {wrong}') from None
-    return Choice(wanted, _terms(kind, fields))
+        raise new_bad_request(f'unable to parse requirement: labelSelector "{labels}": {wrong}') from None
+    return ListSelector(wanted, _parse_field_selector(kind, fields))
 
 
-def _terms(kind: Kind, text: str) -> tuple[Term, ...]:
+def _parse_field_selector(kind: Kind, text: str) -> tuple[FieldRequirement, ...]:
     terms = []
     for part in filter(None, text.split(",")):
         for sign, equal in (("!=", False), ("==", True), ("=", True)):
             field, found, value = part.partition(sign)
             if found:
-                terms.append(Term(_known(kind, field.strip()), value.strip(), equal))
+                terms.append(FieldRequirement(_resolve_field(kind, field.strip()), value.strip(), equal))
                 break
         else:
-            raise bad_request(
+            raise new_bad_request(
                 f'invalid field selector "{text}": expected for example `metadata.name=value`, got `{part}`'
             )
     return tuple(terms)
 
 
-def _known(kind: Kind, field: str) -> str:
-    kept = keeper(kind)
-    name = _OTHER_NAMES.get(field, field) if kept is not kind else field
-    supported = ("metadata.name", "metadata.namespace", *FIELDS.get((kept.group, kept.name), ()))
+def _resolve_field(kind: Kind, field: str) -> str:
+    kept = get_storage_kind(kind)
+    name = _EVENT_FIELD_ALIASES.get(field, field) if kept is not kind else field
+    supported = ("metadata.name", "metadata.namespace", *SELECTABLE_FIELDS.get((kept.group, kept.name), ()))
     if name not in supported:
         known = ", ".join(supported if kept.namespaced else supported[:1] + supported[2:])
-        raise bad_request(f'"{field}" is not a known field selector: only {known}')
+        raise new_bad_request(f'"{field}" is not a known field selector: only {known}')
     return name
 
 
-class _Reader:
+class _FieldReader:
     """Reads a few fields of an object from its bytes."""
 
     def __init__(self, fields: Sequence[str]) -> None:
@@ -146,7 +146,7 @@ class _Reader:
             level = tree
             for step in steps:
                 level = level.setdefault(step, {})
-        self._decoder = msgspec.json.Decoder(_struct("Fields", tree))
+        self._decoder = msgspec.json.Decoder(_build_struct("Fields", tree))
 
     def read(self, value: bytes) -> dict[str, str]:
         try:
@@ -154,31 +154,33 @@ class _Reader:
         except msgspec.ValidationError:
             # Nobody looked into it when it was written, and one strange object must not hide all others.
             document = read_json(value)
-            return {field: _descend(document, steps) for field, steps in self._steps.items()}
-        return {field: _follow(top, steps) for field, steps in self._steps.items()}
+            return {field: _read_document_path(document, steps) for field, steps in self._steps.items()}
+        return {field: _read_struct_path(top, steps) for field, steps in self._steps.items()}
 
 
-def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
-    fields = [(step, _struct(step, below) | None if below else Any, None) for step, below in tree.items()]
+def _build_struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
+    fields = [
+        (step, _build_struct(step, below) | None if below else Any, None) for step, below in tree.items()
+    ]
     return msgspec.defstruct(name, fields)
 
 
-def _follow(node: Any, steps: Sequence[str]) -> str:
+def _read_struct_path(node: Any, steps: Sequence[str]) -> str:
     for step in steps:
         if node is None:
             break
         node = getattr(node, step)
-    return _text(node)
+    return _to_text(node)
 
 
-def _descend(node: Any, steps: Sequence[str]) -> str:
+def _read_document_path(node: Any, steps: Sequence[str]) -> str:
     """The same in an object of any form: what is not where it should be is not there."""
     for step in steps:
         node = node.get(step) if isinstance(node, dict) else None
-    return _text(node)
+    return _to_text(node)
 
 
-def _text(node: Any) -> str:
+def _to_text(node: Any) -> str:
     if isinstance(node, bool):
         return "true" if node else "false"
     if isinstance(node, dict):  # `source` of an event stands for its component
@@ -187,18 +189,18 @@ def _text(node: Any) -> str:
 
 
 @lru_cache(maxsize=256)
-def _reader(field: str) -> _Reader:
-    return _Reader((field,))
+def _get_reader(field: str) -> _FieldReader:
+    return _FieldReader((field,))
 
 
-def _found(field: str, key: bytes, value: bytes) -> str:
+def _read_field(field: str, key: bytes, value: bytes) -> str:
     """What a field says; two of them stand in the key."""
     if field == "metadata.name":
         return key.rpartition(b"/")[2].decode()
-    return namespace_at(key) if field == "metadata.namespace" else _value_at(field, value)
+    return parse_namespace(key) if field == "metadata.namespace" else _read_value(field, value)
 
 
 # Each watcher asks the same of the same bytes, which know their own hash.
 @lru_cache(maxsize=1024)
-def _value_at(field: str, value: bytes) -> str:
-    return _reader(field).read(value)[field]
+def _read_value(field: str, value: bytes) -> str:
+    return _get_reader(field).read(value)[field]

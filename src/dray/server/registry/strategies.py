@@ -15,17 +15,17 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dray.api.fields import FieldError
-from dray.api.kinds import Kind, known_kind
-from dray.server.objects.pending_object import Draft
+from dray.api.kinds import Kind, get_kind
+from dray.server.objects.pending_object import PendingObject
 from dray.server.registry import pod_strategy
 
 Document = dict[str, Any]
-Named = tuple[str, str]
+GroupKind = tuple[str, str]
 
-_TAINT_RULES: Final = known_kind("resource.k8s.io", "DeviceTaintRule")
+_TAINT_RULES: Final = get_kind("resource.k8s.io", "DeviceTaintRule")
 _RBAC: Final = "rbac.authorization.k8s.io"
 
-UNCOUNTED: Final[frozenset[Named]] = frozenset(
+WITHOUT_GENERATION: Final[frozenset[GroupKind]] = frozenset(
     {
         ("resource.k8s.io", "ResourceClaim"),
         ("resource.k8s.io", "ResourceClaimTemplate"),
@@ -46,13 +46,15 @@ UNCOUNTED: Final[frozenset[Named]] = frozenset(
 )
 """Kinds whose generation nobody counts."""
 
-BORN_WITH_STATUS: Final[frozenset[Named]] = frozenset({("", "Node")})
+STATUS_ON_CREATE: Final[frozenset[GroupKind]] = frozenset({("", "Node")})
 """Kinds that may bring a status of their own."""
 
-MADE_BY_UPDATE: Final[frozenset[Named]] = frozenset({("coordination.k8s.io", "Lease"), ("", "Event")})
+ALLOW_CREATE_ON_UPDATE: Final[frozenset[GroupKind]] = frozenset(
+    {("coordination.k8s.io", "Lease"), ("", "Event")}
+)
 """Kinds that a PUT creates when they are absent."""
 
-TOLD_WHEN_GONE: Final[frozenset[Named]] = frozenset(
+RETURN_DELETED_OBJECT: Final[frozenset[GroupKind]] = frozenset(
     {
         ("", "Pod"),
         ("", "ServiceAccount"),
@@ -67,61 +69,67 @@ TOLD_WHEN_GONE: Final[frozenset[Named]] = frozenset(
 """Kinds whose deletion is answered with the object itself."""
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
-KUBERNETES: Final = "kubernetes"
+KUBERNETES_FINALIZER: Final = "kubernetes"
 
 
-def named(kind: Kind) -> Named:
+def get_group_kind(kind: Kind) -> GroupKind:
     return kind.group, kind.name
 
 
-def counts_generations(kind: Kind) -> bool:
-    return named(kind) not in UNCOUNTED
+def tracks_generation(kind: Kind) -> bool:
+    return get_group_kind(kind) not in WITHOUT_GENERATION
 
 
 def has_status(kind: Kind) -> bool:
     return "status" in kind.subresources
 
 
-def newborn(draft: Draft) -> Draft:
+def prepare_for_create(pending: PendingObject) -> PendingObject:
     """A draft as its kind is born: status taken away or set, defaults of open kinds filled in."""
-    if has_status(draft.kind) and named(draft.kind) not in BORN_WITH_STATUS:
-        draft = draft.with_status_of(None)
-    birth = _BIRTHS.get(named(draft.kind))
-    return draft if birth is None else _after(draft, birth(draft.document))
+    if has_status(pending.kind) and get_group_kind(pending.kind) not in STATUS_ON_CREATE:
+        pending = pending.copy_status_from(None)
+    birth = _CREATE_STRATEGIES.get(get_group_kind(pending.kind))
+    return pending if birth is None else _replace_document(pending, birth(pending.document))
 
 
-def grown(draft: Draft, before: Draft) -> Draft:
+def prepare_for_update(pending: PendingObject, before: PendingObject) -> PendingObject:
     """A draft that follows a stored object, with what its kind does not let go."""
-    if draft.kind is _TAINT_RULES:
-        return _tainting_anew(draft, before)
-    growth = _GROWTHS.get(named(draft.kind))
-    return draft if growth is None else _after(draft, growth(draft.document, before.document))
+    if pending.kind is _TAINT_RULES:
+        return _reset_taint_time(pending, before)
+    growth = _UPDATE_STRATEGIES.get(get_group_kind(pending.kind))
+    return (
+        pending if growth is None else _replace_document(pending, growth(pending.document, before.document))
+    )
 
 
-def _after(draft: Draft, document: Document) -> Draft:
-    return draft if document is draft.document else Draft.of_open(draft.kind, document)
+def _replace_document(pending: PendingObject, document: Document) -> PendingObject:
+    return (
+        pending if document is pending.document else PendingObject.from_open_document(pending.kind, document)
+    )
 
 
-def _tainting_anew(draft: Draft, before: Draft) -> Draft:
+def _reset_taint_time(pending: PendingObject, before: PendingObject) -> PendingObject:
     """A rule whose effect changes counts from now on: nobody is to go for the time it only informed."""
-    taint, was = draft.view.spec.taint, before.view.spec.taint
+    taint, was = pending.get_view.spec.taint, before.get_view.spec.taint
     if taint.effect == was.effect or taint.time_added != was.time_added:
-        return draft
-    view = replace(draft.view, spec=replace(draft.view.spec, taint=replace(taint, time_added=None)))
-    return Draft.of_view(draft.kind, view).with_metadata(draft.metadata)
+        return pending
+    view = replace(
+        pending.get_view, spec=replace(pending.get_view.spec, taint=replace(taint, time_added=None))
+    )
+    return PendingObject.from_view(pending.kind, view).replace_metadata(pending.metadata)
 
 
-def unsettled(draft: Draft, before: Draft) -> list[FieldError]:
+def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> list[FieldError]:
     """What a draft changes although it was settled when its kind was born."""
-    judge = _SETTLED.get(named(draft.kind))
-    return [] if judge is None else judge(draft.document, before.document)
+    judge = _IMMUTABLE_FIELD_CHECKS.get(get_group_kind(pending.kind))
+    return [] if judge is None else judge(pending.document, before.document)
 
 
-def _namespace(namespace: Document) -> Document:
+def _prepare_namespace(namespace: Document) -> Document:
     metadata = namespace["metadata"]
     labels = {**(metadata.get("labels") or {}), NAMESPACE_LABEL: metadata.get("name", "")}
     spec = {**(namespace.get("spec") or {})}
-    spec["finalizers"] = list(dict.fromkeys([*(spec.get("finalizers") or ()), KUBERNETES]))
+    spec["finalizers"] = list(dict.fromkeys([*(spec.get("finalizers") or ()), KUBERNETES_FINALIZER]))
     return {
         **namespace,
         "metadata": {**metadata, "labels": labels},
@@ -130,7 +138,7 @@ def _namespace(namespace: Document) -> Document:
     }
 
 
-def _namespace_later(namespace: Document, before: Document) -> Document:
+def _update_namespace(namespace: Document, before: Document) -> Document:
     """A namespace goes after all that is in it: who must agree is changed by `finalize` alone."""
     metadata = namespace["metadata"]
     labels = {**(metadata.get("labels") or {}), NAMESPACE_LABEL: before["metadata"]["name"]}
@@ -139,7 +147,7 @@ def _namespace_later(namespace: Document, before: Document) -> Document:
     return {**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec}
 
 
-def _secret(secret: Document) -> Document:
+def _encode_string_data(secret: Document) -> Document:
     """What was written for people to read is kept like the rest."""
     plain = secret.get("stringData")
     if not isinstance(plain, dict) or not all(isinstance(text, str) for text in plain.values()):
@@ -149,18 +157,22 @@ def _secret(secret: Document) -> Document:
     return {**kept, "data": {**(kept.get("data") or {}), **coded}}
 
 
-_BIRTHS: Mapping[Named, Callable[[Document], Document]] = MappingProxyType(
-    {("", "Pod"): pod_strategy.born, ("", "Namespace"): _namespace, ("", "Secret"): _secret}
-)
-
-_GROWTHS: Mapping[Named, Callable[[Document, Document], Document]] = MappingProxyType(
+_CREATE_STRATEGIES: Mapping[GroupKind, Callable[[Document], Document]] = MappingProxyType(
     {
-        ("", "Pod"): pod_strategy.grown,
-        ("", "Namespace"): _namespace_later,
-        ("", "Secret"): lambda secret, before: _secret(secret),
+        ("", "Pod"): pod_strategy.prepare_for_create,
+        ("", "Namespace"): _prepare_namespace,
+        ("", "Secret"): _encode_string_data,
     }
 )
 
-_SETTLED: Mapping[Named, Callable[[Document, Document], list[FieldError]]] = MappingProxyType(
-    {("", "Pod"): pod_strategy.unsettled}
+_UPDATE_STRATEGIES: Mapping[GroupKind, Callable[[Document, Document], Document]] = MappingProxyType(
+    {
+        ("", "Pod"): pod_strategy.prepare_for_update,
+        ("", "Namespace"): _update_namespace,
+        ("", "Secret"): lambda secret, before: _encode_string_data(secret),
+    }
+)
+
+_IMMUTABLE_FIELD_CHECKS: Mapping[GroupKind, Callable[[Document, Document], list[FieldError]]] = (
+    MappingProxyType({("", "Pod"): pod_strategy.validate_immutable_spec})
 )

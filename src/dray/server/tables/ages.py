@@ -26,7 +26,7 @@ _STEPS: Final = (
 _LETTERS: Final = {1: "s", MINUTE: "m", HOUR: "h", DAY: "d", YEAR: "y"}
 
 
-def human(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """A duration for people: the longer it is, the less exact."""
     seconds = int(duration.total_seconds())
     if seconds < 0:
@@ -38,7 +38,7 @@ def human(duration: timedelta) -> str:
     return f"{seconds // YEAR}y"
 
 
-def moment(text: Any) -> datetime | None:
+def parse_time(text: Any) -> datetime | None:
     """A time of an object; None when there is none or it makes no sense."""
     try:
         found = datetime.fromisoformat(text)
@@ -47,7 +47,7 @@ def moment(text: Any) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
-def since(text: Any, now: datetime) -> str:
+def format_age(text: Any, now: datetime) -> str:
     """How long ago a time of an object was."""
-    then = moment(text)
-    return UNKNOWN if then is None else human(now - then)
+    then = parse_time(text)
+    return UNKNOWN if then is None else format_duration(now - then)

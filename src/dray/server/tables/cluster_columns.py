@@ -5,44 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from dray.server.tables.ages import UNKNOWN, since
+from dray.server.tables.ages import UNKNOWN, format_age
 from dray.server.tables.columns import (
     AGE,
     CREATED_AT,
     NAME,
     NONE,
-    Cell,
-    Column,
-    Scene,
-    ago,
-    at,
-    condition,
-    count,
-    entries,
-    items,
-    joined,
-    shows,
-    text,
+    RenderCell,
+    TableColumn,
+    TableContext,
+    build_age_cell,
+    build_text_cell,
+    find_condition,
+    get_list,
+    get_map,
+    get_number,
+    get_path,
+    get_text,
+    join_names,
 )
 
 _ROLE: Final = "node-role.kubernetes.io/"
 
 
-def _node_status(node: Any, _: Scene) -> str:
-    ready = text(condition(node, "Ready"), "status")
+def _render_node_status(node: Any, _: TableContext) -> str:
+    ready = get_text(find_condition(node, "Ready"), "status")
     word = {"True": "Ready", "": "Unknown"}.get(ready, "NotReady")
-    return f"{word},SchedulingDisabled" if at(node, "spec.unschedulable") is True else word
+    return f"{word},SchedulingDisabled" if get_path(node, "spec.unschedulable") is True else word
 
 
-def _roles(node: Any, _: Scene) -> str:
-    labels = entries(node, "metadata.labels")
+def _render_node_roles(node: Any, _: TableContext) -> str:
+    labels = get_map(node, "metadata.labels")
     named = {name.removeprefix(_ROLE) for name in labels if name.startswith(_ROLE)}
-    return joined(sorted(filter(None, {*named, str(labels.get("kubernetes.io/role", ""))})))
+    return join_names(sorted(filter(None, {*named, str(labels.get("kubernetes.io/role", ""))})))
 
 
-def _node_address(kind: str) -> Cell:
-    def cell(node: Any, _: Scene) -> str:
-        found = (text(one, "address") for one in items(node, "status.addresses") if text(one, "type") == kind)
+def _build_address_cell(kind: str) -> RenderCell:
+    def cell(node: Any, _: TableContext) -> str:
+        found = (
+            get_text(one, "address")
+            for one in get_list(node, "status.addresses")
+            if get_text(one, "type") == kind
+        )
         return next(found, NONE)
 
     return cell
@@ -50,80 +54,88 @@ def _node_address(kind: str) -> Cell:
 
 NODES: Final = (
     NAME,
-    Column("Status", _node_status, about="Whether it is ready, and takes new pods"),
-    Column("Roles", _roles, about="What it is there for"),
+    TableColumn("Status", _render_node_status, about="Whether it is ready, and takes new pods"),
+    TableColumn("Roles", _render_node_roles, about="What it is there for"),
     AGE,
-    Column("Version", shows("status.nodeInfo.kubeletVersion"), about="The version of its agent"),
-    Column("Internal-IP", _node_address("InternalIP"), wide=True),
-    Column("External-IP", _node_address("ExternalIP"), wide=True),
-    Column("OS-Image", shows("status.nodeInfo.osImage", UNKNOWN), wide=True),
-    Column("Kernel-Version", shows("status.nodeInfo.kernelVersion", UNKNOWN), wide=True),
-    Column("Container-Runtime", shows("status.nodeInfo.containerRuntimeVersion", UNKNOWN), wide=True),
+    TableColumn(
+        "Version", build_text_cell("status.nodeInfo.kubeletVersion"), about="The version of its agent"
+    ),
+    TableColumn("Internal-IP", _build_address_cell("InternalIP"), wide=True),
+    TableColumn("External-IP", _build_address_cell("ExternalIP"), wide=True),
+    TableColumn("OS-Image", build_text_cell("status.nodeInfo.osImage", UNKNOWN), wide=True),
+    TableColumn("Kernel-Version", build_text_cell("status.nodeInfo.kernelVersion", UNKNOWN), wide=True),
+    TableColumn(
+        "Container-Runtime", build_text_cell("status.nodeInfo.containerRuntimeVersion", UNKNOWN), wide=True
+    ),
 )
 
 NAMESPACES: Final = (
     NAME,
-    Column("Status", shows("status.phase", "Active"), about="Whether it is being emptied"),
+    TableColumn("Status", build_text_cell("status.phase", "Active"), about="Whether it is being emptied"),
     AGE,
 )
 
 
-def _first_seen(event: Any, scene: Scene) -> str:
-    return since(at(event, "firstTimestamp") or at(event, "eventTime"), scene.now)
+def _render_first_seen(event: Any, scene: TableContext) -> str:
+    return format_age(get_path(event, "firstTimestamp") or get_path(event, "eventTime"), scene.now)
 
 
-def _times(event: Any, _: Scene) -> int:
-    return count(event, "series.count") or count(event, "count") or 1
+def _count_occurrences(event: Any, _: TableContext) -> int:
+    return get_number(event, "series.count") or get_number(event, "count") or 1
 
 
-def _last_seen(event: Any, scene: Scene) -> str:
-    first = _first_seen(event, scene)
-    moment = at(event, "series.lastObservedTime") or at(event, "lastTimestamp")
-    last = since(moment, scene.now) if moment else first
-    times = _times(event, scene)
+def _render_last_seen(event: Any, scene: TableContext) -> str:
+    first = _render_first_seen(event, scene)
+    moment = get_path(event, "series.lastObservedTime") or get_path(event, "lastTimestamp")
+    last = format_age(moment, scene.now) if moment else first
+    times = _count_occurrences(event, scene)
     return f"{last} (x{times} over {first})" if times > 1 else last
 
 
-def _object(event: Any, _: Scene) -> str:
-    name = text(event, "involvedObject.name")
-    kind = text(event, "involvedObject.kind").lower()
+def _render_object(event: Any, _: TableContext) -> str:
+    name = get_text(event, "involvedObject.name")
+    kind = get_text(event, "involvedObject.kind").lower()
     return f"{kind}/{name}" if name else kind
 
 
-def _source(event: Any, _: Scene) -> str:
-    component = text(event, "source.component") or text(event, "reportingComponent")
-    host = text(event, "source.host") or text(event, "reportingInstance")
+def _render_source(event: Any, _: TableContext) -> str:
+    component = get_text(event, "source.component") or get_text(event, "reportingComponent")
+    host = get_text(event, "source.host") or get_text(event, "reportingInstance")
     return ", ".join(filter(None, (component, host)))
 
 
 EVENTS: Final = (
-    Column("Last Seen", _last_seen, about="How long ago it happened last"),
-    Column("Type", shows("type"), about="Normal, or a warning"),
-    Column("Reason", shows("reason"), about="What happened, in one word"),
-    Column("Object", _object, about="What it happened to"),
-    Column("Subobject", shows("involvedObject.fieldPath"), wide=True, about="Which part of that"),
-    Column("Source", _source, wide=True, about="Who tells it"),
-    Column("Message", lambda event, _: text(event, "message").strip(), about="What happened, in a sentence"),
-    Column("First Seen", _first_seen, wide=True, about="How long ago it happened first"),
-    Column("Count", _times, wide=True, about="How often it happened"),
-    Column("Name", NAME.cell, wide=True, about=NAME.about, format="name"),
+    TableColumn("Last Seen", _render_last_seen, about="How long ago it happened last"),
+    TableColumn("Type", build_text_cell("type"), about="Normal, or a warning"),
+    TableColumn("Reason", build_text_cell("reason"), about="What happened, in one word"),
+    TableColumn("Object", _render_object, about="What it happened to"),
+    TableColumn(
+        "Subobject", build_text_cell("involvedObject.fieldPath"), wide=True, about="Which part of that"
+    ),
+    TableColumn("Source", _render_source, wide=True, about="Who tells it"),
+    TableColumn(
+        "Message", lambda event, _: get_text(event, "message").strip(), about="What happened, in a sentence"
+    ),
+    TableColumn("First Seen", _render_first_seen, wide=True, about="How long ago it happened first"),
+    TableColumn("Count", _count_occurrences, wide=True, about="How often it happened"),
+    TableColumn("Name", NAME.render, wide=True, about=NAME.about, format="name"),
 )
 
-LEASES: Final = (NAME, Column("Holder", shows("spec.holderIdentity"), about="Who has it"), AGE)
+LEASES: Final = (NAME, TableColumn("Holder", build_text_cell("spec.holderIdentity"), about="Who has it"), AGE)
 LEASE_CANDIDATES: Final = (
     NAME,
-    Column("LeaseName", shows("spec.leaseName")),
-    Column("BinaryVersion", shows("spec.binaryVersion")),
-    Column("EmulationVersion", shows("spec.emulationVersion")),
+    TableColumn("LeaseName", build_text_cell("spec.leaseName")),
+    TableColumn("BinaryVersion", build_text_cell("spec.binaryVersion")),
+    TableColumn("EmulationVersion", build_text_cell("spec.emulationVersion")),
     AGE,
 )
 
 
-def _quota(wanted: Callable[[str], bool]) -> Cell:
-    def cell(quota: Any, _: Scene) -> str:
-        hard = entries(quota, "status.hard") or entries(quota, "spec.hard")
-        used = entries(quota, "status.used")
-        names = (name for name in sorted(hard) if wanted(name))
+def _build_quota_cell(is_included: Callable[[str], bool]) -> RenderCell:
+    def cell(quota: Any, _: TableContext) -> str:
+        hard = get_map(quota, "status.hard") or get_map(quota, "spec.hard")
+        used = get_map(quota, "status.used")
+        names = (name for name in sorted(hard) if is_included(name))
         return ", ".join(f"{name}: {used.get(name, 0)}/{hard[name]}" for name in names)
 
     return cell
@@ -135,23 +147,25 @@ def _is_limit(name: str) -> bool:
 
 QUOTAS: Final = (
     NAME,
-    Column(
-        "Request", _quota(lambda name: not _is_limit(name)), about="What is used of what may be asked for"
+    TableColumn(
+        "Request",
+        _build_quota_cell(lambda name: not _is_limit(name)),
+        about="What is used of what may be asked for",
     ),
-    Column("Limit", _quota(_is_limit), about="What is used of what may be had at most"),
+    TableColumn("Limit", _build_quota_cell(_is_limit), about="What is used of what may be had at most"),
     AGE,
 )
 
 SERVICE_ACCOUNTS: Final = (
     NAME,
-    Column("Secrets", lambda account, _: len(items(account, "secrets")), type="integer"),
+    TableColumn("Secrets", lambda account, _: len(get_list(account, "secrets")), type="integer"),
     AGE,
 )
 CONFIG_MAPS: Final = (
     NAME,
-    Column(
+    TableColumn(
         "Data",
-        lambda config, _: len(entries(config, "data")) + len(entries(config, "binaryData")),
+        lambda config, _: len(get_map(config, "data")) + len(get_map(config, "binaryData")),
         about="How many entries there are",
         type="integer",
     ),
@@ -159,10 +173,10 @@ CONFIG_MAPS: Final = (
 )
 SECRETS: Final = (
     NAME,
-    Column("Type", shows("type", "Opaque"), about="What it is for"),
-    Column(
+    TableColumn("Type", build_text_cell("type", "Opaque"), about="What it is for"),
+    TableColumn(
         "Data",
-        lambda secret, _: len(entries(secret, "data")),
+        lambda secret, _: len(get_map(secret, "data")),
         about="How many entries there are",
         type="integer",
     ),
@@ -170,54 +184,54 @@ SECRETS: Final = (
 )
 
 
-def _subjects(kind: str, *, in_namespace: bool = False) -> Cell:
-    def cell(binding: Any, _: Scene) -> str:
-        found = (one for one in items(binding, "subjects") if text(one, "kind") == kind)
+def _build_subjects_cell(kind: str, *, in_namespace: bool = False) -> RenderCell:
+    def cell(binding: Any, _: TableContext) -> str:
+        found = (one for one in get_list(binding, "subjects") if get_text(one, "kind") == kind)
         if in_namespace:
-            return ", ".join(f"{text(one, 'namespace')}/{text(one, 'name')}" for one in found)
-        return ", ".join(text(one, "name") for one in found)
+            return ", ".join(f"{get_text(one, 'namespace')}/{get_text(one, 'name')}" for one in found)
+        return ", ".join(get_text(one, "name") for one in found)
 
     return cell
 
 
-def _role(binding: Any, _: Scene) -> str:
-    return f"{text(binding, 'roleRef.kind')}/{text(binding, 'roleRef.name')}"
+def _render_role_ref(binding: Any, _: TableContext) -> str:
+    return f"{get_text(binding, 'roleRef.kind')}/{get_text(binding, 'roleRef.name')}"
 
 
 BINDINGS: Final = (
     NAME,
-    Column("Role", _role, about="What is allowed"),
+    TableColumn("Role", _render_role_ref, about="What is allowed"),
     AGE,
-    Column("Users", _subjects("User"), wide=True),
-    Column("Groups", _subjects("Group"), wide=True),
-    Column("ServiceAccounts", _subjects("ServiceAccount", in_namespace=True), wide=True),
+    TableColumn("Users", _build_subjects_cell("User"), wide=True),
+    TableColumn("Groups", _build_subjects_cell("Group"), wide=True),
+    TableColumn("ServiceAccounts", _build_subjects_cell("ServiceAccount", in_namespace=True), wide=True),
 )
 ROLES: Final = (NAME, CREATED_AT)
 PRIORITY_CLASSES: Final = (
     NAME,
-    Column("Value", lambda one, _: count(one, "value"), type="integer"),
-    Column("Global-Default", shows("globalDefault", "false"), type="boolean"),
+    TableColumn("Value", lambda one, _: get_number(one, "value"), type="integer"),
+    TableColumn("Global-Default", build_text_cell("globalDefault", "false"), type="boolean"),
     AGE,
-    Column("PreemptionPolicy", shows("preemptionPolicy", "PreemptLowerPriority")),
+    TableColumn("PreemptionPolicy", build_text_cell("preemptionPolicy", "PreemptLowerPriority")),
 )
-RUNTIME_CLASSES: Final = (NAME, Column("Handler", shows("handler")), AGE)
+RUNTIME_CLASSES: Final = (NAME, TableColumn("Handler", build_text_cell("handler")), AGE)
 
 
-def _signing_state(request: Any, _: Scene) -> str:
-    words = [text(one, "type") for one in items(request, "status.conditions")]
-    return ",".join(words or ["Pending"]) + (",Issued" if text(request, "status.certificate") else "")
+def _render_signing_state(request: Any, _: TableContext) -> str:
+    words = [get_text(one, "type") for one in get_list(request, "status.conditions")]
+    return ",".join(words or ["Pending"]) + (",Issued" if get_text(request, "status.certificate") else "")
 
 
 SIGNING_REQUESTS: Final = (
     NAME,
     AGE,
-    Column("SignerName", shows("spec.signerName")),
-    Column("Requestor", shows("spec.username")),
-    Column("Condition", _signing_state),
+    TableColumn("SignerName", build_text_cell("spec.signerName")),
+    TableColumn("Requestor", build_text_cell("spec.username")),
+    TableColumn("Condition", _render_signing_state),
 )
 API_SERVICES: Final = (
     NAME,
-    Column("Service", shows("spec.service.name", "Local")),
-    Column("Available", lambda one, _: text(condition(one, "Available"), "status", "Unknown")),
-    Column("Age", ago("metadata.creationTimestamp")),
+    TableColumn("Service", build_text_cell("spec.service.name", "Local")),
+    TableColumn("Available", lambda one, _: get_text(find_condition(one, "Available"), "status", "Unknown")),
+    TableColumn("Age", build_age_cell("metadata.creationTimestamp")),
 )

@@ -7,310 +7,336 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import Kind, known_kind
-from dray.claims.ledger.rows import DeviceId, device_key
-from dray.server.objects.stored_object import Held
-from dray.server.tables.ages import since
+from dray.api.kinds import Kind, get_kind
+from dray.claims.ledger.rows import DeviceId, build_device_key
+from dray.server.objects.stored_object import StoredObject
+from dray.server.tables.ages import format_age
 from dray.server.tables.columns import (
     AGE,
     NAME,
     NONE,
-    Column,
-    Scene,
-    at,
-    condition,
-    count,
-    items,
-    shortened,
-    shows,
-    text,
+    TableColumn,
+    TableContext,
+    build_text_cell,
+    find_condition,
+    get_list,
+    get_number,
+    get_path,
+    get_text,
+    shorten_names,
 )
-from dray.server.watch.cache import Cache
+from dray.server.watch.cache import WatchCache
 
 ANY_NODE: Final = "<any>"
 SOME_NODES: Final = "<some>"
 
-PODS_LOOKED_AT: Final = 2_000
+MAX_PODS_SCANNED: Final = 2_000
 """A claim that was not made for one pod says why it waits only where there are no more pods than this: the
 row of a watch must not cost a walk through a large cluster."""
 
 
-def claim_state(claim: Any, _: Scene) -> str:
+def render_claim_state(claim: Any, _: TableContext) -> str:
     """The words of Kubernetes, which scripts look for."""
-    deleted = at(claim, "metadata.deletionTimestamp") is not None
-    allocated = at(claim, "status.allocation") is not None
+    deleted = get_path(claim, "metadata.deletionTimestamp") is not None
+    allocated = get_path(claim, "status.allocation") is not None
     words = [
         "deleted" if deleted else "",
         "pending" if not (deleted or allocated) else "",
         "allocated" if allocated else "",
-        "reserved" if allocated and items(claim, "status.reservedFor") else "",
+        "reserved" if allocated and get_list(claim, "status.reservedFor") else "",
     ]
     return ",".join(filter(None, words))
 
 
-def _claim_node(claim: Any, _: Scene) -> str:
-    if at(claim, "status.allocation") is None:
+def _render_claim_node(claim: Any, _: TableContext) -> str:
+    if get_path(claim, "status.allocation") is None:
         return NONE
-    return _nodes(at(claim, "status.allocation.nodeSelector"))
+    return _render_node_selector(get_path(claim, "status.allocation.nodeSelector"))
 
 
-def _nodes(selector: Any) -> str:
+def _render_node_selector(selector: Any) -> str:
     """The node a selector names, when it names one."""
     if selector is None:
         return ANY_NODE
-    terms = items(selector, "nodeSelectorTerms")
-    fields = items(terms[0], "matchFields") if len(terms) == 1 else []
-    named = [field for field in fields if text(field, "key") == "metadata.name"]
-    values = items(named[0], "values") if named else []
+    terms = get_list(selector, "nodeSelectorTerms")
+    fields = get_list(terms[0], "matchFields") if len(terms) == 1 else []
+    named = [field for field in fields if get_text(field, "key") == "metadata.name"]
+    values = get_list(named[0], "values") if named else []
     return str(values[0]) if len(values) == 1 else SOME_NODES
 
 
-def _claim_devices(claim: Any, _: Scene) -> str:
-    results = items(claim, "status.allocation.devices.results")
-    return shortened(list(dict.fromkeys(text(result, "device") for result in results)))
+def _render_claim_devices(claim: Any, _: TableContext) -> str:
+    results = get_list(claim, "status.allocation.devices.results")
+    return shorten_names(list(dict.fromkeys(get_text(result, "device") for result in results)))
 
 
-def _consumers(claim: Any, _: Scene) -> str:
-    return shortened([text(one, "name") for one in items(claim, "status.reservedFor")])
+def _render_consumers(claim: Any, _: TableContext) -> str:
+    return shorten_names([get_text(one, "name") for one in get_list(claim, "status.reservedFor")])
 
 
-def _claim_reason(claim: Any, scene: Scene) -> str:
+def _render_claim_reason(claim: Any, context: TableContext) -> str:
     """Why the claim is not further: what holds its end up, what ails its devices, why nobody allocated it."""
-    if at(claim, "metadata.deletionTimestamp") is not None:
-        return _why_still_there(claim)
-    if at(claim, "status.allocation") is None:
-        return _why_pending(claim, scene)
-    for device in items(claim, "status.devices"):
-        for one in items(device, "conditions"):
-            if text(one, "status") == "False":
-                what = text(one, "message") or text(one, "reason")
-                return f"{text(device, 'device')}: {text(one, 'type')} is False: {what}".removesuffix(": ")
+    if get_path(claim, "metadata.deletionTimestamp") is not None:
+        return _explain_terminating(claim)
+    if get_path(claim, "status.allocation") is None:
+        return _explain_pending(claim, context)
+    for device in get_list(claim, "status.devices"):
+        for one in get_list(device, "conditions"):
+            if get_text(one, "status") == "False":
+                what = get_text(one, "message") or get_text(one, "reason")
+                return f"{get_text(device, 'device')}: {get_text(one, 'type')} is False: {what}".removesuffix(
+                    ": "
+                )
     return ""
 
 
-def _why_still_there(claim: Any) -> str:
-    users = [text(one, "name") for one in items(claim, "status.reservedFor")]
+def _explain_terminating(claim: Any) -> str:
+    users = [get_text(one, "name") for one in get_list(claim, "status.reservedFor")]
     if users:
-        return f"in use by {shortened(users)}"
-    finalizers = [str(one) for one in items(claim, "metadata.finalizers")]
-    return f"waits for {shortened(finalizers)}" if finalizers else ""
+        return f"in use by {shorten_names(users)}"
+    finalizers = [str(one) for one in get_list(claim, "metadata.finalizers")]
+    return f"waits for {shorten_names(finalizers)}" if finalizers else ""
 
 
-def _why_pending(claim: Any, scene: Scene) -> str:
-    if scene.cache is None:
+def _explain_pending(claim: Any, context: TableContext) -> str:
+    if context.cache is None:
         return ""
-    namespace, name = text(claim, "metadata.namespace"), text(claim, "metadata.name")
-    pods = known_kind("", "Pod")
+    namespace, name = get_text(claim, "metadata.namespace"), get_text(claim, "metadata.name")
+    pods = get_kind("", "Pod")
     owners = [
-        text(owner, "name")
-        for owner in items(claim, "metadata.ownerReferences")
-        if text(owner, "kind") == "Pod"
+        get_text(owner, "name")
+        for owner in get_list(claim, "metadata.ownerReferences")
+        if get_text(owner, "kind") == "Pod"
     ]
     if owners:
-        held = scene.cache.get(pods, namespace, owners[0])
-        return _why_unplaced(held.document) if held is not None else ""
-    if namespace not in scene.noted:
-        scene.noted[namespace] = _why_claims_wait(scene.cache, pods, namespace)
-    return scene.noted[namespace].get(name, "")
+        held = context.cache.get(pods, namespace, owners[0])
+        return _explain_unscheduled(held.document) if held is not None else ""
+    if namespace not in context.pending_reasons:
+        context.pending_reasons[namespace] = _explain_waiting_claims(context.cache, pods, namespace)
+    return context.pending_reasons[namespace].get(name, "")
 
 
-def _why_claims_wait(cache: Cache, pods: Kind, namespace: str) -> dict[str, str]:
+def _explain_waiting_claims(cache: WatchCache, pods: Kind, namespace: str) -> dict[str, str]:
     """For every claim that an unplaced pod of a namespace uses, why the pod is not placed."""
     found: dict[str, str] = {}
-    if cache.count(pods) > PODS_LOOKED_AT:
+    if cache.count(pods) > MAX_PODS_SCANNED:
         return found
-    for held in cache.all(pods, namespace):
+    for held in cache.list_objects(pods, namespace):
         if b'"resourceClaims"' in held.value and b'"PodScheduled"' in held.value:
             pod = held.document
-            why = _why_unplaced(pod)
-            found |= dict.fromkeys(claims_of(pod), why) if why else {}
+            why = _explain_unscheduled(pod)
+            found |= dict.fromkeys(list_claim_names(pod), why) if why else {}
     return found
 
 
-def _why_unplaced(pod: Any) -> str:
-    scheduled = condition(pod, "PodScheduled")
-    if text(scheduled, "status") != "False":
+def _explain_unscheduled(pod: Any) -> str:
+    scheduled = find_condition(pod, "PodScheduled")
+    if get_text(scheduled, "status") != "False":
         return ""
-    return text(scheduled, "message") or text(scheduled, "reason")
+    return get_text(scheduled, "message") or get_text(scheduled, "reason")
 
 
-def claims_of(pod: Any) -> list[str]:
+def list_claim_names(pod: Any) -> list[str]:
     """The names of a pod's claims, as far as they are known: those it names, and those made for it."""
     made = {
-        text(one, "name"): text(one, "resourceClaimName")
-        for one in items(pod, "status.resourceClaimStatuses")
+        get_text(one, "name"): get_text(one, "resourceClaimName")
+        for one in get_list(pod, "status.resourceClaimStatuses")
     }
     names = (
-        text(one, "resourceClaimName") or made.get(text(one, "name"), "")
-        for one in items(pod, "spec.resourceClaims")
+        get_text(one, "resourceClaimName") or made.get(get_text(one, "name"), "")
+        for one in get_list(pod, "spec.resourceClaims")
     )
     return [name for name in names if name]
 
 
 CLAIMS: Final = (
     NAME,
-    Column("State", claim_state, about="Whether devices are allocated, and reserved for somebody"),
-    Column("Node", _claim_node, about="The node where the devices can be used"),
-    Column("Devices", _claim_devices, about="What was allocated"),
-    Column("Consumers", _consumers, about="Who may use the devices now"),
+    TableColumn(
+        "State", render_claim_state, about="Whether devices are allocated, and reserved for somebody"
+    ),
+    TableColumn("Node", _render_claim_node, about="The node where the devices can be used"),
+    TableColumn("Devices", _render_claim_devices, about="What was allocated"),
+    TableColumn("Consumers", _render_consumers, about="Who may use the devices now"),
     AGE,
-    Column("Reason", _claim_reason, wide=True, about="Why the claim is not further than it is"),
+    TableColumn("Reason", _render_claim_reason, wide=True, about="Why the claim is not further than it is"),
 )
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _NameOnly(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _SlicePart(msgspec.Struct, frozen=True, rename="camel"):
+class _SliceSpecView(msgspec.Struct, frozen=True, rename="camel"):
     driver: str = ""
-    pool: _Named = _Named()
+    pool: _NameOnly = _NameOnly()
     node_name: str | None = None
     all_nodes: bool | None = None
-    devices: tuple[_Named, ...] = ()
+    devices: tuple[_NameOnly, ...] = ()
 
 
-class _Life(msgspec.Struct, frozen=True, rename="camel"):
+class _SliceMetadataView(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     creation_timestamp: str | None = None
 
 
-class SliceGlance(msgspec.Struct, frozen=True):
+class SliceSummary(msgspec.Struct, frozen=True):
     """What a row shows of a slice; the rest of a slice is large and not looked at."""
 
-    metadata: _Life = _Life()
-    spec: _SlicePart = _SlicePart()
+    metadata: _SliceMetadataView = _SliceMetadataView()
+    spec: _SliceSpecView = _SliceSpecView()
 
     @classmethod
-    def of(cls, held: Held) -> SliceGlance:
-        return _GLANCE.decode(held.value)
+    def from_stored(cls, held: StoredObject) -> SliceSummary:
+        return _SUMMARY_DECODER.decode(held.value)
 
 
-_GLANCE = msgspec.json.Decoder(SliceGlance)
+_SUMMARY_DECODER = msgspec.json.Decoder(SliceSummary)
 
 
-def _slice_node(glance: SliceGlance, _: Scene) -> str:
-    spec = glance.spec
+def _render_slice_node(summary: SliceSummary, _: TableContext) -> str:
+    spec = summary.spec
     if spec.node_name:
         return spec.node_name
     return ANY_NODE if spec.all_nodes else SOME_NODES
 
 
-def free_devices(glance: SliceGlance, scene: Scene) -> int:
+def count_free_devices(summary: SliceSummary, context: TableContext) -> int:
     """How many devices of a slice have no row in the ledger: nobody has them, wholly or in part."""
-    if scene.cache is None:
-        return len(glance.spec.devices)
-    spec, row = glance.spec, scene.cache.row
+    if context.cache is None:
+        return len(summary.spec.devices)
+    spec, row = summary.spec, context.cache.get_row
     ids = (DeviceId(spec.driver, spec.pool.name, device.name) for device in spec.devices)
-    return sum(row(device_key(device)) is None for device in ids)
+    return sum(row(build_device_key(device)) is None for device in ids)
 
 
 SLICES: Final = (
-    Column("Name", lambda glance, _: glance.metadata.name, about=NAME.about, format="name"),
-    Column("Node", _slice_node, about="The node that reaches the devices"),
-    Column("Driver", lambda glance, _: glance.spec.driver, about="Who publishes and prepares the devices"),
-    Column("Pool", lambda glance, _: glance.spec.pool.name, about="The pool this slice is a part of"),
-    Column("Devices", lambda glance, _: len(glance.spec.devices), about="How many there are", type="integer"),
-    Column("Free", free_devices, about="How many of them nobody has", type="integer"),
-    Column(
-        "Age", lambda glance, scene: since(glance.metadata.creation_timestamp, scene.now), about=AGE.about
+    TableColumn("Name", lambda glance, _: glance.metadata.name, about=NAME.about, format="name"),
+    TableColumn("Node", _render_slice_node, about="The node that reaches the devices"),
+    TableColumn(
+        "Driver", lambda glance, _: glance.spec.driver, about="Who publishes and prepares the devices"
+    ),
+    TableColumn("Pool", lambda glance, _: glance.spec.pool.name, about="The pool this slice is a part of"),
+    TableColumn(
+        "Devices", lambda glance, _: len(glance.spec.devices), about="How many there are", type="integer"
+    ),
+    TableColumn("Free", count_free_devices, about="How many of them nobody has", type="integer"),
+    TableColumn(
+        "Age",
+        lambda glance, scene: format_age(glance.metadata.creation_timestamp, scene.now),
+        about=AGE.about,
     ),
 )
 
 
-def _selectors(device_class: Any, _: Scene) -> str:
-    return " && ".join(text(one, "cel.expression") for one in items(device_class, "spec.selectors")) or NONE
+def _render_selectors(device_class: Any, _: TableContext) -> str:
+    return (
+        " && ".join(get_text(one, "cel.expression") for one in get_list(device_class, "spec.selectors"))
+        or NONE
+    )
 
 
-def _requests(template: Any, _: Scene) -> str:
-    return shortened([_request(one) for one in items(template, "spec.spec.devices.requests")])
+def _render_requests(template: Any, _: TableContext) -> str:
+    return shorten_names([_format_request(one) for one in get_list(template, "spec.spec.devices.requests")])
 
 
-def _request(request: Any) -> str:
+def _format_request(request: Any) -> str:
     """`gpu=2×gpu.example.com`; alternatives with a bar between them."""
-    exactly = at(request, "exactly")
-    alternatives = [exactly] if isinstance(exactly, Mapping) else items(request, "firstAvailable")
-    return f"{text(request, 'name')}=" + "|".join(_wanted(one) for one in alternatives)
+    exactly = get_path(request, "exactly")
+    alternatives = [exactly] if isinstance(exactly, Mapping) else get_list(request, "firstAvailable")
+    return f"{get_text(request, 'name')}=" + "|".join(_format_alternative(one) for one in alternatives)
 
 
-def _wanted(one: Any) -> str:
-    number = "all" if text(one, "allocationMode") == "All" else str(count(one, "count") or 1)
-    return f"{number}×{text(one, 'deviceClassName')}"
+def _format_alternative(one: Any) -> str:
+    number = "all" if get_text(one, "allocationMode") == "All" else str(get_number(one, "count") or 1)
+    return f"{number}×{get_text(one, 'deviceClassName')}"
 
 
 CLASSES: Final = (
     NAME,
     AGE,
-    Column("Selectors", _selectors, wide=True, about="What a device must be to belong to the class"),
+    TableColumn(
+        "Selectors", _render_selectors, wide=True, about="What a device must be to belong to the class"
+    ),
 )
 TEMPLATES: Final = (
     NAME,
     AGE,
-    Column("Requests", _requests, wide=True, about="How many devices of which class each claim asks for"),
+    TableColumn(
+        "Requests", _render_requests, wide=True, about="How many devices of which class each claim asks for"
+    ),
 )
 
 
-def _classic_state(claim: Any, scene: Scene) -> str:
-    deleted = ["deleted"] if at(claim, "metadata.deletionTimestamp") is not None else []
-    return ",".join([*deleted, text(claim, "status.phase", "Pending").lower()])
+def _render_classic_state(claim: Any, context: TableContext) -> str:
+    deleted = ["deleted"] if get_path(claim, "metadata.deletionTimestamp") is not None else []
+    return ",".join([*deleted, get_text(claim, "status.phase", "Pending").lower()])
 
 
-def _classic_node(claim: Any, _: Scene) -> str:
-    reach = at(claim, "status.availableOnNodes") or at(claim, "status.scheduling.driver.availableOnNodes")
+def _render_classic_node(claim: Any, _: TableContext) -> str:
+    reach = get_path(claim, "status.availableOnNodes") or get_path(
+        claim, "status.scheduling.driver.availableOnNodes"
+    )
     if reach is not None:
-        return _nodes(reach)
-    return text(claim, "status.scheduling.scheduler.selectedNode", NONE)
+        return _render_node_selector(reach)
+    return get_text(claim, "status.scheduling.scheduler.selectedNode", NONE)
 
 
 CLASSIC_CLAIMS: Final = (
     NAME,
-    Column("State", _classic_state, about="How far the driver has come"),
-    Column("Class", shows("spec.resourceClassName"), about="The class that names the driver"),
-    Column("Node", _classic_node, about="Where the resource can be used, or the node that was proposed"),
-    Column("Consumers", _consumers, about="Who may use the resource now"),
+    TableColumn("State", _render_classic_state, about="How far the driver has come"),
+    TableColumn("Class", build_text_cell("spec.resourceClassName"), about="The class that names the driver"),
+    TableColumn(
+        "Node", _render_classic_node, about="Where the resource can be used, or the node that was proposed"
+    ),
+    TableColumn("Consumers", _render_consumers, about="Who may use the resource now"),
     AGE,
-    Column("Driver", shows("status.driverName", NONE), wide=True, about="Who allocated it"),
+    TableColumn("Driver", build_text_cell("status.driverName", NONE), wide=True, about="Who allocated it"),
 )
-CLASSIC_CLASSES: Final = (NAME, Column("Driver", shows("driverName"), about="Who allocates"), AGE)
+CLASSIC_CLASSES: Final = (
+    NAME,
+    TableColumn("Driver", build_text_cell("driverName"), about="Who allocates"),
+    AGE,
+)
 
 
-def _prepared_claim(preparation: Any, _: Scene) -> str:
-    return f"{text(preparation, 'spec.claim.namespace')}/{text(preparation, 'spec.claim.name')}"
+def _render_prepared_claim(preparation: Any, _: TableContext) -> str:
+    return f"{get_text(preparation, 'spec.claim.namespace')}/{get_text(preparation, 'spec.claim.name')}"
 
 
 PREPARATIONS: Final = (
     NAME,
-    Column("Node", shows("spec.nodeName"), about="Who has the devices in its hands"),
-    Column("Claim", _prepared_claim, about="Whose devices these are"),
+    TableColumn("Node", build_text_cell("spec.nodeName"), about="Who has the devices in its hands"),
+    TableColumn("Claim", _render_prepared_claim, about="Whose devices these are"),
     AGE,
 )
 
 
-def _selected_devices(rule: Any, _: Scene) -> str:
-    selector = at(rule, "spec.deviceSelector")
+def _render_selected_devices(rule: Any, _: TableContext) -> str:
+    selector = get_path(rule, "spec.deviceSelector")
     if selector is None:
         return NONE
-    return "/".join(text(selector, part, "*") for part in ("driver", "pool", "device"))
+    return "/".join(get_text(selector, part, "*") for part in ("driver", "pool", "device"))
 
 
-def _rule_taint(rule: Any, _: Scene) -> str:
-    value = text(rule, "spec.taint.value")
-    return f"{text(rule, 'spec.taint.key')}{f'={value}' if value else ''}:{text(rule, 'spec.taint.effect')}"
+def _render_taint(rule: Any, _: TableContext) -> str:
+    value = get_text(rule, "spec.taint.value")
+    key, effect = get_text(rule, "spec.taint.key"), get_text(rule, "spec.taint.effect")
+    return f"{key}{f'={value}' if value else ''}:{effect}"
 
 
-def _evicting(rule: Any, _: Scene) -> str:
-    return text(condition(rule, "EvictionInProgress"), "status", "Unknown")
+def _render_evicting(rule: Any, _: TableContext) -> str:
+    return get_text(find_condition(rule, "EvictionInProgress"), "status", "Unknown")
 
 
 RULES: Final = (
     NAME,
-    Column("Devices", _selected_devices, about="Which devices it selects: driver, pool, device"),
-    Column("Taint", _rule_taint, about="What it puts on them"),
-    Column("Evicting", _evicting, about="Whether pods still have to go"),
+    TableColumn("Devices", _render_selected_devices, about="Which devices it selects: driver, pool, device"),
+    TableColumn("Taint", _render_taint, about="What it puts on them"),
+    TableColumn("Evicting", _render_evicting, about="Whether pods still have to go"),
     AGE,
-    Column(
+    TableColumn(
         "Reach",
-        lambda rule, _: text(condition(rule, "EvictionInProgress"), "message", NONE),
+        lambda rule, _: get_text(find_condition(rule, "EvictionInProgress"), "message", NONE),
         wide=True,
         about="Whom it reaches",
     ),

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dray.server.objects.stored_object import Held
+from dray.server.objects.stored_object import StoredObject
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -20,17 +20,17 @@ class _Envelope(msgspec.Struct, frozen=True):
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
-def metadata_of(held: Held) -> msgspec.Raw:
+def read_metadata(held: StoredObject) -> msgspec.Raw:
     """The metadata of an object as JSON, with its version."""
     kept = bytes(_ENVELOPE.decode(held.value).metadata)
     comma = b"" if kept == b"{}" else b","
     return msgspec.Raw(b'{"resourceVersion":"%d"%s%s' % (held.revision, comma, kept[1:]))
 
 
-def partial(held: Held, version: str = "v1") -> dict[str, Any]:
+def build_partial_metadata(held: StoredObject, version: str = "v1") -> dict[str, Any]:
     """An object as `PartialObjectMetadata`."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{version}",
-        "metadata": metadata_of(held),
+        "metadata": read_metadata(held),
     }

@@ -15,14 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.kinds import Kind
-from dray.server.objects.conversion import shown
-from dray.server.objects.stored_object import Held
+from dray.server.objects.conversion import encode_object
+from dray.server.objects.stored_object import StoredObject
 from dray.server.tables import cluster_columns, device_columns, pod_columns, workload_columns
-from dray.server.tables.columns import AGE, CREATED_AT, NAME, Column, Scene
-from dray.server.tables.partial_metadata import partial
-from dray.server.watch.cache import Cache
+from dray.server.tables.columns import AGE, CREATED_AT, NAME, TableColumn, TableContext
+from dray.server.tables.partial_metadata import build_partial_metadata
+from dray.server.watch.cache import WatchCache
 
-Columns = tuple[Column, ...]
+Columns = tuple[TableColumn, ...]
 
 _PLAIN: Final[Columns] = (NAME, AGE)
 _DEVICES = "resource.k8s.io"
@@ -82,54 +82,59 @@ _COLUMNS: Mapping[tuple[str, str], Columns] = MappingProxyType(
     }
 )
 
-_READINGS: Mapping[tuple[str, str], Callable[[Held], Any]] = MappingProxyType(
-    {(_DEVICES, "ResourceSlice"): device_columns.SliceGlance.of}
+_DECODERS: Mapping[tuple[str, str], Callable[[StoredObject], Any]] = MappingProxyType(
+    {(_DEVICES, "ResourceSlice"): device_columns.SliceSummary.from_stored}
 )
 """How objects of a kind are read for their cells, where that is not the whole document."""
 
 
-def columns(kind: Kind) -> list[dict[str, Any]]:
+def build_column_definitions(kind: Kind) -> list[dict[str, Any]]:
     """The columns of a kind, as tables define them."""
-    return [column.definition for column in _columns(kind)]
+    return [column.definition for column in _get_columns(kind)]
 
 
-def row(
-    kind: Kind, held: Held, *, now: datetime, include: str = "Metadata", cache: Cache | None = None
-) -> dict[str, Any]:
-    """One object as a row. `include` says what comes along: `Metadata`, `Object` or `None`."""
-    return _row(kind, held, Scene(now, cache), include)
-
-
-def table(
+def build_row(
     kind: Kind,
-    held: Sequence[Held],
+    held: StoredObject,
     *,
     now: datetime,
     include: str = "Metadata",
-    cache: Cache | None = None,
+    cache: WatchCache | None = None,
+) -> dict[str, Any]:
+    """One object as a row. `include` says what comes along: `Metadata`, `Object` or `None`."""
+    return _build_row(kind, held, TableContext(now, cache), include)
+
+
+def build_table(
+    kind: Kind,
+    held: Sequence[StoredObject],
+    *,
+    now: datetime,
+    include: str = "Metadata",
+    cache: WatchCache | None = None,
     version: str = "v1",
 ) -> dict[str, Any]:
     """Objects as a table; the caller adds where the list stands."""
-    scene = Scene(now, cache)
+    scene = TableContext(now, cache)
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": {},
-        "columnDefinitions": columns(kind),
-        "rows": [_row(kind, one, scene, include) for one in held],
+        "columnDefinitions": build_column_definitions(kind),
+        "rows": [_build_row(kind, one, scene, include) for one in held],
     }
 
 
-def _columns(kind: Kind) -> Columns:
+def _get_columns(kind: Kind) -> Columns:
     return _COLUMNS.get((kind.group, kind.name), _PLAIN)
 
 
-def _row(kind: Kind, held: Held, scene: Scene, include: str) -> dict[str, Any]:
-    reading = _READINGS.get((kind.group, kind.name))
+def _build_row(kind: Kind, held: StoredObject, context: TableContext, include: str) -> dict[str, Any]:
+    reading = _DECODERS.get((kind.group, kind.name))
     glance = held.document if reading is None else reading(held)
-    cells = [column.cell(glance, scene) for column in _columns(kind)]
+    cells = [column.render(glance, context) for column in _get_columns(kind)]
     if include == "None":
         return {"cells": cells}
     if include == "Object":
-        return {"cells": cells, "object": msgspec.Raw(shown(kind, kind.version, held))}
-    return {"cells": cells, "object": partial(held)}
+        return {"cells": cells, "object": msgspec.Raw(encode_object(kind, kind.version, held))}
+    return {"cells": cells, "object": build_partial_metadata(held)}

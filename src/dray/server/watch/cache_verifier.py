@@ -16,18 +16,18 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import EVERYTHING, Cache
-from dray.store import Entry, Store
-from dray.store.errors import Compacted, StoreError
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import ROOT_PREFIX, WatchCache
+from dray.store import Store, StoreEntry
+from dray.store.errors import CompactedError, StoreError
 
 PERIOD_SECONDS = 60.0
-PAGE = 250
-MOST_NAMED = 20
+PAGE_SIZE = 250
+MAX_NAMED_DIFFERENCES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CacheComparison:
     """What was found at one revision: how many entries, their digest, and what differs."""
 
     revision: int
@@ -40,18 +40,18 @@ class Comparison:
         return not self.differences
 
 
-async def compare(cache: Cache, store: Store) -> Comparison:
-    """Compare the cache with the store as both are now; `Compacted` when it took too long."""
-    revision, contents = cache.contents()
+async def compare_with_store(cache: WatchCache, store: Store) -> CacheComparison:
+    """Compare the cache with the store as both are now; `CompactedError` when it took too long."""
+    revision, contents = cache.copy_contents()
     differences: list[str] = []
     digest, entries, last = hashlib.sha256(), 0, None
     while True:
-        page = await store.range(EVERYTHING, start_after=last, limit=PAGE, revision=revision)
+        page = await store.range(ROOT_PREFIX, start_after=last, limit=PAGE_SIZE, revision=revision)
         for entry in page.entries:
             digest.update(b"%d %d %d\n" % (len(entry.key), len(entry.value), entry.mod_revision))
             digest.update(entry.key)
             digest.update(entry.value)
-            difference = _difference(entry, contents.pop(entry.key, None))
+            difference = _describe_difference(entry, contents.pop(entry.key, None))
             if difference:
                 differences.append(difference)
         entries += len(page.entries)
@@ -59,59 +59,61 @@ async def compare(cache: Cache, store: Store) -> Comparison:
             break
         last = page.entries[-1].key
         await asyncio.sleep(0)
-    differences += [f"{_name(place)}: in the cache, not in the store" for place in sorted(contents)]
-    return Comparison(revision, entries, digest.hexdigest(), tuple(differences))
+    differences += [f"{_format_key(place)}: in the cache, not in the store" for place in sorted(contents)]
+    return CacheComparison(revision, entries, digest.hexdigest(), tuple(differences))
 
 
-def _difference(stored: Entry, cached: Held | Entry | None) -> str:
-    name = _name(stored.key)
+def _describe_difference(stored: StoreEntry, cached: StoredObject | StoreEntry | None) -> str:
+    name = _format_key(stored.key)
     if cached is None:
         return f"{name}: in the store, not in the cache"
-    revision = cached.revision if isinstance(cached, Held) else cached.mod_revision
+    revision = cached.revision if isinstance(cached, StoredObject) else cached.mod_revision
     if revision != stored.mod_revision:
         return f"{name}: at revision {revision} in the cache, at {stored.mod_revision} in the store"
     return "" if cached.value == stored.value else f"{name}: other bytes in the cache than in the store"
 
 
-def _name(place: bytes) -> str:
-    return place.decode("utf-8", "backslashreplace")
+def _format_key(key: bytes) -> str:
+    return key.decode("utf-8", "backslashreplace")
 
 
-Told = Callable[[Comparison], None]
+ComparisonCallback = Callable[[CacheComparison], None]
 
 
-class Watchdog:
+class CacheVerifier:
     """Compares again and again."""
 
-    def __init__(self, cache: Cache, store: Store, told: Told, period: float = PERIOD_SECONDS) -> None:
-        """`told` hears of every comparison."""
-        self._cache, self._store, self._told, self._period = cache, store, told, period
-        self._trouble: str | None = None
+    def __init__(
+        self, cache: WatchCache, store: Store, on_compared: ComparisonCallback, period: float = PERIOD_SECONDS
+    ) -> None:
+        """`on_compared` hears of every comparison."""
+        self._cache, self._store, self._on_compared, self._period = cache, store, on_compared, period
+        self._problem: str | None = None
 
     def check(self) -> str | None:
         """What is wrong, for `/readyz`; None when the last comparison found nothing."""
-        return self._trouble
+        return self._problem
 
     async def run(self) -> None:
         """Compare for ever; the owner runs this as a task."""
         while True:
             await asyncio.sleep(self._period)
             try:
-                self.note(await compare(self._cache, self._store))
-            except Compacted:
+                self.record(await compare_with_store(self._cache, self._store))
+            except CompactedError:
                 continue  # the store forgot the revision while we looked; the next look is soon
             except StoreError:
                 continue  # a store in trouble is told by everything else that needs it
 
-    def note(self, found: Comparison) -> None:
+    def record(self, comparison: CacheComparison) -> None:
         """Take a comparison as the newest truth."""
-        self._told(found)
-        if found.equal:
-            self._trouble = None
+        self._on_compared(comparison)
+        if comparison.equal:
+            self._problem = None
             return
-        named = "; ".join(found.differences[:MOST_NAMED])
-        more = len(found.differences) - MOST_NAMED
-        self._trouble = (
-            f"the cache differs from the store at revision {found.revision}: {named}"
+        named = "; ".join(comparison.differences[:MAX_NAMED_DIFFERENCES])
+        more = len(comparison.differences) - MAX_NAMED_DIFFERENCES
+        self._problem = (
+            f"the cache differs from the store at revision {comparison.revision}: {named}"
             f"{f'; and {more} more' if more > 0 else ''}; restart the server to read everything anew"
         )

@@ -26,62 +26,62 @@ from dataclasses import dataclass
 from functools import cache, partial
 from math import ceil
 
-from dray.allocator.allocate import Allocated, allocate, survey
-from dray.allocator.allocation_results import assemble
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.device_profiles import Judge
-from dray.allocator.inventory.selector_evaluator import Selectors
-from dray.allocator.requests import Ask, ask_of
+from dray.allocator.allocate import SuccessfulAllocation, allocate, search_nodes
+from dray.allocator.allocation_results import build_allocations
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.allocator.inventory.selector_evaluator import CelSelectorEvaluator
+from dray.allocator.requests import AllocationRequest, normalize_claims
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.trace import Beat, DeadEnd, GaveUp, Point, Solved, Took
+from dray.allocator.search.trace import CandidateTaken, DeadEnd, GaveUp, SearchPoint, Solved, TraceEvent
 from dray.api.core import Node
-from dray.api.devices.device_cel import compile_anew, compile_stored
+from dray.api.devices.device_cel import compile_stored_selector, compile_uncached
 from dray.api.resource import ResourceClaim
-from dray.errors import AllocationFault
-from dray.simulation.benchmarks.scenarios import Reference, Scenario
-from dray.simulation.vectors.answers import Kind
-from dray.simulation.vectors.comparison import judge_answer
-from dray.simulation.vectors.vector import answer
+from dray.errors import UnanswerableClaimError
+from dray.simulation.benchmarks.scenarios import ReferenceTimes, Scenario
+from dray.simulation.vectors.answers import AnswerKind
+from dray.simulation.vectors.comparison import compare_answer
+from dray.simulation.vectors.vector import answer_vector
 
 Clock = Callable[[], float]
 
 PASS_SECONDS = 0.0006
 PASSES = 40
-FIRSTS = 6
+FIRST_RUNS = 6
 ROUNDS = 4
 """Many short passes, in rounds over everything: the best one is the one that nobody disturbed."""
 
-PATIENCE = 2.0
+MAX_SCENARIO_SECONDS = 2.0
 """Seconds after which one scenario is measured no further, once each of its times is known."""
 
 LOOP, LOOP_PIECES = 3_000_000, 500
 """The calibration loop of the reference, and the pieces it is timed in."""
 
-LEAST_CALIBRATIONS = 7
+MIN_CALIBRATIONS = 7
 """How often the loop is timed at the least; the reference took the best of as many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioOutcome:
     """What came of a scenario, in a word, and whether it is what was expected."""
 
-    word: str
-    right: bool
+    result: str
+    expected: bool
     steps: int = 0
     gave_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class ScenarioTiming:
     """One scenario, measured. Times are microseconds; `reference` is scaled to this machine."""
 
     scenario: Scenario
-    outcome: Outcome
+    outcome: ScenarioOutcome
     first: float
     repeated: float
     cold: float
     reference: float | None = None
-    telling: float = 0.0
+    trace_time: float = 0.0
 
     @property
     def first_ratio(self) -> float | None:
@@ -94,12 +94,12 @@ class Timing:
         return None if self.reference is None else self.repeated / self.reference
 
     @property
-    def story_share(self) -> float:
+    def trace_share(self) -> float:
         """What telling adds to searching, as a fraction; nothing where the search is not timed alone."""
-        return self.telling / (self.repeated - self.telling) if self.telling else 0.0
+        return self.trace_time / (self.repeated - self.trace_time) if self.trace_time else 0.0
 
 
-def percentile(values: Sequence[float], percent: float) -> float:
+def compute_percentile(values: Sequence[float], percent: float) -> float:
     """The smallest value that so many percent of the values do not exceed; there must be one."""
     ordered = sorted(values)
     return ordered[max(ceil(len(ordered) * percent / 100), 1) - 1]
@@ -115,7 +115,7 @@ class Calibration:
 
     def finish(self) -> None:
         """Time the loop until it was timed often enough to be compared."""
-        while self._runs < LEAST_CALIBRATIONS:
+        while self._runs < MIN_CALIBRATIONS:
             self.run()
 
     def run(self) -> None:
@@ -123,8 +123,8 @@ class Calibration:
         self._runs += 1
         size = LOOP // LOOP_PIECES
         for piece, known in enumerate(self._best):
-            work = partial(_loop, piece * size, (piece + 1) * size)
-            self._best[piece] = min(known, _seconds(work, self._clock))
+            work = partial(_run_loop, piece * size, (piece + 1) * size)
+            self._best[piece] = min(known, _measure_seconds(work, self._clock))
 
     @property
     def seconds(self) -> float:
@@ -132,24 +132,24 @@ class Calibration:
         return sum(self._best)
 
 
-def _loop(start: int, end: int) -> int:
+def _run_loop(start: int, end: int) -> int:
     s = 0
     for i in range(start, end):
         s += i * i % 7
     return s
 
 
-def _seconds(work: Callable[[], object], clock: Clock) -> float:
+def _measure_seconds(work: Callable[[], object], clock: Clock) -> float:
     start = clock()
     work()
     return clock() - start
 
 
-def _micros(work: Callable[[], object], clock: Clock) -> float:
-    return _seconds(work, clock) * 1e6
+def _measure_micros(work: Callable[[], object], clock: Clock) -> float:
+    return _measure_seconds(work, clock) * 1e6
 
 
-class Trial:
+class ScenarioRun:
     """One scenario while it is being measured; every round may find a better time."""
 
     def __init__(
@@ -159,84 +159,88 @@ class Trial:
         self._new_share_id = new_share_id
         self._clock = clock
         self._spent = 0.0
-        self._stock = self._prepared()
-        self._first = self._repeated = self._cold = self._telling = float("inf")
-        self._retell: Callable[[], object] | None = None
+        self._inventory = self._prepare_inventory()
+        self._first = self._repeated = self._cold = self._trace_time = float("inf")
+        self._replay_trace: Callable[[], object] | None = None
         try:
-            ask = ask_of(scenario.claims, self._stock.classes.get)
-        except AllocationFault:
+            ask = normalize_claims(scenario.claims, self._inventory.classes.get)
+        except UnanswerableClaimError:
             return
         _compile_all(ask)
         if scenario.kind == "micro":
-            story = list(search(ask, self._stock.seen_from(scenario.nodes[-1]).shape))
-            self._retell = _retelling(story)
+            story = list(search(ask, self._inventory.get_node_view(scenario.nodes[-1]).shape))
+            self._replay_trace = _build_trace_replay(story)
 
     def run(self) -> None:
         """Measure for a while; not again when the scenario is one that takes long."""
-        if self._spent > PATIENCE:
+        if self._spent > MAX_SCENARIO_SECONDS:
             return
         start = self._clock()
-        self._cold = min(self._cold, _micros(self._measure_cold(), self._clock))
+        self._cold = min(self._cold, _measure_micros(self._build_cold_run(), self._clock))
         self._first = min(self._first, self._measure_first())
-        self._repeated = min(self._repeated, self._warm(self._operation(self._stock, self._scenario.claims)))
-        if self._retell is not None:
-            self._telling = min(self._telling, self._warm(self._retell))
+        self._repeated = min(
+            self._repeated, self._measure_warm(self._build_operation(self._inventory, self._scenario.claims))
+        )
+        if self._replay_trace is not None:
+            self._trace_time = min(self._trace_time, self._measure_warm(self._replay_trace))
         self._spent += self._clock() - start
 
-    def timing(self, reference: Reference, calibration: float) -> Timing:
+    def build_timing(self, reference: ReferenceTimes, calibration: float) -> ScenarioTiming:
         """What was found, beside the reference."""
-        scaled = reference.scaled(self._scenario, calibration)
-        telling = 0.0 if self._retell is None else self._telling
-        return Timing(
-            self._scenario, self._outcome(), self._first, self._repeated, self._cold, scaled, telling
+        scaled = reference.scale_time(self._scenario, calibration)
+        telling = 0.0 if self._replay_trace is None else self._trace_time
+        return ScenarioTiming(
+            self._scenario, self._check_outcome(), self._first, self._repeated, self._cold, scaled, telling
         )
 
-    def _prepared(self) -> Stock:
+    def _prepare_inventory(self) -> DeviceInventory:
         """A stock of its own, with everything prepared that does not depend on the claims."""
-        stock = self._scenario.stock(Selectors(compile_stored))
+        stock = self._scenario.build_inventory(CelSelectorEvaluator(compile_stored_selector))
         for node in self._scenario.nodes:
-            stock.seen_from(node)
+            stock.get_node_view(node)
         return stock
 
-    def _measure_cold(self) -> Callable[[], object]:
-        claims, scenario = self._scenario.fresh_claims(), self._scenario
+    def _build_cold_run(self) -> Callable[[], object]:
+        claims, scenario = self._scenario.decode_claims(), self._scenario
 
         def work() -> None:
-            judge: Judge = Selectors(cache(compile_anew))
-            self._operation(scenario.stock(judge), claims)()
+            judge: DeviceSelectorEvaluator = CelSelectorEvaluator(cache(compile_uncached))
+            self._build_operation(scenario.build_inventory(judge), claims)()
 
         return work
 
     def _measure_first(self) -> float:
         """Microseconds of the first answer, the best of several stocks."""
         best, start = float("inf"), self._clock()
-        for _ in range(FIRSTS):
-            stock, claims = self._prepared(), self._scenario.fresh_claims()
-            best = min(best, _micros(self._operation(stock, claims), self._clock))
-            if self._clock() - start > PATIENCE:
+        for _ in range(FIRST_RUNS):
+            stock, claims = self._prepare_inventory(), self._scenario.decode_claims()
+            best = min(best, _measure_micros(self._build_operation(stock, claims), self._clock))
+            if self._clock() - start > MAX_SCENARIO_SECONDS:
                 break
         return best
 
-    def _operation(self, stock: Stock, claims: Sequence[ResourceClaim]) -> Callable[[], object]:
+    def _build_operation(
+        self, inventory: DeviceInventory, claims: Sequence[ResourceClaim]
+    ) -> Callable[[], object]:
         """What is timed: one pod, from its claims to their allocations."""
         nodes, new_share_id = self._scenario.nodes, self._new_share_id
         if self._scenario.kind == "nodes":
-            return partial(_cycle, stock, claims, nodes, new_share_id)
+            return partial(_run_cycle, inventory, claims, nodes, new_share_id)
         (node,) = nodes
 
         def attempt() -> object:
             try:
-                return allocate(stock, claims, node, new_share_id=new_share_id)
-            except AllocationFault:
+                return allocate(inventory, claims, node, new_share_id=new_share_id)
+            except UnanswerableClaimError:
                 return None
 
         return attempt
 
-    def _warm(self, work: Callable[[], object]) -> float:
+    def _measure_warm(self, work: Callable[[], object]) -> float:
         """Microseconds per call, best of several passes over a prepared stock."""
         start = self._clock()
         work()
-        once = max(_seconds(work, self._clock), 1e-7)
+        once = max(_measure_seconds(work, self._clock), 1e-7)
         times = max(1, int(PASS_SECONDS / once))
 
         def many() -> None:
@@ -245,73 +249,77 @@ class Trial:
 
         best = once * times
         for _ in range(PASSES):
-            if self._clock() - start > PATIENCE:
+            if self._clock() - start > MAX_SCENARIO_SECONDS:
                 break
-            best = min(best, _seconds(many, self._clock))
+            best = min(best, _measure_seconds(many, self._clock))
         return best / times * 1e6
 
-    def _outcome(self) -> Outcome:
+    def _check_outcome(self) -> ScenarioOutcome:
         """How the search ends on the last node, and whether that is what is expected."""
         scenario = self._scenario
         if scenario.vector is not None:
-            judge = Selectors(compile_stored)
-            ours = answer(scenario.vector, judge)
-            verdict = judge_answer(scenario.vector, ours, judge)
-            return Outcome(ours.kind.value, verdict.good, gave_up=ours.kind is Kind.GAVE_UP)
-        got = allocate(self._stock, scenario.claims, scenario.nodes[-1], new_share_id=self._new_share_id)
+            judge = CelSelectorEvaluator(compile_stored_selector)
+            ours = answer_vector(scenario.vector, judge)
+            verdict = compare_answer(scenario.vector, ours, judge)
+            return ScenarioOutcome(ours.kind.value, verdict.is_good, gave_up=ours.kind is AnswerKind.GAVE_UP)
+        got = allocate(self._inventory, scenario.claims, scenario.nodes[-1], new_share_id=self._new_share_id)
         if isinstance(got.ending, GaveUp):
-            return Outcome("gave up", False, got.ending.steps, gave_up=True)
+            return ScenarioOutcome("gave up", False, got.ending.steps, gave_up=True)
         word = "found" if isinstance(got.ending, Solved) else "none"
         if isinstance(got.ending, Solved) is not scenario.found:
-            return Outcome(word, False, got.ending.steps)
-        results = got.results if isinstance(got, Allocated) else ()
+            return ScenarioOutcome(word, False, got.ending.steps)
+        results = got.results if isinstance(got, SuccessfulAllocation) else ()
         devices = tuple(
             f"{device.request}={device.driver}/{device.pool}/{device.device}"
             for result in results
             for device in result.devices.results
         )
         right = not scenario.devices or devices == scenario.devices
-        return Outcome(word, right, got.ending.steps)
+        return ScenarioOutcome(word, right, got.ending.steps)
 
 
-def _compile_all(ask: Ask) -> None:
+def _compile_all(allocation_request: AllocationRequest) -> None:
     """Compile every expression that the claims can meet, as the reference had done."""
-    for choice in ask.choices:
-        for want in choice.wants:
+    for choice in allocation_request.choices:
+        for want in choice.alternatives:
             for _owner, expression in want.selectors:
-                compile_stored(expression)
+                compile_stored_selector(expression)
 
 
-def _cycle(
-    stock: Stock, claims: Sequence[ResourceClaim], nodes: Sequence[Node], new_share_id: Callable[[], str]
+def _run_cycle(
+    inventory: DeviceInventory,
+    claims: Sequence[ResourceClaim],
+    nodes: Sequence[Node],
+    new_share_id: Callable[[], str],
 ) -> object:
     """One pod over all nodes: a search per shape, and results for the first node that fits."""
-    ask = ask_of(claims, stock.classes.get)
+    ask = normalize_claims(claims, inventory.classes.get)
     best = None
-    for view, ending in survey(stock, ask, nodes):
+    for view, ending in search_nodes(inventory, ask, nodes):
         if best is None and isinstance(ending, Solved):
             best = view, ending
     if best is None:
         return None
     view, solved = best
-    return assemble(ask, view, solved.picks, new_share_id=new_share_id)
+    return build_allocations(ask, view, solved.picks, new_share_id=new_share_id)
 
 
-def _retelling(story: list[Beat]) -> Callable[[], object]:
+def _build_trace_replay(trace: list[TraceEvent]) -> Callable[[], object]:
     """Work that builds and yields the beats of a story once more, and does nothing else."""
-    took = [beat for beat in story if isinstance(beat, Took)]
-    dead = [beat for beat in story if isinstance(beat, DeadEnd)]
-    picks = [(beat.pick, list(beat.passed_over)) for beat in took]
+    took = [beat for beat in trace if isinstance(beat, CandidateTaken)]
+    dead = [beat for beat in trace if isinstance(beat, DeadEnd)]
+    picks = [(beat.pick, list(beat.refused)) for beat in took]
     ends = [
-        (beat.point.choice, beat.point.want, beat.point.nth, list(beat.refused), beat.short) for beat in dead
+        (beat.point.choice, beat.point.alternative, beat.point.device_index, list(beat.refused), beat.blocker)
+        for beat in dead
     ]
-    ending = story[-1]
+    ending = trace[-1]
 
-    def told() -> Iterator[Beat]:
+    def told() -> Iterator[TraceEvent]:
         for pick, refused in picks:
-            yield Took(pick, tuple(refused))
+            yield CandidateTaken(pick, tuple(refused))
         for choice, want, nth, refused, short in ends:
-            yield DeadEnd(Point(choice, want, nth), tuple(refused), short)
+            yield DeadEnd(SearchPoint(choice, want, nth), tuple(refused), short)
         yield ending
 
     def drain() -> None:

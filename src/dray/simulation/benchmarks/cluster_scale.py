@@ -18,55 +18,57 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from dray.allocator.allocate import survey
-from dray.allocator.allocation_results import assemble
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock, View
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.requests import Ask, ask_of
+from dray.allocator.allocate import search_nodes
+from dray.allocator.allocation_results import build_allocations
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.requests import AllocationRequest, normalize_claims
 from dray.allocator.search.trace import Solved
 from dray.api.codec import decode
 from dray.api.core import Node
-from dray.api.devices.interning import DeviceSharing
+from dray.api.devices.interning import DeviceInterner
 from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice
 
 DRIVER = "gpu.example.com"
-DEVICES = 10
+DEVICES_PER_NODE = 10
 _SHARE_ID = "00000000-0000-4000-8000-000000000000"
-_HIGH_WATER = re.compile(r"^VmHWM:\s*(\d+) kB", re.MULTILINE)
+_PEAK_MEMORY = re.compile(r"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Cycles:
+class CycleTimings:
     """One size of cluster: seconds to prepare it, then for a cycle, and how many searches a cycle took."""
 
     nodes: int
     shapes: int
     prepare: float
     first: float
-    again: float
+    repeated: float
     changed: float
     searches: int
 
 
-def cycles(nodes: int, shapes: int, clock: Callable[[], float] = time.perf_counter) -> Cycles:
+def measure_cycles(nodes: int, shapes: int, clock: Callable[[], float] = time.perf_counter) -> CycleTimings:
     """Measure a cluster of some nodes of some shapes."""
-    machines = list(machines_of(nodes))
-    slices, sharing = _kept(published(nodes, shapes), clock)
-    claim = waiting_claim()
+    machines = list(generate_nodes(nodes))
+    slices, sharing = _share_slices(generate_slices(nodes, shapes), clock)
+    claim = build_claim()
     start = clock()
-    door = Admission.switched({})
-    stock = Stock(door.slices(slices), [device_class()], Usage(), door.judge())
-    ask = ask_of([claim], stock.classes.get)
+    door = AllocatorGateFilter.from_overrides({})
+    stock = DeviceInventory(
+        door.admit_slices(slices), [build_device_class()], DeviceUsage(), door.build_selector_evaluator()
+    )
+    ask = normalize_claims([claim], stock.classes.get)
     prepared = clock()
-    first = _cycle(stock, ask, machines)
+    first = _run_cycle(stock, ask, machines)
     cold = clock()
-    again = min(_timed(lambda: _cycle(stock, ask, machines), clock) for _ in range(3))
-    taken = _taken(first, ask, claim)
-    busier = [stock.with_usage(stock.usage.taking([taken])) for _ in range(3)]
-    changed = min(_timed(partial(_cycle, changed, ask, machines), clock) for changed in busier)
-    return Cycles(
+    again = min(_measure_seconds(lambda: _run_cycle(stock, ask, machines), clock) for _ in range(3))
+    taken = _allocate_claim(first, ask, claim)
+    busier = [stock.replace_usage(stock.usage.add_claims([taken])) for _ in range(3)]
+    changed = min(_measure_seconds(partial(_run_cycle, changed, ask, machines), clock) for changed in busier)
+    return CycleTimings(
         nodes,
         shapes,
         sharing + prepared - start,
@@ -77,32 +79,42 @@ def cycles(nodes: int, shapes: int, clock: Callable[[], float] = time.perf_count
     )
 
 
-def _kept(slices: Iterable[ResourceSlice], clock: Callable[[], float]) -> tuple[list[ResourceSlice], float]:
+def _share_slices(
+    slices: Iterable[ResourceSlice], clock: Callable[[], float]
+) -> tuple[list[ResourceSlice], float]:
     """Slices as an informer keeps them, and the seconds that took without reading them."""
     kept: list[ResourceSlice] = []
-    sharing, seconds = DeviceSharing(), 0.0
+    sharing, seconds = DeviceInterner(), 0.0
     for published_slice in slices:
         start = clock()
-        kept.append(sharing.share(published_slice))
+        kept.append(sharing.intern_devices(published_slice))
         seconds += clock() - start
     return kept, seconds
 
 
-def _timed(work: Callable[[], object], clock: Callable[[], float]) -> float:
+def _measure_seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
     start = clock()
     work()
     return clock() - start
 
 
-def _cycle(stock: Stock, ask: Ask, machines: list[Node]) -> list[tuple[View, Solved]]:
+def _run_cycle(
+    inventory: DeviceInventory, allocation_request: AllocationRequest, nodes: list[Node]
+) -> list[tuple[NodeView, Solved]]:
     """Every node where the claim fits, with its solution."""
-    return [(view, ending) for view, ending in survey(stock, ask, machines) if isinstance(ending, Solved)]
+    return [
+        (view, ending)
+        for view, ending in search_nodes(inventory, allocation_request, nodes)
+        if isinstance(ending, Solved)
+    ]
 
 
-def _taken(fitting: list[tuple[View, Solved]], ask: Ask, claim: ResourceClaim) -> ResourceClaim:
+def _allocate_claim(
+    fitting: list[tuple[NodeView, Solved]], allocation_request: AllocationRequest, claim: ResourceClaim
+) -> ResourceClaim:
     """The claim with its devices on the first node."""
     view, solved = fitting[0]
-    (allocation,) = assemble(ask, view, solved.picks, new_share_id=lambda: _SHARE_ID)
+    (allocation,) = build_allocations(allocation_request, view, solved.picks, new_share_id=lambda: _SHARE_ID)
     return ResourceClaim(
         metadata=claim.metadata, spec=claim.spec, status=ResourceClaimStatus(allocation=allocation)
     )
@@ -111,7 +123,7 @@ def _taken(fitting: list[tuple[View, Solved]], ask: Ask, claim: ResourceClaim) -
 # --- what it is made of ---
 
 
-def published(nodes: int, shapes: int, devices: int = DEVICES) -> Iterator[ResourceSlice]:
+def generate_slices(nodes: int, shapes: int, devices: int = DEVICES_PER_NODE) -> Iterator[ResourceSlice]:
     """One slice per node, decoded from JSON one by one."""
     for number in range(nodes):
         name = f"node-{number:05}"
@@ -124,14 +136,14 @@ def published(nodes: int, shapes: int, devices: int = DEVICES) -> Iterator[Resou
                 "driver": DRIVER,
                 "nodeName": name,
                 "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-                "devices": [_device(i, kind) for i in range(devices)],
+                "devices": [_build_device(i, kind) for i in range(devices)],
             },
         }
         slice_: ResourceSlice = decode(json.dumps(document).encode()).object
         yield slice_
 
 
-def _device(position: int, kind: int) -> dict[str, object]:
+def _build_device(position: int, kind: int) -> dict[str, object]:
     return {
         "name": f"gpu-{position}",
         "attributes": {
@@ -144,14 +156,14 @@ def _device(position: int, kind: int) -> dict[str, object]:
     }
 
 
-def machines_of(nodes: int) -> Iterator[Node]:
+def generate_nodes(count: int) -> Iterator[Node]:
     """The nodes."""
-    for number in range(nodes):
+    for number in range(count):
         name = f"node-{number:05}"
         yield Node(metadata=ObjectMeta(name=name, labels={"kubernetes.io/hostname": name}))
 
 
-def device_class() -> DeviceClass:
+def build_device_class() -> DeviceClass:
     """The class that everything is in."""
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     document = {
@@ -164,7 +176,7 @@ def device_class() -> DeviceClass:
     return found
 
 
-def waiting_claim() -> ResourceClaim:
+def build_claim() -> ResourceClaim:
     """A claim for two devices on one NUMA node with enough memory."""
     expression = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0'
     exactly = {
@@ -192,7 +204,7 @@ def waiting_claim() -> ResourceClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
+class MemoryFootprint:
     """Peak memory of a process in MiB: with everything imported, and after a cycle over a whole cluster."""
 
     nodes: int
@@ -201,7 +213,7 @@ class Footprint:
     after: float
 
 
-def footprint(nodes: int, shapes: int = 1) -> Footprint:
+def measure_footprint(nodes: int, shapes: int = 1) -> MemoryFootprint:
     """Measure in a process of its own, as memory that was used once is rarely given back."""
     done = subprocess.run(
         [sys.executable, "-m", "dray.simulation.benchmarks.cluster_scale", str(nodes), str(shapes)],
@@ -211,14 +223,14 @@ def footprint(nodes: int, shapes: int = 1) -> Footprint:
         timeout=600,
     )
     before, after = map(float, done.stdout.split())
-    return Footprint(nodes, DEVICES, before, after)
+    return MemoryFootprint(nodes, DEVICES_PER_NODE, before, after)
 
 
-def _high_water() -> float:
+def _read_peak_memory() -> float:
     """The most memory this process has had so far, in MiB."""
     status = Path("/proc/self/status")
     if status.exists():
-        found = _HIGH_WATER.search(status.read_text())
+        found = _PEAK_MEMORY.search(status.read_text())
         if found is not None:
             return int(found[1]) / 1024
     import resource
@@ -227,16 +239,18 @@ def _high_water() -> float:
     return most / 2**20 if sys.platform == "darwin" else most / 1024
 
 
-def _measure(nodes: int, shapes: int) -> None:
-    before = _high_water()
-    door = Admission.switched({})
-    kept = map(DeviceSharing().share, published(nodes, shapes))
-    stock = Stock(door.slices(kept), [device_class()], Usage(), door.judge())
-    ask = ask_of([waiting_claim()], stock.classes.get)
-    fitting = _cycle(stock, ask, list(machines_of(nodes)))
+def _print_measurement(nodes: int, shapes: int) -> None:
+    before = _read_peak_memory()
+    door = AllocatorGateFilter.from_overrides({})
+    kept = map(DeviceInterner().intern_devices, generate_slices(nodes, shapes))
+    stock = DeviceInventory(
+        door.admit_slices(kept), [build_device_class()], DeviceUsage(), door.build_selector_evaluator()
+    )
+    ask = normalize_claims([build_claim()], stock.classes.get)
+    fitting = _run_cycle(stock, ask, list(generate_nodes(nodes)))
     assert len(fitting) == nodes
-    print(before, _high_water())
+    print(before, _read_peak_memory())
 
 
 if __name__ == "__main__":
-    _measure(*map(int, sys.argv[1:]))
+    _print_measurement(*map(int, sys.argv[1:]))

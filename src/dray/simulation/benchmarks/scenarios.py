@@ -12,26 +12,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.device_profiles import Judge
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.codec import decode_document
 from dray.api.core import Node
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dray.errors import DecodeError, InputError
-from dray.simulation.vectors.answers import Kind
+from dray.simulation.vectors.answers import AnswerKind
 from dray.simulation.vectors.comparison import TIMEOUTS
-from dray.simulation.vectors.vector import SWITCHES, Vector, held_claims, read_vector
+from dray.simulation.vectors.vector import GATES_BY_FEATURE, Vector, build_held_claims, read_vector
 
-FOUND = "allocated"
-VECTOR = "vector"
+ALLOCATED = "allocated"
+VECTOR_KIND = "vector"
 """The kind of a scenario that is a vector."""
 
 RECORDED_CALIBRATION = 0.2076
 """Seconds the calibration loop took where the times inside vectors were recorded; they do not say it."""
 
-_ANSWERS = (FOUND, "none")
+_ANSWERED = (ALLOCATED, "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Scenario:
     name: str
     family: str
     kind: str
-    switches: Mapping[str, bool]
+    gate_overrides: Mapping[str, bool]
     nodes: tuple[Node, ...]
     classes: tuple[DeviceClass, ...]
     slices: tuple[ResourceSlice, ...]
@@ -56,14 +56,14 @@ class Scenario:
     vector: Vector | None = None
     reference: float | None = None
 
-    def stock(self, judge: Judge) -> Stock:
+    def build_inventory(self, evaluator: DeviceSelectorEvaluator) -> DeviceInventory:
         """A fresh stock for it."""
-        slices = Admission.switched(self.switches).slices(self.slices)
-        return Stock(slices, self.classes, Usage.of(self.held), judge)
+        slices = AllocatorGateFilter.from_overrides(self.gate_overrides).admit_slices(self.slices)
+        return DeviceInventory(slices, self.classes, DeviceUsage.from_claims(self.held), evaluator)
 
-    def fresh_claims(self) -> tuple[ResourceClaim, ...]:
+    def decode_claims(self) -> tuple[ResourceClaim, ...]:
         """The claims, decoded once more: objects that nobody can have remembered anything about."""
-        return _objects(self.documents)
+        return _decode_objects(self.documents)
 
 
 def read_scenario(document: Any, family: str = "") -> Scenario | None:
@@ -74,20 +74,24 @@ def read_scenario(document: Any, family: str = "") -> Scenario | None:
     if not isinstance(document, Mapping) or "claimsToAllocate" not in document:
         return None
     if "family" not in document:
-        return _from_vector(document, family) if "upstream" in document or "runs" in document else None
+        return _build_from_vector(document, family) if "upstream" in document or "runs" in document else None
     name = str(document.get("name"))
     try:
         return Scenario(
             name=name,
             family=str(document["family"]),
             kind=str(document["kind"]),
-            switches={SWITCHES[f]: on for f, on in document.get("features", {}).items() if f in SWITCHES},
-            nodes=_objects(document.get("nodes") or [document["node"]]),
-            classes=_objects(document["classes"]),
-            slices=_objects(document["slices"]),
-            claims=_objects(document["claimsToAllocate"]),
-            held=held_claims(document),
-            found=document["expected"]["outcome"].startswith(FOUND),
+            gate_overrides={
+                GATES_BY_FEATURE[f]: on
+                for f, on in document.get("features", {}).items()
+                if f in GATES_BY_FEATURE
+            },
+            nodes=_decode_objects(document.get("nodes") or [document["node"]]),
+            classes=_decode_objects(document["classes"]),
+            slices=_decode_objects(document["slices"]),
+            claims=_decode_objects(document["claimsToAllocate"]),
+            held=build_held_claims(document),
+            found=document["expected"]["outcome"].startswith(ALLOCATED),
             devices=tuple(document["expected"]["devices"]),
             documents=tuple(document["claimsToAllocate"]),
         )
@@ -95,7 +99,7 @@ def read_scenario(document: Any, family: str = "") -> Scenario | None:
         raise InputError(f"scenario `{name}` cannot be read: {type(wrong).__name__}: {wrong}") from None
 
 
-def _from_vector(document: Mapping[str, Any], family: str) -> Scenario:
+def _build_from_vector(document: Mapping[str, Any], family: str) -> Scenario:
     vector = read_vector(document)
     recorded = vector.recorded
     try:
@@ -111,14 +115,14 @@ def _from_vector(document: Mapping[str, Any], family: str) -> Scenario:
     return Scenario(
         name=vector.name,
         family=family,
-        kind=VECTOR,
-        switches=vector.switches,
+        kind=VECTOR_KIND,
+        gate_overrides=vector.gate_overrides,
         nodes=(vector.node,),
         classes=vector.classes,
         slices=vector.slices,
         claims=vector.claims,
         held=vector.held,
-        found=recorded.kind is Kind.ALLOCATED,
+        found=recorded.kind is AnswerKind.ALLOCATED,
         devices=(),
         documents=tuple(document["claimsToAllocate"]),
         vector=vector,
@@ -126,24 +130,27 @@ def _from_vector(document: Mapping[str, Any], family: str) -> Scenario:
     )
 
 
-def _objects(documents: Any) -> tuple[Any, ...]:
+def _decode_objects(documents: Any) -> tuple[Any, ...]:
     return tuple(decode_document(item).object for item in documents)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceTimes:
     """Times of another allocator in microseconds, by scenario, each with how long its calibration took."""
 
     times: Mapping[str, tuple[float, float]]
 
     @classmethod
-    def read(cls, document: Any) -> Reference:
+    def parse(cls, document: Any) -> ReferenceTimes:
         """The best time of any channel; raises `InputError` when it is no such file."""
         try:
             times = {
-                name: _best(channels, "allocate_us", 1.0) for name, channels in document["micro"].items()
+                name: _find_best_time(channels, "allocate_us", 1.0)
+                for name, channels in document["micro"].items()
             }
-            times |= {name: _best(channels, "seconds", 1e6) for name, channels in document["hard"].items()}
+            times |= {
+                name: _find_best_time(channels, "seconds", 1e6) for name, channels in document["hard"].items()
+            }
             calibration = float(document["calibration"]["seconds"])
             if calibration <= 0:
                 raise ValueError(f"calibration of {calibration} seconds")
@@ -151,7 +158,7 @@ class Reference:
         except (KeyError, TypeError, AttributeError, ValueError) as wrong:
             raise InputError(f"not a file of reference times: {type(wrong).__name__}: {wrong}") from None
 
-    def scaled(self, scenario: Scenario, calibration: float) -> float | None:
+    def scale_time(self, scenario: Scenario, calibration: float) -> float | None:
         """The time of a scenario on a machine whose calibration takes so many seconds, where one is known."""
         found = self.times.get(scenario.name)
         if found is None and scenario.reference is not None:
@@ -159,11 +166,11 @@ class Reference:
         return None if found is None else found[0] * calibration / found[1]
 
 
-def _best(channels: Mapping[str, Any], field: str, scale: float) -> float | None:
+def _find_best_time(channels: Mapping[str, Any], field: str, scale: float) -> float | None:
     """The best time of the channels that came to an answer."""
     times = [
         float(run[field]) * scale
         for run in channels.values()
-        if run.get(field) and str(run.get("outcome")).startswith(_ANSWERS)
+        if run.get(field) and str(run.get("outcome")).startswith(_ANSWERED)
     ]
     return min(times, default=None)

@@ -18,10 +18,10 @@ from dray.api.json_text import write_json
 from dray.api.resource import AllocationResult, DeviceRequestAllocationResult
 from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
-_ANY_SHARE = "any"
+_ANY_SHARE_ID = "any"
 
 
-class Kind(StrEnum):
+class AnswerKind(StrEnum):
     """How an attempt ended."""
 
     ALLOCATED = "allocated"
@@ -33,42 +33,42 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AllocatorAnswer:
     """What came of a question.
 
     `about` is the device or pool that a fault names. `unknown` are fields of results that dray does not have.
     """
 
-    kind: Kind
+    kind: AnswerKind
     results: tuple[AllocationResult, ...] = ()
     text: str = ""
     about: str = ""
     unknown: frozenset[str] = frozenset()
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The answer in a line: devices by request, or why there are none."""
-        if self.kind is Kind.ALLOCATED:
-            return "; ".join(_in_a_line(result) for result in self.results) or "nothing asked"
+        if self.kind is AnswerKind.ALLOCATED:
+            return "; ".join(_format_line(result) for result in self.results) or "nothing asked"
         return f"{self.kind.value}: {self.text}" if self.text else self.kind.value
 
-    def equals(self, other: Answer) -> bool:
+    def is_equal(self, other: AllocatorAnswer) -> bool:
         """Whether it is the same answer, as far as dray has fields for it; texts of faults do not count."""
         if self.kind is not other.kind or len(self.results) != len(other.results):
             return False
         pairs = zip(self.results, other.results, strict=True)
-        return all(plain(ours) == plain(theirs) for ours, theirs in pairs)
+        return all(normalize_result(ours) == normalize_result(theirs) for ours, theirs in pairs)
 
     def render_lines(self) -> Iterator[str]:
         """The answer in full: devices with every field, configuration and node selector of each claim."""
-        if self.kind is not Kind.ALLOCATED:
-            yield self.words
+        if self.kind is not AnswerKind.ALLOCATED:
+            yield self.summary
             return
         for number, result in enumerate(self.results):
             count = len(result.devices.results)
             yield f"claim {number}: {count} device{'' if count == 1 else 's'}"
             for device in result.devices.results:
-                yield f"  {_in_full(device)}"
+                yield f"  {_format_full(device)}"
             for config in result.devices.config:
                 yield f"  config {write_json(config).decode()}"
             if result.node_selector is not None:
@@ -77,7 +77,7 @@ class Answer:
             yield f"fields dray does not have: {', '.join(sorted(self.unknown))}"
 
 
-def list_differences(ours: Answer, recorded: Answer) -> Iterator[str]:
+def list_differences(ours: AllocatorAnswer, recorded: AllocatorAnswer) -> Iterator[str]:
     """Where two answers differ, part by part."""
     if ours.kind is not recorded.kind:
         yield f"outcome: {recorded.kind.value} on record, {ours.kind.value} here"
@@ -86,50 +86,53 @@ def list_differences(ours: Answer, recorded: Answer) -> Iterator[str]:
         yield f"claims: {len(recorded.results)} on record, {len(ours.results)} here"
         return
     for number, (mine, theirs) in enumerate(zip(ours.results, recorded.results, strict=True)):
-        yield from (f"claim {number}, {part}" for part in _parts(plain(mine), plain(theirs)))
+        yield from (
+            f"claim {number}, {part}"
+            for part in _list_differing_parts(normalize_result(mine), normalize_result(theirs))
+        )
     if recorded.unknown:
         yield f"fields dray does not have: {', '.join(sorted(recorded.unknown))}"
 
 
-def _parts(mine: AllocationResult, theirs: AllocationResult) -> Iterator[str]:
+def _list_differing_parts(mine: AllocationResult, theirs: AllocationResult) -> Iterator[str]:
     for position, (own, other) in enumerate(zip_longest(mine.devices.results, theirs.devices.results)):
         if own is None or other is None:
             yield f"device {position}: only {'on record' if own is None else 'here'}"
             continue
-        different = list(_fields(own, other))
+        different = list(_list_differing_fields(own, other))
         if different:
             yield f"device {position}: {', '.join(different)}"
-    for name in _fields(mine.devices, theirs.devices):
+    for name in _list_differing_fields(mine.devices, theirs.devices):
         if name != "results":
             yield name
-    for name in _fields(mine, theirs):
+    for name in _list_differing_fields(mine, theirs):
         if name != "devices":
             yield name
 
 
-def _fields(own: msgspec.Struct, other: msgspec.Struct) -> Iterator[str]:
+def _list_differing_fields(own: msgspec.Struct, other: msgspec.Struct) -> Iterator[str]:
     """The fields in which two structs of one kind differ, as they are written."""
     for field, name in zip(own.__struct_fields__, own.__struct_encode_fields__, strict=True):
         if getattr(own, field) != getattr(other, field):
             yield name
 
 
-def plain(result: AllocationResult) -> AllocationResult:
+def normalize_result(result: AllocationResult) -> AllocationResult:
     """An allocation without what may differ: the text of share ids, the order in node selectors."""
     results = tuple(
         msgspec.structs.replace(
             device,
-            share_id=None if device.share_id is None else _ANY_SHARE,
+            share_id=None if device.share_id is None else _ANY_SHARE_ID,
             admin_access=device.admin_access or None,
         )
         for device in result.devices.results
     )
     devices = msgspec.structs.replace(result.devices, results=results)
-    selector = None if result.node_selector is None else _sorted(result.node_selector)
+    selector = None if result.node_selector is None else _sort_selector(result.node_selector)
     return msgspec.structs.replace(result, devices=devices, node_selector=selector)
 
 
-def _sorted(selector: NodeSelector) -> NodeSelector:
+def _sort_selector(selector: NodeSelector) -> NodeSelector:
     def ordered(items: tuple[NodeSelectorRequirement, ...]) -> tuple[NodeSelectorRequirement, ...]:
         each = [msgspec.structs.replace(item, values=tuple(sorted(item.values))) for item in items]
         return tuple(sorted(each, key=lambda item: (item.key, item.operator, item.values)))
@@ -144,20 +147,20 @@ def _sorted(selector: NodeSelector) -> NodeSelector:
     )
 
 
-def _in_a_line(result: AllocationResult) -> str:
+def _format_line(result: AllocationResult) -> str:
     """The devices of a claim in a line, with what shares consume."""
-    shown = [_device(device) for device in result.devices.results]
+    shown = [_format_device(device) for device in result.devices.results]
     return " ".join(shown) or "no device"
 
 
-def _device(device: DeviceRequestAllocationResult) -> str:
+def _format_device(device: DeviceRequestAllocationResult) -> str:
     amounts = ", ".join(f"{name}={amount}" for name, amount in sorted(device.consumed_capacity.items()))
     text = f"{device.request}={device.driver}/{device.pool}/{device.device}"
     return f"{text} ({amounts})" if amounts else text
 
 
-def _in_full(device: DeviceRequestAllocationResult) -> str:
-    words = [_device(device), *(["share"] if device.share_id is not None else [])]
+def _format_full(device: DeviceRequestAllocationResult) -> str:
+    words = [_format_device(device), *(["share"] if device.share_id is not None else [])]
     if device.admin_access:
         words.append("admin access")
     lists: dict[str, tuple[Any, ...]] = {

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_profiles import Judge
-from dray.allocator.verify import Given, verify
-from dray.errors import AllocationFault, InputError
-from dray.simulation.vectors.answers import Answer, Kind
-from dray.simulation.vectors.reference.departure_conditions import possible_departures
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.allocator.verify import VerificationInput, verify
+from dray.errors import InputError, UnanswerableClaimError
+from dray.simulation.vectors.answers import AllocatorAnswer, AnswerKind
+from dray.simulation.vectors.reference.departure_conditions import find_possible_departures
 from dray.simulation.vectors.reference.departures import DECISIONS, Departure
 from dray.simulation.vectors.reference.prediction import list_faulty, predict
 from dray.simulation.vectors.vector import Vector
@@ -31,13 +31,13 @@ from dray.simulation.vectors.vector import Vector
 TIMEOUTS = ("timeout", "deadline exceeded")
 """Errors on record that say that Kubernetes had no time to answer."""
 
-_FEW = 60_000
+_SMALL_STEP_LIMIT = 60_000
 """Steps of the model where it is asked often, or for questions that are mostly too large for it."""
 
-_SETTLED = (Kind.ALLOCATED, Kind.REFUSED, Kind.INVALID_POOLS, Kind.GAVE_UP)
+_PLAUSIBLE_KINDS = (AnswerKind.ALLOCATED, AnswerKind.REFUSED, AnswerKind.INVALID_POOLS, AnswerKind.GAVE_UP)
 
 
-class Standing(StrEnum):
+class VectorStanding(StrEnum):
     """What a vector's two answers are to each other."""
 
     EQUAL = "equal"
@@ -47,57 +47,65 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VectorComparison:
     """A vector, our answer, and what it is worth; `departures` and `because` say why it is."""
 
     vector: Vector
-    ours: Answer
-    standing: Standing
+    ours: AllocatorAnswer
+    standing: VectorStanding
     because: str = ""
     departures: tuple[str, ...] = ()
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether nobody has to look at it."""
-        return self.standing is not Standing.WRONG
+        return self.standing is not VectorStanding.WRONG
 
 
-def judge_answer(vector: Vector, ours: Answer, judge: Judge) -> Verdict:
+def compare_answer(
+    vector: Vector, ours: AllocatorAnswer, evaluator: DeviceSelectorEvaluator
+) -> VectorComparison:
     """What our answer to a vector is worth."""
-    violations = _find_violations(vector, ours, judge)
+    violations = _find_violations(vector, ours, evaluator)
     if violations:
-        return Verdict(vector, ours, Standing.WRONG, f"breaks a rule: {'; '.join(violations)}")
+        return VectorComparison(vector, ours, VectorStanding.WRONG, f"breaks a rule: {'; '.join(violations)}")
     recorded = vector.recorded
-    if ours.equals(recorded):
-        return _judge_equal(vector, ours)
-    if recorded.kind is Kind.FAULT and any(words in recorded.text for words in TIMEOUTS):
-        return _judge_timeout(vector, ours, judge)
-    if ours.kind is Kind.GAVE_UP:
-        return Verdict(vector, ours, Standing.WRONG, "the search gave up where Kubernetes answers")
+    if ours.is_equal(recorded):
+        return _compare_equal(vector, ours)
+    if recorded.kind is AnswerKind.FAULT and any(words in recorded.text for words in TIMEOUTS):
+        return _compare_timeout(vector, ours, evaluator)
+    if ours.kind is AnswerKind.GAVE_UP:
+        return VectorComparison(
+            vector, ours, VectorStanding.WRONG, "the search gave up where Kubernetes answers"
+        )
     if _needs_derived_attributes(vector):
-        return _explain(vector, ours, frozenset({Departure.DERIVED_ATTRIBUTES}))
-    theirs = predict(vector, judge)
+        return _explain_by_departures(vector, ours, frozenset({Departure.DERIVED_ATTRIBUTES}))
+    theirs = predict(vector, evaluator)
     if theirs is None:
-        return Verdict(vector, ours, Standing.WRONG, "nothing explains it: too large to be recomputed")
+        return VectorComparison(
+            vector, ours, VectorStanding.WRONG, "nothing explains it: too large to be recomputed"
+        )
     if not matches_record(theirs, recorded):
-        return Verdict(
+        return VectorComparison(
             vector,
             ours,
-            Standing.WRONG,
-            f"no decision explains it; Kubernetes should have: {theirs.words}",
+            VectorStanding.WRONG,
+            f"no decision explains it; Kubernetes should have: {theirs.summary}",
         )
-    return _judge_by_decisions(vector, ours, judge)
+    return _compare_by_decisions(vector, ours, evaluator)
 
 
-def _find_violations(vector: Vector, ours: Answer, judge: Judge) -> list[str]:
+def _find_violations(vector: Vector, ours: AllocatorAnswer, evaluator: DeviceSelectorEvaluator) -> list[str]:
     """What the referee says about a solution."""
-    if ours.kind is not Kind.ALLOCATED or _has_ambiguous_requests(vector):
+    if ours.kind is not AnswerKind.ALLOCATED or _has_ambiguous_requests(vector):
         return []
-    door = Admission.switched(vector.switches)
-    given = Given(tuple(door.slices(vector.slices)), vector.classes, vector.held, vector.node, judge)
+    door = AllocatorGateFilter.from_overrides(vector.gate_overrides)
+    given = VerificationInput(
+        tuple(door.admit_slices(vector.slices)), vector.classes, vector.held, vector.node, evaluator
+    )
     try:
-        claims = door.claims(vector.claims)
-    except AllocationFault as fault:
+        claims = door.admit_claims(vector.claims)
+    except UnanswerableClaimError as fault:
         return [str(fault)]
     return [str(finding) for finding in verify(given, claims, ours.results)]
 
@@ -108,23 +116,29 @@ def _has_ambiguous_requests(vector: Vector) -> bool:
     return any(len(set(each)) < len(each) for each in names)
 
 
-def _judge_equal(vector: Vector, ours: Answer) -> Verdict:
+def _compare_equal(vector: Vector, ours: AllocatorAnswer) -> VectorComparison:
     """Equal as far as we have fields for it."""
     unknown = vector.recorded.unknown
     if not unknown:
-        return Verdict(vector, ours, Standing.EQUAL)
+        return VectorComparison(vector, ours, VectorStanding.EQUAL)
     if unknown == {"skipNodeOperations"} and vector.extras.skipping:
-        return _explain(vector, ours, frozenset({Departure.NODE_OPERATIONS}))
-    return Verdict(vector, ours, Standing.WRONG, f"fields dray does not have: {', '.join(sorted(unknown))}")
+        return _explain_by_departures(vector, ours, frozenset({Departure.NODE_OPERATIONS}))
+    return VectorComparison(
+        vector, ours, VectorStanding.WRONG, f"fields dray does not have: {', '.join(sorted(unknown))}"
+    )
 
 
-def _judge_timeout(vector: Vector, ours: Answer, judge: Judge) -> Verdict:
+def _compare_timeout(
+    vector: Vector, ours: AllocatorAnswer, evaluator: DeviceSelectorEvaluator
+) -> VectorComparison:
     """Kubernetes has no answer; where the model has one, ours must be that."""
-    mine = predict(vector, judge, possible_departures(vector), most=_FEW)
-    if not _is_plausible(vector, ours, judge) if mine is None else not matches_ours(mine, ours):
-        expected = "" if mine is None else f", but: {mine.words}"
-        return Verdict(vector, ours, Standing.WRONG, f"not what our decisions lead to{expected}")
-    return _explain(vector, ours, frozenset({Departure.TIME_LIMIT}))
+    mine = predict(vector, evaluator, find_possible_departures(vector), max_steps=_SMALL_STEP_LIMIT)
+    if not _is_plausible(vector, ours, evaluator) if mine is None else not matches_ours(mine, ours):
+        expected = "" if mine is None else f", but: {mine.summary}"
+        return VectorComparison(
+            vector, ours, VectorStanding.WRONG, f"not what our decisions lead to{expected}"
+        )
+    return _explain_by_departures(vector, ours, frozenset({Departure.TIME_LIMIT}))
 
 
 def _needs_derived_attributes(vector: Vector) -> bool:
@@ -132,7 +146,7 @@ def _needs_derived_attributes(vector: Vector) -> bool:
     derived = vector.extras.derived
     if not derived:
         return False
-    if vector.recorded.kind is Kind.FAULT:
+    if vector.recorded.kind is AnswerKind.FAULT:
         return "derived attribute" in vector.recorded.text.lower()
     return any(
         (constraint.match_attribute or constraint.distinct_attribute) in derived
@@ -141,77 +155,85 @@ def _needs_derived_attributes(vector: Vector) -> bool:
     )
 
 
-def _judge_by_decisions(vector: Vector, ours: Answer, judge: Judge) -> Verdict:
+def _compare_by_decisions(
+    vector: Vector, ours: AllocatorAnswer, evaluator: DeviceSelectorEvaluator
+) -> VectorComparison:
     """The departures that lead from the record to our answer, if there are any."""
-    departures = possible_departures(vector)
-    mine = predict(vector, judge, departures)
+    departures = find_possible_departures(vector)
+    mine = predict(vector, evaluator, departures)
     if mine is not None and not matches_ours(mine, ours):
-        return Verdict(vector, ours, Standing.WRONG, f"not what our decisions lead to, but: {mine.words}")
-    if mine is None and not _is_plausible(vector, ours, judge):
-        return Verdict(vector, ours, Standing.WRONG, "nothing explains it: too large to be recomputed")
+        return VectorComparison(
+            vector, ours, VectorStanding.WRONG, f"not what our decisions lead to, but: {mine.summary}"
+        )
+    if mine is None and not _is_plausible(vector, ours, evaluator):
+        return VectorComparison(
+            vector, ours, VectorStanding.WRONG, "nothing explains it: too large to be recomputed"
+        )
     if mine is None:
-        return _explain(vector, ours, _single_departures(vector, judge, departures))
+        return _explain_by_departures(vector, ours, _find_single_departures(vector, evaluator, departures))
     for departure in sorted(departures):
-        found = predict(vector, judge, departures - {departure}, most=_FEW)
+        found = predict(vector, evaluator, departures - {departure}, max_steps=_SMALL_STEP_LIMIT)
         if found is not None and matches_ours(found, ours):
             departures -= {departure}
-    return _explain(vector, ours, departures)
+    return _explain_by_departures(vector, ours, departures)
 
 
-def _single_departures(
-    vector: Vector, judge: Judge, departures: frozenset[Departure]
+def _find_single_departures(
+    vector: Vector, evaluator: DeviceSelectorEvaluator, departures: frozenset[Departure]
 ) -> frozenset[Departure]:
     """The departures that lead away from the record each alone: for questions too large to be answered."""
     found = frozenset(
         departure
         for departure in departures
-        if not _is_same(predict(vector, judge, {departure}, most=_FEW), vector.recorded)
+        if not _is_same(predict(vector, evaluator, {departure}, max_steps=_SMALL_STEP_LIMIT), vector.recorded)
     )
     return found or departures
 
 
-def _is_plausible(vector: Vector, ours: Answer, judge: Judge) -> bool:
+def _is_plausible(vector: Vector, ours: AllocatorAnswer, evaluator: DeviceSelectorEvaluator) -> bool:
     """Whether an answer that cannot be recomputed is possible; a fault must be about a faulty device."""
-    if ours.kind is not Kind.FAULT:
-        return ours.kind in _SETTLED
-    return bool(ours.about) and ours.about in list_faulty(vector, judge)
+    if ours.kind is not AnswerKind.FAULT:
+        return ours.kind in _PLAUSIBLE_KINDS
+    return bool(ours.about) and ours.about in list_faulty(vector, evaluator)
 
 
-def _is_same(theirs: Answer | None, recorded: Answer) -> bool:
+def _is_same(theirs: AllocatorAnswer | None, recorded: AllocatorAnswer) -> bool:
     return theirs is not None and matches_record(theirs, recorded)
 
 
-def _explain(vector: Vector, ours: Answer, departures: frozenset[Departure]) -> Verdict:
+def _explain_by_departures(
+    vector: Vector, ours: AllocatorAnswer, departures: frozenset[Departure]
+) -> VectorComparison:
     decisions = [DECISIONS[departure] for departure in sorted(departures)]
     built = all(decision.built for decision in decisions)
-    return Verdict(
+    return VectorComparison(
         vector,
         ours,
-        Standing.DECIDED if built else Standing.NOT_BUILT,
+        VectorStanding.DECIDED if built else VectorStanding.NOT_BUILT,
         "; ".join(dict.fromkeys(decision.text for decision in decisions)),
         tuple(departure.value for departure in sorted(departures)),
     )
 
 
-def matches_record(theirs: Answer, recorded: Answer) -> bool:
+def matches_record(theirs: AllocatorAnswer, recorded: AllocatorAnswer) -> bool:
     """Whether the model says what is on record; of a fault the message must say what the model knows."""
     words = (*theirs.text.splitlines(), theirs.about)
-    return theirs.equals(recorded) and all(word in recorded.text for word in words if recorded.text)
+    return theirs.is_equal(recorded) and all(word in recorded.text for word in words if recorded.text)
 
 
-def matches_ours(mine: Answer, ours: Answer) -> bool:
+def matches_ours(mine: AllocatorAnswer, ours: AllocatorAnswer) -> bool:
     """Whether the model with our departures says what we say; a fault must be about the same device."""
-    return mine.equals(ours) and mine.about in ours.text
+    return mine.is_equal(ours) and mine.about in ours.text
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownDifferences:
     """Further differences by name: our answer in a line, and the reason."""
 
     differences: Mapping[str, tuple[str, str]]
 
     @classmethod
-    def read(cls, document: Any) -> Known:
+    def parse(cls, document: Any) -> KnownDifferences:
         """From a document; raises `InputError` when it is no such list."""
         try:
             if set(document) - {"differences"}:
@@ -225,12 +247,14 @@ class Known:
             raise InputError(f"not a list of known differences: {type(wrong).__name__}: {wrong}") from None
         return cls(differences)
 
-    def apply(self, verdict: Verdict) -> Verdict:
+    def apply(self, comparison: VectorComparison) -> VectorComparison:
         """The verdict, unless the list names the vector with the very answer that nothing else explains."""
-        words, because = self.differences.get(verdict.vector.name, ("", ""))
-        if verdict.standing is not Standing.WRONG or verdict.ours.words != words:
-            return verdict
-        return Verdict(verdict.vector, verdict.ours, Standing.DECIDED, because, ("listed",))
+        words, because = self.differences.get(comparison.vector.name, ("", ""))
+        if comparison.standing is not VectorStanding.WRONG or comparison.ours.summary != words:
+            return comparison
+        return VectorComparison(
+            comparison.vector, comparison.ours, VectorStanding.DECIDED, because, ("listed",)
+        )
 
 
-NONE_KNOWN = Known({})
+NO_KNOWN_DIFFERENCES = KnownDifferences({})

@@ -16,14 +16,14 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
-from dray.allocator.allocate import outcome
-from dray.allocator.allocation_results import assemble
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_inventory import Stock, View
-from dray.allocator.inventory.device_profiles import Judge
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.refusals import Reason
-from dray.allocator.requests import ask_of
+from dray.allocator.allocate import run_search
+from dray.allocator.allocation_results import build_allocations
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
+from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.refusals import RefusalReason
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.resumable import TimeLimit
 from dray.allocator.search.trace import Exhausted, Faulted, Solved
 from dray.api.codec import decode_document
@@ -38,14 +38,14 @@ from dray.api.resource import (
     ResourceClaimStatus,
     ResourceSlice,
 )
-from dray.errors import AllocationFault, DecodeError, InputError
-from dray.simulation.vectors.answers import Answer, Kind
+from dray.errors import DecodeError, InputError, UnanswerableClaimError
+from dray.simulation.vectors.answers import AllocatorAnswer, AnswerKind
 from dray.values.quantity import Quantity
 
 CHANNEL = "experimental"
 """The channel of Kubernetes whose answers count: the one that knows every feature."""
 
-SWITCHES: Mapping[str, str] = MappingProxyType(
+GATES_BY_FEATURE: Mapping[str, str] = MappingProxyType(
     {
         "AdminAccess": "DRAAdminAccess",
         "ConsumableCapacity": "DRAConsumableCapacity",
@@ -58,7 +58,7 @@ SWITCHES: Mapping[str, str] = MappingProxyType(
 )
 """Features as vectors name them, and the gates they are; what is not here is not built."""
 
-_SHARE = "f0000000-0000-4000-8000-{:012x}"
+_SHARE_ID = "f0000000-0000-4000-8000-{:012x}"
 """Ids of new shares; those that are held begin otherwise."""
 
 
@@ -67,7 +67,7 @@ class VectorError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
+class VectorExtras:
     """What a question says that dray's objects do not hold; slices and devices by their numbers.
 
     `groups` are compatibility groups by counter set, `skipping` slices with `skipNodeOperations` (and
@@ -86,7 +86,7 @@ class Extras:
         """Whether the question uses a feature that dray does not have."""
         return bool(self.groups or self.skipping or self.derived)
 
-    def groups_of(self, number: int, device: int) -> Mapping[str, frozenset[str]]:
+    def get_groups(self, number: int, device: int) -> Mapping[str, frozenset[str]]:
         """The compatibility groups of a device."""
         return self.groups.get((number, device), {})
 
@@ -97,18 +97,18 @@ class Extras:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """One question with the answer on record; `features` are those of Kubernetes, `switches` our gates."""
+    """One recorded problem and answer; `features` are those of Kubernetes, `gate_overrides` our gates."""
 
     name: str
-    switches: Mapping[str, bool]
+    gate_overrides: Mapping[str, bool]
     node: Node
     classes: tuple[DeviceClass, ...]
     slices: tuple[ResourceSlice, ...]
     claims: tuple[ResourceClaim, ...]
     held: tuple[ResourceClaim, ...]
-    recorded: Answer
+    recorded: AllocatorAnswer
     features: Mapping[str, bool]
-    extras: Extras
+    extras: VectorExtras
 
 
 # --- reading ---
@@ -117,32 +117,38 @@ class Vector:
 def read_vector(document: Any) -> Vector:
     """A vector from its document; raises `VectorError` for what is none."""
     if not isinstance(document, Mapping) or "claimsToAllocate" not in document:
-        raise VectorError("not a vector: expected an object with `claimsToAllocate`, `slices`, `classes`")
+        raise VectorError(
+            "not a vector: expected an object with `claimsToAllocate`, `admit_slices`, `classes`"
+        )
     name = str(document.get("name", ""))
     try:
         features = {str(feature): bool(on) for feature, on in document.get("features", {}).items()}
         return Vector(
             name=name,
-            switches={SWITCHES[feature]: on for feature, on in features.items() if feature in SWITCHES},
+            gate_overrides={
+                GATES_BY_FEATURE[feature]: on
+                for feature, on in features.items()
+                if feature in GATES_BY_FEATURE
+            },
             node=decode_document(document.get("effectiveNode") or document.get("node")).object,
-            classes=tuple(_objects(document, "classes")),
-            slices=tuple(_objects(document, "slices")),
-            claims=tuple(_objects(document, "claimsToAllocate")),
-            held=held_claims(document),
-            recorded=_recorded(document),
+            classes=tuple(_decode_objects(document, "classes")),
+            slices=tuple(_decode_objects(document, "slices")),
+            claims=tuple(_decode_objects(document, "claimsToAllocate")),
+            held=build_held_claims(document),
+            recorded=_read_recorded(document),
             features=features,
-            extras=_extras(document),
+            extras=_read_extras(document),
         )
     except (DecodeError, KeyError, TypeError, AttributeError, ValueError) as wrong:
         raise VectorError(f"vector `{name}` cannot be read: {wrong}") from None
 
 
-def _objects(document: Mapping[str, Any], field: str) -> Iterator[Any]:
+def _decode_objects(document: Mapping[str, Any], field: str) -> Iterator[Any]:
     for item in document.get(field) or ():
         yield decode_document(item).object
 
 
-def _extras(document: Mapping[str, Any]) -> Extras:
+def _read_extras(document: Mapping[str, Any]) -> VectorExtras:
     """What only the document knows."""
     groups: dict[tuple[int, int], dict[str, frozenset[str]]] = {}
     skipping, empty = set(), set()
@@ -158,16 +164,16 @@ def _extras(document: Mapping[str, Any]) -> Extras:
                     sets[drawn["counterSet"]] = frozenset(drawn["compatibilityGroups"])
     node = document.get("effectiveNode") or document.get("node") or {}
     declared = (node.get("status") or {}).get("declaredFeatures") or ()
-    return Extras(
+    return VectorExtras(
         groups=groups,
         skipping=frozenset(skipping),
         skips_declared="DRAOptionalNodeOperations" in declared,
         empty_conditions=frozenset(empty),
-        derived=frozenset(_derived(document.get("claimsToAllocate") or ())),
+        derived=frozenset(_find_derived(document.get("claimsToAllocate") or ())),
     )
 
 
-def _derived(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _find_derived(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for claim in claims:
         for request in claim["spec"].get("devices", {}).get("requests") or ():
             for said in (request.get("exactly") or {}, *(request.get("firstAvailable") or ())):
@@ -175,11 +181,11 @@ def _derived(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                     yield str(attribute["name"])
 
 
-def held_claims(document: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
+def build_held_claims(document: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
     """What is taken already, as claims that hold it: whole devices, shares, amounts summed per device."""
     amounts: dict[tuple[str, str, str], dict[str, Quantity]] = {}
     for summed in document.get("allocatedCapacityDevices") or ():
-        total = amounts.setdefault(_device_id(summed), {})
+        total = amounts.setdefault(_get_device_path(summed), {})
         for name, text in (summed.get("consumedCapacity") or {}).items():
             amount = Quantity.parse(text)
             total[name] = (
@@ -187,21 +193,23 @@ def held_claims(document: Mapping[str, Any]) -> tuple[ResourceClaim, ...]:
             )
     results: list[DeviceRequestAllocationResult] = []
     for whole in document.get("allocatedDevices") or ():
-        results.append(_held(_device_id(whole)))
+        results.append(_build_held_result(_get_device_path(whole)))
     for share in document.get("allocatedSharedDeviceIDs") or ():
         # Which share consumes how much is not on record, so the first one carries the sum.
-        device = _device_id(share)
-        results.append(_held(device, str(share["shareID"]), amounts.pop(device, {})))
+        device = _get_device_path(share)
+        results.append(_build_held_result(device, str(share["shareID"]), amounts.pop(device, {})))
     # A share without an id; without amounts, too, nothing but an id would tell it from a whole device.
-    results += [_held(device, None if consumed else "", consumed) for device, consumed in amounts.items()]
-    return tuple(_holder(number, result) for number, result in enumerate(results))
+    results += [
+        _build_held_result(device, None if consumed else "", consumed) for device, consumed in amounts.items()
+    ]
+    return tuple(_build_holder(number, result) for number, result in enumerate(results))
 
 
-def _device_id(held: Mapping[str, Any]) -> tuple[str, str, str]:
+def _get_device_path(held: Mapping[str, Any]) -> tuple[str, str, str]:
     return held["driver"], held["pool"], held["device"]
 
 
-def _held(
+def _build_held_result(
     device: tuple[str, str, str], share_id: str | None = None, consumed: dict[str, Quantity] | None = None
 ) -> DeviceRequestAllocationResult:
     driver, pool, name = device
@@ -210,39 +218,47 @@ def _held(
     )
 
 
-def _holder(number: int, result: DeviceRequestAllocationResult) -> ResourceClaim:
+def _build_holder(number: int, result: DeviceRequestAllocationResult) -> ResourceClaim:
     allocation = AllocationResult(devices=DeviceAllocationResult(results=(result,)))
     return ResourceClaim(
         metadata=ObjectMeta(name=f"earlier-{number}"), status=ResourceClaimStatus(allocation=allocation)
     )
 
 
-def _recorded(document: Mapping[str, Any]) -> Answer:
+def _read_recorded(document: Mapping[str, Any]) -> AllocatorAnswer:
     """The answer of the channel that counts, whichever way it is written."""
     if "runs" in document:
         run = document["runs"][CHANNEL]
         if run["error"]:
-            return _error(run["error"], bool(run.get("errorIsFailedAllocationOnNode")))
-        return Answer(Kind.REFUSED) if run.get("resultsIsNil") else _allocated(run["results"])
+            return _read_error(run["error"], bool(run.get("errorIsFailedAllocationOnNode")))
+        return (
+            AllocatorAnswer(AnswerKind.REFUSED)
+            if run.get("resultsIsNil")
+            else _read_allocated(run["results"])
+        )
     said = document["upstream"]
     if isinstance(said, Mapping) and CHANNEL in said:
         said = said[CHANNEL]
     if isinstance(said, str):
-        return Answer(Kind.CRASH, text=said)
+        return AllocatorAnswer(AnswerKind.CRASH, text=said)
     if isinstance(said, Mapping):
         if said.get("error"):
-            return _error(said["error"], bool(said.get("onNode")))
+            return _read_error(said["error"], bool(said.get("onNode")))
         said = said.get("results") or ()
-    return _allocated(said) if said or not document["claimsToAllocate"] else Answer(Kind.REFUSED)
+    return (
+        _read_allocated(said)
+        if said or not document["claimsToAllocate"]
+        else AllocatorAnswer(AnswerKind.REFUSED)
+    )
 
 
-def _error(text: str, on_node: bool) -> Answer:
+def _read_error(text: str, on_node: bool) -> AllocatorAnswer:
     if text.lower().startswith("panic"):
-        return Answer(Kind.CRASH, text=text)
-    return Answer(Kind.INVALID_POOLS if on_node else Kind.FAULT, text=text)
+        return AllocatorAnswer(AnswerKind.CRASH, text=text)
+    return AllocatorAnswer(AnswerKind.INVALID_POOLS if on_node else AnswerKind.FAULT, text=text)
 
 
-def _allocated(results: Any) -> Answer:
+def _read_allocated(results: Any) -> AllocatorAnswer:
     read = []
     unknown: set[str] = set()
     for result in results:
@@ -252,39 +268,47 @@ def _allocated(results: Any) -> Answer:
             "status": {"allocation": result},
         }
         decoded = decode_document(claim)
-        unknown.update(field.name for field in decoded.unknown)
+        unknown.update(field.name for field in decoded.unknown_fields)
         read.append(decoded.object.status.allocation)
-    return Answer(Kind.ALLOCATED, tuple(read), unknown=frozenset(unknown))
+    return AllocatorAnswer(AnswerKind.ALLOCATED, tuple(read), unknown=frozenset(unknown))
 
 
 # --- answering ---
 
 
-def answer(vector: Vector, judge: Judge, limit: TimeLimit | None = None) -> Answer:
+def answer_vector(
+    vector: Vector, evaluator: DeviceSelectorEvaluator, limit: TimeLimit | None = None
+) -> AllocatorAnswer:
     """What our allocator says to a vector; within a limit in time, or the usual number of steps."""
-    door = Admission.switched(vector.switches)
+    door = AllocatorGateFilter.from_overrides(vector.gate_overrides)
     try:
-        stock = Stock(door.slices(vector.slices), vector.classes, Usage.of(vector.held), judge)
-        ask = ask_of(door.claims(vector.claims), stock.classes.get)
-    except AllocationFault as fault:
-        return Answer(Kind.FAULT, text=str(fault))
-    view = stock.seen_from(vector.node)
-    ending = outcome(ask, view.shape, limit=limit)
+        stock = DeviceInventory(
+            door.admit_slices(vector.slices), vector.classes, DeviceUsage.from_claims(vector.held), evaluator
+        )
+        ask = normalize_claims(door.admit_claims(vector.claims), stock.classes.get)
+    except UnanswerableClaimError as fault:
+        return AllocatorAnswer(AnswerKind.FAULT, text=str(fault))
+    view = stock.get_node_view(vector.node)
+    ending = run_search(ask, view.shape, limit=limit)
     match ending:
         case Solved(picks=picks):
             numbers = count()
-            results = assemble(ask, view, picks, new_share_id=lambda: _SHARE.format(next(numbers)))
-            return Answer(Kind.ALLOCATED, results)
+            results = build_allocations(
+                ask, view, picks, new_share_id=lambda: _SHARE_ID.format(next(numbers))
+            )
+            return AllocatorAnswer(AnswerKind.ALLOCATED, results)
         case Faulted(candidate=candidate, refusal=refusal):
-            device = _device(view, candidate)
-            return Answer(Kind.FAULT, text=f"{refusal.reason} on {device}", about=device)
+            device = _format_device(view, candidate)
+            return AllocatorAnswer(AnswerKind.FAULT, text=f"{refusal.reason} on {device}", about=device)
         case Exhausted():
-            flaws = [shelf.flaw.reason for shelf in view.shelves if shelf.flaw is not None]
-            return Answer(Kind.INVALID_POOLS if Reason.POOL_INVALID in flaws else Kind.REFUSED)
+            flaws = [shelf.flaw.reason for shelf in view.pool_views if shelf.flaw is not None]
+            return AllocatorAnswer(
+                AnswerKind.INVALID_POOLS if RefusalReason.POOL_INVALID in flaws else AnswerKind.REFUSED
+            )
         case _:
-            return Answer(Kind.GAVE_UP)
+            return AllocatorAnswer(AnswerKind.GAVE_UP)
 
 
-def _device(view: View, candidate: int) -> str:
-    shelf, position = view.device(candidate)
+def _format_device(view: NodeView, candidate: int) -> str:
+    shelf, position = view.locate_device(candidate)
     return "/".join((*shelf.pool, shelf.names[position]))

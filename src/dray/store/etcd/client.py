@@ -20,10 +20,17 @@ import grpc
 import grpc.aio
 import msgspec
 
-from dray.store.errors import Compacted, FutureRevision, OutcomeUnknown, StoreError, TooLarge, Unreachable
+from dray.store.errors import (
+    CompactedError,
+    FutureRevisionError,
+    OutcomeUnknownError,
+    StoreError,
+    StoreUnreachableError,
+    TxnTooLargeError,
+)
 from dray.store.etcd.messages import CLASSES, METHODS, PACKAGE
 
-OPTIONS = (
+CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.keepalive_time_ms", 10_000),
@@ -34,12 +41,12 @@ OPTIONS = (
     # Two stores in one process must not share a line: closing one would break the other.
     ("grpc.use_local_subchannel_pool", 1),
 )
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-HANDSHAKE = "handshake failed"
-NEEDS_LEADER = (("hasleader", "true"),)
+INITIAL_BACKOFF, MAX_BACKOFF = 0.05, 1.0
+HANDSHAKE_FAILED = "handshake failed"
+REQUIRE_LEADER = (("hasleader", "true"),)
 
 
-class Tls(msgspec.Struct, frozen=True):
+class EtcdTlsFiles(msgspec.Struct, frozen=True):
     """Files for TLS; without a CA that of the system is used, without a certificate none is shown."""
 
     ca: Path | None = None
@@ -47,129 +54,131 @@ class Tls(msgspec.Struct, frozen=True):
     key: Path | None = None
 
 
-class Line:
+class EtcdClient:
     """Calls to whichever member answers."""
 
-    def __init__(self, endpoints: Sequence[str], tls: Tls | None, patience: float) -> None:
+    def __init__(self, endpoints: Sequence[str], tls: EtcdTlsFiles | None, timeout: float) -> None:
         self.endpoints = tuple(endpoints)
-        self._patience = patience
-        self._channels = [_channel(endpoint, tls) for endpoint in self.endpoints]
-        self._calls = [_calls(channel) for channel in self._channels]
-        self._using = 0
+        self._timeout = timeout
+        self._channels = [_open_channel(endpoint, tls) for endpoint in self.endpoints]
+        self._calls = [_build_calls(channel) for channel in self._channels]
+        self._active_member = 0
 
-    async def ask(self, method: str, request: Any) -> Any:
+    async def call_idempotent(self, method: str, request: Any) -> Any:
         """A call that changes nothing, or may safely be made twice."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
-        pause = FIRST_PAUSE
+        deadline = loop.time() + self._timeout
+        pause = INITIAL_BACKOFF
         while True:
             left = deadline - loop.time()
             # One silent member must not use up the patience meant for all.
             share = max(left / 2, 0.1) if len(self._channels) > 1 else max(left, 0.1)
-            using = self._using
+            using = self._active_member
             try:
                 return await self._call(method, request, share)
             except grpc.aio.AioRpcError as error:
                 # The certificates of one single member will not become better.
-                hopeless = len(self._channels) == 1 and HANDSHAKE in (error.details() or "")
-                if not _worth_another_member(error) or hopeless or deadline - loop.time() <= pause:
-                    raise self.meaning(error, request) from error
-            self.move_on(using)
+                hopeless = len(self._channels) == 1 and HANDSHAKE_FAILED in (error.details() or "")
+                if not _is_member_failure(error) or hopeless or deadline - loop.time() <= pause:
+                    raise self.translate_error(error, request) from error
+            self.switch_member(using)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_BACKOFF)
 
-    async def tell(self, method: str, request: Any) -> Any:
+    async def call_once(self, method: str, request: Any) -> Any:
         """A call that changes something: sent once, to a member that is there and has a leader."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
-        pause = FIRST_PAUSE
+        deadline = loop.time() + self._timeout
+        pause = INITIAL_BACKOFF
         while True:
-            if not self._connected():
-                await self.ask("Status", CLASSES["StatusRequest"]())
-            using = self._using
+            if not self._is_connected():
+                await self.call_idempotent("Status", CLASSES["StatusRequest"]())
+            using = self._active_member
             try:
-                return await self._call(method, request, self._patience)
+                return await self._call(method, request, self._timeout)
             except grpc.aio.AioRpcError as error:
-                if not _worth_another_member(error):
-                    raise self.meaning(error, request) from error
-                self.move_on(using)
-                if not _refused(error):
-                    raise self._broken_off(error) from error
+                if not _is_member_failure(error):
+                    raise self.translate_error(error, request) from error
+                self.switch_member(using)
+                if not _is_leader_missing(error):
+                    raise self._build_unknown_outcome(error) from error
                 if deadline - loop.time() <= pause:
-                    raise self.meaning(error, request) from error
+                    raise self.translate_error(error, request) from error
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_BACKOFF)
 
-    def stream(self, method: str) -> Any:
+    def open_stream(self, method: str) -> Any:
         """A call in both directions, that ends when the member has no leader."""
         _, request, response = METHODS[method]
-        call = self._channels[self._using].stream_stream(
-            _path(method),
+        call = self._channels[self._active_member].stream_stream(
+            _build_method_path(method),
             request_serializer=CLASSES[request].SerializeToString,
             response_deserializer=CLASSES[response].FromString,
         )
-        return call(metadata=NEEDS_LEADER)
+        return call(metadata=REQUIRE_LEADER)
 
     @property
-    def using(self) -> int:
+    def active_member(self) -> int:
         """Which member is in use."""
-        return self._using
+        return self._active_member
 
-    def move_on(self, from_member: int) -> None:
+    def switch_member(self, from_member: int) -> None:
         """Use the next member, unless somebody already did."""
-        if self._using == from_member:
-            self._using = (from_member + 1) % len(self._channels)
+        if self._active_member == from_member:
+            self._active_member = (from_member + 1) % len(self._channels)
 
     async def close(self) -> None:
         for channel in self._channels:
             await channel.close()
 
-    def meaning(self, error: Any, request: Any) -> StoreError:
+    def translate_error(self, error: Any, request: Any) -> StoreError:
         """What an error of etcd means for whoever asked."""
         text = error.details() or ""
         revision = getattr(request, "revision", 0)
         if "has been compacted" in text:
-            return Compacted(revision)
+            return CompactedError(revision)
         if "future revision" in text:
-            return FutureRevision(revision)
+            return FutureRevisionError(revision)
         if "too many operations" in text or "request is too large" in text:
-            return TooLarge(
+            return TxnTooLargeError(
                 f"etcd refused the transaction: {text}; raise its `--max-txn-ops` or `--max-request-bytes`"
             )
         advice = "check the address, and that etcd runs there"
-        if HANDSHAKE in text:
+        if HANDSHAKE_FAILED in text:
             advice = "check the certificate that etcd shows, and `ca`, `cert` and `key` of the address"
-        return Unreachable(f"no answer from etcd at `{','.join(self.endpoints)}`: {_cause(error)}; {advice}")
+        return StoreUnreachableError(
+            f"no answer from etcd at `{','.join(self.endpoints)}`: {_extract_cause(error)}; {advice}"
+        )
 
-    def _connected(self) -> bool:
+    def _is_connected(self) -> bool:
         ready = grpc.ChannelConnectivity.READY
-        return bool(self._channels[self._using].get_state(try_to_connect=True) == ready)
+        return bool(self._channels[self._active_member].get_state(try_to_connect=True) == ready)
 
     async def _call(self, method: str, request: Any, timeout: float) -> Any:
         # A member tells its own status also when it is alone.
-        metadata = None if method == "Status" else NEEDS_LEADER
-        return await self._calls[self._using][method](request, timeout=timeout, metadata=metadata)
+        metadata = None if method == "Status" else REQUIRE_LEADER
+        return await self._calls[self._active_member][method](request, timeout=timeout, metadata=metadata)
 
-    def _broken_off(self, error: Any) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"etcd at `{','.join(self.endpoints)}` broke off during a write: {_cause(error)};"
+    def _build_unknown_outcome(self, error: Any) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"etcd at `{','.join(self.endpoints)}` broke off during a write: {_extract_cause(error)};"
             " it is unknown whether the write happened"
         )
 
 
-def _channel(endpoint: str, tls: Tls | None) -> Any:
+def _open_channel(endpoint: str, tls: EtcdTlsFiles | None) -> Any:
     if tls is None:
-        return grpc.aio.insecure_channel(endpoint, options=OPTIONS)
+        return grpc.aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
     files = (tls.ca, tls.key, tls.certificate)
     credentials = grpc.ssl_channel_credentials(*(file.read_bytes() if file else None for file in files))
-    return grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
+    return grpc.aio.secure_channel(endpoint, credentials, options=CHANNEL_OPTIONS)
 
 
-def _calls(channel: Any) -> dict[str, Any]:
+def _build_calls(channel: Any) -> dict[str, Any]:
     """The calls with one answer, ready to be made."""
     return {
         method: channel.unary_unary(
-            _path(method),
+            _build_method_path(method),
             request_serializer=CLASSES[asks].SerializeToString,
             response_deserializer=CLASSES[answers].FromString,
         )
@@ -178,11 +187,11 @@ def _calls(channel: Any) -> dict[str, Any]:
     }
 
 
-def _path(method: str) -> str:
+def _build_method_path(method: str) -> str:
     return f"/{PACKAGE}.{METHODS[method][0]}/{method}"
 
 
-def _worth_another_member(error: Any) -> bool:
+def _is_member_failure(error: Any) -> bool:
     """Whether the member, and not the question, is at fault."""
     return error.code() in (
         grpc.StatusCode.UNAVAILABLE,
@@ -193,12 +202,12 @@ def _worth_another_member(error: Any) -> bool:
     )
 
 
-def _refused(error: Any) -> bool:
+def _is_leader_missing(error: Any) -> bool:
     """Whether the member said no before it did anything."""
     return "no leader" in (error.details() or "")
 
 
-def _cause(error: Any) -> str:
+def _extract_cause(error: Any) -> str:
     """The last clause of what grpc says, which names the reason."""
     text: str = error.details() or str(error.code())
     return text.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").rstrip(".; ")

@@ -17,8 +17,8 @@ PACKAGE = "etcdserverpb"
 
 # Field: (name, number, type). A type in capitals is another message of the table; a leading `*` repeats; a
 # leading `?` puts the field into the one oneof of its message.
-Fields = tuple[tuple[str, int, str], ...]
-MESSAGES: dict[str, Fields] = {
+MessageFields = tuple[tuple[str, int, str], ...]
+MESSAGES: dict[str, MessageFields] = {
     "KeyValue": (
         ("key", 1, "bytes"),
         ("create_revision", 2, "int64"),
@@ -102,7 +102,7 @@ METHODS = {
 """Method to service, request and response."""
 
 
-def _classes() -> dict[str, Any]:
+def _build_classes() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="dray/etcd.proto", package=PACKAGE, syntax="proto3")
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
@@ -129,5 +129,5 @@ def _add_field(field: Any, kind: str, names: Any) -> None:
         field.type = getattr(names, f"TYPE_{bare.upper()}")
 
 
-CLASSES: dict[str, Any] = _classes()
+CLASSES: dict[str, Any] = _build_classes()
 """Message name to class."""

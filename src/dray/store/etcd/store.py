@@ -14,49 +14,51 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
 
 from dray.store.base import (
-    BUFFERED_EVENTS,
-    Absent,
-    Batch,
-    Closing,
+    MAX_BUFFERED_EVENTS,
+    AsyncCloseMixin,
     Committed,
     Compare,
-    Conflict,
     Delete,
-    Entry,
-    Mismatch,
-    Page,
-    Unchanged,
-    ValueIs,
+    EntryPage,
+    EventBatch,
+    FailedCompare,
+    KeyAbsent,
+    KeyHasValue,
+    KeyUnchanged,
+    StoreEntry,
+    TxnConflict,
     Write,
     check_read,
     check_txn,
-    holds,
-    prefix_end,
-    range_start,
+    evaluate_compare,
+    get_prefix_end,
+    get_range_start,
 )
-from dray.store.errors import Compacted, OpenError
-from dray.store.etcd.client import Line, Tls
+from dray.store.errors import CompactedError, StoreOpenError
+from dray.store.etcd.client import EtcdClient, EtcdTlsFiles
 from dray.store.etcd.messages import CLASSES
 from dray.store.etcd.watch import EtcdWatch
-from dray.store.watch_broadcaster import Buffer, closed
+from dray.store.watch_broadcaster import WatchBuffer, build_closed_error
 
-BY_REVISION, BY_VALUE = 2, 3
-PATIENCE = 5.0
+COMPARE_MOD_REVISION, COMPARE_VALUE = 2, 3
+DEFAULT_TIMEOUT = 5.0
 # Older servers may answer a question for progress before the events that come before it.
-TRUTHFUL_PROGRESS = ((3, 4, 25), (3, 5, 8))
+RELIABLE_PROGRESS_VERSIONS = ((3, 4, 25), (3, 5, 8))
 
 
-class EtcdStore(Closing):
+class EtcdStore(AsyncCloseMixin):
     """Keys under a prefix of an etcd; durable and available as that etcd is."""
 
-    def __init__(self, line: Line, prefix: bytes, version: tuple[int, ...], buffered_events: int) -> None:
-        self._line = line
+    def __init__(
+        self, client: EtcdClient, prefix: bytes, version: tuple[int, ...], buffered_events: int
+    ) -> None:
+        self._client = client
         self._prefix = prefix
         self._buffered_events = buffered_events
-        self._may_ask_progress = _truthful(version)
-        self._watches: dict[EtcdWatch, Buffer] = {}
-        self._asking: asyncio.Task[int] | None = None
-        self._next: asyncio.Task[int] | None = None
+        self._has_reliable_progress = _is_progress_reliable(version)
+        self._watches: dict[EtcdWatch, WatchBuffer] = {}
+        self._revision_task: asyncio.Task[int] | None = None
+        self._next_revision_task: asyncio.Task[int] | None = None
         self._open = True
 
     @classmethod
@@ -65,41 +67,43 @@ class EtcdStore(Closing):
         endpoints: Sequence[str],
         *,
         prefix: bytes = b"/dray/",
-        tls: Tls | None = None,
-        patience: float = PATIENCE,
-        buffered_events: int = BUFFERED_EVENTS,
+        tls: EtcdTlsFiles | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        buffered_events: int = MAX_BUFFERED_EVENTS,
     ) -> Self:
-        """Connect, and look whether somebody is there; raises `OpenError` with what to do."""
+        """Connect, and look whether somebody is there; raises `StoreOpenError` with what to do."""
         if not prefix:
-            raise OpenError("a store in etcd needs a prefix for its keys, for example `/dray/`")
-        line = Line(endpoints, tls, patience)
+            raise StoreOpenError("a store in etcd needs a prefix for its keys, for example `/dray/`")
+        line = EtcdClient(endpoints, tls, timeout)
         try:
-            status = await line.ask("Status", CLASSES["StatusRequest"]())
+            status = await line.call_idempotent("Status", CLASSES["StatusRequest"]())
         except BaseException:
             await line.close()
             raise
-        return cls(line, prefix, _version(status.version), buffered_events)
+        return cls(line, prefix, _parse_version(status.version), buffered_events)
 
-    async def revision(self) -> int:
+    async def get_revision(self) -> int:
         self._check_open()
-        if self._next is None:
-            self._next = asyncio.create_task(self._ask_revision(self._asking))
-        return await asyncio.shield(self._next)
+        if self._next_revision_task is None:
+            self._next_revision_task = asyncio.create_task(self._fetch_revision(self._revision_task))
+        return await asyncio.shield(self._next_revision_task)
 
-    async def _ask_revision(self, before: asyncio.Task[int] | None) -> int:
-        if before is not None:
-            await asyncio.wait([before])
-        self._asking, self._next = self._next, None
-        answer = await self._range(CLASSES["RangeRequest"](key=self._prefix, count_only=True))
+    async def _fetch_revision(self, previous: asyncio.Task[int] | None) -> int:
+        if previous is not None:
+            await asyncio.wait([previous])
+        self._revision_task, self._next_revision_task = self._next_revision_task, None
+        answer = await self._call_range(CLASSES["RangeRequest"](key=self._prefix, count_only=True))
         revision: int = answer.header.revision
         for watch in self._watches:
-            watch.hurry(revision)
+            watch.request_progress(revision)
         return revision
 
-    async def get(self, key: bytes, revision: int | None = None) -> Entry | None:
+    async def get(self, key: bytes, revision: int | None = None) -> StoreEntry | None:
         check_read(None, revision)
-        answer = await self._range(CLASSES["RangeRequest"](key=self._prefix + key, revision=revision or 0))
-        return self._entry(answer.kvs[0]) if answer.kvs else None
+        answer = await self._call_range(
+            CLASSES["RangeRequest"](key=self._prefix + key, revision=revision or 0)
+        )
+        return self._decode_entry(answer.kvs[0]) if answer.kvs else None
 
     async def range(
         self,
@@ -108,53 +112,56 @@ class EtcdStore(Closing):
         start_after: bytes | None = None,
         limit: int | None = None,
         revision: int | None = None,
-    ) -> Page:
+    ) -> EntryPage:
         check_read(limit, revision)
         request = CLASSES["RangeRequest"](
-            key=self._prefix + range_start(prefix, start_after),
-            range_end=self._end(prefix),
+            key=self._prefix + get_range_start(prefix, start_after),
+            range_end=self._get_range_end(prefix),
             limit=limit or 0,
             revision=revision or 0,
         )
-        answer = await self._range(request)
-        entries = tuple(self._entry(kv) for kv in answer.kvs)
-        return Page(entries, revision or answer.header.revision, more=answer.more)
+        answer = await self._call_range(request)
+        entries = tuple(self._decode_entry(kv) for kv in answer.kvs)
+        return EntryPage(entries, revision or answer.header.revision, more=answer.more)
 
-    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | Conflict:
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | TxnConflict:
         self._check_open()
         check_txn(compares, writes)
         request = CLASSES["TxnRequest"](
-            compare=[self._compare(compare) for compare in compares],
-            success=[self._write(write) for write in writes],
-            failure=[self._look(compare.key) for compare in compares],
+            compare=[self._encode_compare(compare) for compare in compares],
+            success=[self._encode_write(write) for write in writes],
+            failure=[self._encode_get(compare.key) for compare in compares],
         )
-        answer = await self._line.tell("Txn", request)
+        answer = await self._client.call_once("Txn", request)
         revision = answer.header.revision
         if answer.succeeded:
             return Committed(revision)
         found = [response.response_range.kvs for response in answer.responses]
         judged = [
-            (compare, self._entry(kvs[0]) if kvs else None)
+            (compare, self._decode_entry(kvs[0]) if kvs else None)
             for compare, kvs in zip(compares, found, strict=True)
         ]
-        return Conflict(
-            revision, tuple(Mismatch(compare, now) for compare, now in judged if not holds(compare, now))
+        return TxnConflict(
+            revision,
+            tuple(
+                FailedCompare(compare, now) for compare, now in judged if not evaluate_compare(compare, now)
+            ),
         )
 
     async def watch(
         self, prefix: bytes, after_revision: int, *, bookmarks: float | None = None
-    ) -> AsyncGenerator[Batch, None]:
+    ) -> AsyncGenerator[EventBatch, None]:
         self._check_open()
-        buffer = Buffer(self._buffered_events)
+        buffer = WatchBuffer(self._buffered_events)
         create = CLASSES["WatchCreateRequest"](
             key=self._prefix + prefix,
-            range_end=self._end(prefix),
+            range_end=self._get_range_end(prefix),
             prev_kv=True,
             progress_notify=bookmarks is not None,
         )
-        watch = EtcdWatch(self._line, buffer, create, self._entry)
-        asking = bookmarks if self._may_ask_progress else None
-        batches = watch.batches(after_revision, self._check_readable, asking)
+        watch = EtcdWatch(self._client, buffer, create, self._decode_entry)
+        asking = bookmarks if self._has_reliable_progress else None
+        batches = watch.stream_batches(after_revision, self._check_readable, asking)
         self._watches[watch] = buffer
         try:
             async for batch in batches:
@@ -166,8 +173,8 @@ class EtcdStore(Closing):
     async def compact(self, revision: int) -> None:
         self._check_open()
         try:
-            await self._line.ask("Compact", CLASSES["CompactionRequest"](revision=revision))
-        except Compacted:
+            await self._client.call_idempotent("Compact", CLASSES["CompactionRequest"](revision=revision))
+        except CompactedError:
             return
 
     async def close(self) -> None:
@@ -175,54 +182,56 @@ class EtcdStore(Closing):
             return
         self._open = False
         for buffer in list(self._watches.values()):
-            buffer.fail(closed())
-        await self._line.close()
+            buffer.fail(build_closed_error())
+        await self._client.close()
 
     async def _check_readable(self, revision: int) -> int:
         request = CLASSES["RangeRequest"](key=self._prefix, count_only=True, revision=revision)
-        present: int = (await self._range(request)).header.revision
+        present: int = (await self._call_range(request)).header.revision
         return present
 
-    async def _range(self, request: Any) -> Any:
+    async def _call_range(self, request: Any) -> Any:
         self._check_open()
-        return await self._line.ask("Range", request)
+        return await self._client.call_idempotent("Range", request)
 
-    def _entry(self, kv: Any) -> Entry:
+    def _decode_entry(self, kv: Any) -> StoreEntry:
         key = kv.key.removeprefix(self._prefix)
-        return Entry(key, kv.value, kv.create_revision, kv.mod_revision, kv.version)
+        return StoreEntry(key, kv.value, kv.create_revision, kv.mod_revision, kv.version)
 
-    def _end(self, prefix: bytes) -> bytes:
+    def _get_range_end(self, prefix: bytes) -> bytes:
         # A byte of zero is etcd's word for "to the end".
-        return prefix_end(self._prefix + prefix) or b"\0"
+        return get_prefix_end(self._prefix + prefix) or b"\0"
 
-    def _compare(self, compare: Compare) -> Any:
+    def _encode_compare(self, compare: Compare) -> Any:
         key = self._prefix + compare.key
         match compare:
-            case Unchanged(mod_revision=wanted):
-                return CLASSES["Compare"](target=BY_REVISION, key=key, mod_revision=wanted)
-            case Absent():
-                return CLASSES["Compare"](target=BY_REVISION, key=key, mod_revision=0)
-            case ValueIs(value=value):
-                return CLASSES["Compare"](target=BY_VALUE, key=key, value=value)
+            case KeyUnchanged(mod_revision=wanted):
+                return CLASSES["Compare"](target=COMPARE_MOD_REVISION, key=key, mod_revision=wanted)
+            case KeyAbsent():
+                return CLASSES["Compare"](target=COMPARE_MOD_REVISION, key=key, mod_revision=0)
+            case KeyHasValue(value=value):
+                return CLASSES["Compare"](target=COMPARE_VALUE, key=key, value=value)
 
-    def _write(self, write: Write) -> Any:
+    def _encode_write(self, write: Write) -> Any:
         key = self._prefix + write.key
         if isinstance(write, Delete):
             return CLASSES["RequestOp"](request_delete_range=CLASSES["DeleteRangeRequest"](key=key))
         return CLASSES["RequestOp"](request_put=CLASSES["PutRequest"](key=key, value=write.value))
 
-    def _look(self, key: bytes) -> Any:
+    def _encode_get(self, key: bytes) -> Any:
         return CLASSES["RequestOp"](request_range=CLASSES["RangeRequest"](key=self._prefix + key))
 
     def _check_open(self) -> None:
         if not self._open:
-            raise closed()
+            raise build_closed_error()
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
 
 
-def _truthful(version: tuple[int, ...]) -> bool:
+def _is_progress_reliable(version: tuple[int, ...]) -> bool:
     """Whether progress that was asked for can be trusted."""
-    return version >= (3, 6) or any(line <= version < (line[0], line[1] + 1) for line in TRUTHFUL_PROGRESS)
+    return version >= (3, 6) or any(
+        line <= version < (line[0], line[1] + 1) for line in RELIABLE_PROGRESS_VERSIONS
+    )

@@ -7,7 +7,8 @@ revision on misses nothing and repeats nothing. Before each opening the history 
 because etcd starts a watch at a revision whose deletes were just compacted away without a word.
 
 An etcd that others use too moves on without a change of ours, and a watch that waits for its next bookmark
-would hold up whoever must have come that far. So it is told what somebody waits for (`hurry`), and asks.
+would hold up whoever must have come that far. So it is told what somebody waits for (`request_progress`), and
+asks.
 
 Rules for this file: revisions come from events or progress messages, never from elsewhere: only those stand
 in the order of the stream.
@@ -23,44 +24,46 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from dray.store.base import FIRST_REVISION, Batch, Entry, Event
-from dray.store.errors import Compacted, StoreError, Unreachable
-from dray.store.etcd.client import FIRST_PAUSE, LONGEST_PAUSE, Line
+from dray.store.base import FIRST_REVISION, EventBatch, StoreEntry, StoreEvent
+from dray.store.errors import CompactedError, StoreError, StoreUnreachableError
+from dray.store.etcd.client import INITIAL_BACKOFF, MAX_BACKOFF, EtcdClient
 from dray.store.etcd.messages import CLASSES
-from dray.store.watch_broadcaster import Buffer
+from dray.store.watch_broadcaster import WatchBuffer
 
 DELETED = 1
-PATIENCE = 60.0
+RECONNECT_TIMEOUT = 60.0
 """How many seconds a watch looks for a member that answers before it gives up."""
 
-GRACE = 0.01
+PROGRESS_DELAY = 0.01
 """How many seconds a change may be on its way before somebody who waits has us ask for it."""
 
-ToEntry = Callable[[Any], Entry]
-Check = Callable[[int], Awaitable[int]]
+DecodeEntry = Callable[[Any], StoreEntry]
+CheckReadable = Callable[[int], Awaitable[int]]
 """Raises when the history does not reach back to a revision; returns where the store stands."""
 
 
 class EtcdWatch:
     """One watch: from a revision on, across as many streams as it takes."""
 
-    def __init__(self, line: Line, buffer: Buffer, create: Any, to_entry: ToEntry) -> None:
-        self._line = line
+    def __init__(
+        self, client: EtcdClient, buffer: WatchBuffer, create: Any, decode_entry: DecodeEntry
+    ) -> None:
+        self._client = client
         self._buffer = buffer
         self._create = create
-        self._to_entry = to_entry
+        self._decode_entry = decode_entry
         self.cursor = 0
-        self._present = 0
-        self._wanted = 0
-        self._hurry = asyncio.Event()
+        self._store_revision = 0
+        self._requested_revision = 0
+        self._progress_requested = asyncio.Event()
 
-    async def batches(
-        self, after: int, check: Check, ask_progress: float | None
-    ) -> AsyncGenerator[Batch, None]:
-        """Everything after `after`; with `ask_progress`, the server is asked so often how far it is."""
-        self.cursor = self._buffer.handed_out = max(after, FIRST_REVISION)
-        await check(self.cursor)
-        reader = asyncio.create_task(self._read(check, ask_progress), name="dray-etcd-watch")
+    async def stream_batches(
+        self, after: int, check_readable: CheckReadable, progress_interval: float | None
+    ) -> AsyncGenerator[EventBatch, None]:
+        """Everything after `after`; with `progress_interval`, the server is asked so often how far it is."""
+        self.cursor = self._buffer.delivered_revision = max(after, FIRST_REVISION)
+        await check_readable(self.cursor)
+        reader = asyncio.create_task(self._run(check_readable, progress_interval), name="dray-etcd-watch")
         try:
             while True:
                 batch = await self._buffer.get(None)
@@ -71,50 +74,50 @@ class EtcdWatch:
             with contextlib.suppress(asyncio.CancelledError):
                 await reader
 
-    def hurry(self, revision: int) -> None:
+    def request_progress(self, revision: int) -> None:
         """Somebody waits until the watch has come to `revision`."""
-        if revision > max(self.cursor, self._wanted):
-            self._wanted = revision
-            self._hurry.set()
+        if revision > max(self.cursor, self._requested_revision):
+            self._requested_revision = revision
+            self._progress_requested.set()
 
-    async def _read(self, check: Check, ask_progress: float | None) -> None:
+    async def _run(self, check_readable: CheckReadable, progress_interval: float | None) -> None:
         loop = asyncio.get_running_loop()
-        pause, heard = FIRST_PAUSE, loop.time()
+        pause, heard = INITIAL_BACKOFF, loop.time()
         try:
             while True:
-                member, before = self._line.using, self.cursor
+                member, before = self._client.active_member, self.cursor
                 try:
-                    self._present = await check(self.cursor)
-                    await self._one_stream(ask_progress)
-                except (grpc.aio.AioRpcError, Unreachable) as error:
+                    self._store_revision = await check_readable(self.cursor)
+                    await self._consume_stream(progress_interval)
+                except (grpc.aio.AioRpcError, StoreUnreachableError) as error:
                     if self.cursor > before:
-                        pause, heard = FIRST_PAUSE, loop.time()
-                    if loop.time() - heard > PATIENCE:
-                        raise Unreachable(
-                            f"the watch lost etcd for {PATIENCE:.0f} seconds: {error}"
+                        pause, heard = INITIAL_BACKOFF, loop.time()
+                    if loop.time() - heard > RECONNECT_TIMEOUT:
+                        raise StoreUnreachableError(
+                            f"the watch lost etcd for {RECONNECT_TIMEOUT:.0f} seconds: {error}"
                         ) from error
-                self._line.move_on(member)
+                self._client.switch_member(member)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, MAX_BACKOFF)
         except StoreError as error:
             self._buffer.fail(error)
         except Exception as error:
-            self._buffer.fail(Unreachable(f"the watch on etcd broke: {error}"))
+            self._buffer.fail(StoreUnreachableError(f"the watch on etcd broke: {error}"))
 
-    async def _one_stream(self, ask_progress: float | None) -> None:
-        stream = self._line.stream("Watch")
+    async def _consume_stream(self, progress_interval: float | None) -> None:
+        stream = self._client.open_stream("Watch")
         self._create.start_revision = self.cursor + 1
         asking: asyncio.Task[None] | None = None
         try:
             await stream.write(CLASSES["WatchRequest"](create_request=self._create))
-            if ask_progress is not None:
-                asking = asyncio.create_task(self._ask_progress(stream, ask_progress))
+            if progress_interval is not None:
+                asking = asyncio.create_task(self._poll_progress(stream, progress_interval))
             while (response := await stream.read()) is not grpc.aio.EOF:
-                catching_up = self.cursor < self._present
-                self._take(response, bounded=not catching_up)
+                catching_up = self.cursor < self._store_revision
+                self._buffer_response(response, bounded=not catching_up)
                 if catching_up:
                     # The past can wait in etcd; only who cannot follow the present is cut off.
-                    await self._buffer.drained()
+                    await self._buffer.wait_until_drained()
                 if response.canceled:
                     return
         finally:
@@ -122,47 +125,47 @@ class EtcdWatch:
                 asking.cancel()
             stream.cancel()
 
-    async def _ask_progress(self, stream: Any, period: float) -> None:
+    async def _poll_progress(self, stream: Any, period: float) -> None:
         request = CLASSES["WatchRequest"](progress_request=CLASSES["WatchProgressRequest"]())
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), period)
-                    self._hurry.clear()
-                    wanted = self._wanted
+                    await asyncio.wait_for(self._progress_requested.wait(), period)
+                    self._progress_requested.clear()
+                    wanted = self._requested_revision
                     # What is on its way comes by itself.
-                    await asyncio.sleep(GRACE)
+                    await asyncio.sleep(PROGRESS_DELAY)
                     if self.cursor >= wanted:
                         continue
                 await stream.write(request)
 
-    def _take(self, response: Any, *, bounded: bool) -> None:
+    def _buffer_response(self, response: Any, *, bounded: bool) -> None:
         if response.compact_revision:
-            raise Compacted(self.cursor, response.compact_revision)
+            raise CompactedError(self.cursor, response.compact_revision)
         if response.created or response.canceled:
             return
-        for batch in self._batches_in(response):
+        for batch in self._decode_batches(response):
             if batch.revision > self.cursor:
                 self._buffer.put(batch, bounded=bounded)
                 self.cursor = batch.revision
         if not response.events:
             self.cursor = max(self.cursor, response.header.revision)
-            self._buffer.put(Batch(self.cursor))
+            self._buffer.put(EventBatch(self.cursor))
 
-    def _batches_in(self, response: Any) -> Iterator[Batch]:
+    def _decode_batches(self, response: Any) -> Iterator[EventBatch]:
         """Events in order, cut where the revision changes; etcd never splits a revision over responses."""
-        revision, events = 0, list[Event]()
+        revision, events = 0, list[StoreEvent]()
         for event in response.events:
             if event.kv.mod_revision != revision:
                 if events:
-                    yield Batch(revision, tuple(events))
+                    yield EventBatch(revision, tuple(events))
                 revision, events = event.kv.mod_revision, []
-            current = None if event.type == DELETED else self._to_entry(event.kv)
-            previous = self._to_entry(event.prev_kv) if event.HasField("prev_kv") else None
+            current = None if event.type == DELETED else self._decode_entry(event.kv)
+            previous = self._decode_entry(event.prev_kv) if event.HasField("prev_kv") else None
             if previous is None and (current is None or current.version > 1):
                 # etcd looks it up late, and leaves it out without a word when it was compacted meanwhile.
-                raise Compacted(self.cursor)
-            key = current.key if current else self._to_entry(event.kv).key
-            events.append(Event(key, revision, current, previous))
+                raise CompactedError(self.cursor)
+            key = current.key if current else self._decode_entry(event.kv).key
+            events.append(StoreEvent(key, revision, current, previous))
         if events:
-            yield Batch(revision, tuple(events))
+            yield EventBatch(revision, tuple(events))

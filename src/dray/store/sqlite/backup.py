@@ -18,27 +18,35 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from dray.store.errors import OpenError, WriteFailed
-from dray.store.sqlite.database_file import Lock, connect, explain, lay_out, recognise, sync_directory, verify
+from dray.store.errors import StoreOpenError, StoreWriteError
+from dray.store.sqlite.database_file import (
+    StoreLock,
+    check_file_header,
+    connect,
+    create_tables,
+    explain_error,
+    sync_directory,
+    verify_file,
+)
 from dray.store.sqlite.rows import (
     COLUMNS,
     SUM_MASK,
-    Head,
     Row,
-    checked,
-    checksum_of,
+    StoreHead,
+    compute_row_checksum,
+    encode_row_id,
     read_head,
-    row_id,
+    verify_row,
     write_head,
 )
 
-AHEAD = 1_000_000_000
+REVISION_GAP = 1_000_000_000
 """How many revisions a restored store leaves out; more than anybody wrote since the backup."""
 
-NOTHING_ELSE: Mapping[bytes, bytes] = MappingProxyType({})
+NO_EXTRA_VALUES: Mapping[bytes, bytes] = MappingProxyType({})
 
 
-def save(source: sqlite3.Connection, target: Path) -> int:
+def save_copy(source: sqlite3.Connection, target: Path) -> int:
     """Copy what `source` sees now into the file `target`; returns the revision of the copy."""
 
     def copied(copy: sqlite3.Connection) -> None:
@@ -46,63 +54,63 @@ def save(source: sqlite3.Connection, target: Path) -> int:
         # A backup is one file: without this it would ask for a log beside it.
         copy.execute("PRAGMA journal_mode = DELETE")
 
-    return _built(target, copied)
+    return _build_file(target, copied)
 
 
-def build(rows: Sequence[Row], head: Head, target: Path) -> int:
+def build_backup(rows: Sequence[Row], head: StoreHead, target: Path) -> int:
     """Make a backup of rows from elsewhere, one of each key, ordered by their numbers."""
 
     def filled(new: sqlite3.Connection) -> None:
-        lay_out(new, head)
+        create_tables(new, head)
         new.execute("BEGIN IMMEDIATE")
-        _insert(new, rows)
+        _insert_rows(new, rows)
         new.execute("COMMIT")
 
-    return _built(target, filled)
+    return _build_file(target, filled)
 
 
-def restore(
-    source: Path, target: Path, *, force: bool = False, also: Mapping[bytes, bytes] = NOTHING_ELSE
+def restore_backup(
+    source: Path, target: Path, *, force: bool = False, extra_values: Mapping[bytes, bytes] = NO_EXTRA_VALUES
 ) -> int:
     """Make a store file from a backup, with some values besides; returns the revision it continues at.
 
     A file that is there already stays as it is, unless `force` is given and the backup is whole.
     """
     if target.exists() and not force:
-        raise OpenError(f"`{target}` exists; move it away, or overwrite it with `--force`")
-    lock = Lock(target)
+        raise StoreOpenError(f"`{target}` exists; move it away, or overwrite it with `--force`")
+    lock = StoreLock(target)
     building = target.with_name(target.name + ".part")
     try:
-        checked_copy(source, building)
-        verify(building, writer=False)
-        head = _moved_on(building, also)
-        _leave(target)
-        _publish(building, target)
+        copy_checked(source, building)
+        verify_file(building, writer=False)
+        head = _renumber_rows(building, extra_values)
+        _checkpoint_and_drop_wal(target)
+        _move_into_place(building, target)
     except OSError as error:
-        raise WriteFailed(f"cannot restore to `{target}`: {error.strerror}") from error
+        raise StoreWriteError(f"cannot restore to `{target}`: {error.strerror}") from error
     except sqlite3.Error as error:
-        raise explain(error, target) from error
+        raise explain_error(error, target) from error
     finally:
         building.unlink(missing_ok=True)
         lock.release()
     return head.revision
 
 
-def checked_copy(source: Path, target: Path) -> Path:
+def copy_checked(source: Path, target: Path) -> Path:
     """Copy a backup, if it looks like one."""
     if not source.exists():
-        raise OpenError(f"there is no backup `{source}`")
+        raise StoreOpenError(f"there is no backup `{source}`")
     log = source.with_name(source.name + "-wal")
     if log.exists() and log.stat().st_size:
-        raise OpenError(
+        raise StoreOpenError(
             f"`{source}` is a store in use, part of which is in `{log.name}`; make a backup of it first"
         )
-    recognise(source)
+    check_file_header(source)
     shutil.copyfile(source, target)
     return target
 
 
-def _built(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int:
+def _build_file(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int:
     """Fill a new file, verify it, and only then give it its name."""
     building = target.with_name(target.name + ".part")
     try:
@@ -110,18 +118,18 @@ def _built(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int:
         os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as new:
             fill(new)
-        head = verify(building, writer=False)
-        _publish(building, target)
+        head = verify_file(building, writer=False)
+        _move_into_place(building, target)
     except sqlite3.Error as error:
-        raise explain(error, target) from error
+        raise explain_error(error, target) from error
     except OSError as error:
-        raise WriteFailed(f"cannot write the backup `{target}`: {error.strerror}") from error
+        raise StoreWriteError(f"cannot write the backup `{target}`: {error.strerror}") from error
     finally:
         building.unlink(missing_ok=True)
     return head.revision
 
 
-def _leave(target: Path) -> None:
+def _checkpoint_and_drop_wal(target: Path) -> None:
     """Let a store that is overwritten end in one piece: its log must not outlive it, nor go before it."""
     if target.exists():
         with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(target, writer=True)) as old:
@@ -130,46 +138,48 @@ def _leave(target: Path) -> None:
         target.with_name(target.name + leftover).unlink(missing_ok=True)
 
 
-def _moved_on(path: Path, also: Mapping[bytes, bytes]) -> Head:
+def _renumber_rows(path: Path, extra_values: Mapping[bytes, bytes]) -> StoreHead:
     """Renumber what lives, add the rest behind it, and forget the past."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         head = read_head(connection)
         found = connection.execute(
             f"SELECT {COLUMNS} FROM current c JOIN history h ON h.id = c.id ORDER BY h.id"
         )
-        rows = [_later(checked(row)) for row in found if row[5] is not None and row[1] not in also]
-        revision = head.revision + AHEAD + bool(also)
-        for place, (key, value) in enumerate(also.items()):
-            rows.append(_row(row_id(revision, place), key, revision, 1, value))
+        rows = [
+            _shift_row(verify_row(row)) for row in found if row[5] is not None and row[1] not in extra_values
+        ]
+        revision = head.revision + REVISION_GAP + bool(extra_values)
+        for place, (key, value) in enumerate(extra_values.items()):
+            rows.append(_build_row(encode_row_id(revision, place), key, revision, 1, value))
         total = sum(row[6] for row in rows) & SUM_MASK
-        head = Head(revision=revision, compacted=revision, rows=len(rows), total=total)
+        head = StoreHead(revision=revision, compacted=revision, rows=len(rows), total=total)
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("DELETE FROM current")
         connection.execute("DELETE FROM history")
-        _insert(connection, rows)
+        _insert_rows(connection, rows)
         write_head(connection, head)
         connection.execute("COMMIT")
         return head
 
 
-def _later(row: Row) -> Row:
+def _shift_row(row: Row) -> Row:
     """The same entry as if it had been written so much later; nothing is known to be before it."""
     number, key, created, version, _, value, _ = row
     assert value is not None, key
-    return _row(number + row_id(AHEAD), key, created + AHEAD, version, value)
+    return _build_row(number + encode_row_id(REVISION_GAP), key, created + REVISION_GAP, version, value)
 
 
-def _row(number: int, key: bytes, created: int, version: int, value: bytes) -> Row:
+def _build_row(number: int, key: bytes, created: int, version: int, value: bytes) -> Row:
     fields = (number, key, created, version, 0)
-    return (*fields, value, checksum_of(fields, value))
+    return (*fields, value, compute_row_checksum(fields, value))
 
 
-def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+def _insert_rows(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     connection.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
     connection.executemany("INSERT INTO current VALUES (?, ?)", ((row[1], row[0]) for row in rows))
 
 
-def _publish(building: Path, target: Path) -> None:
+def _move_into_place(building: Path, target: Path) -> None:
     file = os.open(building, os.O_RDONLY)
     try:
         os.fsync(file)

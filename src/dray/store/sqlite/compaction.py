@@ -13,7 +13,7 @@ import sqlite3
 
 import msgspec
 
-from dray.store.sqlite.rows import Head, row_id
+from dray.store.sqlite.rows import StoreHead, encode_row_id
 
 STEP_ROWS = 500
 """How many rows one step sweeps."""
@@ -21,17 +21,17 @@ STEP_PAGES = 4000
 """How many free pages one step gives back."""
 
 
-class Compaction:
+class SqliteCompaction:
     """One run of forgetting everything that only the past before `revision` needs."""
 
     def __init__(self, revision: int) -> None:
         self._revision = revision
-        self._end = row_id(revision + 1)
-        self._begun = False
+        self._end = encode_row_id(revision + 1)
+        self._started = False
 
-    def step(self, connection: sqlite3.Connection, head: Head) -> Head | None:
-        if not self._begun:
-            self._begun = True
+    def step(self, connection: sqlite3.Connection, head: StoreHead) -> StoreHead | None:
+        if not self._started:
+            self._started = True
             if self._revision > head.compacted:
                 return msgspec.structs.replace(head, compacted=self._revision)
         swept = connection.execute(
@@ -44,17 +44,17 @@ class Compaction:
         deletes = [(key, number) for number, key, _, is_delete in swept if is_delete]
         # A delete that was followed by a new beginning is named twice, and must count once.
         doomed = sorted({previous for _, _, previous, _ in swept} | {number for _, number in deletes})
-        sums = _checksums(connection, doomed)
+        sums = _read_checksums(connection, doomed)
         connection.executemany("DELETE FROM history WHERE id = ?", ((number,) for number in doomed))
         connection.executemany("DELETE FROM current WHERE key = ? AND id = ?", deletes)
-        return msgspec.structs.replace(head.without(sums), swept=swept[-1][0] + 1)
+        return msgspec.structs.replace(head.subtract_rows(sums), swept=swept[-1][0] + 1)
 
-    def after_commit(self, connection: sqlite3.Connection) -> None:
+    def run_after_commit(self, connection: sqlite3.Connection) -> None:
         # SQLite gives back one page per step of this statement, and `execute` would take only the first.
         connection.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")
 
 
-def _checksums(connection: sqlite3.Connection, numbers: list[int]) -> list[int]:
+def _read_checksums(connection: sqlite3.Connection, numbers: list[int]) -> list[int]:
     """The checksums of those rows that are there: a delete before a new beginning has gone already."""
     sums: list[int] = []
     for start in range(0, len(numbers), 100):

@@ -16,25 +16,32 @@ import os
 import sqlite3
 from pathlib import Path
 
-from dray.store.errors import Damaged, ForeignFile, FormatError, InUse, OpenError, WriteFailed
+from dray.store.errors import (
+    CorruptStoreError,
+    ForeignFileError,
+    StoreFormatError,
+    StoreInUseError,
+    StoreOpenError,
+    StoreWriteError,
+)
 from dray.store.sqlite.rows import (
-    APPLICATION,
+    APPLICATION_ID,
     COLUMNS,
-    FORMAT,
-    PLACES,
+    FORMAT_VERSION,
+    INDEX_BITS,
     SUM_MASK,
     TABLES,
-    Head,
-    checked,
+    StoreHead,
     read_head,
+    verify_row,
     write_head,
 )
 
 MAGIC = b"SQLite format 3\0"
-RESTORE = "restore the latest backup with `dray server restore`"
+RESTORE_HINT = "restore the latest backup with `dray server restore`"
 
 
-class Lock:
+class StoreLock:
     """Keeps other processes out, for as long as this one lives."""
 
     def __init__(self, path: Path) -> None:
@@ -42,13 +49,15 @@ class Lock:
         try:
             self._file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise OpenError(f"cannot create `{place}`: {error.strerror}") from error
+            raise StoreOpenError(f"cannot create `{place}`: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
             os.close(self._file)
-            raise InUse(f"`{path}` is in use by process {holder}; stop it, or choose another file") from error
+            raise StoreInUseError(
+                f"`{path}` is in use by process {holder}; stop it, or choose another file"
+            ) from error
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
 
@@ -83,53 +92,53 @@ def connect(path: Path, *, writer: bool) -> sqlite3.Connection:
     return connection
 
 
-def prepare(path: Path) -> Head:
+def prepare_file(path: Path) -> StoreHead:
     """Create the file if there is none; verify it otherwise. Returns where the store stands."""
     if not path.parent.is_dir():
-        raise OpenError(
+        raise StoreOpenError(
             f"there is no directory `{path.parent}` for the store; create it, or choose another place"
         )
     try:
         fresh = not path.exists() or path.stat().st_size == 0
         if fresh:
-            _create(path)
+            _create_file(path)
         else:
-            recognise(path)
-        return verify(path)
+            check_file_header(path)
+        return verify_file(path)
     except OSError as error:
-        raise OpenError(f"cannot open `{path}`: {error.strerror}") from error
+        raise StoreOpenError(f"cannot open `{path}`: {error.strerror}") from error
     except sqlite3.Error as error:
-        raise explain(error, path) from error
+        raise explain_error(error, path) from error
 
 
-def verify(path: Path, *, writer: bool = True) -> Head:
-    """Read everything once; raises `Damaged` unless every record is there and intact."""
+def verify_file(path: Path, *, writer: bool = True) -> StoreHead:
+    """Read everything once; raises `CorruptStoreError` unless every record is there and intact."""
     with contextlib.closing(connect(path, writer=writer)) as connection:
         try:
             _check_format(connection, path)
             findings = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
             if findings != ["ok"]:
-                raise Damaged(f"{findings[0]}")
+                raise CorruptStoreError(f"{findings[0]}")
             head = read_head(connection)
             _verify_current(connection, _verify_rows(connection, head))
-        except Damaged as error:
-            raise Damaged(f"`{path}` is damaged: {error}; {RESTORE}") from error
+        except CorruptStoreError as error:
+            raise CorruptStoreError(f"`{path}` is damaged: {error}; {RESTORE_HINT}") from error
         except (sqlite3.DatabaseError, TypeError, ValueError, OverflowError) as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN):
                 raise
-            raise Damaged(f"`{path}` is damaged: {error}; {RESTORE}") from error
+            raise CorruptStoreError(f"`{path}` is damaged: {error}; {RESTORE_HINT}") from error
         return head
 
 
-def explain(error: sqlite3.Error, path: Path) -> OpenError | WriteFailed:
+def explain_error(error: sqlite3.Error, path: Path) -> StoreOpenError | StoreWriteError:
     """What an error of SQLite means for the person who started the store."""
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return WriteFailed(f"no space left for `{path}`; free some and try again")
+        return StoreWriteError(f"no space left for `{path}`; free some and try again")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return Damaged(f"`{path}` is damaged: {error}; {RESTORE}")
-    return OpenError(f"cannot open `{path}`: {error}")
+        return CorruptStoreError(f"`{path}` is damaged: {error}; {RESTORE_HINT}")
+    return StoreOpenError(f"cannot open `{path}`: {error}")
 
 
 def sync_directory(path: Path) -> None:
@@ -141,7 +150,7 @@ def sync_directory(path: Path) -> None:
         os.close(folder)
 
 
-def _create(path: Path) -> None:
+def _create_file(path: Path) -> None:
     # Without a journal to replay there is nothing half-done that a crash in here could leave: the file is
     # built under another name and gets its own only when it is whole.
     building = path.with_name(path.name + ".new")
@@ -149,16 +158,16 @@ def _create(path: Path) -> None:
         leftover.unlink(missing_ok=True)
     os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as connection:
-        lay_out(connection, Head())
+        create_tables(connection, StoreHead())
     os.replace(building, path)
     sync_directory(path)
 
 
-def lay_out(connection: sqlite3.Connection, head: Head) -> None:
+def create_tables(connection: sqlite3.Connection, head: StoreHead) -> None:
     """Make the tables of an empty file."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
     connection.execute("BEGIN IMMEDIATE")
     for statement in TABLES:
         connection.execute(statement)
@@ -166,42 +175,45 @@ def lay_out(connection: sqlite3.Connection, head: Head) -> None:
     connection.execute("COMMIT")
 
 
-def recognise(path: Path) -> None:
+def check_file_header(path: Path) -> None:
     """Refuse what is not ours before SQLite touches it."""
     with path.open("rb") as file:
         header = file.read(100)
     if header[:16] != MAGIC:
-        raise ForeignFile(
-            f"`{path}` is not a store of dray, or its head is damaged; choose another file, or {RESTORE}"
+        raise ForeignFileError(
+            f"`{path}` is not a store of dray, or its head is damaged; choose another file, or {RESTORE_HINT}"
         )
-    if int.from_bytes(header[68:72], "big") != APPLICATION:
-        raise ForeignFile(f"`{path}` is a database of another program; choose another file")
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise ForeignFileError(f"`{path}` is a database of another program; choose another file")
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found != FORMAT:
-        raise FormatError(
-            f"`{path}` has format {found}, this dray reads format {FORMAT}; use the dray that wrote it"
+    if found != FORMAT_VERSION:
+        raise StoreFormatError(
+            f"`{path}` has format {found}, this dray reads format {FORMAT_VERSION}; use the "
+            "dray that wrote it"
         )
 
 
-def _verify_rows(connection: sqlite3.Connection, head: Head) -> dict[bytes, int]:
+def _verify_rows(connection: sqlite3.Connection, head: StoreHead) -> dict[bytes, int]:
     """Check every row and how they hang together; returns the newest one of each key."""
     count, total, newest = 0, 0, dict[bytes, int]()
     for row in connection.execute(f"SELECT {COLUMNS} FROM history h ORDER BY id"):
-        number, key, _, _, previous, _, checksum = checked(row)
+        number, key, _, _, previous, _, checksum = verify_row(row)
         before = newest.get(key, 0)
         # The row before may have been compacted away, but only with all that were older still.
-        if previous != before and (before or previous >> PLACES > head.compacted):
-            raise Damaged(f"a record before revision `{number >> PLACES}` is missing")
+        if previous != before and (before or previous >> INDEX_BITS > head.compacted):
+            raise CorruptStoreError(f"a record before revision `{number >> INDEX_BITS}` is missing")
         newest[key] = number
         total += checksum
         count += 1
     if (count, total & SUM_MASK) != (head.rows, head.total):
-        raise Damaged(f"{count} records add up to something else than the {head.rows} that were written")
-    if max(newest.values(), default=0) >> PLACES > head.revision:
-        raise Damaged(f"a record is newer than revision `{head.revision}`, where the store stands")
+        raise CorruptStoreError(
+            f"{count} records add up to something else than the {head.rows} that were written"
+        )
+    if max(newest.values(), default=0) >> INDEX_BITS > head.revision:
+        raise CorruptStoreError(f"a record is newer than revision `{head.revision}`, where the store stands")
     return newest
 
 
@@ -209,4 +221,6 @@ def _verify_current(connection: sqlite3.Connection, newest: dict[bytes, int]) ->
     """The index of current keys is exactly the newest row of every key."""
     indexed = dict(connection.execute("SELECT key, id FROM current"))
     if indexed != newest:
-        raise Damaged(f"the index of current keys names {len(indexed)} keys, the history {len(newest)}")
+        raise CorruptStoreError(
+            f"the index of current keys names {len(indexed)} keys, the history {len(newest)}"
+        )

@@ -16,65 +16,74 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dray.store.base import (
-    Batch,
     Committed,
     Compare,
-    Conflict,
-    Entry,
-    Event,
-    Mismatch,
+    EventBatch,
+    FailedCompare,
     Put,
+    StoreEntry,
+    StoreEvent,
+    TxnConflict,
     Write,
-    holds,
+    evaluate_compare,
 )
 from dray.store.errors import StoreError
-from dray.store.sqlite.rows import COLUMNS, PLACES, SUM_MASK, Head, Row, agreeing, checksum_of, entry_of
+from dray.store.sqlite.rows import (
+    COLUMNS,
+    INDEX_BITS,
+    SUM_MASK,
+    Row,
+    StoreHead,
+    compute_row_checksum,
+    decode_entry,
+    verify_indexed_row,
+)
 
-REMEMBERED_BYTES = 32 << 20
+RECENT_CACHE_BYTES = 32 << 20
 """How much of what was written or compared lately stays in memory."""
-ENTRY_BYTES = 300
+ENTRY_OVERHEAD_BYTES = 300
 """What an entry weighs beside its value."""
-AT_ONCE = 32
+MAX_STATEMENT_ROWS = 32
 """How many rows or keys one statement takes; each number up to this is a statement of its own."""
 
-Outcome = Committed | Conflict | StoreError | None
-Standing = tuple[int, Entry | None]
+JobOutcome = Committed | TxnConflict | StoreError | None
+KeyState = tuple[int, StoreEntry | None]
 """The newest row of a key and the entry it stands for: None for a delete; row 0 when there is none."""
-NOTHING: Standing = (0, None)
-State = dict[bytes, Standing]
+ABSENT_KEY: KeyState = (0, None)
+KeyStates = dict[bytes, KeyState]
 
 
 @dataclass(slots=True, eq=False)
-class Job:
-    """A transaction on its way through the writer; `sender` is whoever waits for it."""
+class WriterJob:
+    """A transaction on its way through the writer; `waiter` is whoever waits for it."""
 
-    sender: object
+    waiter: object
     compares: Sequence[Compare] = ()
     writes: Sequence[Write] = ()
-    outcome: Outcome = None
-    batch: Batch | None = None
+    outcome: JobOutcome = None
+    batch: EventBatch | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class GroupWrites:
     """What a group does to the file."""
 
-    head: Head
+    head: StoreHead
     rows: list[Row] = field(default_factory=list)
 
 
-class Recent:
+class RecentEntryCache:
     """Entries written or compared lately, in two generations: when the younger is full, the older goes."""
 
-    def __init__(self, limit: int = REMEMBERED_BYTES) -> None:
-        self._limit = limit // 2
-        self._young: State = {}
-        self._old: State = {}
-        self._weight = 0
+    def __init__(self, limit: int = RECENT_CACHE_BYTES) -> None:
+        self._generation_limit = limit // 2
+        self._young: KeyStates = {}
+        self._old: KeyStates = {}
+        self._young_bytes = 0
 
-    def known(self, keys: Iterable[bytes]) -> tuple[State, list[bytes]]:
+    def look_up(self, keys: Iterable[bytes]) -> tuple[KeyStates, list[bytes]]:
         """What is remembered about the keys, and the keys about which nothing is."""
-        state: State = {}
+        state: KeyStates = {}
         unknown: list[bytes] = []
         young, old = self._young, self._old
         for key in keys:
@@ -86,17 +95,19 @@ class Recent:
                 unknown.append(key)
         return state, unknown
 
-    def learn(self, state: State) -> None:
+    def remember(self, state: KeyStates) -> None:
         """Remember a state that is in the file now."""
         self._young.update(state)
         # What was there before is counted again; the bound is then kept early rather than late.
         for _, entry in state.values():
-            self._weight += ENTRY_BYTES if entry is None else ENTRY_BYTES + len(entry.value)
-        if self._weight > self._limit:
-            self._old, self._young, self._weight = self._young, {}, 0
+            self._young_bytes += (
+                ENTRY_OVERHEAD_BYTES if entry is None else ENTRY_OVERHEAD_BYTES + len(entry.value)
+            )
+        if self._young_bytes > self._generation_limit:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
 
 
-def touched(jobs: Iterable[Job]) -> set[bytes]:
+def collect_keys(jobs: Iterable[WriterJob]) -> set[bytes]:
     """Every key that a transaction compares or writes."""
     keys: set[bytes] = set()
     for job in jobs:
@@ -107,57 +118,61 @@ def touched(jobs: Iterable[Job]) -> set[bytes]:
     return keys
 
 
-def look_up(connection: sqlite3.Connection, keys: list[bytes]) -> State:
+def read_key_states(connection: sqlite3.Connection, keys: list[bytes]) -> KeyStates:
     """What the file has under the keys."""
-    state: State = dict.fromkeys(keys, NOTHING)
-    for start in range(0, len(keys), AT_ONCE):
-        some = keys[start : start + AT_ONCE]
-        for found in connection.execute(LOOK[len(some)], some).fetchall():
-            row = agreeing(found)
-            state[row[1]] = (row[0], entry_of(row))
+    state: KeyStates = dict.fromkeys(keys, ABSENT_KEY)
+    for start in range(0, len(keys), MAX_STATEMENT_ROWS):
+        some = keys[start : start + MAX_STATEMENT_ROWS]
+        for found in connection.execute(SELECT_CURRENT[len(some)], some).fetchall():
+            row = verify_indexed_row(found)
+            state[row[1]] = (row[0], decode_entry(row))
     return state
 
 
-def work_out(jobs: Iterable[Job], head: Head, state: State) -> Work:
+def execute_jobs(jobs: Iterable[WriterJob], head: StoreHead, state: KeyStates) -> GroupWrites:
     """Run the transactions on the state, which has every key they touch; each job gets its outcome."""
-    work = Work(head)
+    work = GroupWrites(head)
     revision = head.revision
     for job in jobs:
-        if job.compares and (failed := _failed(job.compares, state)):
-            job.outcome = Conflict(revision, failed)
+        if job.compares and (failed := _find_failed_compares(job.compares, state)):
+            job.outcome = TxnConflict(revision, failed)
             continue
-        if job.writes and (events := _applied(job.writes, revision + 1, state, work.rows)):
+        if job.writes and (events := _apply_writes(job.writes, revision + 1, state, work.rows)):
             revision += 1
-            job.batch = Batch(revision, tuple(events))
+            job.batch = EventBatch(revision, tuple(events))
         job.outcome = Committed(revision)
     if work.rows:
         total = (head.total + sum(row[6] for row in work.rows)) & SUM_MASK
-        work.head = Head(revision, head.compacted, head.swept, head.rows + len(work.rows), total)
+        work.head = StoreHead(revision, head.compacted, head.swept, head.rows + len(work.rows), total)
     return work
 
 
-def carry_out(connection: sqlite3.Connection, work: Work) -> None:
+def write_group(connection: sqlite3.Connection, writes: GroupWrites) -> None:
     """Write the rows and where the index of current keys points now, inside an open transaction."""
-    rows = work.rows
-    for start in range(0, len(rows), AT_ONCE):
-        some = rows[start : start + AT_ONCE]
-        connection.execute(INSERT[len(some)], [value for row in some for value in row])
+    rows = writes.rows
+    for start in range(0, len(rows), MAX_STATEMENT_ROWS):
+        some = rows[start : start + MAX_STATEMENT_ROWS]
+        connection.execute(INSERT_HISTORY[len(some)], [value for row in some for value in row])
     # Only the last row of a key matters, however often the group wrote it.
     newest = list({row[1]: row[0] for row in rows}.items())
-    for start in range(0, len(newest), AT_ONCE):
-        pairs = newest[start : start + AT_ONCE]
-        connection.execute(POINT[len(pairs)], [value for pair in pairs for value in pair])
+    for start in range(0, len(newest), MAX_STATEMENT_ROWS):
+        pairs = newest[start : start + MAX_STATEMENT_ROWS]
+        connection.execute(REPLACE_CURRENT[len(pairs)], [value for pair in pairs for value in pair])
 
 
-def _failed(compares: Sequence[Compare], state: State) -> tuple[Mismatch, ...]:
+def _find_failed_compares(compares: Sequence[Compare], state: KeyStates) -> tuple[FailedCompare, ...]:
     judged = [(compare, state[compare.key][1]) for compare in compares]
-    return tuple(Mismatch(compare, found) for compare, found in judged if not holds(compare, found))
+    return tuple(
+        FailedCompare(compare, found) for compare, found in judged if not evaluate_compare(compare, found)
+    )
 
 
-def _applied(writes: Sequence[Write], revision: int, state: State, rows: list[Row]) -> list[Event]:
+def _apply_writes(
+    writes: Sequence[Write], revision: int, state: KeyStates, rows: list[Row]
+) -> list[StoreEvent]:
     """Do the writes of one transaction to the state and add their rows; returns what changed."""
-    number = revision << PLACES
-    events: list[Event] = []
+    number = revision << INDEX_BITS
+    events: list[StoreEvent] = []
     for write in writes:
         key = write.key
         previous, before = state[key]
@@ -166,29 +181,29 @@ def _applied(writes: Sequence[Write], revision: int, state: State, rows: list[Ro
             created, version = (
                 (revision, 1) if before is None else (before.create_revision, before.version + 1)
             )
-            entry = Entry(key, write.value, created, revision, version)
+            entry = StoreEntry(key, write.value, created, revision, version)
         elif before is None:
             continue
         else:
             value, entry, created, version = None, None, before.create_revision, before.version
         fields = (number, key, created, version, previous)
-        rows.append((*fields, value, checksum_of(fields, value)))
+        rows.append((*fields, value, compute_row_checksum(fields, value)))
         state[key] = (number, entry)
-        events.append(Event(key, revision, entry, before))
+        events.append(StoreEvent(key, revision, entry, before))
         number += 1
     return events
 
 
-def _many(statement: str, item: str, end: str = "") -> tuple[str, ...]:
+def _build_statements(statement: str, item: str, end: str = "") -> tuple[str, ...]:
     """The statement for each number of items; position 0 is never used."""
-    return tuple(f"{statement} {', '.join([item] * count)}{end}" for count in range(AT_ONCE + 1))
+    return tuple(f"{statement} {', '.join([item] * count)}{end}" for count in range(MAX_STATEMENT_ROWS + 1))
 
 
-LOOK = _many(
+SELECT_CURRENT = _build_statements(
     f"SELECT {COLUMNS}, c.key FROM current c JOIN history h ON h.id = c.id WHERE c.key IN (", "?", ")"
 )
-INSERT = _many(
+INSERT_HISTORY = _build_statements(
     "INSERT INTO history (id, key, created, version, previous, value, checksum) VALUES",
     "(?, ?, ?, ?, ?, ?, ?)",
 )
-POINT = _many("REPLACE INTO current (key, id) VALUES", "(?, ?)")
+REPLACE_CURRENT = _build_statements("REPLACE INTO current (key, id) VALUES", "(?, ?)")

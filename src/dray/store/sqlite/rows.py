@@ -19,12 +19,12 @@ from zlib import crc32
 
 import msgspec
 
-from dray.store.base import FIRST_REVISION, Batch, Entry, Event
-from dray.store.errors import Damaged
+from dray.store.base import FIRST_REVISION, EventBatch, StoreEntry, StoreEvent
+from dray.store.errors import CorruptStoreError
 
-APPLICATION = int.from_bytes(b"dray", "big")
-FORMAT = 2
-PLACES = 20
+APPLICATION_ID = int.from_bytes(b"dray", "big")
+FORMAT_VERSION = 2
+INDEX_BITS = 20
 """Bits of a row number that count within a revision."""
 SUM_MASK = (1 << 62) - 1
 
@@ -39,11 +39,11 @@ TABLES = (
 COLUMNS = "h.id, h.key, h.created, h.version, h.previous, h.value, h.checksum"
 
 Row = tuple[int, bytes, int, int, int, bytes | None, int]
-Found = tuple[int, bytes, int, int, int, bytes | None, int, bytes]
+IndexedRow = tuple[int, bytes, int, int, int, bytes | None, int, bytes]
 """A row, and the key by which the index led to it."""
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
+class StoreHead(msgspec.Struct, frozen=True, gc=False):
     """Where the store stands."""
 
     revision: int = FIRST_REVISION
@@ -53,78 +53,80 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     rows: int = 0
     total: int = 0
 
-    def checksum(self) -> int:
+    def compute_checksum(self) -> int:
         numbers = (self.revision, self.compacted, self.swept, self.rows, self.total)
         return crc32(b"%d %d %d %d %d" % numbers)
 
-    def without(self, checksums: Sequence[int]) -> Head:
+    def subtract_rows(self, checksums: Sequence[int]) -> StoreHead:
         """After removing rows with these checksums."""
         total = (self.total - sum(checksums)) & SUM_MASK
         return msgspec.structs.replace(self, rows=self.rows - len(checksums), total=total)
 
 
-def row_id(revision: int, place: int = 0) -> int:
-    return revision << PLACES | place
+def encode_row_id(revision: int, index: int = 0) -> int:
+    return revision << INDEX_BITS | index
 
 
-def checksum_of(fields: tuple[int, bytes, int, int, int], value: bytes | None) -> int:
+def compute_row_checksum(fields: tuple[int, bytes, int, int, int], value: bytes | None) -> int:
     """The checksum of a row with these fields and this value."""
     start = crc32(b"%d %b %d %d %d " % fields, len(fields[1]))
     return start ^ 0xFFFF_FFFF if value is None else crc32(value, start)
 
 
-def checked(row: Row) -> Row:
+def verify_row(row: Row) -> Row:
     """The row, if it is what was written."""
     try:
-        intact = checksum_of(row[:5], row[5]) == row[6]
+        intact = compute_row_checksum(row[:5], row[5]) == row[6]
     except TypeError:
         intact = False
     if not intact:
-        raise Damaged(
-            f"a record of revision `{row[0] >> PLACES}` fails its checksum; restore the latest backup"
+        raise CorruptStoreError(
+            f"a record of revision `{row[0] >> INDEX_BITS}` fails its checksum; restore the latest backup"
         )
     return row
 
 
-def entry_of(row: Row) -> Entry | None:
+def decode_entry(row: Row) -> StoreEntry | None:
     """The entry a row stands for; None for a delete."""
-    number, key, created, version, _, value, _ = checked(row)
-    return None if value is None else Entry(key, value, created, number >> PLACES, version)
+    number, key, created, version, _, value, _ = verify_row(row)
+    return None if value is None else StoreEntry(key, value, created, number >> INDEX_BITS, version)
 
 
-def batches_of(pairs: Iterable[tuple[Row, Row | None]]) -> Iterator[Batch]:
+def decode_batches(pairs: Iterable[tuple[Row, Row | None]]) -> Iterator[EventBatch]:
     """Rows in order, each with the row before it of the same key, as batches."""
-    revision, events = 0, list[Event]()
+    revision, events = 0, list[StoreEvent]()
     for row, before in pairs:
-        if row[0] >> PLACES != revision:
+        if row[0] >> INDEX_BITS != revision:
             if events:
-                yield Batch(revision, tuple(events))
-            revision, events = row[0] >> PLACES, []
-        previous = entry_of(before) if before is not None else None
-        events.append(Event(row[1], revision, entry_of(row), previous))
+                yield EventBatch(revision, tuple(events))
+            revision, events = row[0] >> INDEX_BITS, []
+        previous = decode_entry(before) if before is not None else None
+        events.append(StoreEvent(row[1], revision, decode_entry(row), previous))
     if events:
-        yield Batch(revision, tuple(events))
+        yield EventBatch(revision, tuple(events))
 
 
-def read_head(connection: sqlite3.Connection) -> Head:
+def read_head(connection: sqlite3.Connection) -> StoreHead:
     found = connection.execute(
         "SELECT revision, compacted, swept, rows, total, checksum FROM head"
     ).fetchall()
-    if len(found) != 1 or Head(*found[0][:5]).checksum() != found[0][5]:
-        raise Damaged("the head record fails its checksum; restore the latest backup")
-    return Head(*found[0][:5])
+    if len(found) != 1 or StoreHead(*found[0][:5]).compute_checksum() != found[0][5]:
+        raise CorruptStoreError("the head record fails its checksum; restore the latest backup")
+    return StoreHead(*found[0][:5])
 
 
-def write_head(connection: sqlite3.Connection, head: Head) -> None:
+def write_head(connection: sqlite3.Connection, head: StoreHead) -> None:
     connection.execute(
         "REPLACE INTO head (one, revision, compacted, swept, rows, total, checksum)"
         " VALUES (1, ?, ?, ?, ?, ?, ?)",
-        (head.revision, head.compacted, head.swept, head.rows, head.total, head.checksum()),
+        (head.revision, head.compacted, head.swept, head.rows, head.total, head.compute_checksum()),
     )
 
 
-def agreeing(found: Found) -> Row:
+def verify_indexed_row(found: IndexedRow) -> Row:
     """The row, if it is the one the index meant."""
     if found[1] != found[7]:
-        raise Damaged(f"the index leads from key `{found[7]!r}` to `{found[1]!r}`; restore the latest backup")
+        raise CorruptStoreError(
+            f"the index leads from key `{found[7]!r}` to `{found[1]!r}`; restore the latest backup"
+        )
     return found[:7]

@@ -26,56 +26,72 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from dray.store.errors import Closed, Damaged, OutcomeUnknown, StoreError, WriteFailed
+from dray.store.errors import (
+    CorruptStoreError,
+    OutcomeUnknownError,
+    StoreClosedError,
+    StoreError,
+    StoreWriteError,
+)
 from dray.store.sqlite.database_file import connect
-from dray.store.sqlite.group_commit import Job, Recent, Work, carry_out, look_up, touched, work_out
-from dray.store.sqlite.rows import Head, write_head
+from dray.store.sqlite.group_commit import (
+    GroupWrites,
+    RecentEntryCache,
+    WriterJob,
+    collect_keys,
+    execute_jobs,
+    read_key_states,
+    write_group,
+)
+from dray.store.sqlite.rows import StoreHead, write_head
 
-GROUP = 512
+MAX_GROUP_JOBS = 512
 """How many waiting transactions are enough for a commit; bounds how long the first of them waits."""
 CHECKPOINT_COMMITS = 500
 CHECKPOINT_BYTES = 8 << 20
 """After so many commits, or so much written, the write-ahead log is written back into the file."""
-LOG_BYTES = 64 << 20
+MAX_WAL_BYTES = 64 << 20
 """A log that grew beyond this, because readers kept it busy, is cut back as soon as they let go."""
 
 # The disk did not take the data, and nothing of it counts as written: the log ends before it.
-NOT_WRITTEN = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
+NOT_WRITTEN_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
 
 
-class Chore(Protocol):
+class BackgroundTask(Protocol):
     """Work in small steps, each one a commit of its own between those of the transactions."""
 
-    def step(self, connection: sqlite3.Connection, head: Head) -> Head | None:
+    def step(self, connection: sqlite3.Connection, head: StoreHead) -> StoreHead | None:
         """Do a little; returns the head it leaves, or None when everything is done."""
         ...
 
-    def after_commit(self, connection: sqlite3.Connection) -> None:
+    def run_after_commit(self, connection: sqlite3.Connection) -> None:
         """What cannot be done inside a transaction."""
         ...
 
 
 @dataclass(slots=True, eq=False)
-class Task(Job):
+class BackgroundJob(WriterJob):
     """A chore on its way through the writer."""
 
-    chore: Chore = field(kw_only=True)
+    task: BackgroundTask = field(kw_only=True)
 
 
-Deliver = Callable[[list[Job]], None]
+DeliverJobs = Callable[[list[WriterJob]], None]
 
 
-class Writer:
+class SqliteWriter:
     """Owns the writing connection and its thread."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, head: Head, deliver: Deliver) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, head: StoreHead, deliver: DeliverJobs
+    ) -> None:
         self._path = path
         self._connection = connection
         self._head = head
         self._deliver = deliver
-        self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
-        self._chores: list[Task] = []
-        self._recent = Recent()
+        self._queue: queue.SimpleQueue[list[WriterJob] | None] = queue.SimpleQueue()
+        self._background_jobs: list[BackgroundJob] = []
+        self._recent_entries = RecentEntryCache()
         self._failure: StoreError | None = None
         self._commits = 0
         self._bytes = 0
@@ -83,10 +99,10 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="dray-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, jobs: list[Job]) -> None:
+    def submit(self, jobs: list[WriterJob]) -> None:
         """Take some transactions or chores, which then share one commit if there is room."""
-        for start in range(0, len(jobs), GROUP):
-            self._queue.put(jobs[start : start + GROUP])
+        for start in range(0, len(jobs), MAX_GROUP_JOBS):
+            self._queue.put(jobs[start : start + MAX_GROUP_JOBS])
 
     @property
     def stopped(self) -> bool:
@@ -99,23 +115,23 @@ class Writer:
 
     def _run(self) -> None:
         while not self._stopping:
-            jobs = self._waiting()
+            jobs = self._take_jobs()
             if self._failure is not None:
-                self._refuse([*jobs, *self._chores])
-                self._chores = []
+                self._reject_jobs([*jobs, *self._background_jobs])
+                self._background_jobs = []
                 continue
-            self._chores += [job for job in jobs if isinstance(job, Task)]
-            self._commit([job for job in jobs if not isinstance(job, Task)])
-            self._step_chore()
+            self._background_jobs += [job for job in jobs if isinstance(job, BackgroundJob)]
+            self._commit([job for job in jobs if not isinstance(job, BackgroundJob)])
+            self._step_background_job()
             self._checkpoint_if_due()
         self._finish()
 
-    def _waiting(self) -> list[Job]:
+    def _take_jobs(self) -> list[WriterJob]:
         """Everything in the queue; waits for the first unless there are chores to do."""
-        jobs: list[Job] = []
+        jobs: list[WriterJob] = []
         try:
-            while len(jobs) < GROUP:
-                more = self._queue.get(block=not jobs and not self._chores)
+            while len(jobs) < MAX_GROUP_JOBS:
+                more = self._queue.get(block=not jobs and not self._background_jobs)
                 if more is None:
                     self._stopping = True
                     return jobs
@@ -124,49 +140,49 @@ class Writer:
             pass
         return jobs
 
-    def _commit(self, jobs: list[Job]) -> None:
+    def _commit(self, jobs: list[WriterJob]) -> None:
         if not jobs:
             return
         try:
-            state, unknown = self._recent.known(touched(jobs))
+            state, unknown = self._recent_entries.look_up(collect_keys(jobs))
             if unknown:
-                state |= look_up(self._connection, unknown)
-            work = work_out(jobs, self._head, state)
+                state |= read_key_states(self._connection, unknown)
+            work = execute_jobs(jobs, self._head, state)
             if work.rows:
-                self._write(work)
-            self._recent.learn(state)
+                self._write_group(work)
+            self._recent_entries.remember(state)
         except Exception as error:
             self._fail(jobs, error)
         self._deliver(jobs)
 
-    def _write(self, work: Work) -> None:
+    def _write_group(self, writes: GroupWrites) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
-        carry_out(connection, work)
-        write_head(connection, work.head)
+        write_group(connection, writes)
+        write_head(connection, writes.head)
         connection.execute("COMMIT")
-        self._head = work.head
+        self._head = writes.head
         self._commits += 1
-        self._bytes += sum(len(row[5] or b"") for row in work.rows)
+        self._bytes += sum(len(row[5] or b"") for row in writes.rows)
 
-    def _step_chore(self) -> None:
+    def _step_background_job(self) -> None:
         """One step of the oldest chore, as one commit."""
-        if not self._chores or self._failure is not None:
+        if not self._background_jobs or self._failure is not None:
             return
-        job = self._chores[0]
+        job = self._background_jobs[0]
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            head = job.chore.step(self._connection, self._head)
+            head = job.task.step(self._connection, self._head)
             if head is not None:
                 write_head(self._connection, head)
             self._connection.execute("COMMIT")
-            job.chore.after_commit(self._connection)
+            job.task.run_after_commit(self._connection)
             if head is not None:
                 self._head = head
                 return
         except Exception as error:
             self._fail([job], error)
-        self._chores.pop(0)
+        self._background_jobs.pop(0)
         self._checkpoint("PASSIVE")
         self._deliver([job])
 
@@ -174,9 +190,9 @@ class Writer:
         if self._commits >= CHECKPOINT_COMMITS or self._bytes >= CHECKPOINT_BYTES:
             self._commits = self._bytes = 0
             # Overwriting the log in place is cheaper than growing it anew, so it is cut only when too long.
-            self._checkpoint("TRUNCATE" if self._log_bytes() > LOG_BYTES else "PASSIVE")
+            self._checkpoint("TRUNCATE" if self._read_wal_size() > MAX_WAL_BYTES else "PASSIVE")
 
-    def _log_bytes(self) -> int:
+    def _read_wal_size(self) -> int:
         with contextlib.suppress(OSError):
             return os.stat(f"{self._path}-wal").st_size
         return 0
@@ -189,42 +205,42 @@ class Writer:
         except sqlite3.Error as error:
             self._fail([], error)
 
-    def _fail(self, jobs: list[Job], error: Exception) -> None:
+    def _fail(self, jobs: list[WriterJob], error: Exception) -> None:
         """Take back the open commit, if there is one, and decide whether the store can go on."""
-        failure = self._meaning(error)
+        failure = self._translate_error(error)
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error as worse:
-            failure = self._meaning(worse)
+            failure = self._translate_error(worse)
         told: StoreError = failure
-        if not isinstance(failure, WriteFailed):
+        if not isinstance(failure, StoreWriteError):
             self._failure = failure
-            told = OutcomeUnknown(f"it is unknown whether the write happened: {failure}")
+            told = OutcomeUnknownError(f"it is unknown whether the write happened: {failure}")
         for job in jobs:
             job.outcome, job.batch = told, None
 
-    def _meaning(self, error: Exception) -> StoreError:
+    def _translate_error(self, error: Exception) -> StoreError:
         code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_FULL:
-            return WriteFailed(f"no space left for `{self._path}`; free some and writes work again")
-        if code in NOT_WRITTEN:
-            return WriteFailed(f"the disk refused to write to `{self._path}`: {error}")
-        if isinstance(error, Damaged):
-            return Damaged(f"`{self._path}` is damaged and the store has stopped: {error}")
-        return Closed(
+            return StoreWriteError(f"no space left for `{self._path}`; free some and writes work again")
+        if code in NOT_WRITTEN_CODES:
+            return StoreWriteError(f"the disk refused to write to `{self._path}`: {error}")
+        if isinstance(error, CorruptStoreError):
+            return CorruptStoreError(f"`{self._path}` is damaged and the store has stopped: {error}")
+        return StoreClosedError(
             f"the disk under `{self._path}` failed and the store has stopped: {error}; start it again"
         )
 
-    def _refuse(self, jobs: list[Job]) -> None:
+    def _reject_jobs(self, jobs: list[WriterJob]) -> None:
         for job in jobs:
             job.outcome = self._failure
         self._deliver(jobs)
 
     def _finish(self) -> None:
-        for job in self._chores:
-            job.outcome = Closed("the store was closed before this was finished")
-        self._deliver([*self._chores])
+        for job in self._background_jobs:
+            job.outcome = StoreClosedError("the store was closed before this was finished")
+        self._deliver([*self._background_jobs])
         self._checkpoint("TRUNCATE")
         if self._failure is None:
             self._connection.close()

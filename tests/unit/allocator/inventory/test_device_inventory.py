@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import dray.allocator.inventory.device_inventory as stocking
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
 from tests.brute.making import (
     attribute,
     budget,
@@ -27,7 +27,7 @@ from tests.brute.toyjudge import ToyJudge, judged
 
 
 def stock(*slices, held=()):
-    return Stock(slices, [], Usage.of(held), judged)
+    return DeviceInventory(slices, [], DeviceUsage.from_claims(held), judged)
 
 
 def local(content, number, **more):
@@ -35,8 +35,8 @@ def local(content, number, **more):
     return published(*content, name=f"s{number}", pool=f"p{number}", node_name=f"n{number}", **more)
 
 
-def same_shape(there: Stock, *names: str) -> bool:
-    return len({id(there.seen_from(node(name)).shape) for name in names}) == 1
+def same_shape(there: DeviceInventory, *names: str) -> bool:
+    return len({id(there.get_node_view(node(name)).shape) for name in names}) == 1
 
 
 def test_nodes_with_the_same_devices_have_one_shape():
@@ -111,60 +111,68 @@ def test_a_selector_of_several_terms_tells_shapes_apart():
     one = published(device("a"), name="1", pool="p1", node_name="n1")
     two = published(device("a"), name="2", pool="p2", node_selector=labelled({"zone": "z2"}, {"rack": "r2"}))
     there = stock(one, two)
-    assert there.seen_from(node("n1")).shape is not there.seen_from(node("n2", zone="z2")).shape
+    assert there.get_node_view(node("n1")).shape is not there.get_node_view(node("n2", zone="z2")).shape
 
 
 def test_a_view_is_kept_until_something_in_it_changes():
     first = stock(local(devices("a"), 1), local(devices("a"), 2))
-    before = {name: first.seen_from(node(name)) for name in ("n1", "n2")}
-    assert first.seen_from(node("n1")) is before["n1"]
-    second = first.with_usage(first.usage.taking([holding(result("a", pool="p2"))]))
-    assert second.seen_from(node("n1")) is before["n1"]
-    changed = second.seen_from(node("n2"))
+    before = {name: first.get_node_view(node(name)) for name in ("n1", "n2")}
+    assert first.get_node_view(node("n1")) is before["n1"]
+    second = first.replace_usage(first.usage.add_claims([holding(result("a", pool="p2"))]))
+    assert second.get_node_view(node("n1")) is before["n1"]
+    changed = second.get_node_view(node("n2"))
     assert changed is not before["n2"]
-    assert changed.shelves == before["n2"].shelves
+    assert changed.pool_views == before["n2"].pool_views
     assert (before["n2"].shape.taken, changed.shape.taken) == (0, 1)
 
 
 def test_stocks_over_one_set_of_slices_do_not_disturb_each_other():
     first = stock(local(devices("a"), 1))
-    second = first.with_usage(Usage.of([holding(result("a", pool="p1"))]))
-    taken = [here.seen_from(node("n1")).shape.taken for here in (first, second, first, second)]
+    second = first.replace_usage(DeviceUsage.from_claims([holding(result("a", pool="p1"))]))
+    taken = [here.get_node_view(node("n1")).shape.taken for here in (first, second, first, second)]
     assert taken == [0, 1, 0, 1]
 
 
 def test_a_node_that_changes_its_labels_sees_something_else():
     there = stock(published(device("a"), node_selector=labelled({"zone": "z1"})))
-    assert [len(there.seen_from(node("n1", zone=zone)).shelves) for zone in ("z1", "z2", "z1")] == [1, 0, 1]
+    assert [len(there.get_node_view(node("n1", zone=zone)).pool_views) for zone in ("z1", "z2", "z1")] == [
+        1,
+        0,
+        1,
+    ]
 
 
 def test_devices_that_only_differ_in_name_are_judged_once():
     judge = ToyJudge()
-    content = Stock([local(devices("a", "b", numa=1), 1), local(devices("c", numa=1), 2)], [], Usage(), judge)
-    contents = {id(c) for name in ("n1", "n2") for c in content.seen_from(node(name)).shape.contents}
+    content = DeviceInventory(
+        [local(devices("a", "b", numa=1), 1), local(devices("c", numa=1), 2)], [], DeviceUsage(), judge
+    )
+    contents = {id(c) for name in ("n1", "n2") for c in content.get_node_view(node(name)).shape.profiles}
     assert len(contents) == 1
-    (one,) = {c for name in ("n1", "n2") for c in content.seen_from(node(name)).shape.contents}
-    assert [one.verdict("any"), one.verdict("any")] == [True, True]
+    (one,) = {c for name in ("n1", "n2") for c in content.get_node_view(node(name)).shape.profiles}
+    assert [one.evaluate("any"), one.evaluate("any")] == [True, True]
     assert len(judge.asked) == 1
 
 
 def test_candidates_know_their_names_again():
     view = stock(
         published(*devices("a", "b"), name="1", pool="p1"), published(device("c"), name="2", pool="p2")
-    ).seen_from(node())
-    found = [view.device(candidate) for candidate in range(3)]
+    ).get_node_view(node())
+    found = [view.locate_device(candidate) for candidate in range(3)]
     assert [(shelf.pool[1], shelf.names[position]) for shelf, position in found] == [
         ("p1", "a"),
         ("p1", "b"),
         ("p2", "c"),
     ]
     with pytest.raises(IndexError):
-        view.device(3)
+        view.locate_device(3)
 
 
 def test_values_of_an_attribute_are_masks():
     shape = (
-        stock(published(device("a", numa=1), device("b", numa=[1, 2]), device("c"))).seen_from(node()).shape
+        stock(published(device("a", numa=1), device("b", numa=[1, 2]), device("c")))
+        .get_node_view(node())
+        .shape
     )
     assert shape.values("gpu.example/numa") == (0b011, {("int", 1): 0b011, ("int", 2): 0b010})
 
@@ -176,51 +184,51 @@ def test_what_is_left_of_shares():
             published(device("a", shared=True, capacity={"mem": capacity(4), "bw": 2}), device("b")),
             held=held,
         )
-        .seen_from(node())
+        .get_node_view(node())
         .shape
     )
-    assert {name: left // 10**9 for name, left in shape.left[0].items()} == {"mem": 3, "bw": 2}
+    assert {name: left // 10**9 for name, left in shape.capacity_left[0].items()} == {"mem": 3, "bw": 2}
     assert (shape.taken, shape.shared, shape.shareable) == (0, 1, 1)
 
 
 def test_a_stock_that_lives_long_does_not_remember_every_shape(monkeypatch):
-    monkeypatch.setattr(stocking.RECENT, "most", 27)  # three shapes of eight devices
+    monkeypatch.setattr(stocking.RECENT_SHAPES, "max_entries", 27)  # three shapes of eight devices
     there = stock(local(devices(*"abcdefgh"), 1))
     seen = []
     for name in "abcdefgh":
-        there = there.with_usage(there.usage.taking([holding(result(name, pool="p1"), name=name)]))
-        seen.append(there.seen_from(node("n1")).shape.taken)
-        assert len(there._prepared._shapes) <= 3
+        there = there.replace_usage(there.usage.add_claims([holding(result(name, pool="p1"), name=name)]))
+        seen.append(there.get_node_view(node("n1")).shape.taken)
+        assert len(there._cache._shapes) <= 3
     assert seen == [2**i - 1 for i in range(1, 9)]
 
 
 def test_a_shape_that_comes_back_is_the_same_one():
     free = stock(local(devices("a", "b"), 1))
-    shape = free.seen_from(node("n1")).shape
-    shape.memo["kept"] = True
+    shape = free.get_node_view(node("n1")).shape
+    shape.candidate_sets["kept"] = True
     del shape
-    taken = free.with_usage(free.usage.taking([holding(result("a", pool="p1"))]))
-    assert taken.seen_from(node("n1")).shape.memo == {}
-    assert free.with_usage(Usage()).seen_from(node("n1")).shape.memo == {"kept": True}
+    taken = free.replace_usage(free.usage.add_claims([holding(result("a", pool="p1"))]))
+    assert taken.get_node_view(node("n1")).shape.candidate_sets == {}
+    assert free.replace_usage(DeviceUsage()).get_node_view(node("n1")).shape.candidate_sets == {"kept": True}
 
 
 def test_a_shape_in_use_is_found_however_many_were_seen_since(monkeypatch):
-    monkeypatch.setattr(stocking.RECENT, "most", 1)
+    monkeypatch.setattr(stocking.RECENT_SHAPES, "max_entries", 1)
     there = stock(local(devices("a", "b"), 1), local(devices("a", "b"), 2))
-    shape = there.seen_from(node("n1")).shape
-    assert there.seen_from(node("n2")).shape is shape
+    shape = there.get_node_view(node("n1")).shape
+    assert there.get_node_view(node("n2")).shape is shape
 
 
 def test_nothing_is_kept_of_slices_that_were_replaced(monkeypatch):
-    monkeypatch.setattr(stocking.RECENT, "most", 30)
+    monkeypatch.setattr(stocking.RECENT_SHAPES, "max_entries", 30)
     there = stock(local(devices("a"), 1), local(devices("a"), 2))
-    prepared = there._prepared
-    contents, shapes, keys = prepared._contents._known, prepared._shapes, prepared._keys
+    prepared = there._cache
+    contents, shapes, keys = prepared._profile_table._known, prepared._shapes, prepared._view_keys
     for version in range(50):
         changed = local([device("a", version=version)], 1)
-        there = there.with_slices([changed, local(devices("a"), 2)])
+        there = there.replace_slices([changed, local(devices("a"), 2)])
         for name in ("n1", "n2"):
-            there.seen_from(node(name))
+            there.get_node_view(node(name))
     # Fifteen recent shapes of one device and those in use.
     assert len(contents) <= 17
     assert len(shapes) <= 17
@@ -230,15 +238,15 @@ def test_nothing_is_kept_of_slices_that_were_replaced(monkeypatch):
 def test_nothing_is_kept_of_a_node_that_is_gone():
     there = stock(published(device("a"), all_nodes=True))
     for number in range(20):
-        there.seen_from(node(f"n{number}"))
-        there.forget(f"n{number}")
-    prepared = there._prepared
+        there.get_node_view(node(f"n{number}"))
+        there.forget_node(f"n{number}")
+    prepared = there._cache
     assert not prepared._views
-    assert not prepared._settled[1]
+    assert not prepared._current_views[1]
 
 
 def test_how_much_is_remembered_can_be_told():
     there = stock(local(devices("a", "b"), 1), local([device("c", numa=3)], 2))
-    assert there.sizes() == {"device_contents": 2, "shapes": 0, "views": 0}
-    views = [there.seen_from(node(name)) for name in ("n1", "n2")]
-    assert there.sizes() == {"device_contents": 2, "shapes": len(views), "views": 2}
+    assert there.count_cached() == {"device_contents": 2, "shapes": 0, "views": 0}
+    views = [there.get_node_view(node(name)) for name in ("n1", "n2")]
+    assert there.count_cached() == {"device_contents": 2, "shapes": len(views), "views": 2}

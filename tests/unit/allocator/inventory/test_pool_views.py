@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.inventory.pool_views import Incomplete
-from dray.allocator.refusals import Reason, Refusal
+from dray.allocator.inventory.pool_views import IncompletePool
+from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.search.trace import DeadEnd, Exhausted
 from tests.brute.laws import stock_of
 from tests.brute.making import (
@@ -30,14 +30,14 @@ ONE = claim(request("r"))
 
 def seen(slices, where=None):
     """The devices a node sees, in the order the search walks them."""
-    view = stock_of(world(slices)).seen_from(where or node())
-    return [name for shelf in view.shelves for name in shelf.names]
+    view = stock_of(world(slices)).get_node_view(where or node())
+    return [name for shelf in view.pool_views for name in shelf.names]
 
 
 def flaws(slices, where=None):
     """What is wrong with pools, by pool."""
-    view = stock_of(world(slices)).seen_from(where or node())
-    return {shelf.pool[1]: shelf.flaw for shelf in view.shelves if shelf.flaw is not None}
+    view = stock_of(world(slices)).get_node_view(where or node())
+    return {shelf.pool[1]: shelf.flaw for shelf in view.pool_views if shelf.flaw is not None}
 
 
 # --- order ---
@@ -181,7 +181,7 @@ def test_a_slice_with_both_kinds_of_node_selection_needs_both(whole, found):
     # A slice for the node counts among its names even when the node reaches none of its devices.
     other = published(device("a"), name="other", count=2)
     unreached = published(*own[:1], node_name=whole, per_device_node_selection=True, count=2)
-    twice = {"pool": Refusal(Reason.POOL_INVALID, "device `a` is published twice")}
+    twice = {"pool": Refusal(RefusalReason.POOL_INVALID, "device `a` is published twice")}
     assert flaws([unreached, other]) == (twice if whole == "n1" else {})
 
 
@@ -239,19 +239,19 @@ def test_a_view_that_is_complete_by_itself_is_used_whatever_is_elsewhere():
 FLAWS = {
     "a slice is missing": (
         [published(device("a"), count=2)],
-        Refusal(Reason.POOL_INCOMPLETE, Incomplete(1, 2, 1)),
+        Refusal(RefusalReason.POOL_INCOMPLETE, IncompletePool(1, 2, 1)),
     ),
     "a slice too many": (
         [published(device("a"), name="1"), published(device("b"), name="2")],
-        Refusal(Reason.POOL_INCOMPLETE, Incomplete(2, 1, 1)),
+        Refusal(RefusalReason.POOL_INCOMPLETE, IncompletePool(2, 1, 1)),
     ),
     "a device twice": (
         [published(*devices("a", "a"))],
-        Refusal(Reason.POOL_INVALID, "device `a` is published twice"),
+        Refusal(RefusalReason.POOL_INVALID, "device `a` is published twice"),
     ),
     "a device twice in two slices": (
         [published(device("a"), name="1", count=2), published(device("a"), name="2", count=2)],
-        Refusal(Reason.POOL_INVALID, "device `a` is published twice"),
+        Refusal(RefusalReason.POOL_INVALID, "device `a` is published twice"),
     ),
     "a device twice, once for another node": (
         [
@@ -262,7 +262,7 @@ FLAWS = {
                 per_device_node_selection=True,
             )
         ],
-        Refusal(Reason.POOL_INVALID, "device `a` is published twice"),
+        Refusal(RefusalReason.POOL_INVALID, "device `a` is published twice"),
     ),
     "a device twice, for another node in a slice that is for both": (
         [
@@ -275,22 +275,22 @@ FLAWS = {
             ),
             published(device("a"), name="2", count=2),
         ],
-        Refusal(Reason.POOL_INVALID, "device `a` is published twice"),
+        Refusal(RefusalReason.POOL_INVALID, "device `a` is published twice"),
     ),
     "a counter set twice": (
         [
             published(budget("set", slots=1), name="1", count=2),
             published(budget("set", slots=1), name="2", count=2),
         ],
-        Refusal(Reason.POOL_INVALID, "counter set `set` is published twice"),
+        Refusal(RefusalReason.POOL_INVALID, "counter set `set` is published twice"),
     ),
     "an unknown counter set": (
         partitioned(budget("set", slots=1), device("a", consumes_counters=(draws("other", slots=1),))),
-        Refusal(Reason.POOL_INVALID, "device `a` consumes counter set `other`, which does not exist"),
+        Refusal(RefusalReason.POOL_INVALID, "device `a` consumes counter set `other`, which does not exist"),
     ),
     "an unknown counter": (
         partitioned(budget("set", slots=1), device("a", consumes_counters=(draws("set", lanes=1),))),
-        Refusal(Reason.POOL_INVALID, "device `a` consumes counter `set/lanes`, which does not exist"),
+        Refusal(RefusalReason.POOL_INVALID, "device `a` consumes counter `set/lanes`, which does not exist"),
     ),
     "an unknown counter on another node": (
         [
@@ -300,18 +300,18 @@ FLAWS = {
                 device("b", consumes_counters=(draws("set", lanes=1),)), name="3", count=3, node_name="n2"
             ),
         ],
-        Refusal(Reason.POOL_INVALID, "device `b` consumes counter `set/lanes`, which does not exist"),
+        Refusal(RefusalReason.POOL_INVALID, "device `b` consumes counter `set/lanes`, which does not exist"),
     ),
     "disagreement on the number of slices": (
         [published(device("a"), name="1", count=2), published(device("b"), name="2", count=3)],
-        Refusal(Reason.POOL_INVALID, "its slices disagree on pool.resourceSliceCount: 2 and 3"),
+        Refusal(RefusalReason.POOL_INVALID, "its slices disagree on pool.resourceSliceCount: 2 and 3"),
     ),
     "disagreement on the priority": (
         [
             published(device("a"), name="1", count=2, pool_priority=1),
             published(device("b"), name="2", count=2),
         ],
-        Refusal(Reason.POOL_INVALID, "its slices disagree on pool.priority: 0 and 1"),
+        Refusal(RefusalReason.POOL_INVALID, "its slices disagree on pool.priority: 0 and 1"),
     ),
 }
 
@@ -337,7 +337,7 @@ def test_a_flawed_pool_keeps_all_devices_from_being_known(case):
     slices, flaw = FLAWS[case]
     problem = world([*slices, published(device("fine"), name="other", pool="zz")], claim(request("r", "All")))
     assert picked(problem) is None
-    assert [beat.short for beat in told(problem) if isinstance(beat, DeadEnd)] == [flaw]
+    assert [beat.blocker for beat in told(problem) if isinstance(beat, DeadEnd)] == [flaw]
     assert isinstance(ending(problem), Exhausted)
 
 
@@ -371,8 +371,8 @@ def test_views_of_nodes_with_flaws_tell_their_own():
         published(device("a"), name="2", pool="p2", count=5, node_name="n2"),
     ]
     stock = stock_of(world(slices))
-    found = [stock.seen_from(node(name)).shape.flaws for name in ("n1", "n2")]
+    found = [stock.get_node_view(node(name)).shape.flaws for name in ("n1", "n2")]
     assert found == [
-        ((0, Refusal(Reason.POOL_INCOMPLETE, Incomplete(1, 2, 1))),),
-        ((0, Refusal(Reason.POOL_INCOMPLETE, Incomplete(1, 5, 1))),),
+        ((0, Refusal(RefusalReason.POOL_INCOMPLETE, IncompletePool(1, 2, 1))),),
+        ((0, Refusal(RefusalReason.POOL_INCOMPLETE, IncompletePool(1, 5, 1))),),
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.inventory.usage import UNTOUCHED, Usage
+from dray.allocator.inventory.usage import NO_USAGE, DeviceUsage
 from tests.brute.making import (
     DRIVER,
     POOL,
@@ -34,12 +34,12 @@ def share(device, amounts=None, **fields):
 
 
 def test_nothing_is_taken_of_a_pool_nobody_touched():
-    assert Usage().of_pool(HERE) is UNTOUCHED
-    assert Usage.of([claim(request("r"))]) == Usage()
+    assert DeviceUsage().get_pool(HERE) is NO_USAGE
+    assert DeviceUsage.from_claims([claim(request("r"))]) == DeviceUsage()
 
 
 def test_a_result_holds_its_device_as_a_whole():
-    used = Usage.of([holding("a", name="c1")]).of_pool(HERE)
+    used = DeviceUsage.from_claims([holding("a", name="c1")]).get_pool(HERE)
     assert used.whole == {"a": "ml/c1"}
     assert used.shares == {}
     assert used.holders == {"a": ("ml/c1",)}
@@ -51,7 +51,7 @@ def test_a_result_holds_its_device_as_a_whole():
     ids=["id", "amounts", "both"],
 )
 def test_a_share_id_or_amounts_make_a_share(held):
-    used = Usage.of([holding(held)]).of_pool(HERE)
+    used = DeviceUsage.from_claims([holding(held)]).get_pool(HERE)
     assert used.whole == {}
     assert used.shares == {"a": {name: amount.nanos for name, amount in held.consumed_capacity.items()}}
     assert used.devices == {"a"}
@@ -63,38 +63,40 @@ def test_amounts_of_all_shares_are_added_up():
         holding(share("a", {"mem": 1, "bw": 2}), name="c1"),
         holding(share("a", {"mem": "1500m"}), name="c2"),
     ]
-    used = Usage.of(claims).of_pool(HERE)
+    used = DeviceUsage.from_claims(claims).get_pool(HERE)
     assert used.shares == {"a": {"mem": quantity("2500m").nanos, "bw": quantity(2).nanos}}
     assert used.holders == {"a": ("ml/c1", "ml/c2")}
 
 
 def test_admin_access_holds_nothing():
     assert (
-        Usage.of([holding(result("a", admin_access=True), share("b", {"mem": 1}, admin_access=True))])
-        == Usage()
+        DeviceUsage.from_claims(
+            [holding(result("a", admin_access=True), share("b", {"mem": 1}, admin_access=True))]
+        )
+        == DeviceUsage()
     )
 
 
 def test_amounts_below_nothing_make_no_room_for_others():
     held = [holding(share("a", {"mem": -5}), share("a", {"mem": 3}))]
-    assert Usage.of(held).of_pool(HERE).shares == {"a": {"mem": quantity(3).nanos}}
+    assert DeviceUsage.from_claims(held).get_pool(HERE).shares == {"a": {"mem": quantity(3).nanos}}
     slices = published(device("a", shared=True, capacity={"mem": 4}))
     assert picked(world(slices, claim(request("r", capacity={"mem": 2})), held=held)) is None
 
 
 def test_pools_nobody_touched_keep_their_very_objects():
-    before = Usage.of([holding(result("a"), result("b", pool="other"))])
-    after = before.taking([holding(result("c", pool="other"))])
-    assert after.of_pool(HERE) is before.of_pool(HERE)
-    assert after.of_pool((DRIVER, "other")) is not before.of_pool((DRIVER, "other"))
-    assert before.of_pool((DRIVER, "other")).devices == {"b"}
-    assert after.of_pool((DRIVER, "other")).devices == {"b", "c"}
-    assert before.taking([]) is before
+    before = DeviceUsage.from_claims([holding(result("a"), result("b", pool="other"))])
+    after = before.add_claims([holding(result("c", pool="other"))])
+    assert after.get_pool(HERE) is before.get_pool(HERE)
+    assert after.get_pool((DRIVER, "other")) is not before.get_pool((DRIVER, "other"))
+    assert before.get_pool((DRIVER, "other")).devices == {"b"}
+    assert after.get_pool((DRIVER, "other")).devices == {"b", "c"}
+    assert before.add_claims([]) is before
 
 
 def test_pools_of_one_name_and_two_drivers_are_two_pools():
-    used = Usage.of([holding(result("a", driver="one.example"))])
-    assert used.of_pool(("two.example", POOL)) is UNTOUCHED
+    used = DeviceUsage.from_claims([holding(result("a", driver="one.example"))])
+    assert used.get_pool(("two.example", POOL)) is NO_USAGE
     slices = [
         published(device("a"), name="1", driver="one.example"),
         published(device("a"), name="2", driver="two.example"),

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dray.allocator.allocate import outcome
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.what_if import as_if_complete, without_claim
-from dray.allocator.requests import ask_of
+from dray.allocator.allocate import run_search
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.what_if import assume_complete_pool, remove_claim_usage
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.trace import Solved
 from tests.unit.explain.cluster import DRIVER, Cluster, claim
 
 POOL = (DRIVER, "node-a")
 
 
-def fits(stock: Stock, cluster: Cluster) -> bool:
-    ask = ask_of([claim()], stock.classes.get)
-    return isinstance(outcome(ask, stock.seen_from(cluster.nodes[0]).shape), Solved)
+def fits(stock: DeviceInventory, cluster: Cluster) -> bool:
+    ask = normalize_claims([claim()], stock.classes.get)
+    return isinstance(run_search(ask, stock.get_node_view(cluster.nodes[0]).shape), Solved)
 
 
 def test_what_a_claim_alone_holds_is_freed():
     stock = Cluster().node("node-a", "gpu-0 held=ml/one\ngpu-1 held=ml/two").stock
-    freed = without_claim(stock.usage, "ml/one", [POOL]).of_pool(POOL)
+    freed = remove_claim_usage(stock.usage, "ml/one", [POOL]).get_pool(POOL)
     assert freed.devices == {"gpu-1"}
     assert freed.holders == {"gpu-1": ("ml/two",)}
 
@@ -27,26 +27,26 @@ def test_what_a_claim_alone_holds_is_freed():
 def test_what_it_shares_with_others_stays():
     lines = "gpu-0 shared memory:10Gi share=ml/one/memory:4Gi share=ml/two/memory:4Gi"
     usage = Cluster().node("node-a", lines).stock.usage
-    assert without_claim(usage, "ml/one", [POOL]).of_pool(POOL) is usage.of_pool(POOL)
+    assert remove_claim_usage(usage, "ml/one", [POOL]).get_pool(POOL) is usage.get_pool(POOL)
 
 
 def test_only_the_pools_that_are_named_are_looked_at():
     cluster = Cluster().node("node-a", "gpu-0 held=ml/one").node("node-b", "gpu-0 held=ml/one")
-    freed = without_claim(cluster.stock.usage, "ml/one", [POOL])
-    assert freed.of_pool(POOL).devices == frozenset()
-    assert freed.of_pool((DRIVER, "node-b")).devices == {"gpu-0"}
+    freed = remove_claim_usage(cluster.stock.usage, "ml/one", [POOL])
+    assert freed.get_pool(POOL).devices == frozenset()
+    assert freed.get_pool((DRIVER, "node-b")).devices == {"gpu-0"}
 
 
 def test_freeing_changes_nothing_that_was_there():
     stock = Cluster().node("node-a", "gpu-0 held=ml/one").stock
-    without_claim(stock.usage, "ml/one", [POOL])
-    assert stock.usage.of_pool(POOL).devices == {"gpu-0"}
+    remove_claim_usage(stock.usage, "ml/one", [POOL])
+    assert stock.usage.get_pool(POOL).devices == {"gpu-0"}
 
 
 def test_a_pool_as_if_it_were_complete_lends_its_devices():
     cluster = Cluster().node("node-a", "gpu-0", slices=2)
     stock = cluster.stock
-    completed = as_if_complete(stock, cluster.nodes[0], POOL)
+    completed = assume_complete_pool(stock, cluster.nodes[0], POOL)
     assert completed is not None
     assert fits(completed, cluster)
     assert not fits(stock, cluster)
@@ -56,10 +56,10 @@ def test_it_keeps_what_is_taken_and_what_other_pools_lend():
     cluster = (
         Cluster().node("node-a", "gpu-0 held=ml/old", slices=2).node("node-a", "nic-0", driver="nic.example")
     )
-    completed = as_if_complete(cluster.stock, cluster.nodes[0], POOL)
+    completed = assume_complete_pool(cluster.stock, cluster.nodes[0], POOL)
     assert completed is not None
     assert not fits(completed, cluster)
-    assert [shelf.names for shelf in completed.seen_from(cluster.nodes[0]).shelves] == [
+    assert [shelf.names for shelf in completed.get_node_view(cluster.nodes[0]).pool_views] == [
         ("gpu-0",),
         ("nic-0",),
     ]
@@ -67,4 +67,4 @@ def test_it_keeps_what_is_taken_and_what_other_pools_lend():
 
 def test_a_pool_without_devices_is_no_use_complete_either():
     cluster = Cluster().node("node-a", "nic-0", driver="nic.example")
-    assert as_if_complete(cluster.stock, cluster.nodes[0], POOL) is None
+    assert assume_complete_pool(cluster.stock, cluster.nodes[0], POOL) is None

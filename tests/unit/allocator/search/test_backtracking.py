@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.refusals import Reason
+from dray.allocator.refusals import RefusalReason
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.trace import DeadEnd, Exhausted, Faulted, GaveUp, Solved, Took
+from dray.allocator.search.trace import CandidateTaken, DeadEnd, Exhausted, Faulted, GaveUp, Solved
 from dray.api.resource import DeviceTaint
 from tests.brute.laws import Bench
 from tests.brute.making import (
@@ -71,7 +71,9 @@ def test_combinations_are_tried_not_permutations():
     slices = published(*[device(f"d{i}", numa=i) for i in range(4)])
     bench = Bench(world(slices, claim(request("r0", 3), request("r1", 2))))
     beats = bench.beats(prune=False)
-    last = [beat.pick for beat in beats if isinstance(beat, Took) and beat.pick.point.nth == 2]
+    last = [
+        beat.pick for beat in beats if isinstance(beat, CandidateTaken) and beat.pick.point.device_index == 2
+    ]
     assert len(last) == 4
     assert isinstance(beats[-1], Exhausted)
 
@@ -84,7 +86,7 @@ def test_the_next_alternative_is_tried_only_when_one_cannot_be_had():
     asked = claim(first_of("r", ("s0", asking(4)), ("s1", asking(2)), ("s2", asking(1))))
     problem = world(ABC, asked)
     assert picked(problem) == ["r/s1=a", "r/s1=b"]
-    tried = [beat.pick.point.want.name for beat in told(problem) if isinstance(beat, Took)]
+    tried = [beat.pick.point.alternative.name for beat in told(problem) if isinstance(beat, CandidateTaken)]
     assert list(dict.fromkeys(tried)) == ["r/s0", "r/s1"]
 
 
@@ -101,7 +103,7 @@ def test_when_no_alternative_fits_there_is_no_solution():
     asked = claim(first_of("r", ("s0", asking(4)), ("s1", asking(1, "never"))))
     problem = world(ABC, asked)
     assert picked(problem) is None
-    dead = [beat.point.want.name for beat in told(problem) if isinstance(beat, DeadEnd)]
+    dead = [beat.point.alternative.name for beat in told(problem) if isinstance(beat, DeadEnd)]
     assert list(dict.fromkeys(dead)) == ["r/s0", "r/s1"]
 
 
@@ -145,18 +147,18 @@ def test_all_fails_when_one_is_in_use_unless_by_an_admin(admin, found):
     problem = world(ABC, claim(request("r", "All", admin_access=admin)), held=[holding("b")])
     assert picked(problem) == found
     if not found:
-        assert refusals(problem)["b"].reason is Reason.IN_USE
+        assert refusals(problem)["b"].reason is RefusalReason.IN_USE
 
 
 UNUSABLE = {
-    "tainted": (published(device("a"), device("b", taints=TAINT)), Reason.TAINTED),
+    "tainted": (published(device("a"), device("b", taints=TAINT)), RefusalReason.TAINTED),
     "bound in two ways": (
         published(
             device("a", all_nodes=True),
             device("b", node_selector=labelled({"zone": "z1"}, {"zone": "z2"})),
             per_device_node_selection=True,
         ),
-        Reason.NODE_SELECTOR,
+        RefusalReason.NODE_SELECTOR,
     ),
 }
 
@@ -174,7 +176,7 @@ def test_all_cannot_do_without_a_device_that_must_not_be_taken(case):
 def test_all_of_nothing_is_not_enough():
     problem = world(ABC, claim(request("r", "All", "never")))
     assert picked(problem) is None
-    assert [short.reason for short in shortages(problem)] == [Reason.NOTHING_MATCHES]
+    assert [short.reason for short in shortages(problem)] == [RefusalReason.NOTHING_MATCHES]
 
 
 def test_an_alternative_for_all_devices_that_is_never_reached_is_not_judged():
@@ -258,7 +260,7 @@ def test_a_claim_holds_32_devices_and_no_more():
     assert len(picked(world(many, claim(request("r", 32)))) or ()) == 32
     problem = world(many, claim(request("r", "All")))
     assert picked(problem) is None
-    assert [short.reason for short in shortages(problem)] == [Reason.TOO_MANY_DEVICES]
+    assert [short.reason for short in shortages(problem)] == [RefusalReason.TOO_MANY_DEVICES]
 
 
 def test_the_limit_is_each_claims_own():
@@ -270,15 +272,15 @@ def test_the_limit_is_each_claims_own():
 @pytest.mark.req("K4816-123")
 def test_running_out_of_budget_is_not_an_answer():
     bench = Bench(world(ABC, claim(request("r", 3))))
-    assert isinstance(list(search(bench.ask, bench.view.shape, 2))[-1], GaveUp)
-    assert isinstance(list(search(bench.ask, bench.view.shape, 3))[-1], Solved)
+    assert isinstance(list(search(bench.ask, bench.get_view.shape, 2))[-1], GaveUp)
+    assert isinstance(list(search(bench.ask, bench.get_view.shape, 3))[-1], Solved)
 
 
 def test_a_device_that_cannot_be_judged_ends_the_search_when_it_is_reached():
     slices = published(device("a", numa=1), device("b"), device("c", numa=1))
     found = ending(world(slices, claim(request("r", 2, "attr:numa=1"))))
     assert isinstance(found, Faulted)
-    assert (found.candidate, found.refusal.reason) == (1, Reason.BROKEN_SELECTOR)
+    assert (found.candidate, found.refusal.reason) == (1, RefusalReason.BROKEN_SELECTOR)
     assert found.refusal.detail == ("attr:numa=1", "no such key: numa")
     assert picked(world(slices, claim(request("r", 1, "attr:numa=1")))) == ["r=a"]
     assert picked(world(slices, claim(request("r", 2, "attr:numa=1")), held=[holding("b")])) == ["r=a", "r=c"]

@@ -5,23 +5,25 @@ That it refuses what the search refused there is a law, see tests/unit/explain/t
 
 from __future__ import annotations
 
-from dray.allocator.inventory.device_inventory import Shape
-from dray.allocator.refusals import Reason
-from dray.allocator.requests import Ask, ask_of
+from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.refusals import RefusalReason
+from dray.allocator.requests import AllocationRequest, normalize_claims
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.candidate_review import Standpoint
-from dray.allocator.search.trace import DeadEnd, Pick, Point, Solved
+from dray.allocator.search.candidate_review import CandidateReview
+from dray.allocator.search.trace import DeadEnd, Pick, SearchPoint, Solved
 from dray.api.resource import ResourceClaim
 from tests.unit.explain.cluster import Cluster, attribute, claim, request
 
 
-def asked(cluster: Cluster, *claims: ResourceClaim) -> tuple[Ask, Shape]:
+def asked(cluster: Cluster, *claims: ResourceClaim) -> tuple[AllocationRequest, NodeShape]:
     stock = cluster.stock
-    return ask_of(claims, stock.classes.get), stock.seen_from(cluster.nodes[0]).shape
+    return normalize_claims(claims, stock.classes.get), stock.get_node_view(cluster.nodes[0]).shape
 
 
-def reasons(ask: Ask, shape: Shape, picks: list[Pick], point: Point) -> list[Reason | None]:
-    told = Standpoint(ask, shape, picks).refusals(point)
+def reasons(
+    ask: AllocationRequest, shape: NodeShape, picks: list[Pick], point: SearchPoint
+) -> list[RefusalReason | None]:
+    told = CandidateReview(ask, shape, picks).find_refusals(point)
     return [refusal.reason if refusal is not None else None for refusal in told.values()]
 
 
@@ -30,7 +32,7 @@ def test_the_first_failing_rule_is_told_not_the_last():
     lines = f"a size=x {taint} held=ml/old\nb held=ml/old {taint}\nc {taint}\nd {taint} numa=1"
     ask, shape = asked(Cluster().node("node-a", lines), claim(same="numa"))
     [dead] = [beat for beat in search(ask, shape) if isinstance(beat, DeadEnd)]
-    expected = [Reason.IN_USE, Reason.IN_USE, Reason.TAINTED, Reason.TAINTED]
+    expected = [RefusalReason.IN_USE, RefusalReason.IN_USE, RefusalReason.TAINTED, RefusalReason.TAINTED]
     assert reasons(ask, shape, [], dead.point) == expected
 
 
@@ -39,9 +41,9 @@ def test_what_another_request_took_is_told_with_its_point():
     beats = list(search(ask, shape))
     first = beats[0].pick  # type: ignore[union-attr] # the first beat takes the only device
     dead = next(beat for beat in beats if isinstance(beat, DeadEnd))
-    refusal = Standpoint(ask, shape, [first]).refusals(dead.point)[0]
+    refusal = CandidateReview(ask, shape, [first]).find_refusals(dead.point)[0]
     assert refusal is not None
-    assert refusal.reason is Reason.TAKEN_HERE
+    assert refusal.reason is RefusalReason.TAKEN_HERE
     assert refusal.detail == first.point
 
 
@@ -51,4 +53,4 @@ def test_candidates_nobody_judged_stay_unjudged():
     )
     *_, ending = search(ask, shape)
     assert isinstance(ending, Solved)
-    assert list(Standpoint(ask, shape, []).refusals(ending.picks[0].point)) == [0]
+    assert list(CandidateReview(ask, shape, []).find_refusals(ending.picks[0].point)) == [0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.allocate import Allocated, allocate
-from dray.allocator.inventory.device_inventory import Stock
-from dray.allocator.inventory.usage import Usage
-from dray.allocator.refusals import Reason
-from dray.allocator.requests import ask_of
+from dray.allocator.allocate import SuccessfulAllocation, allocate
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.usage import DeviceUsage
+from dray.allocator.refusals import RefusalReason
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search import candidates
-from dray.allocator.search.candidates import NOT_YET, options_of
+from dray.allocator.search.candidates import NOT_EVALUATED, get_candidate_set
 from dray.allocator.search.trace import Solved
 from dray.api.resource import DeviceTaint
 from tests.brute.laws import share_ids
@@ -23,9 +23,9 @@ SLICES = published(*[device(f"d{i}", numa=i) for i in range(5)])
 def asked_about(claims, held=(), slices=SLICES):
     """The devices a judge was asked about while an allocation was found."""
     judge = ToyJudge()
-    stock = Stock([slices], [device_class("any", "any")], Usage.of(held), judge)
+    stock = DeviceInventory([slices], [device_class("any", "any")], DeviceUsage.from_claims(held), judge)
     found = allocate(stock, claims, node(), new_share_id=share_ids())
-    assert isinstance(found, Allocated)
+    assert isinstance(found, SuccessfulAllocation)
     assert isinstance(found.ending, Solved)
     return judge.asked
 
@@ -67,53 +67,53 @@ def test_an_error_nobody_comes_to_is_nobodys_error():
 def shape():
     tainted = device("t", numa=1, taints=(DeviceTaint(key="hot", effect="NoSchedule"),))
     slices = published(device("a", numa=1), device("b", numa=0), tainted, device("c"))
-    return Stock([slices], [], Usage(), ToyJudge()).seen_from(node()).shape
+    return DeviceInventory([slices], [], DeviceUsage(), ToyJudge()).get_node_view(node()).shape
 
 
 def want(expression):
-    asked = ask_of([claim(request("r", 1, expression))], {"any": device_class("any")}.get)
-    return asked.choices[0].wants[0]
+    asked = normalize_claims([claim(request("r", 1, expression))], {"any": device_class("any")}.get)
+    return asked.choices[0].alternatives[0]
 
 
 def test_options_are_masks_with_reasons(shape):
-    options = options_of(shape, want("attr:numa=1"))
+    options = get_candidate_set(shape, want("attr:numa=1"))
     assert options.frontier == 0
-    assert options.complete() == 0b0001
-    assert options.suiting == 0b0101
+    assert options.evaluate_all() == 0b0001
+    assert options.matching == 0b0101
     assert options.faulty == 0b1000
     assert {i: refusal.reason for i, refusal in options.refusals.items()} == {
-        1: Reason.UNSUITED,
-        2: Reason.TAINTED,
-        3: Reason.BROKEN_SELECTOR,
+        1: RefusalReason.UNSUITED,
+        2: RefusalReason.TAINTED,
+        3: RefusalReason.BROKEN_SELECTOR,
     }
 
 
 @pytest.mark.parametrize("judged_before", [0, 4])
 def test_the_first_candidate_does_not_depend_on_what_was_judged_before(shape, judged_before):
-    options = options_of(shape, want("attr:numa=1"))
+    options = get_candidate_set(shape, want("attr:numa=1"))
     for _ in range(judged_before):
-        options.complete()
-    assert options.first(0, 0, 99) == 0
-    assert options.first(1, 0, 99) == 3
-    assert options.first(0, 0b0001, 99) == 3
-    assert options.first(0, 0b1001, 99) == -1
+        options.evaluate_all()
+    assert options.find_first(0, 0, 99) == 0
+    assert options.find_first(1, 0, 99) == 3
+    assert options.find_first(0, 0b0001, 99) == 3
+    assert options.find_first(0, 0b1001, 99) == -1
 
 
 def test_a_search_for_the_first_candidate_can_be_interrupted(shape):
-    options = options_of(shape, want("attr:numa=1"))
-    assert options.first(1, 0, 2) == NOT_YET
-    assert options.first(1, 0, 2) == 3
+    options = get_candidate_set(shape, want("attr:numa=1"))
+    assert options.find_first(1, 0, 2) == NOT_EVALUATED
+    assert options.find_first(1, 0, 2) == 3
 
 
 def test_wants_that_ask_the_same_share_their_options(shape):
-    assert options_of(shape, want("any")) is options_of(shape, want("any"))
-    assert options_of(shape, want("any")) is not options_of(shape, want("single"))
+    assert get_candidate_set(shape, want("any")) is get_candidate_set(shape, want("any"))
+    assert get_candidate_set(shape, want("any")) is not get_candidate_set(shape, want("single"))
 
 
 def test_a_shape_that_lives_long_does_not_remember_every_want(shape, monkeypatch):
-    monkeypatch.setattr(candidates.WANTS, "most", 2)
-    kept = options_of(shape, want("single"))
+    monkeypatch.setattr(candidates.CANDIDATE_SETS, "max_entries", 2)
+    kept = get_candidate_set(shape, want("single"))
     for expression in ("any", "attr?:numa=0", "attr?:numa=1", "shared"):
-        options_of(shape, want(expression))
-        assert len(shape.memo) <= 2
-    assert options_of(shape, want("single")).complete() == kept.complete() == 0b1011
+        get_candidate_set(shape, want(expression))
+        assert len(shape.candidate_sets) <= 2
+    assert get_candidate_set(shape, want("single")).evaluate_all() == kept.evaluate_all() == 0b1011

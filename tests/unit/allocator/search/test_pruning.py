@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from dray.allocator.refusals import Reason
+from dray.allocator.refusals import RefusalReason
 from dray.allocator.requests import MAX_RESULTS
-from dray.allocator.search.backtracking import PLAIN_WORK
-from dray.allocator.search.candidates import options_of
-from dray.allocator.search.pruning import Pruning
+from dray.allocator.search.backtracking import PRUNING_THRESHOLD
+from dray.allocator.search.candidates import get_candidate_set
+from dray.allocator.search.pruning import Pruner
 from dray.allocator.search.pruning.assignment import has_assignment
-from dray.allocator.search.pruning.model import bits
-from dray.allocator.search.pruning.open_requests import Open
-from dray.allocator.search.pruning.prices import MANY_REQUESTS, Prices
-from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, Point, Solved
+from dray.allocator.search.pruning.model import iter_bits
+from dray.allocator.search.pruning.open_requests import OpenRequest
+from dray.allocator.search.pruning.prices import MIN_REQUESTS, DevicePrices
+from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, SearchPoint, Solved
 from tests.brute.laws import Bench
 from tests.brute.making import (
     asking,
@@ -93,7 +93,7 @@ HARD = {
 def test_hopeless_problems_are_seen_through(name, number):
     found = ending(HARD[name](number))
     assert isinstance(found, Exhausted)
-    assert found.steps < PLAIN_WORK + 12 * number
+    assert found.steps < PRUNING_THRESHOLD + 12 * number
 
 
 @pytest.mark.parametrize("name", HARD)
@@ -109,17 +109,17 @@ def test_without_pruning_they_would_take_long(name):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("hard_pairs", Reason.TOO_FEW),
-        ("hard_match", Reason.CONSTRAINT),
-        ("hard_distinct", Reason.TOO_FEW),
-        ("hard_counters", Reason.COUNTER_SHORT),
-        ("hard_selectors", Reason.TOO_FEW),
+        ("hard_pairs", RefusalReason.TOO_FEW),
+        ("hard_match", RefusalReason.CONSTRAINT),
+        ("hard_distinct", RefusalReason.TOO_FEW),
+        ("hard_counters", RefusalReason.COUNTER_SHORT),
+        ("hard_selectors", RefusalReason.TOO_FEW),
     ],
 )
 def test_what_is_lacking_altogether_is_said(name, reason):
     whole = pruning_of(HARD[name](4)).whole()
     assert whole.run(100) is False
-    assert whole.lacking.reason is reason
+    assert whole.blocker.reason is reason
 
 
 def test_a_way_through_is_found_behind_many_hopeless_ones():
@@ -129,7 +129,7 @@ def test_a_way_through_is_found_behind_many_hopeless_ones():
     found = ending(world(slices, claim(*[request(f"r{i}") for i in range(4)], match("gpu.example/numa"))))
     assert isinstance(found, Solved)
     assert [pick.candidate for pick in found.picks] == [57, 58, 59, 60]
-    assert found.steps < PLAIN_WORK + 40
+    assert found.steps < PRUNING_THRESHOLD + 40
 
 
 def judged_in(asked, *content, **more):
@@ -152,7 +152,7 @@ def test_a_device_that_cannot_be_judged_is_still_reached(admin):
 
 
 def test_who_wants_all_reaches_a_device_that_cannot_be_judged_also_when_it_is_taken(monkeypatch):
-    monkeypatch.setattr("dray.allocator.search.backtracking.PLAIN_WORK", 0)
+    monkeypatch.setattr("dray.allocator.search.backtracking.PRUNING_THRESHOLD", 0)
     ways = [("one", asking(1)), ("all", asking("All", "fails"))]
     found, plain = judged_in(claim(request("r"), first_of("s", *ways)), device("only"))
     assert isinstance(found, Faulted)
@@ -165,7 +165,7 @@ def test_requests_before_a_device_that_cannot_be_judged_are_pruned():
     last = request("last", 1, "fails")
     found = ending(world(published(*[device(f"d{i}", kind=i % 2) for i in range(11)]), claim(*asked, last)))
     assert isinstance(found, Exhausted)
-    assert found.steps < PLAIN_WORK + 20
+    assert found.steps < PRUNING_THRESHOLD + 20
 
 
 # --- structures ---
@@ -197,7 +197,7 @@ def test_equal_gpus_are_tried_once(interleaved):
     )
     found = ending(world(gpus(8, interleaved=interleaved), asked))
     assert isinstance(found, Exhausted)
-    assert found.steps < 3 * PLAIN_WORK
+    assert found.steps < 3 * PRUNING_THRESHOLD
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -205,11 +205,11 @@ def test_partitions_at_one_place_of_equal_gpus_are_interchangeable(interleaved):
     bench = Bench(world(gpus(3, interleaved=interleaved), claim(request("r", 2, "attr:kind=half"))), ())
     pruning = pruning_of(bench=bench)
     choice = bench.ask.choices[0]
-    point = Point(choice, choice.wants[0], 0)
-    names = [name for shelf in bench.view.shelves for name in shelf.names]
+    point = SearchPoint(choice, choice.wants[0], 0)
+    names = [name for shelf in bench.get_view.pool_views for name in shelf.names]
     first = names.index("g0-0")
-    found = pruning.equivalents([], point, 0, first)
-    assert sorted(names[i] for i in bits(found)) == ["g0-0", "g0-1", "g1-0", "g2-0"]
+    found = pruning.find_equivalents([], point, 0, first)
+    assert sorted(names[i] for i in iter_bits(found)) == ["g0-0", "g0-1", "g1-0", "g2-0"]
 
 
 def test_shares_without_slack_are_packed():
@@ -228,9 +228,9 @@ def pruning_of(problem=None, *, bench=None):
     options = {}
     for choice in bench.ask.choices:
         for want in choice.wants:
-            options[want] = options_of(bench.view.shape, want)
-            options[want].complete()
-    return Pruning(bench.ask, bench.view.shape, options, MAX_RESULTS)
+            options[want] = get_candidate_set(bench.get_view.shape, want)
+            options[want].evaluate_all()
+    return Pruner(bench.ask, bench.get_view.shape, options, MAX_RESULTS)
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_an_assignment_gives_each_bit_once(wanted, possible):
 
 
 def test_bits_are_the_candidates_of_a_mask():
-    assert list(bits(0)) == []
-    assert list(bits(0b101001)) == [0, 3, 5]
+    assert list(iter_bits(0)) == []
+    assert list(iter_bits(0b101001)) == [0, 3, 5]
 
 
 @pytest.mark.parametrize(("shared", "excluded"), [(0, True), (0b11100, False)])
@@ -259,8 +259,8 @@ def test_what_may_be_had_by_several_requests_costs_none_of_them_anything(shared,
     """Three requests with alternatives, two exclusive devices: too few, unless there are shared ones."""
     demand: Any = SimpleNamespace(name="r", admin=False, rule_mask=0)
     alternatives = [(demand, 1, 0b11 | shared), (demand, 1, 0b11 | shared)]
-    opens = [Open(choice, alternatives) for choice in range(MANY_REQUESTS)]
-    assert Prices([0b01, 0b10]).exclude(opens) is excluded
+    opens = [OpenRequest(choice, alternatives) for choice in range(MIN_REQUESTS)]
+    assert DevicePrices([0b01, 0b10]).proves_infeasible(opens) is excluded
 
 
 def test_requests_of_several_claims_that_want_the_same_count_for_their_own_claims():

@@ -6,10 +6,10 @@ from itertools import count
 
 import pytest
 
-from dray.allocator.allocate import Refused, allocate, outcome, survey
-from dray.allocator.requests import ask_of
+from dray.allocator.allocate import FailedAllocation, allocate, run_search, search_nodes
+from dray.allocator.requests import normalize_claims
 from dray.allocator.search.backtracking import search
-from dray.allocator.search.resumable import RunningSearch, TimeLimit, begin
+from dray.allocator.search.resumable import ResumableSearch, TimeLimit, start_search
 from dray.allocator.search.trace import Exhausted, GaveUp, Solved
 from tests.brute.laws import share_ids, stock_of
 from tests.brute.making import asking, claim, device, devices, distinct, first_of, node, published, request
@@ -35,13 +35,13 @@ def hard(wanted=4, there=40):
 
 def parts(problem):
     stock = stock_of(problem)
-    return ask_of(problem.claims, stock.classes.get), stock.seen_from(problem.node).shape
+    return normalize_claims(problem.claims, stock.classes.get), stock.get_node_view(problem.node).shape
 
 
 def plain(problem):
     """A search without pruning: it takes long where the usual one does not."""
     ask, shape = parts(problem)
-    return RunningSearch(ask, shape, iter(search(ask, shape, 10**9, prune=False)))
+    return ResumableSearch(ask, shape, iter(search(ask, shape, 10**9, prune=False)))
 
 
 def test_slices_find_what_one_run_finds():
@@ -88,8 +88,8 @@ def test_giving_up_tells_how_far_it_came():
     given_up = running.give_up()
     assert (given_up.steps, given_up.seconds) == (100, 100.0)
     assert (given_up.found, given_up.wanted) == (3, 4)
-    assert given_up.stuck is not None
-    assert (given_up.stuck.want.name, given_up.stuck.nth) == ("r", 3)
+    assert given_up.stuck_at is not None
+    assert (given_up.stuck_at.alternative.name, given_up.stuck_at.device_index) == ("r", 3)
 
 
 def test_what_is_wanted_counts_the_alternatives_that_were_tried_and_the_smallest_of_the_others():
@@ -101,28 +101,28 @@ def test_what_is_wanted_counts_the_alternatives_that_were_tried_and_the_smallest
     running = plain(world(slices, asked))
     assert running.advance(Ticking(), 2.0) is None
     given_up = running.give_up()
-    assert (given_up.found, given_up.wanted, given_up.stuck) == (2, 5 + 2, None)
+    assert (given_up.found, given_up.wanted, given_up.stuck_at) == (2, 5 + 2, None)
 
 
 def test_a_limit_in_time_ends_a_search():
     ask, shape = parts(hard(20, 40))
-    ending = outcome(ask, shape, limit=TimeLimit(Ticking(), 3.0))
+    ending = run_search(ask, shape, limit=TimeLimit(Ticking(), 3.0))
     assert isinstance(ending, GaveUp)
     assert ending.seconds >= 3
-    assert isinstance(outcome(ask, shape, limit=TimeLimit(lambda: 0.0, 3.0)), Exhausted)
+    assert isinstance(run_search(ask, shape, limit=TimeLimit(lambda: 0.0, 3.0)), Exhausted)
 
 
 def test_a_budget_in_steps_tells_how_far_it_came_as_well():
     problem = world(published(*devices(*"abcd")), claim(request("r", 4)))
     found = allocate(stock_of(problem), problem.claims, problem.node, new_share_id=share_ids(), budget=3)
-    assert isinstance(found, Refused)
+    assert isinstance(found, FailedAllocation)
     assert found.ending == GaveUp(3, 0.0, 3, 4, None)
 
 
 def test_a_search_that_ends_soon_needs_no_second_look_at_the_clock():
     ask, shape = parts(world(published(*devices("a", "b")), claim(request("r", 2))))
     clock = Ticking()
-    assert isinstance(begin(ask, shape, clock), Solved)
+    assert isinstance(start_search(ask, shape, clock), Solved)
     assert clock.reads == 1
 
 
@@ -135,10 +135,12 @@ def test_a_survey_shares_its_time_among_the_shapes(nodes):
     ]
     problem = world(slices, claim(request("r", 30)))
     stock = stock_of(problem)
-    ask = ask_of(problem.claims, stock.classes.get)
+    ask = normalize_claims(problem.claims, stock.classes.get)
     numbers = count()
     limit = TimeLimit(lambda: float(next(numbers)), 3.0)
-    endings = [ending for _, ending in survey(stock, ask, [node(f"n{n}") for n in range(nodes)], limit=limit)]
+    endings = [
+        ending for _, ending in search_nodes(stock, ask, [node(f"n{n}") for n in range(nodes)], limit=limit)
+    ]
     assert all(isinstance(ending, GaveUp) for ending in endings)
     tried = [ending.steps > 0 for ending in endings]
     assert tried == sorted(tried, reverse=True)

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from dray.api.admission import MatchCondition
-from dray.api.admission.match_conditions import COST_LIMIT, Bindings, bound, met
-from dray.api.admission.review import Unclear
+from dray.api.admission.match_conditions import (
+    MATCH_COST_LIMIT,
+    ConditionBindings,
+    bind_variables,
+    evaluate_conditions,
+)
+from dray.api.admission.review import InvalidAdmissionResponse
 
 OBJECT: dict[str, Any] = {
     "metadata": {"name": "a", "labels": {"team": "x"}},
@@ -24,14 +29,14 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def given() -> Bindings:
-    return bound(REQUEST, OBJECT, None)
+def given() -> ConditionBindings:
+    return bind_variables(REQUEST, OBJECT, None)
 
 
 def asked(*expressions: str) -> bool | str:
     conditions = [MatchCondition(name=f"c{at}", expression=text) for at, text in enumerate(expressions)]
-    answer = met(conditions, given)
-    return answer.why if isinstance(answer, Unclear) else answer
+    answer = evaluate_conditions(conditions, given)
+    return answer.reason if isinstance(answer, InvalidAdmissionResponse) else answer
 
 
 @pytest.mark.parametrize(
@@ -80,25 +85,25 @@ def test_the_request_does_not_hold_the_objects_twice():
 
 
 def test_an_evaluation_has_an_end():
-    many = bound({}, {"items": list(range(2000))}, None)
+    many = bind_variables({}, {"items": list(range(2000))}, None)
     condition = MatchCondition(name="c", expression="object.items.all(a, object.items.all(b, a + b >= 0))")
-    answer = met([condition], lambda: many)
-    assert isinstance(answer, Unclear)
-    assert "cost limit exceeded" in answer.why
-    assert COST_LIMIT < 2000 * 2000
+    answer = evaluate_conditions([condition], lambda: many)
+    assert isinstance(answer, InvalidAdmissionResponse)
+    assert "cost limit exceeded" in answer.reason
+    assert MATCH_COST_LIMIT < 2000 * 2000
 
 
 def test_conditions_share_what_they_may_cost():
-    many = bound({}, {"items": list(range(3000))}, None)
+    many = bind_variables({}, {"items": list(range(3000))}, None)
     conditions = [MatchCondition(name=f"c{at}", expression="object.items.all(a, a >= 0)") for at in range(64)]
-    assert met(conditions[:1], lambda: many) is True
-    answer = met(conditions, lambda: many)
-    assert isinstance(answer, Unclear)
-    assert "cost limit exceeded" in answer.why
+    assert evaluate_conditions(conditions[:1], lambda: many) is True
+    answer = evaluate_conditions(conditions, lambda: many)
+    assert isinstance(answer, InvalidAdmissionResponse)
+    assert "cost limit exceeded" in answer.reason
 
 
 def test_nothing_is_prepared_where_there_is_no_condition():
-    def never() -> Bindings:
+    def never() -> ConditionBindings:
         raise AssertionError
 
-    assert met([], never) is True
+    assert evaluate_conditions([], never) is True

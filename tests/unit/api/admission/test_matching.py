@@ -7,15 +7,21 @@ from typing import Any
 import pytest
 
 from dray.api.admission import LabelSelector, LabelSelectorRequirement, RuleWithOperations, ValidatingWebhook
-from dray.api.admission.matching import EXEMPT, Labelled, Target, called_in, takes
+from dray.api.admission.matching import (
+    EXEMPT_RESOURCES,
+    AdmissionLabels,
+    AdmissionTarget,
+    find_called_version,
+    matches_selectors,
+)
 
 ALL = ("v1", "v1beta2", "v1beta1")
-CLAIMS = Target("CREATE", "resource.k8s.io", "v1", "resourceclaims", versions=ALL)
-OLD_CLAIMS = Target("CREATE", "resource.k8s.io", "v1beta1", "resourceclaims", versions=ALL)
-STATUS = Target("UPDATE", "resource.k8s.io", "v1", "resourceclaims", "status", versions=ALL)
-PODS = Target("DELETE", "", "v1", "pods", versions=("v1",))
-BINDING = Target("CREATE", "", "v1", "pods", "binding", versions=("v1",))
-NAMESPACES = Target("UPDATE", "", "v1", "namespaces", namespaced=False, versions=("v1",))
+CLAIMS = AdmissionTarget("CREATE", "resource.k8s.io", "v1", "resourceclaims", versions=ALL)
+OLD_CLAIMS = AdmissionTarget("CREATE", "resource.k8s.io", "v1beta1", "resourceclaims", versions=ALL)
+STATUS = AdmissionTarget("UPDATE", "resource.k8s.io", "v1", "resourceclaims", "status", versions=ALL)
+PODS = AdmissionTarget("DELETE", "", "v1", "pods", versions=("v1",))
+BINDING = AdmissionTarget("CREATE", "", "v1", "pods", "binding", versions=("v1",))
+NAMESPACES = AdmissionTarget("UPDATE", "", "v1", "namespaces", namespaced=False, versions=("v1",))
 
 
 def rule(
@@ -77,22 +83,22 @@ DEVICES = "resource.k8s.io"
     ],
 )
 def test_a_rule_names_a_request(rules, target, version):
-    assert called_in(ValidatingWebhook(rules=tuple(rules)), target) == version
+    assert find_called_version(ValidatingWebhook(rules=tuple(rules)), target) == version
 
 
 def test_a_webhook_that_wants_exact_versions_is_not_asked_in_others():
     webhook = ValidatingWebhook(rules=(rule("*", DEVICES, "v1", "*"),), match_policy="Exact")
-    assert called_in(webhook, OLD_CLAIMS) is None
-    assert called_in(webhook, CLAIMS) == "v1"
+    assert find_called_version(webhook, OLD_CLAIMS) is None
+    assert find_called_version(webhook, CLAIMS) == "v1"
 
 
-@pytest.mark.parametrize("resource", sorted(EXEMPT))
+@pytest.mark.parametrize("resource", sorted(EXEMPT_RESOURCES))
 def test_nobody_is_asked_about_configurations_of_webhooks(resource):
     everything = ValidatingWebhook(rules=(rule(resources="*/*"),))
-    target = Target("DELETE", "admissionregistration.k8s.io", "v1", resource, namespaced=False)
-    assert called_in(everything, target) is None
-    elsewhere = Target("DELETE", "example.com", "v1", resource, namespaced=False)
-    assert called_in(everything, elsewhere) == "v1"
+    target = AdmissionTarget("DELETE", "admissionregistration.k8s.io", "v1", resource, namespaced=False)
+    assert find_called_version(everything, target) is None
+    elsewhere = AdmissionTarget("DELETE", "example.com", "v1", resource, namespaced=False)
+    assert find_called_version(everything, elsewhere) == "v1"
 
 
 def selector(**wanted: Any) -> LabelSelector:
@@ -107,25 +113,25 @@ NOT_OURS = LabelSelector(
 @pytest.mark.parametrize(
     ("namespaces", "objects", "labelled", "taken"),
     [
-        (None, None, Labelled({}, ({},)), True),
-        (LabelSelector(), LabelSelector(), Labelled({}, ()), True),
-        (selector(team="a"), None, Labelled({"team": "a"}, ({},)), True),
-        (selector(team="a"), None, Labelled({"team": "b"}, ({},)), False),
-        (selector(team="a"), None, Labelled({}, ({},)), False),
+        (None, None, AdmissionLabels({}, ({},)), True),
+        (LabelSelector(), LabelSelector(), AdmissionLabels({}, ()), True),
+        (selector(team="a"), None, AdmissionLabels({"team": "a"}, ({},)), True),
+        (selector(team="a"), None, AdmissionLabels({"team": "b"}, ({},)), False),
+        (selector(team="a"), None, AdmissionLabels({}, ({},)), False),
         # outside of all namespaces, the selector of namespaces says nothing
-        (selector(team="a"), None, Labelled(None, ({},)), True),
-        (None, selector(app="x"), Labelled({}, ({"app": "x"},)), True),
-        (None, selector(app="x"), Labelled({}, ({},)), False),
+        (selector(team="a"), None, AdmissionLabels(None, ({},)), True),
+        (None, selector(app="x"), AdmissionLabels({}, ({"app": "x"},)), True),
+        (None, selector(app="x"), AdmissionLabels({}, ({},)), False),
         # either the object as it was or as it would be
-        (None, selector(app="x"), Labelled({}, ({}, {"app": "x"})), True),
-        (None, selector(app="x"), Labelled({}, ({"app": "x"}, {})), True),
+        (None, selector(app="x"), AdmissionLabels({}, ({}, {"app": "x"})), True),
+        (None, selector(app="x"), AdmissionLabels({}, ({"app": "x"}, {})), True),
         # what can have no labels is not selected by them
-        (None, selector(app="x"), Labelled({}, ()), False),
-        (NOT_OURS, None, Labelled({"team": "ours"}, ({},)), False),
-        (NOT_OURS, None, Labelled({}, ({},)), True),
-        (selector(team="a"), selector(app="x"), Labelled({"team": "a"}, ({"app": "y"},)), False),
+        (None, selector(app="x"), AdmissionLabels({}, ()), False),
+        (NOT_OURS, None, AdmissionLabels({"team": "ours"}, ({},)), False),
+        (NOT_OURS, None, AdmissionLabels({}, ({},)), True),
+        (selector(team="a"), selector(app="x"), AdmissionLabels({"team": "a"}, ({"app": "y"},)), False),
     ],
 )
 def test_selectors_take_namespaces_and_objects(namespaces, objects, labelled, taken):
     webhook = ValidatingWebhook(namespace_selector=namespaces, object_selector=objects)
-    assert takes(webhook, labelled) is taken
+    assert matches_selectors(webhook, labelled) is taken

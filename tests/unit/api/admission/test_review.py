@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 
 from dray.api.admission import review
-from dray.api.admission.matching import Target
-from dray.api.admission.reinvocation import Turns
-from dray.api.admission.review import Question, Ruling, Unclear, asked, denial, ruled
+from dray.api.admission.matching import AdmissionTarget
+from dray.api.admission.reinvocation import ReinvocationTracker
+from dray.api.admission.review import (
+    AdmissionRequest,
+    AdmissionResponse,
+    InvalidAdmissionResponse,
+    build_review,
+    format_denial,
+    parse_review_response,
+)
 
-CLAIMS = Target(
+CLAIMS = AdmissionTarget(
     "UPDATE", "resource.k8s.io", "v1beta1", "resourceclaims", "status", versions=("v1", "v1beta1")
 )
-QUESTION = Question(
+QUESTION = AdmissionRequest(
     CLAIMS,
     "v1",
     ("resource.k8s.io", "v1beta1", "ResourceClaim"),
@@ -29,7 +36,7 @@ QUESTION = Question(
 
 
 def test_a_question_has_everything_in_the_version_of_the_webhook():
-    assert asked(QUESTION, "u-1", {"new": 1}, {"old": 1}) == {
+    assert build_review(QUESTION, "u-1", {"new": 1}, {"old": 1}) == {
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",
         "request": {
@@ -57,17 +64,17 @@ def test_a_question_has_everything_in_the_version_of_the_webhook():
 
 
 def test_what_there_is_none_of_is_left_out_and_an_absent_object_is_null():
-    target = Target("DELETE", "", "v1", "nodes", namespaced=False)
-    question = Question(target, "v1", ("", "v1", "Node"), "n", "", {}, {})
-    request = asked(question, "u", None, {"old": 1})["request"]
+    target = AdmissionTarget("DELETE", "", "v1", "nodes", namespaced=False)
+    question = AdmissionRequest(target, "v1", ("", "v1", "Node"), "n", "", {}, {})
+    request = build_review(question, "u", None, {"old": 1})["request"]
     assert {"subResource", "requestSubResource", "namespace"}.isdisjoint(request)
     assert (request["object"], request["dryRun"]) == (None, False)
 
 
 def test_an_object_of_another_group_keeps_its_version():
-    target = Target("CREATE", "", "v1", "pods", "eviction")
-    question = Question(target, "v1", ("policy", "v1", "Eviction"), "p", "default", {}, {})
-    request = asked(question, "u", {}, None)["request"]
+    target = AdmissionTarget("CREATE", "", "v1", "pods", "eviction")
+    question = AdmissionRequest(target, "v1", ("policy", "v1", "Eviction"), "p", "default", {}, {})
+    request = build_review(question, "u", {}, None)["request"]
     assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
     assert request["resource"] == {"group": "", "version": "v1", "resource": "pods"}
 
@@ -89,26 +96,26 @@ ADD = [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]
 @pytest.mark.parametrize(
     ("body", "mutating", "ruling"),
     [
-        (answer(), False, Ruling(True)),
+        (answer(), False, AdmissionResponse(True)),
         (
             answer(allowed=False, status={"code": 422, "reason": "Invalid", "message": "bad"}),
             False,
-            Ruling(False, 422, "Invalid", "bad"),
+            AdmissionResponse(False, 422, "Invalid", "bad"),
         ),
-        (answer(allowed=False), False, Ruling(False, 400)),
-        (answer(allowed=False, status={"code": 200}), False, Ruling(False, 400)),
-        (answer(allowed=False, status={"code": 9999, "message": 7}), False, Ruling(False, 400)),
-        (answer(allowed=False, status="no"), False, Ruling(False, 400)),
-        (answer(warnings=["a", "", 3, "b"]), False, Ruling(True, warnings=("a", "b"))),
-        (answer(warnings="a"), False, Ruling(True)),
-        (answer(auditAnnotations={"k": "v", "n": 1}), False, Ruling(True, annotations={"k": "v"})),
-        (answer(patch=patch(ADD), patchType="JSONPatch"), True, Ruling(True, patch=tuple(ADD))),
+        (answer(allowed=False), False, AdmissionResponse(False, 400)),
+        (answer(allowed=False, status={"code": 200}), False, AdmissionResponse(False, 400)),
+        (answer(allowed=False, status={"code": 9999, "message": 7}), False, AdmissionResponse(False, 400)),
+        (answer(allowed=False, status="no"), False, AdmissionResponse(False, 400)),
+        (answer(warnings=["a", "", 3, "b"]), False, AdmissionResponse(True, warnings=("a", "b"))),
+        (answer(warnings="a"), False, AdmissionResponse(True)),
+        (answer(auditAnnotations={"k": "v", "n": 1}), False, AdmissionResponse(True, annotations={"k": "v"})),
+        (answer(patch=patch(ADD), patchType="JSONPatch"), True, AdmissionResponse(True, patch=tuple(ADD))),
         # who only validates changes nothing
-        (answer(patch=patch(ADD), patchType="JSONPatch"), False, Ruling(True)),
+        (answer(patch=patch(ADD), patchType="JSONPatch"), False, AdmissionResponse(True)),
     ],
 )
 def test_an_answer_is_a_ruling(body, mutating, ruling):
-    assert ruled(body, "u", mutating=mutating) == ruling
+    assert parse_review_response(body, "u", mutating=mutating) == ruling
 
 
 @pytest.mark.parametrize(
@@ -134,14 +141,14 @@ def test_an_answer_is_a_ruling(body, mutating, ruling):
     ],
 )
 def test_anything_else_says_what_was_expected(body, why):
-    found = ruled(body, "u", mutating=True)
-    assert isinstance(found, Unclear)
-    assert why in found.why
+    found = parse_review_response(body, "u", mutating=True)
+    assert isinstance(found, InvalidAdmissionResponse)
+    assert why in found.reason
 
 
 def test_texts_of_webhooks_have_an_end():
     endless = "x" * (1 << 20)
-    found = ruled(
+    found = parse_review_response(
         answer(
             allowed=False,
             status={"message": endless, "reason": endless},
@@ -151,23 +158,23 @@ def test_texts_of_webhooks_have_an_end():
         "u",
         mutating=False,
     )
-    assert isinstance(found, Ruling)
-    assert len(found.message) <= review.LONGEST_MESSAGE + 3
-    assert len(found.warnings) == review.MOST_WARNINGS
-    assert max(map(len, found.warnings)) <= review.LONGEST_WARNING + 3
-    assert max(map(len, found.annotations.values())) <= review.LONGEST_ANNOTATION + 3
+    assert isinstance(found, AdmissionResponse)
+    assert len(found.message) <= review.MAX_MESSAGE_LENGTH + 3
+    assert len(found.warnings) == review.MAX_WARNINGS
+    assert max(map(len, found.warnings)) <= review.MAX_WARNING_LENGTH + 3
+    assert max(map(len, found.annotations.values())) <= review.MAX_ANNOTATION_LENGTH + 3
 
 
 @pytest.mark.parametrize(
     ("ruling", "text"),
     [
-        (Ruling(False, message="m", reason="R"), 'admission webhook "w" denied the request: m'),
-        (Ruling(False, reason="R"), 'admission webhook "w" denied the request: R'),
-        (Ruling(False), 'admission webhook "w" denied the request without explanation'),
+        (AdmissionResponse(False, message="m", reason="R"), 'admission webhook "w" denied the request: m'),
+        (AdmissionResponse(False, reason="R"), 'admission webhook "w" denied the request: R'),
+        (AdmissionResponse(False), 'admission webhook "w" denied the request without explanation'),
     ],
 )
 def test_a_denial_is_told_in_the_words_that_clients_know(ruling, text):
-    assert denial("w", ruling) == text
+    assert format_denial("w", ruling) == text
 
 
 @pytest.mark.parametrize(
@@ -184,7 +191,7 @@ def test_a_denial_is_told_in_the_words_that_clients_know(ruling, text):
     ],
 )
 def test_who_wants_to_see_changes_is_due_after_one(asked, due):
-    turns = Turns()
+    turns = ReinvocationTracker()
     for position, how in enumerate(asked.split()):
-        turns.asked(position, curious="curious" in how, changed="changes" in how)
-    assert turns.due() == due
+        turns.record_call(position, wants_reinvocation="curious" in how, changed="changes" in how)
+    assert turns.list_due() == due

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from dray.api.devices.device_cel import (
-    COST_LIMIT,
-    Selector,
-    SelectorFault,
+    SELECTOR_COST_LIMIT,
+    CompiledSelector,
+    InvalidSelector,
+    bind_device,
+    build_environment,
     compile_selector,
-    compile_stored,
-    environment,
-    prepare,
+    compile_stored_selector,
 )
 from dray.api.resource.device import Device, DeviceAttribute, DeviceCapacity, ListAttribute
 from dray.cel import CompileFault, EvalFault, FaultKind
@@ -23,7 +23,7 @@ from dray.gates import GateSet
 from dray.values.quantity import Quantity
 from tests.outside import ROOT
 
-ALL = GateSet.default()
+ALL = GateSet.from_defaults()
 DRIVER = "gpu.example.com"
 
 DEVICE = Device(
@@ -44,23 +44,23 @@ DEVICE = Device(
         "other.example.com/slots": DeviceCapacity(value=Quantity.parse("7")),
     },
 )
-BOUND = prepare(DRIVER, DEVICE)
+BOUND = bind_device(DRIVER, DEVICE)
 
 
-def selector(expression: str, *, stored: bool = True, gates: GateSet = ALL) -> Selector:
+def selector(expression: str, *, stored: bool = True, gates: GateSet = ALL) -> CompiledSelector:
     compiled = compile_selector(expression, stored=stored, gates=gates)
-    assert isinstance(compiled, Selector), str(compiled)
+    assert isinstance(compiled, CompiledSelector), str(compiled)
     return compiled
 
 
 def says(expression: str, device: Device = DEVICE) -> bool:
-    answer = selector(expression).matches(prepare(DRIVER, device))
+    answer = selector(expression).matches(bind_device(DRIVER, device))
     assert not isinstance(answer, EvalFault), str(answer)
     return answer
 
 
 def fails(expression: str, device: Device = DEVICE) -> str:
-    answer = selector(expression).matches(prepare(DRIVER, device))
+    answer = selector(expression).matches(bind_device(DRIVER, device))
     assert isinstance(answer, EvalFault)
     assert answer.kind is FaultKind.ERROR
     return answer.message
@@ -136,11 +136,11 @@ def test_sharing_is_a_property_one_can_select(allowed: bool | None, shared: bool
 @pytest.mark.req("K5075-063", "K5075-149")
 def test_sharing_needs_its_gate_in_new_expressions_only():
     expression = "device.allowMultipleAllocations == true"
-    off = ALL.changed({"DRAConsumableCapacity": False})
+    off = ALL.override({"DRAConsumableCapacity": False})
     fault = compile_selector(expression, stored=False, gates=off)
-    assert isinstance(fault, SelectorFault)
+    assert isinstance(fault, InvalidSelector)
     assert "undefined field 'allowMultipleAllocations'" in fault.detail
-    device = prepare(DRIVER, Device(allow_multiple_allocations=True))
+    device = bind_device(DRIVER, Device(allow_multiple_allocations=True))
     assert selector(expression, stored=False, gates=ALL).matches(device) is True
     assert selector(expression, stored=True, gates=off).matches(device) is True
 
@@ -151,9 +151,9 @@ def test_the_class_of_the_seed_selects_only_devices_to_be_shared():
     (document,) = [found for found in yaml.safe_load_all(text) if found["kind"] == "DeviceClass"]
     (expression,) = [item["cel"]["expression"] for item in document["spec"]["selectors"]]
     chosen = selector(expression, stored=False)
-    assert chosen.matches(prepare(DRIVER, Device(allow_multiple_allocations=True))) is True
-    assert chosen.matches(prepare(DRIVER, Device(allow_multiple_allocations=False))) is False
-    assert chosen.matches(prepare(DRIVER, Device())) is False
+    assert chosen.matches(bind_device(DRIVER, Device(allow_multiple_allocations=True))) is True
+    assert chosen.matches(bind_device(DRIVER, Device(allow_multiple_allocations=False))) is False
+    assert chosen.matches(bind_device(DRIVER, Device())) is False
 
 
 # --- lists (KEP-5491) ---
@@ -207,11 +207,13 @@ def test_include_works_on_numbers_and_lists_as_they_are(name: str):
 
 
 def test_lists_need_their_gate_in_new_expressions_only():
-    off = ALL.changed({"DRAListTypeAttributes": False})
+    off = ALL.override({"DRAListTypeAttributes": False})
     for expression in (f"{FOO}.includes(1)", f"{FOO}.exists(x, x == 1)"):
-        assert isinstance(compile_selector(expression, stored=False, gates=off), SelectorFault)
+        assert isinstance(compile_selector(expression, stored=False, gates=off), InvalidSelector)
         assert (
-            selector(expression, stored=True, gates=off).matches(prepare(DRIVER, holding(int_values=(1,))))
+            selector(expression, stored=True, gates=off).matches(
+                bind_device(DRIVER, holding(int_values=(1,)))
+            )
             is True
         )
 
@@ -221,17 +223,17 @@ def test_lists_need_their_gate_in_new_expressions_only():
 
 def test_a_selector_must_be_able_to_say_yes_or_no():
     fault = compile_selector("1", stored=True, gates=ALL)
-    assert isinstance(fault, SelectorFault)
+    assert isinstance(fault, InvalidSelector)
     assert fault.detail == "must evaluate to bool or the unknown type, not int"
-    assert fault.compiling is None
+    assert fault.compile_fault is None
 
 
 def test_a_fault_of_the_compiler_is_carried_along():
     fault = compile_selector("device.nope", stored=True, gates=ALL)
-    assert isinstance(fault, SelectorFault)
+    assert isinstance(fault, InvalidSelector)
     assert fault.detail.startswith("compilation failed: ERROR: <input>:1:7: undefined field 'nope'")
-    assert isinstance(fault.compiling, CompileFault)
-    assert fault.compiling.place == (1, 7)
+    assert isinstance(fault.compile_fault, CompileFault)
+    assert fault.compile_fault.position == (1, 7)
 
 
 def test_too_complex_is_known_before_anything_runs():
@@ -240,7 +242,7 @@ def test_too_complex_is_known_before_anything_runs():
     for name in "abcdef":
         costly = f"{numbers}.all({name}, {costly})"
     assert selector(costly).is_too_complex
-    assert selector(costly).program.cost > COST_LIMIT
+    assert selector(costly).program.cost > SELECTOR_COST_LIMIT
     assert not selector(f'device.attributes["{DRIVER}"].model.matches("^a.*0$")').is_too_complex
 
 
@@ -256,12 +258,12 @@ def test_a_device_with_a_broken_attribute_answers_no_selector():
 def test_measuring_says_the_same_as_matching():
     measured = selector(f'device.attributes["{DRIVER}"].model == "a100"').measure(BOUND)
     assert (measured.result, measured.cost) == (True, 5)
-    broken = selector("true").measure(prepare(DRIVER, Device(attributes={"odd": DeviceAttribute()})))
+    broken = selector("true").measure(bind_device(DRIVER, Device(attributes={"odd": DeviceAttribute()})))
     assert isinstance(broken.result, EvalFault)
 
 
 def test_a_device_is_built_once_and_never_changed():
-    bound = prepare(DRIVER, DEVICE)
+    bound = bind_device(DRIVER, DEVICE)
     before = repr(bound.value)
     for expression in ("device.attributes.all(d, d != '')", 'device.attributes["unknown"].size() == 0'):
         selector(expression).matches(bound)
@@ -270,8 +272,8 @@ def test_a_device_is_built_once_and_never_changed():
 
 
 def test_there_are_four_environments_and_no_more():
-    assert environment(sharing=True, lists=True) is environment(sharing=True, lists=True)
-    assert environment(sharing=True, lists=True) is not environment(sharing=True, lists=False)
+    assert build_environment(sharing=True, lists=True) is build_environment(sharing=True, lists=True)
+    assert build_environment(sharing=True, lists=True) is not build_environment(sharing=True, lists=False)
 
 
 def test_the_example_is_where_this_test_looks_for_it():
@@ -279,5 +281,7 @@ def test_the_example_is_where_this_test_looks_for_it():
 
 
 def test_what_is_stored_may_use_everything():
-    assert isinstance(compile_stored("device.allowMultipleAllocations && [1].includes(1)"), Selector)
-    assert isinstance(compile_stored("device.nope"), SelectorFault)
+    assert isinstance(
+        compile_stored_selector("device.allowMultipleAllocations && [1].includes(1)"), CompiledSelector
+    )
+    assert isinstance(compile_stored_selector("device.nope"), InvalidSelector)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dray.api.codec import decode
 from dray.api.devices import interning
-from dray.api.devices.interning import DeviceSharing
+from dray.api.devices.interning import DeviceInterner
 from dray.api.json_text import write_json
 from dray.api.resource import ResourceSlice
 
@@ -24,35 +24,35 @@ def slice_of(name: str, *amounts: str) -> ResourceSlice:
 
 
 def test_equal_devices_are_shared_and_the_slice_says_what_it_said():
-    sharing = DeviceSharing()
+    sharing = DeviceInterner()
     first, second = slice_of("a", "1Gi", "2Gi"), slice_of("b", "1Gi", "2Gi")
-    assert sharing.share(first) is first
-    kept = sharing.share(second)
+    assert sharing.intern_devices(first) is first
+    kept = sharing.intern_devices(second)
     assert kept == second
     assert kept.spec.devices is first.spec.devices
     assert second.spec.devices is not first.spec.devices
-    assert sharing.share(kept) is kept
+    assert sharing.intern_devices(kept) is kept
 
 
 def test_devices_that_are_written_another_way_are_not_shared():
     """An amount keeps the form in which it was published."""
-    sharing = DeviceSharing()
+    sharing = DeviceInterner()
     assert slice_of("a", "1Gi").spec.devices == slice_of("a", "1073741824").spec.devices
     for amount in ("1Gi", "1073741824", "2Gi"):
         published = slice_of("n", amount)
-        assert sharing.share(published) is published
+        assert sharing.intern_devices(published) is published
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(interning.SHARED, "most", 4)
-    sharing = DeviceSharing()
+    monkeypatch.setattr(interning.INTERNED_DEVICES, "max_entries", 4)
+    sharing = DeviceInterner()
     often = slice_of("often", "1")
-    sharing.share(often)
+    sharing.intern_devices(often)
     for number in range(20):
-        sharing.share(slice_of(f"n{number}", f"{number}Mi", "7"))
+        sharing.intern_devices(slice_of(f"n{number}", f"{number}Mi", "7"))
         assert sum(len(devices) for devices, _ in sharing._known.values()) == sharing._count <= 4
-        assert sharing.share(slice_of("again", "1")).spec.devices is often.spec.devices
+        assert sharing.intern_devices(slice_of("again", "1")).spec.devices is often.spec.devices
     large = slice_of("large", *["1"] * 5)
-    assert sharing.share(large) is large
+    assert sharing.intern_devices(large) is large
     nothing = replace(large, spec=replace(large.spec, devices=()))
-    assert sharing.share(nothing) is nothing
+    assert sharing.intern_devices(nothing) is nothing

@@ -8,7 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from dray.api.codec import decode_document, to_document
-from dray.api.devices.taint_rules import Tainted, all_under, rule_behind, selects, selects_everything, under
+from dray.api.devices.taint_rules import (
+    TaintedSlices,
+    apply_taint_rules,
+    apply_taint_rules_to_all,
+    get_rule_name,
+    rule_selects,
+    rule_selects_everything,
+)
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
     Device,
@@ -56,18 +63,18 @@ def taints(of: ResourceSlice) -> dict[str, list[str]]:
 )
 def test_a_rule_selects_what_is_everything_it_says(selector, chosen):
     one = rule(**selector)
-    seen = under(published(), [one])
+    seen = apply_taint_rules(published(), [one])
     assert [name for name, keys in taints(seen).items() if "k-r" in keys] == chosen
-    assert [name for name in ("a", "b") if selects(one, "d", "p", name)] == chosen
-    assert selects_everything(one) == (selector == {})
+    assert [name for name in ("a", "b") if rule_selects(one, "d", "p", name)] == chosen
+    assert rule_selects_everything(one) == (selector == {})
 
 
 def test_a_rule_without_a_selector_selects_nothing():
     nobody = replace(rule(), spec=replace(rule().spec, device_selector=None))
-    assert not selects(nobody, "d", "p", "a")
-    assert not selects_everything(nobody)
+    assert not rule_selects(nobody, "d", "p", "a")
+    assert not rule_selects_everything(nobody)
     before = published()
-    assert under(before, [nobody]) is before
+    assert apply_taint_rules(before, [nobody]) is before
 
 
 def test_an_empty_selector_and_none_stay_what_they_are_on_the_wire():
@@ -79,56 +86,56 @@ def test_an_empty_selector_and_none_stay_what_they_are_on_the_wire():
 
 
 def test_taints_of_rules_follow_those_of_the_driver_by_the_names_of_the_rules():
-    (seen,) = all_under([published()], [rule("z"), rule("b", device="b"), rule("c", "None")])
+    (seen,) = apply_taint_rules_to_all([published()], [rule("z"), rule("b", device="b"), rule("c", "None")])
     assert taints(seen) == {"a": ["own", "k-c", "k-z"], "b": ["k-b", "k-c", "k-z"]}
-    assert [rule_behind(taint) for taint in seen.spec.devices[0].taints] == ["", "c", "z"]
+    assert [get_rule_name(taint) for taint in seen.spec.devices[0].taints] == ["", "c", "z"]
 
 
 def test_what_no_rule_selects_is_the_very_same():
     here, there = published(), published("q")
     before = to_document(here)
-    seen = all_under([here, there], [rule(pool="p", device="a")])
+    seen = apply_taint_rules_to_all([here, there], [rule(pool="p", device="a")])
     assert seen[1] is there
     assert seen[0].spec.devices[1] is here.spec.devices[1]
     assert to_document(here) == before
-    assert all_under([here], []) == [here]
+    assert apply_taint_rules_to_all([here], []) == [here]
 
 
 def names(changed: list[ResourceSlice]) -> list[str]:
     return sorted(each.metadata.name for each in changed)
 
 
-def cluster(*slices: Any) -> Tainted:
-    kept = Tainted()
+def cluster(*slices: Any) -> TaintedSlices:
+    kept = TaintedSlices()
     for each in slices:
-        kept.saw_slice(each)
+        kept.upsert_slice(each)
     return kept
 
 
 def test_a_rule_that_comes_changes_and_goes_touches_only_what_it_selects():
     kept = cluster(published("p"), published("q"), published("p", "e"))
-    assert names(kept.saw_rule(rule(driver="d"))) == ["d-p", "d-q"]
-    assert names(kept.saw_rule(rule(driver="d"))) == []
-    assert names(kept.saw_rule(rule(driver="d", pool="p"))) == ["d-q"]
-    assert names(kept.saw_rule(rule(driver="e"))) == ["d-p", "e-p"]
-    assert names(kept.lost_rule("r")) == ["e-p"]
+    assert names(kept.upsert_rule(rule(driver="d"))) == ["d-p", "d-q"]
+    assert names(kept.upsert_rule(rule(driver="d"))) == []
+    assert names(kept.upsert_rule(rule(driver="d", pool="p"))) == ["d-q"]
+    assert names(kept.upsert_rule(rule(driver="e"))) == ["d-p", "e-p"]
+    assert names(kept.remove_rule("r")) == ["e-p"]
     assert list(kept.slices) == [published("p"), published("q"), published("p", "e")]
 
 
 def test_a_slice_that_changes_keeps_the_taints_of_rules():
     kept = cluster(published())
-    kept.saw_rule(rule(device="b"))
+    kept.upsert_rule(rule(device="b"))
     other = published(devices=(Device(name="b"), Device(name="c")))
-    assert taints(kept.saw_slice(other)) == {"b": ["k-r"], "c": []}
+    assert taints(kept.upsert_slice(other)) == {"b": ["k-r"], "c": []}
     assert kept.get("d-p") is not None
-    gone = kept.lost_slice("d-p")
+    gone = kept.remove_slice("d-p")
     assert gone is not None
     assert taints(gone) == {"b": ["k-r"], "c": []}
-    assert kept.lost_slice("d-p") is None
-    assert names(kept.lost_rule("r")) == []
+    assert kept.remove_slice("d-p") is None
+    assert names(kept.remove_rule("r")) == []
 
 
 def test_a_rule_nobody_knew_may_go():
     kept = cluster(published())
-    assert kept.lost_rule("never seen") == []
+    assert kept.remove_rule("never seen") == []
     assert kept.get("d-p") == published()

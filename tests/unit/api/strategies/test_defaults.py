@@ -8,7 +8,7 @@ import pytest
 
 from dray.api import classic, codec
 from dray.api.kinds import KINDS
-from dray.api.strategies.defaults import DEFAULTS, NOW, with_defaults
+from dray.api.strategies.defaults import DEFAULTS, NOW, apply_defaults
 from tests.fieldtree import fields_of
 
 ARRIVAL = "2026-01-31T12:00:00Z"
@@ -16,7 +16,7 @@ ROWS = [(cls, row) for cls, rows in DEFAULTS.items() for row in rows]
 
 
 def filled(document: dict[str, Any]) -> dict[str, Any]:
-    return codec.to_document(with_defaults(codec.decode_document(document).object, now=ARRIVAL))
+    return codec.to_document(apply_defaults(codec.decode_document(document).object, now=ARRIVAL))
 
 
 def claim(*requests: dict[str, Any], kind: str = "ResourceClaim") -> dict[str, Any]:
@@ -133,10 +133,10 @@ def test_nobody_may_use_a_resource_with_a_limit_of_zero_by_accident():
 
 
 def test_an_object_that_says_everything_is_returned_itself():
-    full = with_defaults(codec.decode_document(claim(request("exactly", {}))).object, now=ARRIVAL)
-    assert with_defaults(full, now="2030-01-01T00:00:00Z") is full
+    full = apply_defaults(codec.decode_document(claim(request("exactly", {}))).object, now=ARRIVAL)
+    assert apply_defaults(full, now="2030-01-01T00:00:00Z") is full
     plain = classic.ResourceClass(driver_name="d")
-    assert with_defaults(plain, now=ARRIVAL) is plain
+    assert apply_defaults(plain, now=ARRIVAL) is plain
 
 
 def test_the_time_of_arrival_is_the_callers():

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from dray.api import codec
-from dray.api.kinds import KINDS, kind_named
-from dray.api.strategies.gated_fields import DroppedField, closed_by, drop_disabled
+from dray.api.kinds import KINDS, find_kind
+from dray.api.strategies.gated_fields import DroppedField, drop_disabled_fields, find_disabling_gate
 from dray.gates import GATES, GateSet
 
-ALL_ON = GateSet.default()
+ALL_ON = GateSet.from_defaults()
 CAPACITY = "DRAConsumableCapacity"
 SHARE = "2b1dd7f7-1f0e-4d3f-8d3f-3c4a1c5ad7a5"
 
 
 def off(*gates: str) -> GateSet:
-    return ALL_ON.changed(dict.fromkeys(gates, False))
+    return ALL_ON.override(dict.fromkeys(gates, False))
 
 
 def a_slice(device: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def dropped(
 ) -> tuple[Any, tuple[DroppedField, ...]]:
     decoded = codec.decode_document(new)
     before = codec.decode_document(old).object if old else None
-    kept = drop_disabled(decoded.kind, decoded.object, before, gates)
+    kept = drop_disabled_fields(decoded.kind, decoded.object, before, gates)
     return codec.to_document(kept.object), kept.dropped
 
 
@@ -281,9 +281,9 @@ NOT_USING = pod(
 
 
 def of_pod(new: dict[str, Any], old: dict[str, Any] | None, gates: GateSet) -> tuple[Any, list[str]]:
-    kind = kind_named("", "Pod")
+    kind = find_kind("", "Pod")
     assert kind is not None
-    kept = drop_disabled(kind, new, old, gates)
+    kept = drop_disabled_fields(kind, new, old, gates)
     return kept.object, [field.path for field in kept.dropped]
 
 
@@ -335,7 +335,7 @@ def test_pods_of_any_shape_are_looked_through(junk):
 
 def test_whole_kinds_are_served_only_with_their_gate():
     nothing = GateSet(frozenset())
-    shut = {kind.qualified_name: closed_by(kind, nothing) for kind in KINDS}
+    shut = {kind.qualified_name: find_disabling_gate(kind, nothing) for kind in KINDS}
     assert {name for name, gate in shut.items() if gate == "DynamicResourceAllocation"} == {
         kind.qualified_name for kind in KINDS if kind.group == "resource.k8s.io"
     }
@@ -344,14 +344,14 @@ def test_whole_kinds_are_served_only_with_their_gate():
         "ResourceClaim.cdi.k8s.io",
     }
     assert all(gate is None for name, gate in shut.items() if ".k8s.io" not in name)
-    assert all(closed_by(kind, ALL_ON) is None for kind in KINDS)
-    classic = kind_named("cdi.k8s.io", "ResourceClaim")
+    assert all(find_disabling_gate(kind, ALL_ON) is None for kind in KINDS)
+    classic = find_kind("cdi.k8s.io", "ResourceClaim")
     assert classic is not None
-    assert closed_by(classic, off("DRAControlPlaneController")) == "DRAControlPlaneController"
-    rules = kind_named("resource.k8s.io", "DeviceTaintRule")
+    assert find_disabling_gate(classic, off("DRAControlPlaneController")) == "DRAControlPlaneController"
+    rules = find_kind("resource.k8s.io", "DeviceTaintRule")
     assert rules is not None
     for gate in ("DRADeviceTaints", "DRADeviceTaintRules"):
-        assert closed_by(rules, off(gate)) == gate
+        assert find_disabling_gate(rules, off(gate)) == gate
 
 
 def test_dropped_fields_are_told_in_the_order_of_the_gates():

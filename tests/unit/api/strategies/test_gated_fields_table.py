@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from dray.api.kinds import KINDS, Kind
-from dray.api.strategies.gated_fields import GATED
+from dray.api.strategies.gated_fields import GATED_FIELDS
 from dray.gates import GATES
 from tests.fieldtree import Field, fields_of
 
 BY_NAME = {kind.qualified_name: kind for kind in KINDS}
-ROWS = [(gate, kind, pattern) for gate, rows in GATED.items() for kind in rows for pattern in rows[kind]]
+ROWS = [
+    (gate, kind, pattern) for gate, rows in GATED_FIELDS.items() for kind in rows for pattern in rows[kind]
+]
 
 
 @pytest.mark.parametrize(("gate", "kind", "pattern"), ROWS)
@@ -128,7 +130,7 @@ UNGATED = {
 @pytest.mark.parametrize("gate", GATES)
 def test_each_gate_stands_before_its_fields_wherever_they_appear(gate):
     gated: set[str] = set()
-    for name, patterns in GATED[gate].items():
+    for name, patterns in GATED_FIELDS[gate].items():
         known = fields_of(BY_NAME[name].type)
         gated |= {_named(known[pattern]) for pattern in patterns}
     assert gated == BEHIND[gate]
@@ -140,7 +142,7 @@ def test_each_gate_stands_before_its_fields_wherever_they_appear(gate):
 def test_every_field_is_behind_a_gate_or_on_the_list_of_those_that_are_not():
     free: dict[str, set[str]] = {}
     for kind in KINDS:
-        if kind.group == "resource.k8s.io" and not kind.bystander:
+        if kind.group == "resource.k8s.io" and not kind.is_opaque:
             for field in _outside(kind):
                 free.setdefault(field.holder.__name__, set()).add(field.name)
     assert free == {holder: set(names.split()) for holder, names in UNGATED.items()}
@@ -148,7 +150,7 @@ def test_every_field_is_behind_a_gate_or_on_the_list_of_those_that_are_not():
 
 def _outside(kind: Kind) -> Iterator[Field]:
     """The fields of a kind that stand behind no gate."""
-    gated = [pattern for rows in GATED.values() for pattern in rows.get(kind.qualified_name, ())]
+    gated = [pattern for rows in GATED_FIELDS.values() for pattern in rows.get(kind.qualified_name, ())]
     for pattern, field in fields_of(kind.type).items():
         if not any(
             pattern == gate or pattern.startswith((f"{gate}.", f"{gate}[", f"{gate}{{")) for gate in gated

@@ -20,13 +20,13 @@ OTHER_UID = "6e4a5b1c-3f0d-4c1e-9b7a-0d9f8c7b6a52"
 def made(document: Document) -> Any:
     """The object a document stands for; it must hold nothing unknown."""
     decoded = decode_document(document)
-    assert not decoded.unknown, decoded.unknown
+    assert not decoded.unknown_fields, decoded.unknown_fields
     return decoded.object
 
 
 def found(errors: Iterable[FieldError]) -> list[str]:
     """Errors as `Invalid spec.driver`, sorted."""
-    return sorted(f"{error.fault.value.removeprefix('FieldValue')} {error.path}" for error in errors)
+    return sorted(f"{error.type.value.removeprefix('FieldValue')} {error.path}" for error in errors)
 
 
 def metadata(**fields: Any) -> Document:

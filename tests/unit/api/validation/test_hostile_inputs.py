@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.validation import validate_create, validate_status_update, validate_update, warnings_of
+from dray.api.validation import collect_warnings, validate_create, validate_status_update, validate_update
 from tests.unit.api.validation.building import (
     allocation,
     choice,
@@ -75,14 +75,14 @@ def test_refused(obj, expected):
 def test_5_a_count_that_can_never_fit_is_accepted_with_a_warning(count):
     asked = claim(request(count=count))
     assert not validate_create(asked)
-    assert [caution.path for caution in warnings_of(asked)] == ([] if count == 32 else [f"{ASK}.count"])
+    assert [caution.path for caution in collect_warnings(asked)] == ([] if count == 32 else [f"{ASK}.count"])
 
 
 def test_5_as_an_alternative_it_is_skipped_and_said_so():
     alternative = {"name": "huge", "deviceClassName": "a", "allocationMode": "ExactCount", "count": 33}
     asked = claim(choice("gpu", alternative, {**alternative, "name": "small", "count": 1}))
     assert not validate_create(asked)
-    (caution,) = warnings_of(asked)
+    (caution,) = collect_warnings(asked)
     assert caution.path == "spec.devices.requests[0].firstAvailable[0].count"
     assert "never chosen" in caution.text
 

@@ -6,22 +6,22 @@ import pytest
 
 from dray.api.kinds import KINDS
 from dray.api.validation import (
+    collect_warnings,
     validate_create,
     validate_status_update,
     validate_stored,
     validate_update,
-    warnings_of,
 )
-from dray.api.validation.kind_rules import RULES
+from dray.api.validation.kind_rules import RULES_BY_TYPE
 from tests.unit.api.validation.building import found
 
 
 def test_every_kind_with_rules_is_a_kind():
-    assert RULES.keys() <= {kind.type for kind in KINDS}
+    assert RULES_BY_TYPE.keys() <= {kind.type for kind in KINDS}
 
 
 def test_every_closed_kind_has_rules():
-    assert {kind.type for kind in KINDS if not kind.open} <= RULES.keys()
+    assert {kind.type for kind in KINDS if not kind.open} <= RULES_BY_TYPE.keys()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified_name)
@@ -31,4 +31,4 @@ def test_an_empty_object_of_every_kind_is_judged(kind):
     assert "Required metadata.name" in found(validate_stored(empty))
     assert found(validate_update(empty, empty)) == []
     assert found(validate_status_update(empty, empty)) == []
-    warnings_of(empty)
+    collect_warnings(empty)

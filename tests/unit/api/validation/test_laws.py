@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from dray.api.json_text import ENCODER
 from dray.api.validation import (
+    collect_warnings,
     validate_create,
     validate_status_update,
     validate_stored,
     validate_update,
-    warnings_of,
 )
-from dray.api.validation.kind_rules import RULES
+from dray.api.validation.kind_rules import RULES_BY_TYPE
 from tests.property.strategies.api import structs
 
-every_kind = pytest.mark.parametrize("kind", RULES, ids=lambda kind: kind.__name__)
+every_kind = pytest.mark.parametrize("kind", RULES_BY_TYPE, ids=lambda kind: kind.__name__)
 
 
 @every_kind
@@ -38,4 +38,4 @@ def test_every_error_can_be_told(kind, drawn):
     new, old = drawn.draw(structs(kind)), drawn.draw(structs(kind))
     errors = validate_create(new) + validate_update(new, old) + validate_status_update(new, old)
     assert all(str(error).startswith(f"{error.path}: ") for error in errors)
-    assert all(str(caution) for caution in warnings_of(new))
+    assert all(str(caution) for caution in collect_warnings(new))

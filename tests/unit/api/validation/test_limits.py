@@ -317,12 +317,12 @@ def test_the_largest_and_one_more(most, answer, error):
 
 def test_the_table_of_limits_holds_every_constant():
     constants = {value for name, value in vars(limits).items() if name.isupper() and isinstance(value, int)}
-    assert constants <= {limit.largest for limit in LIMITS}
+    assert constants <= {limit.maximum for limit in LIMITS}
 
 
 def test_the_table_of_limits_reads_well():
-    assert len({limit.where for limit in LIMITS}) == len(LIMITS)
-    assert all(limit.largest > 0 and limit.counted for limit in LIMITS)
+    assert len({limit.subject for limit in LIMITS}) == len(LIMITS)
+    assert all(limit.maximum > 0 and limit.unit for limit in LIMITS)
 
 
 def test_items_of_an_overlong_list_are_not_looked_at():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.api.fields import Fault, FieldError
+from dray.api.fields import FieldError, FieldErrorType
 from dray.api.validation import validate_create, validate_update
-from dray.api.validation.ratcheting import fresh
+from dray.api.validation.ratcheting import filter_new_errors
 from tests.unit.api.validation.building import device, device_class, found, opaque, slice_of
 
 ODD_TAINT = {"key": "a", "effect": "Sometimes"}
@@ -83,16 +83,16 @@ def test_a_place_that_no_object_has_counts_as_the_one_above():
 
 @pytest.mark.parametrize("path", ["", "[", "a]", "spec.devices[x]", "spec.devices[99]", "spec.nothing[0].x"])
 def test_odd_paths_break_nothing(path):
-    error = FieldError(Fault.INVALID, path, object(), "odd")
+    error = FieldError(FieldErrorType.INVALID, path, object(), "odd")
     old = slice_of(device())
-    assert fresh([error], old, [error], old) == []
-    assert fresh([error], old, [], old) == [error]
+    assert filter_new_errors([error], old, [error], old) == []
+    assert filter_new_errors([error], old, [], old) == [error]
 
 
 def test_a_value_that_json_cannot_hold_breaks_nothing():
-    error = FieldError(Fault.INVALID, "spec.driver", "\ud800", "odd")
+    error = FieldError(FieldErrorType.INVALID, "spec.driver", "\ud800", "odd")
     old = slice_of(device())
-    assert fresh([error], old, [error], old) == []
+    assert filter_new_errors([error], old, [error], old) == []
 
 
 def test_odd_keys_break_nothing():

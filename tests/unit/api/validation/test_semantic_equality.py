@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dray.api.resource import OpaqueDeviceConfiguration
-from dray.api.validation.semantic_equality import same
+from dray.api.validation.semantic_equality import is_semantically_equal
 
 
 def holder(text):
@@ -39,18 +39,18 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_same(one, other):
-    assert same(holder(one), holder(other))
-    assert same((holder(one),), (holder(other),))
-    assert same({"k": holder(one)}, {"k": holder(other)})
+    assert is_semantically_equal(holder(one), holder(other))
+    assert is_semantically_equal((holder(one),), (holder(other),))
+    assert is_semantically_equal({"k": holder(one)}, {"k": holder(other)})
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_different(one, other):
-    assert not same(holder(one), holder(other))
+    assert not is_semantically_equal(holder(one), holder(other))
 
 
 def test_shapes_that_differ():
-    assert not same((holder(b"{}"),), (holder(b"{}"), holder(b"{}")))
-    assert not same({"k": holder(b"{}")}, {"l": holder(b"{}")})
-    assert not same(holder(b"{}"), None)
-    assert not same("a", "b")
+    assert not is_semantically_equal((holder(b"{}"),), (holder(b"{}"), holder(b"{}")))
+    assert not is_semantically_equal({"k": holder(b"{}")}, {"l": holder(b"{}")})
+    assert not is_semantically_equal(holder(b"{}"), None)
+    assert not is_semantically_equal("a", "b")

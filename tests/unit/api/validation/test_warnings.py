@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.api.validation import warnings_of
+from dray.api.validation import collect_warnings
 from tests.unit.api.validation.building import (
     claim,
     claim_document,
@@ -53,11 +53,11 @@ CASES = {
 
 @pytest.mark.parametrize(("obj", "expected"), CASES.values(), ids=CASES)
 def test_cautions(obj, expected):
-    assert [caution.path for caution in warnings_of(obj)] == expected
+    assert [caution.path for caution in collect_warnings(obj)] == expected
 
 
 def test_a_caution_reads_as_place_and_text():
-    (caution,) = warnings_of(claim(request(count=40)))
+    (caution,) = collect_warnings(claim(request(count=40)))
     assert str(caution) == (
         "spec.devices.requests[0].exactly.count: "
         "40 devices are more than the 32 that one claim can hold; it can never fit"

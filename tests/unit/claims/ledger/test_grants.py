@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dray.claims.ledger import grants
-from dray.claims.ledger.grants import Books
-from dray.claims.ledger.published_devices import NOWHERE
+from dray.claims.ledger.grants import LedgerTransaction
+from dray.claims.ledger.published_devices import EMPTY_POOL
 from tests.unit.claims.ledgers import Ledger, claim, device, result, slice_of
 
 GPU = result("gpu-0")
@@ -47,9 +47,9 @@ def test_the_same_claim_asking_again_changes_nothing():
     share = result("gpu-0", share="s1", memory="10Gi")
     assert books.grant("a", share) == []
     before = dict(books.rows)
-    reads = Books(books.rows.get)
-    assert grants.grant(reads, claim("a"), [share], books.catalogue) == []
-    assert reads.ruling().changes == {}
+    reads = LedgerTransaction(books.rows.get)
+    assert grants.grant_allocation(reads, claim("a"), [share], books.catalogue) == []
+    assert reads.build_decision().changes == {}
     assert books.rows == before
 
 
@@ -299,10 +299,10 @@ def test_nothing_can_be_prepared_that_the_ledger_does_not_know():
 
 def test_a_grant_names_the_slices_it_relied_on():
     pool = Ledger(PARTS, BUDGET)
-    books = Books(pool.rows.get)
-    assert grants.grant(books, claim("a"), [result("part-0")], pool.catalogue) == []
-    assert books.ruling().sources == {(b"slice-0", 1), (b"slice-1", 2)}
-    assert len(books.ruling().reads) == 2
-    nowhere = Books(pool.rows.get)
-    assert grants.grant(nowhere, claim("a"), [result("part-0")], lambda pool: NOWHERE) == []
-    assert nowhere.ruling().sources == frozenset()
+    books = LedgerTransaction(pool.rows.get)
+    assert grants.grant_allocation(books, claim("a"), [result("part-0")], pool.catalogue) == []
+    assert books.build_decision().sources == {(b"slice-0", 1), (b"slice-1", 2)}
+    assert len(books.build_decision().reads) == 2
+    nowhere = LedgerTransaction(pool.rows.get)
+    assert grants.grant_allocation(nowhere, claim("a"), [result("part-0")], lambda pool: EMPTY_POOL) == []
+    assert nowhere.build_decision().sources == frozenset()

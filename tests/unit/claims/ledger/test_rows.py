@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from dray.claims.ledger.rows import (
-    LEDGER,
+    LEDGER_PREFIX,
     CounterSetId,
     DeviceId,
     DeviceRow,
     Holder,
     Holding,
-    counter_key,
-    counter_set_at,
-    device_at,
-    device_key,
-    preparation_at,
-    preparation_key,
+    build_counter_key,
+    build_device_key,
+    build_preparation_key,
+    encode_row,
+    parse_counter_key,
+    parse_device_key,
+    parse_preparation_key,
     read_row,
-    row_bytes,
 )
 from dray.errors import DecodeError
 from dray.server.objects import stored_object
@@ -26,7 +26,7 @@ from dray.values.quantity import Quantity
 
 
 def test_the_server_and_the_ledger_agree_on_the_place():
-    assert stored_object.LEDGER == LEDGER
+    assert stored_object.LEDGER_PREFIX == LEDGER_PREFIX
 
 
 def test_pools_with_slashes_have_keys_of_their_own():
@@ -36,12 +36,12 @@ def test_pools_with_slashes_have_keys_of_their_own():
         DeviceId("d", "a%2Fb", "c"),
         DeviceId("d", "a%b", "c"),
     ]
-    keys = [device_key(device) for device in ids]
+    keys = [build_device_key(device) for device in ids]
     assert len(set(keys)) == len(keys)
-    assert [device_at(key) for key in keys] == ids
+    assert [parse_device_key(key) for key in keys] == ids
     sets = CounterSetId("d", "a/b%", "set")
-    assert counter_set_at(counter_key(sets)) == sets
-    assert preparation_at(preparation_key("n1.claim")) == "n1.claim"
+    assert parse_counter_key(build_counter_key(sets)) == sets
+    assert parse_preparation_key(build_preparation_key("n1.claim")) == "n1.claim"
 
 
 def test_amounts_beyond_64_bits_come_back_exactly():
@@ -52,9 +52,9 @@ def test_amounts_beyond_64_bits_come_back_exactly():
         ),
         charged={"set": {"c": Quantity.parse("100m")}},
     )
-    key = device_key(DeviceId("d", "p", "x"))
-    assert read_row(key, row_bytes(row)) == row
-    assert b'"640Gi"' in row_bytes(row)
+    key = build_device_key(DeviceId("d", "p", "x"))
+    assert read_row(key, encode_row(row)) == row
+    assert b'"640Gi"' in encode_row(row)
 
 
 @pytest.mark.parametrize(
@@ -70,5 +70,5 @@ def test_rows_that_nobody_understands_are_refused(value: bytes, said: str):
     with pytest.raises(
         DecodeError, match="the ledger's row `/ledger/devices/d/p/x` is not readable"
     ) as broken:
-        read_row(device_key(DeviceId("d", "p", "x")), value)
+        read_row(build_device_key(DeviceId("d", "p", "x")), value)
     assert said in str(broken.value)

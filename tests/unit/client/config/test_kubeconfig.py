@@ -9,9 +9,19 @@ import os
 import pytest
 import yaml
 
-from dray.client.config.client_config import AccessError, Fixed, FromFiles, Proof
-from dray.client.config.exec_plugin import FromProgram
-from dray.client.config.kubeconfig import Kubeconfig, files_named, find_access, in_cluster
+from dray.client.config.client_config import (
+    ClientConfigError,
+    ClientCredential,
+    FileCredentialProvider,
+    StaticCredentialProvider,
+)
+from dray.client.config.exec_plugin import ExecCredentialProvider
+from dray.client.config.kubeconfig import (
+    Kubeconfig,
+    find_kubeconfig_files,
+    load_client_config,
+    load_in_cluster_config,
+)
 
 
 def coded(text: str) -> str:
@@ -43,45 +53,49 @@ def write(tmp_path):
 async def test_certificates_as_text(write):
     cluster = {"certificate-authority-data": coded("CA"), "tls-server-name": "kubernetes"}
     user = {"client-certificate-data": coded("CERT"), "client-key-data": coded("KEY")}
-    access = Kubeconfig([write(config(cluster, user, {"namespace": "work"}))]).access()
+    access = Kubeconfig([write(config(cluster, user, {"namespace": "work"}))]).build_client_config()
     assert (access.server, access.namespace, access.ca) == ("https://api:6443", "work", b"CA")
     assert (access.server_name, access.insecure) == ("kubernetes", False)
-    assert await access.credentials.proof() == Proof("", b"CERT", b"KEY")
+    assert await access.credential_provider.get_credential() == ClientCredential("", b"CERT", b"KEY")
 
 
 async def test_files_are_relative_to_the_file_that_names_them(write):
     for name, text in (("pki/ca", "CA"), ("pki/cert", "CERT"), ("pki/key", "KEY")):
         write(text, name)
     user = {"client-certificate": "cert", "client-key": "key"}
-    access = Kubeconfig([write(config({"certificate-authority": "ca"}, user), "pki/config")]).access()
+    access = Kubeconfig(
+        [write(config({"certificate-authority": "ca"}, user), "pki/config")]
+    ).build_client_config()
     assert access.ca == b"CA"
-    assert await access.credentials.proof() == Proof("", b"CERT", b"KEY")
+    assert await access.credential_provider.get_credential() == ClientCredential("", b"CERT", b"KEY")
 
 
 async def test_tokens(write):
     write("from-file\n", "token")
-    both = Kubeconfig([write(config(user={"token": "fixed", "tokenFile": "token"}))]).access()
-    assert await both.credentials.proof() == Proof("fixed")
-    file = Kubeconfig([write(config(user={"tokenFile": "token"}))]).access()
-    assert isinstance(file.credentials, FromFiles)
-    assert await file.credentials.proof() == Proof("from-file")
-    assert "from-file" not in repr(await file.credentials.proof())
+    both = Kubeconfig([write(config(user={"token": "fixed", "tokenFile": "token"}))]).build_client_config()
+    assert await both.credential_provider.get_credential() == ClientCredential("fixed")
+    file = Kubeconfig([write(config(user={"tokenFile": "token"}))]).build_client_config()
+    assert isinstance(file.credential_provider, FileCredentialProvider)
+    assert await file.credential_provider.get_credential() == ClientCredential("from-file")
+    assert "from-file" not in repr(await file.credential_provider.get_credential())
 
 
 async def test_nobody_in_particular(write):
-    access = Kubeconfig([write(config({"insecure-skip-tls-verify": True}, context={"user": ""}))]).access()
-    assert isinstance(access.credentials, Fixed)
-    assert await access.credentials.proof() == Proof()
+    access = Kubeconfig(
+        [write(config({"insecure-skip-tls-verify": True}, context={"user": ""}))]
+    ).build_client_config()
+    assert isinstance(access.credential_provider, StaticCredentialProvider)
+    assert await access.credential_provider.get_credential() == ClientCredential()
     assert access.insecure
 
 
 def test_as_somebody_else(write):
-    access = Kubeconfig([write(config(user={"as": "ann", "token": "t"}))]).access()
+    access = Kubeconfig([write(config(user={"as": "ann", "token": "t"}))]).build_client_config()
     assert access.headers == {"Impersonate-User": "ann"}
 
 
 def test_json_is_yaml(write):
-    assert Kubeconfig([write(json.dumps(config()))]).access().server == "https://api:6443"
+    assert Kubeconfig([write(json.dumps(config()))]).build_client_config().server == "https://api:6443"
 
 
 async def test_of_several_files_the_first_counts(write):
@@ -90,38 +104,38 @@ async def test_of_several_files_the_first_counts(write):
     second["contexts"].append({"name": "there", "context": {"cluster": "c2", "user": "u"}})
     second["clusters"].append({"name": "c2", "cluster": {"server": "https://second:1"}})
     merged = Kubeconfig([write(first, "a/config"), write(second, "b/config")])
-    assert merged.contexts() == ("here", "there")
-    assert merged.access().server == "https://second:1"
-    assert await merged.access().credentials.proof() == Proof("one")
-    assert merged.access("here").server == "https://api:6443"
+    assert merged.list_contexts() == ("here", "there")
+    assert merged.build_client_config().server == "https://second:1"
+    assert await merged.build_client_config().credential_provider.get_credential() == ClientCredential("one")
+    assert merged.build_client_config("here").server == "https://api:6443"
 
 
 def test_which_files_count(write, tmp_path):
     one, two = write(config(), "one"), write(config(), "two")
     missing = tmp_path / "missing"
     named = os.pathsep.join(map(str, [missing, one, "", two]))
-    assert files_named({"KUBECONFIG": named}) == [one, two]
-    assert files_named({"KUBECONFIG": str(missing)}) == [missing]
-    assert files_named({"HOME": str(tmp_path)}) == [tmp_path / ".kube" / "config"]
+    assert find_kubeconfig_files({"KUBECONFIG": named}) == [one, two]
+    assert find_kubeconfig_files({"KUBECONFIG": str(missing)}) == [missing]
+    assert find_kubeconfig_files({"HOME": str(tmp_path)}) == [tmp_path / ".kube" / "config"]
 
 
 def test_a_file_given_goes_before_the_environment(write):
     given, other = write(config({"server": "https://given:1"}), "g"), write(config(), "o")
-    assert find_access(str(given), environment={"KUBECONFIG": str(other)}).server == "https://given:1"
-    assert find_access(environment={"KUBECONFIG": str(other)}).server == "https://api:6443"
+    assert load_client_config(str(given), environment={"KUBECONFIG": str(other)}).server == "https://given:1"
+    assert load_client_config(environment={"KUBECONFIG": str(other)}).server == "https://api:6443"
 
 
 async def test_inside_a_pod(write, tmp_path):
     for name, text in (("ca.crt", "CA"), ("token", "tok"), ("namespace", "mine\n")):
         write(text, f"account/{name}")
     environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-    access = in_cluster(environment, tmp_path / "account")
+    access = load_in_cluster_config(environment, tmp_path / "account")
     assert (access.server, access.namespace, access.ca) == ("https://[fd00::1]:443", "mine", b"CA")
-    assert await access.credentials.proof() == Proof("tok")
-    with pytest.raises(AccessError, match="not in a pod"):
-        in_cluster({})
-    with pytest.raises(AccessError, match=r"serviceaccount.ca\.crt"):
-        find_access(environment=environment | {"HOME": str(tmp_path)})
+    assert await access.credential_provider.get_credential() == ClientCredential("tok")
+    with pytest.raises(ClientConfigError, match="not in a pod"):
+        load_in_cluster_config({})
+    with pytest.raises(ClientConfigError, match=r"serviceaccount.ca\.crt"):
+        load_client_config(environment=environment | {"HOME": str(tmp_path)})
 
 
 def test_a_program_for_credentials(write, tmp_path):
@@ -138,9 +152,9 @@ def test_a_program_for_credentials(write, tmp_path):
         "certificate-authority-data": coded("CA"),
         "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}],
     }
-    access = Kubeconfig([write(config(cluster, {"exec": spec}))]).access()
-    assert isinstance(access.credentials, FromProgram)
-    program = access.credentials._program
+    access = Kubeconfig([write(config(cluster, {"exec": spec}))]).build_client_config()
+    assert isinstance(access.credential_provider, ExecCredentialProvider)
+    program = access.credential_provider._plugin
     assert program.command == str(tmp_path / "login")
     assert program.arguments == ("--for", "1")
     assert program.environment == {"A": "b"}
@@ -192,16 +206,18 @@ MISTAKES = [
 @pytest.mark.parametrize(("document", "message"), MISTAKES, ids=[message[:40] for _, message in MISTAKES])
 def test_mistakes_name_file_and_field(write, document, message):
     file = write(document)
-    with pytest.raises(AccessError, match=message) as raised:
-        Kubeconfig([file]).access()
+    with pytest.raises(ClientConfigError, match=message) as raised:
+        Kubeconfig([file]).build_client_config()
     assert str(file) in str(raised.value)
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(AccessError, match=r"cannot read the kubeconfig `.*nowhere`: No such file"):
-        find_access(str(tmp_path / "nowhere"))
+    with pytest.raises(ClientConfigError, match=r"cannot read the kubeconfig `.*nowhere`: No such file"):
+        load_client_config(str(tmp_path / "nowhere"))
 
 
 def test_nothing_configured_at_all(tmp_path):
-    with pytest.raises(AccessError, match=r"no server to talk to: there is no `.*config`.*name a kubeconfig"):
-        find_access(environment={"HOME": str(tmp_path)})
+    with pytest.raises(
+        ClientConfigError, match=r"no server to talk to: there is no `.*config`.*name a kubeconfig"
+    ):
+        load_client_config(environment={"HOME": str(tmp_path)})

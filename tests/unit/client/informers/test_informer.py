@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from dray.api.resource import ResourceClaim
-from dray.client.errors import Expired, Unreachable, WatchBroken
-from dray.client.informers.indexer import Seen, Shelf
+from dray.client.errors import BrokenWatchError, ResourceExpiredError, ServerUnreachableError
+from dray.client.informers.indexer import IndexedObject, Indexer
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import Key
+from dray.client.object_refs import ObjectKey
 from tests.unit.client.fakeapi import (
     CLAIMS,
     FakeApi,
@@ -42,7 +42,7 @@ async def test_it_lists_and_then_watches_from_there():
     )
     async with running(server) as (informer, told, _):
         assert told == ["+a@3", "+b@5", "+c@8", "a@3>a@9", "-b@5"]
-        assert sorted(c.metadata.name for c in informer.all()) == ["a", "c"]
+        assert sorted(c.metadata.name for c in informer.list_all()) == ["a", "c"]
         assert isinstance(informer.get("a", "default"), ResourceClaim)
         assert informer.get("b", "default") is None
         assert server.watched_from[0] == "7"
@@ -52,23 +52,25 @@ async def test_a_broken_watch_is_resumed_where_it_was():
     server = Server(
         [listing(7, claim("a", 3))],
         [
-            Told([line("ADDED", claim("b", 8)), line("ADDED", claim("c", 9)), Unreachable("reset")]),
+            Told(
+                [line("ADDED", claim("b", 8)), line("ADDED", claim("c", 9)), ServerUnreachableError("reset")]
+            ),
             Told([line("ADDED", claim("c", 9)), line("ADDED", claim("d", 10))]),
         ],
     )
     async with running(server) as (informer, told, troubles):
         assert told == ["+a@3", "+b@8", "+c@9", "+d@10"]
         assert server.watched_from[:2] == ["7", "8"]
-        assert [type(trouble) for trouble in troubles] == [Unreachable]
-        assert informer.counts.duplicates == 1
-        assert informer.counts.lists == 1
+        assert [type(trouble) for trouble in troubles] == [ServerUnreachableError]
+        assert informer.stats.duplicates == 1
+        assert informer.stats.lists == 1
 
 
 async def test_objects_that_changed_in_one_write_survive_a_cut_between_them():
     server = Server(
         [listing(7)],
         [
-            Told([line("ADDED", claim("a", 8)), Unreachable("reset")]),
+            Told([line("ADDED", claim("a", 8)), ServerUnreachableError("reset")]),
             Told([line("ADDED", claim("a", 8)), line("ADDED", claim("b", 8)), bookmark(8)]),
         ],
     )
@@ -101,8 +103,8 @@ async def test_when_the_past_is_gone_everything_is_listed_again_and_differences_
     async with running(server) as (informer, told, troubles):
         assert told[4:] == ["-c@5", "b@4>b@15", "-d@6", "+d@16", "+e@17", "+f@21"]
         assert server.watched_from[:2] == ["7", "20"]
-        assert [type(trouble) for trouble in troubles] == [Expired]
-        assert informer.counts.relists == 1
+        assert [type(trouble) for trouble in troubles] == [ResourceExpiredError]
+        assert informer.stats.relists == 1
 
 
 async def test_events_before_an_error_in_the_same_chunk_are_not_lost():
@@ -133,8 +135,8 @@ async def test_what_comes_twice_is_told_once():
     )
     async with running(server) as (informer, told, _):
         assert told == ["+a@8", "a@8>a@9", "-a@9"]
-        assert informer.counts.duplicates == 3
-        assert informer.counts.relists == 0
+        assert informer.stats.duplicates == 3
+        assert informer.stats.relists == 0
 
 
 async def test_a_deleted_object_does_not_come_back_by_an_old_event():
@@ -152,8 +154,8 @@ async def test_a_deleted_object_does_not_come_back_by_an_old_event():
     )
     async with running(server) as (informer, told, troubles):
         assert told == ["+a@5", "-a@5", "+b@9", "-b@9"]  # the second list is the truth, and it is empty
-        assert informer.all() == []
-        assert [type(trouble) for trouble in troubles] == [WatchBroken]
+        assert informer.list_all() == []
+        assert [type(trouble) for trouble in troubles] == [BrokenWatchError]
 
 
 async def test_a_deletion_may_carry_the_last_version_of_its_object():
@@ -198,7 +200,7 @@ async def test_what_is_no_event_leads_to_a_new_list(nonsense):
     server = Server([listing(7), listing(9, claim("b", 9))], [Told([nonsense])])
     async with running(server) as (_informer, told, troubles):
         assert told == ["+b@9"]
-        assert [type(trouble) for trouble in troubles] == [WatchBroken]
+        assert [type(trouble) for trouble in troubles] == [BrokenWatchError]
 
 
 async def test_versions_that_are_no_numbers_are_not_guessed_at():
@@ -207,7 +209,7 @@ async def test_versions_that_are_no_numbers_are_not_guessed_at():
     server = Server([listing(7), listing(9)], [Told([line("ADDED", strange)])])
     async with running(server) as (_informer, told, troubles):
         assert told == []
-        assert [type(trouble) for trouble in troubles] == [WatchBroken]
+        assert [type(trouble) for trouble in troubles] == [BrokenWatchError]
 
 
 async def test_h03_a_watch_survives_a_server_that_comes_back_with_another_version():
@@ -226,7 +228,7 @@ async def test_h03_a_watch_survives_a_server_that_comes_back_with_another_versio
     informer = Informer(client_of(api), ResourceClaim)
     diary = Diary(informer)
     run = asyncio.create_task(informer.run())
-    await informer.synced()
+    await informer.wait_for_sync()
     serves(api, "v1")
     async with asyncio.timeout(5):
         await quiet.wait()
@@ -235,10 +237,10 @@ async def test_h03_a_watch_survives_a_server_that_comes_back_with_another_versio
 
 
 async def test_an_index_may_give_a_value_twice():
-    shelf: Shelf[dict] = Shelf()
+    shelf: Indexer[dict] = Indexer()
     shelf.add_index("colour", lambda obj: obj["colours"])
-    key = Key("", "a")
-    shelf.put(key, Seen({"colours": ["red", "red"]}, 1, "u"))
-    assert shelf.by_index("colour", "red") == [{"colours": ["red", "red"]}]
+    key = ObjectKey("", "a")
+    shelf.put(key, IndexedObject({"colours": ["red", "red"]}, 1, "u"))
+    assert shelf.get_by_index("colour", "red") == [{"colours": ["red", "red"]}]
     shelf.remove(key)
-    assert shelf.by_index("colour", "red") == []
+    assert shelf.get_by_index("colour", "red") == []

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from dray.api.resource import ResourceClaim
-from dray.client.errors import Unreachable
-from dray.client.informers.informer import Informer, Ways
-from dray.client.object_refs import kind_called
+from dray.client.errors import ServerUnreachableError
+from dray.client.informers.informer import Informer, InformerOptions
+from dray.client.object_refs import get_kind
 from tests.unit.client.fakeapi import (
     FakeApi,
     Told,
@@ -29,7 +29,7 @@ async def test_bookmarks_move_the_place_to_resume_from():
     async with running(server) as (informer, _told, _):
         assert server.watched_from[:3] == ["7", "30", "40"]
         assert informer.resource_version == "40"
-        assert informer.counts.bookmarks == 2
+        assert informer.stats.bookmarks == 2
 
 
 async def test_failures_of_the_first_list_are_waited_out():
@@ -49,7 +49,7 @@ async def test_failures_of_the_first_list_are_waited_out():
 async def test_a_watch_that_ends_at_once_is_not_asked_for_in_a_rush():
     server = Server([listing(7)], [Told([]), Told([]), Told([])])
     async with running(server) as (informer, _, troubles):
-        slept = informer._tempo.sleep.__self__.slept
+        slept = informer._time_source.sleep.__self__.slept
         assert troubles == []
         assert len(slept) == 3
         assert slept == sorted(slept)
@@ -60,7 +60,7 @@ async def test_a_watch_that_only_repeats_itself_is_not_asked_for_in_a_rush():
     again = [Told([line("ADDED", claim("a", 8))]) for _ in range(4)]
     server = Server([listing(7)], again)
     async with running(server) as (informer, told, _):
-        slept = informer._tempo.sleep.__self__.slept
+        slept = informer._time_source.sleep.__self__.slept
         assert told == ["+a@8"]
         assert len(slept) == 3
         assert slept == sorted(slept)
@@ -70,8 +70,8 @@ async def test_lists_are_not_asked_for_in_a_rush_when_the_past_is_always_gone():
     gone = [failed(410, "Expired", "gone") for _ in range(4)]
     server = Server([listing(7) for _ in range(5)], gone)
     async with running(server) as (informer, _told, _):
-        slept = informer._tempo.sleep.__self__.slept
-        assert informer.counts.lists == 5
+        slept = informer._time_source.sleep.__self__.slept
+        assert informer.stats.lists == 5
         assert slept == pytest.approx([0.6, 1.2, 2.4, 4.8])
 
 
@@ -80,13 +80,13 @@ async def test_a_mistake_of_a_listener_ends_the_informer_loudly():
     informer = Informer(client_of(server), ResourceClaim)
 
     def wrong(_obj) -> None:
-        raise Unreachable("a failure of the listener is not one of the server")
+        raise ServerUnreachableError("a failure of the listener is not one of the server")
 
     informer.listen(added=wrong)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ServerUnreachableError):
         await informer.run()
     with pytest.raises(RuntimeError, match="the informer of resourceclaims has ended"):
-        await informer.synced()
+        await informer.wait_for_sync()
 
 
 async def test_who_listens_late_hears_of_everything_there_is():
@@ -103,7 +103,7 @@ async def test_who_stops_listening_hears_no_more():
     stop = informer.listen(added=lambda new: heard.append(new.metadata.name))
     stop()
     task = asyncio.create_task(informer.run())
-    await informer.synced()
+    await informer.wait_for_sync()
     assert heard == []
     task.cancel()
 
@@ -124,17 +124,17 @@ async def test_indexes_follow_every_change():
     informer = Informer(client_of(server), ResourceClaim)
     informer.add_index("team", lambda c: [c.metadata.labels.get("team", "")])
     task = asyncio.create_task(informer.run())
-    await informer.synced()
-    assert {c.metadata.name for c in informer.by_index("team", "red")} == {"a", "b"}
+    await informer.wait_for_sync()
+    assert {c.metadata.name for c in informer.get_by_index("team", "red")} == {"a", "b"}
     await server.quiet.wait()
-    assert informer.by_index("team", "red") == []
-    assert {c.metadata.name for c in informer.by_index("team", "blue")} == {"a", "c"}
+    assert informer.get_by_index("team", "red") == []
+    assert {c.metadata.name for c in informer.get_by_index("team", "blue")} == {"a", "c"}
     informer.add_index("name", lambda c: [c.metadata.name])
-    assert [c.metadata.name for c in informer.by_index("name", "c")] == ["c"]
+    assert [c.metadata.name for c in informer.get_by_index("name", "c")] == ["c"]
     with pytest.raises(ValueError, match="already"):
         informer.add_index("name", lambda c: [])
     with pytest.raises(KeyError, match="`team`, `name`"):
-        informer.by_index("colour", "red")
+        informer.get_by_index("colour", "red")
     task.cancel()
 
 
@@ -147,7 +147,7 @@ async def test_initial_events_take_the_place_of_the_list():
                     line("ADDED", claim("a", 3)),
                     line("ADDED", claim("b", 4)),
                     bookmark(6),
-                    Unreachable("reset"),
+                    ServerUnreachableError("reset"),
                 ]
             ),
             Told([line("ADDED", claim("a", 3)), bookmark(7, initial_end=True), line("ADDED", claim("c", 8))]),
@@ -157,7 +157,7 @@ async def test_initial_events_take_the_place_of_the_list():
         assert told == ["+a@3", "+c@8"]  # what came before the end of a broken beginning does not count
         assert server.asked[1].query["sendInitialEvents"] == "true"
         assert server.asked[1].query["resourceVersionMatch"] == "NotOlderThan"
-        assert informer.counts.lists == 0
+        assert informer.stats.lists == 0
         assert server.watched_from[:3] == ["", "", "7"]
 
 
@@ -174,12 +174,14 @@ async def test_what_is_kept_can_be_less_than_what_comes():
     answers = [Told({"metadata": {"resourceVersion": "7"}, "items": [bulky]}), Told(forever())]
     api.answer("GET", "/api/v1/pods", *answers)
     informer = Informer(
-        client_of(api), kind_called("Pod"), ways=Ways(keep=lambda pod: pod["spec"]["nodeName"])
+        client_of(api),
+        get_kind("Pod"),
+        options=InformerOptions(transform=lambda pod: pod["spec"]["nodeName"]),
     )
     task = asyncio.create_task(informer.run())
-    await informer.synced()
+    await informer.wait_for_sync()
     assert informer.get("a", "default") == "n1"
-    assert informer.all() == ["n1"]
+    assert informer.list_all() == ["n1"]
     task.cancel()
 
 
@@ -192,10 +194,10 @@ async def test_every_watch_has_an_end_and_silence_beyond_it_is_noticed():
 
 async def test_a_stream_that_says_nothing_is_given_up(monkeypatch):
     monkeypatch.setattr("dray.client.informers.informer.SHORTEST_WATCH", 0)
-    monkeypatch.setattr("dray.client.informers.watch_stream.LATE", 0.01)
+    monkeypatch.setattr("dray.client.informers.watch_stream.WATCH_GRACE_SECONDS", 0.01)
     server = Server([listing(7)], [Told(forever()), Told([line("ADDED", claim("a", 8))])])
     async with running(server) as (_, told, troubles):
         assert told == ["+a@8"]
-        assert isinstance(troubles[0], Unreachable)
+        assert isinstance(troubles[0], ServerUnreachableError)
         assert "said nothing" in str(troubles[0])
         assert server.left >= 1

@@ -13,11 +13,16 @@ import warnings
 import pytest
 import uvicorn
 
-from dray.client.config.client_config import Access, AccessError, Fixed, Proof
-from dray.client.errors import OutOfOffice, Unreachable
-from dray.client.transport import Request
-from dray.client.transports.http import Http, opened_socket
-from dray.client.transports.leader_guard import Fence
+from dray.client.config.client_config import (
+    ClientConfig,
+    ClientConfigError,
+    ClientCredential,
+    StaticCredentialProvider,
+)
+from dray.client.errors import NotLeaderError, ServerUnreachableError
+from dray.client.transport import TransportRequest
+from dray.client.transports.http import HttpTransport, open_keepalive_socket
+from dray.client.transports.leader_guard import LeaderGuardTransport
 from tests.unit.client.certificates import Authority
 from tests.unit.client.fakeapi import FakeApi, Told, forever
 
@@ -45,7 +50,7 @@ async def serving(app, tls=None):
 
 @contextlib.asynccontextmanager
 async def reaching(access):
-    transport = Http(access)
+    transport = HttpTransport(access)
     try:
         yield transport
     finally:
@@ -59,21 +64,23 @@ class Renewable:
         self.tokens = list(tokens)
         self.renewals = 0
 
-    async def proof(self) -> Proof:
-        return Proof(self.tokens[0])
+    async def get_credential(self) -> ClientCredential:
+        return ClientCredential(self.tokens[0])
 
-    async def renewed(self, refused: Proof) -> Proof:
+    async def renew_credential(self, refused: ClientCredential) -> ClientCredential:
         self.renewals += 1
         if refused.token == self.tokens[0] and len(self.tokens) > 1:
             self.tokens.pop(0)
-        return Proof(self.tokens[0])
+        return ClientCredential(self.tokens[0])
 
 
 async def test_requests_and_answers_over_a_socket():
     api = FakeApi()
     api.answer("POST", "/a b", Told(b"made", 201, {"Warning": '299 - "x"'}))
-    async with serving(api) as port, reaching(Access(f"http://127.0.0.1:{port}/")) as transport:
-        request = Request("POST", "/a%20b", {"q": "x=y&z"}, b"{}", "application/x", headers={"X-Y": "z"})
+    async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}/")) as transport:
+        request = TransportRequest(
+            "POST", "/a%20b", {"q": "x=y&z"}, b"{}", "application/x", headers={"X-Y": "z"}
+        )
         reply = await transport.request(request)
         assert (reply.code, reply.body, reply.headers["warning"]) == (201, b"made", '299 - "x"')
         assert transport.address == f"http://127.0.0.1:{port}"
@@ -93,25 +100,31 @@ async def test_connections_are_kept():
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
-    async with serving(app) as port, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
+    async with serving(app) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         for _ in range(5):
-            await transport.request(Request("GET", "/x"))
+            await transport.request(TransportRequest("GET", "/x"))
     assert len(ports) == 1
 
 
 async def test_a_write_that_is_not_allowed_any_more_when_the_connection_is_there_is_not_sent():
     api, answers = FakeApi(), iter((True, False))
-    async with serving(api) as port, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
-        with pytest.raises(OutOfOffice, match="POST /x was not sent"):
-            await Fence(transport, lambda: next(answers)).request(Request("POST", "/x", body=b"{}"))
+    async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
+        with pytest.raises(NotLeaderError, match="POST /x was not sent"):
+            await LeaderGuardTransport(transport, lambda: next(answers)).request(
+                TransportRequest("POST", "/x", body=b"{}")
+            )
         assert api.asked == []
         api.answer("POST", "/x", Told(b"made", 201))
-        assert (await Fence(transport, lambda: True).request(Request("POST", "/x", body=b"{}"))).code == 201
+        assert (
+            await LeaderGuardTransport(transport, lambda: True).request(
+                TransportRequest("POST", "/x", body=b"{}")
+            )
+        ).code == 201
 
 
 def test_a_machine_that_is_gone_is_noticed_by_the_kernel():
     address = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 0))
-    with opened_socket(address) as made:
+    with open_keepalive_socket(address) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         if hasattr(socket, "TCP_KEEPIDLE"):
             assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
@@ -125,11 +138,11 @@ async def test_a_refused_token_is_renewed_and_the_request_sent_again():
     api, credentials = FakeApi(), Renewable("old", "new")
     api.answer("POST", "/x", judge)
     async with serving(api) as port:
-        access = Access(f"http://127.0.0.1:{port}", credentials=credentials)
+        access = ClientConfig(f"http://127.0.0.1:{port}", credential_provider=credentials)
         async with reaching(access) as transport:
-            reply = await transport.request(Request("POST", "/x", body=b"hello"))
+            reply = await transport.request(TransportRequest("POST", "/x", body=b"hello"))
             assert (reply.code, reply.body) == (200, b"hello")
-            async with transport.stream(Request("POST", "/x", body=b"again"), silence=5) as stream:
+            async with transport.stream(TransportRequest("POST", "/x", body=b"again"), silence=5) as stream:
                 assert stream.code == 200
     assert credentials.renewals == 1
 
@@ -138,17 +151,17 @@ async def test_a_token_that_cannot_be_renewed_is_refused_once():
     api, credentials = FakeApi(), Renewable("old")
     api.answer("GET", "/x", Told(b"", 401))
     async with serving(api) as port:
-        access = Access(f"http://127.0.0.1:{port}", credentials=credentials)
+        access = ClientConfig(f"http://127.0.0.1:{port}", credential_provider=credentials)
         async with reaching(access) as transport:
-            assert (await transport.request(Request("GET", "/x"))).code == 401
+            assert (await transport.request(TransportRequest("GET", "/x"))).code == 401
     assert len(api.asked) == 1
 
 
 async def test_redirects_are_answers():
     api = FakeApi()
     api.answer("GET", "/x", Told(b"", 302, {"Location": "/elsewhere"}))
-    async with serving(api) as port, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
-        assert (await transport.request(Request("GET", "/x"))).code == 302
+    async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
+        assert (await transport.request(TransportRequest("GET", "/x"))).code == 302
     assert [asked.path for asked in api.asked] == ["/x"]
 
 
@@ -156,16 +169,16 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     api = FakeApi()
     api.answer("GET", "/x", Told(b"direct"))
-    async with serving(api) as port, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
-        assert (await transport.request(Request("GET", "/x"))).body == b"direct"
+    async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
+        assert (await transport.request(TransportRequest("GET", "/x"))).body == b"direct"
 
 
 async def test_streams_come_as_they_are_sent_and_end_when_left():
     api = FakeApi()
     api.answer("GET", "/x", Told(forever(b"one\n", b"two\n")))
-    async with serving(api) as port, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
+    async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         got = b""
-        async with transport.stream(Request("GET", "/x"), silence=5) as stream:
+        async with transport.stream(TransportRequest("GET", "/x"), silence=5) as stream:
             async for chunk in stream.chunks:
                 got += chunk
                 if got.endswith(b"two\n"):
@@ -182,13 +195,13 @@ async def test_silence_is_noticed():
 
     api = FakeApi()
     api.answer("GET", "/x", Told(forever(b"one\n")))
-    async with serving(api) as port, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
-        with pytest.raises(Unreachable, match=r"nothing came for 0\.05 seconds"):
-            async with transport.stream(Request("GET", "/x"), silence=0.05) as stream:
+    async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
+        with pytest.raises(ServerUnreachableError, match=r"nothing came for 0\.05 seconds"):
+            async with transport.stream(TransportRequest("GET", "/x"), silence=0.05) as stream:
                 assert [chunk async for chunk in stream.chunks] == []
-    async with serving(mute) as port, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
-        with pytest.raises(Unreachable, match=r"nothing came for 0\.05 seconds") as late:
-            await transport.request(Request("GET", "/x"), timeout=0.05)
+    async with serving(mute) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
+        with pytest.raises(ServerUnreachableError, match=r"nothing came for 0\.05 seconds") as late:
+            await transport.request(TransportRequest("GET", "/x"), timeout=0.05)
         assert late.value.sent
 
 
@@ -208,9 +221,9 @@ async def test_a_connection_that_breaks_may_have_done_something():
 
     server = await asyncio.start_server(reset, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
-        with pytest.raises(Unreachable) as broken:
-            await transport.request(Request("POST", "/x", body=b"{}"))
+    async with server, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
+        with pytest.raises(ServerUnreachableError) as broken:
+            await transport.request(TransportRequest("POST", "/x", body=b"{}"))
         assert broken.value.sent
 
 
@@ -220,15 +233,15 @@ async def test_a_stream_cut_off_is_not_a_stream_that_ended():
 
     server = await asyncio.start_server(cut, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, reaching(Access(f"http://127.0.0.1:{port}")) as transport:
+    async with server, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         got: list[bytes] = []
 
         async def read() -> None:
-            async with transport.stream(Request("GET", "/x"), silence=5) as stream:
+            async with transport.stream(TransportRequest("GET", "/x"), silence=5) as stream:
                 async for chunk in stream.chunks:
                     got.append(chunk)
 
-        with pytest.raises(Unreachable):
+        with pytest.raises(ServerUnreachableError):
             await read()
     assert got == [b"one\n"]
 
@@ -237,9 +250,9 @@ async def test_nobody_there_means_nothing_happened():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        async with reaching(Access(f"http://127.0.0.1:{port}")) as transport:
-            with pytest.raises(Unreachable, match=f"POST http://127.0.0.1:{port}/x") as refused:
-                await transport.request(Request("POST", "/x", body=b"{}"))
+        async with reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
+            with pytest.raises(ServerUnreachableError, match=f"POST http://127.0.0.1:{port}/x") as refused:
+                await transport.request(TransportRequest("POST", "/x", body=b"{}"))
     assert not refused.value.sent
 
 
@@ -265,13 +278,15 @@ async def test_certificates_are_shown_and_checked(authority, tmp_path):
     certificate, key = authority.issue("ann")
     async with serving(api, tls) as port:
         tls.verify_mode = ssl.CERT_REQUIRED
-        shown = Fixed(Proof("", certificate, key))
-        access = Access(f"https://127.0.0.1:{port}", ca=authority.certificate, credentials=shown)
+        shown = StaticCredentialProvider(ClientCredential("", certificate, key))
+        access = ClientConfig(
+            f"https://127.0.0.1:{port}", ca=authority.certificate, credential_provider=shown
+        )
         async with reaching(access) as transport:
-            assert (await transport.request(Request("GET", "/x"))).body == b"safe"
-        async with reaching(Access(access.server, ca=authority.certificate)) as transport:
-            with pytest.raises(Unreachable):
-                await transport.request(Request("GET", "/x"))
+            assert (await transport.request(TransportRequest("GET", "/x"))).body == b"safe"
+        async with reaching(ClientConfig(access.server, ca=authority.certificate)) as transport:
+            with pytest.raises(ServerUnreachableError):
+                await transport.request(TransportRequest("GET", "/x"))
 
 
 async def test_a_server_nobody_vouches_for_is_not_told_anything(authority, tmp_path):
@@ -279,27 +294,36 @@ async def test_a_server_nobody_vouches_for_is_not_told_anything(authority, tmp_p
     api.answer("GET", "/x", Told(b"safe"))
     async with serving(api, server_tls(authority, tmp_path)) as port:
         server, other = f"https://127.0.0.1:{port}", Authority().certificate
-        async with reaching(Access(server, ca=other, source="my/config")) as transport:
-            with pytest.raises(Unreachable, match=r"certificate authority comes from `my/config`") as refused:
-                await transport.request(Request("GET", "/x"))
+        async with reaching(ClientConfig(server, ca=other, source="my/config")) as transport:
+            with pytest.raises(
+                ServerUnreachableError, match=r"certificate authority comes from `my/config`"
+            ) as refused:
+                await transport.request(TransportRequest("GET", "/x"))
             assert not refused.value.sent
-        async with reaching(Access(server, ca=other, insecure=True)) as transport:
-            assert (await transport.request(Request("GET", "/x"))).body == b"safe"
-        async with reaching(Access(server, ca=authority.certificate, server_name="localhost")) as transport:
-            assert (await transport.request(Request("GET", "/x"))).body == b"safe"
-        async with reaching(Access(server, ca=authority.certificate, server_name="other")) as transport:
-            with pytest.raises(Unreachable, match="certificate"):
-                await transport.request(Request("GET", "/x"))
+        async with reaching(ClientConfig(server, ca=other, insecure=True)) as transport:
+            assert (await transport.request(TransportRequest("GET", "/x"))).body == b"safe"
+        async with reaching(
+            ClientConfig(server, ca=authority.certificate, server_name="localhost")
+        ) as transport:
+            assert (await transport.request(TransportRequest("GET", "/x"))).body == b"safe"
+        async with reaching(ClientConfig(server, ca=authority.certificate, server_name="other")) as transport:
+            with pytest.raises(ServerUnreachableError, match="certificate"):
+                await transport.request(TransportRequest("GET", "/x"))
 
 
 async def test_certificates_that_are_none_are_told():
     for access, message in (
-        (Access("https://x", ca=b"nonsense"), "certificate authority of `https://x`"),
-        (Access("https://x", credentials=Fixed(Proof("", b"a", b"b"))), "client certificate and key for"),
+        (ClientConfig("https://x", ca=b"nonsense"), "certificate authority of `https://x`"),
+        (
+            ClientConfig(
+                "https://x", credential_provider=StaticCredentialProvider(ClientCredential("", b"a", b"b"))
+            ),
+            "client certificate and key for",
+        ),
     ):
         async with reaching(access) as transport:
-            with pytest.raises(AccessError, match=message):
-                await transport.request(Request("GET", "/x"))
+            with pytest.raises(ClientConfigError, match=message):
+                await transport.request(TransportRequest("GET", "/x"))
 
 
 class Deaf:
@@ -333,8 +357,8 @@ def test_a_stream_that_is_left_closes_its_socket_also_when_the_server_does_not_a
     """TLS takes leave of its peer; whoever leaves a stream, and then the loop, does not wait for that."""
 
     async def leave(port):
-        access = Access(f"https://127.0.0.1:{port}", ca=authority.certificate)
-        request = Request("GET", "/")
+        access = ClientConfig(f"https://127.0.0.1:{port}", ca=authority.certificate)
+        request = TransportRequest("GET", "/")
         async with reaching(access) as way, way.stream(request, silence=30) as stream:
             assert await anext(aiter(stream.chunks)) == b"x"
 

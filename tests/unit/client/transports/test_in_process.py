@@ -6,19 +6,19 @@ import asyncio
 
 import pytest
 
-from dray.client.errors import Unreachable
-from dray.client.transport import Request
-from dray.client.transports.in_process import WAITING_PARTS, InProcess
+from dray.client.errors import ServerUnreachableError
+from dray.client.transport import TransportRequest
+from dray.client.transports.in_process import MAX_QUEUED_CHUNKS, InProcessTransport
 from tests.unit.client.fakeapi import FakeApi, Told, forever
 
 
 async def test_a_request_arrives_as_it_was_made():
     api = FakeApi()
     api.answer("POST", "/a b/ü", Told(b"made", 201, {"X-One": "1"}))
-    request = Request(
+    request = TransportRequest(
         "POST", "/a%20b/%C3%BC", {"q": "x=y & z"}, b"{}", "application/x", headers={"User-Agent": "me"}
     )
-    reply = await InProcess(api, "ann", ("dev", "ops")).request(request)
+    reply = await InProcessTransport(api, "ann", ("dev", "ops")).request(request)
     assert (reply.code, reply.headers, reply.body) == (201, {"x-one": "1"}, b"made")
     asked = api.asked[0]
     assert asked.query == {"q": "x=y & z"}
@@ -36,7 +36,7 @@ async def test_a_request_arrives_as_it_was_made():
 async def test_leaving_a_stream_ends_the_application():
     api = FakeApi()
     api.answer("GET", "/x", Told(forever(b"one")))
-    async with InProcess(api, "u").stream(Request("GET", "/x"), silence=5) as stream:
+    async with InProcessTransport(api, "u").stream(TransportRequest("GET", "/x"), idle_timeout=5) as stream:
         assert stream.code == 200
         assert await anext(aiter(stream.chunks)) == b"one"
     assert api.left == 1
@@ -53,9 +53,9 @@ async def test_an_application_that_nobody_reads_has_to_wait():
 
     api = FakeApi()
     api.answer("GET", "/x", Told(eager()))
-    async with InProcess(api, "u").stream(Request("GET", "/x"), silence=5) as stream:
+    async with InProcessTransport(api, "u").stream(TransportRequest("GET", "/x"), idle_timeout=5) as stream:
         await asyncio.sleep(0.01)
-        assert sent <= WAITING_PARTS + 2
+        assert sent <= MAX_QUEUED_CHUNKS + 2
         assert await anext(aiter(stream.chunks)) == b"x"
 
 
@@ -71,7 +71,7 @@ async def test_an_application_is_told_that_its_reader_left():
             told.append("cancelled")
             raise
 
-    async with InProcess(app, "u").stream(Request("GET", "/x"), silence=5):
+    async with InProcessTransport(app, "u").stream(TransportRequest("GET", "/x"), idle_timeout=5):
         await asyncio.sleep(0)
     assert told == ["cancelled"] or told == ["http.disconnect"]
 
@@ -80,11 +80,11 @@ async def test_silence_is_noticed_before_and_after_the_head():
     async def mute(scope, receive, send):
         await asyncio.Event().wait()
 
-    with pytest.raises(Unreachable, match="said nothing"):
-        async with InProcess(mute, "u").stream(Request("GET", "/x"), silence=0.01):
+    with pytest.raises(ServerUnreachableError, match="said nothing"):
+        async with InProcessTransport(mute, "u").stream(TransportRequest("GET", "/x"), idle_timeout=0.01):
             pytest.fail("there is no head")
-    with pytest.raises(Unreachable, match=r"no answer to GET /x in 0\.01 seconds"):
-        await InProcess(mute, "u").request(Request("GET", "/x"), timeout=0.01)
+    with pytest.raises(ServerUnreachableError, match=r"no answer to GET /x in 0\.01 seconds"):
+        await InProcessTransport(mute, "u").request(TransportRequest("GET", "/x"), timeout=0.01)
 
 
 async def test_a_fault_of_the_application_is_not_hidden():
@@ -92,9 +92,9 @@ async def test_a_fault_of_the_application_is_not_hidden():
         raise TimeoutError("mine")
 
     with pytest.raises(TimeoutError, match="mine"):
-        await InProcess(broken, "u").request(Request("GET", "/x"))
+        await InProcessTransport(broken, "u").request(TransportRequest("GET", "/x"))
     with pytest.raises(TimeoutError, match="mine"):
-        async with InProcess(broken, "u").stream(Request("GET", "/x"), silence=5):
+        async with InProcessTransport(broken, "u").stream(TransportRequest("GET", "/x"), idle_timeout=5):
             pytest.fail("there is no head")
 
 
@@ -102,8 +102,8 @@ async def test_an_application_that_answers_nothing_is_noticed():
     async def empty(scope, receive, send):
         return
 
-    with pytest.raises(Unreachable, match="answered nothing"):
-        async with InProcess(empty, "u").stream(Request("GET", "/x"), silence=5):
+    with pytest.raises(ServerUnreachableError, match="answered nothing"):
+        async with InProcessTransport(empty, "u").stream(TransportRequest("GET", "/x"), idle_timeout=5):
             pytest.fail("there is no head")
-    with pytest.raises(Unreachable, match="answered nothing"):
-        await InProcess(empty, "u").request(Request("GET", "/x"))
+    with pytest.raises(ServerUnreachableError, match="answered nothing"):
+        await InProcessTransport(empty, "u").request(TransportRequest("GET", "/x"))

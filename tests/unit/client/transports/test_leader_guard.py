@@ -8,9 +8,14 @@ from typing import cast
 
 import pytest
 
-from dray.client.errors import OutOfOffice
-from dray.client.transport import LONGEST_CALL, Reply, Request, Stream
-from dray.client.transports.leader_guard import STILL_ALLOWED, Fence
+from dray.client.errors import NotLeaderError
+from dray.client.transport import (
+    DEFAULT_TIMEOUT_SECONDS,
+    TransportRequest,
+    TransportResponse,
+    TransportStream,
+)
+from dray.client.transports.leader_guard import WRITE_CHECK, LeaderGuardTransport
 
 
 class Line:
@@ -21,13 +26,17 @@ class Line:
     def __init__(self) -> None:
         self.sent: list[str] = []
 
-    async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+    async def request(
+        self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> TransportResponse:
         self.sent.append(request.method)
-        return Reply(200, {})
+        return TransportResponse(200, {})
 
-    def stream(self, request: Request, *, silence: float) -> AbstractAsyncContextManager[Stream]:
+    def stream(
+        self, request: TransportRequest, *, idle_timeout: float
+    ) -> AbstractAsyncContextManager[TransportStream]:
         self.sent.append("stream")
-        return cast(AbstractAsyncContextManager[Stream], None)
+        return cast(AbstractAsyncContextManager[TransportStream], None)
 
     async def close(self) -> None:
         self.sent.append("close")
@@ -35,20 +44,20 @@ class Line:
 
 def test_reads_pass_always_and_writes_while_they_are_allowed() -> None:
     line, office = Line(), [True]
-    fence = Fence(line, lambda: office[0])
+    fence = LeaderGuardTransport(line, lambda: office[0])
     writes = ("POST", "PUT", "PATCH", "DELETE")
 
     async def work() -> None:
         for method in ("GET", *writes):
-            await fence.request(Request(method, "/x"))
+            await fence.request(TransportRequest(method, "/x"))
         office[0] = False
-        await fence.request(Request("GET", "/x"))
-        fence.stream(Request("GET", "/x"), silence=1)
+        await fence.request(TransportRequest("GET", "/x"))
+        fence.stream(TransportRequest("GET", "/x"), idle_timeout=1)
         for method in writes:
-            with pytest.raises(OutOfOffice, match=f"{method} /x was not sent"):
-                await fence.request(Request(method, "/x"))
+            with pytest.raises(NotLeaderError, match=f"{method} /x was not sent"):
+                await fence.request(TransportRequest(method, "/x"))
         office[0] = True
-        await fence.request(Request("POST", "/x"))
+        await fence.request(TransportRequest("POST", "/x"))
         await fence.close()
 
     asyncio.run(work())
@@ -60,14 +69,18 @@ def test_whoever_is_told_to_stop_waits_for_the_answer_to_its_last_write() -> Non
     events: list[str] = []
 
     class Slow(Line):
-        async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+        async def request(
+            self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+        ) -> TransportResponse:
             events.append("sent")
             await asyncio.sleep(0.05)
             events.append("arrived")
-            return Reply(200, {})
+            return TransportResponse(200, {})
 
     async def work() -> None:
-        writing = asyncio.create_task(Fence(Slow(), lambda: True).request(Request("POST", "/x")))
+        writing = asyncio.create_task(
+            LeaderGuardTransport(Slow(), lambda: True).request(TransportRequest("POST", "/x"))
+        )
         await asyncio.sleep(0.01)
         writing.cancel()
         await asyncio.wait([writing])
@@ -82,20 +95,22 @@ def test_a_transport_that_took_its_time_is_told_whether_it_may_still_send() -> N
     office, asked = [True], []
 
     class Opening(Line):
-        async def request(self, request: Request, *, timeout: float = LONGEST_CALL) -> Reply:
+        async def request(
+            self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+        ) -> TransportResponse:
             await asyncio.sleep(0)  # a connection is opened
-            allowed = STILL_ALLOWED.get()
+            allowed = WRITE_CHECK.get()
             asked.append(allowed is None or allowed())
-            return Reply(200, {})
+            return TransportResponse(200, {})
 
     async def work() -> None:
-        fence = Fence(Opening(), lambda: office[0])
-        await fence.request(Request("GET", "/x"))
-        writing = asyncio.create_task(fence.request(Request("POST", "/x")))
+        fence = LeaderGuardTransport(Opening(), lambda: office[0])
+        await fence.request(TransportRequest("GET", "/x"))
+        writing = asyncio.create_task(fence.request(TransportRequest("POST", "/x")))
         await asyncio.sleep(0)
         office[0] = False
         await writing
-        assert STILL_ALLOWED.get() is None
+        assert WRITE_CHECK.get() is None
 
     asyncio.run(work())
     assert asked == [True, False]

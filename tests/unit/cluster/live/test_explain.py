@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.search.resumable import TimeLimit
-from dray.cluster.live.explain import Inquirer, Inquiry
+from dray.cluster.live.explain import LiveExplainer, LiveExplanation
 from dray.gates import GateSet
-from dray.simulation.file_placement import stock_of
+from dray.simulation.file_placement import build_inventory
 from tests.unit.simulation.stage import allocated, bundle, claim, device_class, judge, pod, slice_of
 
 GPU = "gpu.example.com"
@@ -39,14 +39,16 @@ SMALL = (
 )
 
 
-def asked(text: str, name: str, kind: str = "pod", only: str | None = None) -> Inquiry:
-    cluster, door = bundle(SMALL + text), Admission(GateSet.default())
-    inquirer = Inquirer(cluster, door, stock_of(cluster, door, judge), only, TimeLimit(lambda: 0.0))
+def asked(text: str, name: str, kind: str = "pod", only: str | None = None) -> LiveExplanation:
+    cluster, door = bundle(SMALL + text), AllocatorGateFilter(GateSet.from_defaults())
+    inquirer = LiveExplainer(
+        cluster, door, build_inventory(cluster, door, judge), only, TimeLimit(lambda: 0.0)
+    )
     return getattr(inquirer, kind)(("default", name))
 
 
-def left_out(inquiry: Inquiry) -> dict[str, str]:
-    return {name: each.verdict.reason for each in inquiry.left_out for name in each.nodes}
+def left_out(inquiry: LiveExplanation) -> dict[str, str]:
+    return {name: each.rejection.reason for each in inquiry.excluded_nodes for name in each.nodes}
 
 
 def test_a_pod_that_fits_is_left_to_the_scheduler() -> None:
@@ -87,7 +89,7 @@ def test_devices_are_explained_on_the_nodes_that_are_left() -> None:
     inquiry = asked(pod("p", claims="two", extra=asking("1")), "p")
     assert not inquiry.is_good
     assert inquiry.headline == "Pod default/p cannot run yet: no node can satisfy claim default/two"
-    assert [story.nodes for story in inquiry.diagnosis.stories] == [("node-a", "node-b")]
+    assert [story.nodes for story in inquiry.diagnosis.node_reports] == [("node-a", "node-b")]
     assert list(left_out(inquiry)) == ["node-c"]
     assert inquiry.diagnosis.hints
     assert inquiry.summary.startswith("no node can satisfy claim default/two; node-a and node-b: ")
@@ -124,9 +126,9 @@ HELD = claim("held", "gpu", status=allocated(GPU, "node-a", "gpu-0", "node-a"))
 
 def test_a_pod_that_has_its_place() -> None:
     inquiry = asked(HELD + pod("p", claims="held", extra="  nodeName: node-a\n"), "p")
-    assert (inquiry.is_good, inquiry.holds, inquiry.node) == (True, True, "node-a")
+    assert (inquiry.is_good, inquiry.is_allocated, inquiry.node) == (True, True, "node-a")
     assert inquiry.headline == "Pod default/p is on node-a"
-    assert [str(found.device) for found in inquiry.diagnosis.stories[0].found] == [f"{GPU}/node-a/gpu-0"]
+    assert [str(found.device) for found in inquiry.diagnosis.node_reports[0].found] == [f"{GPU}/node-a/gpu-0"]
 
 
 def test_a_pod_that_was_put_on_a_node_past_the_scheduler() -> None:
@@ -209,11 +211,11 @@ def test_what_was_given_up_once_is_not_searched_for_three_times() -> None:
         + claim("many", "gpu", count=30)
         + pod("p", claims="many")
     )
-    door = Admission(GateSet.default())
+    door = AllocatorGateFilter(GateSet.from_defaults())
     limit = TimeLimit(lambda: float(next(seconds)), 3.0)
-    inquirer = Inquirer(cluster, door, stock_of(cluster, door, judge), None, limit)
-    inquiry = inquirer.pod(("default", "p"))
+    inquirer = LiveExplainer(cluster, door, build_inventory(cluster, door, judge), None, limit)
+    inquiry = inquirer.explain_pod(("default", "p"))
     assert not inquiry.is_good
     assert inquiry.headline == "Pod default/p may or may not fit: the search gave up on node-a"
     assert "was given up after" in inquiry.summary
-    assert inquirer._devices.searches.ended == {"GaveUp": 1}
+    assert inquirer._devices.searches.ending_counts == {"GaveUp": 1}

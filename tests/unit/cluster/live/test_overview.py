@@ -9,8 +9,8 @@ import pytest
 from dray.api.codec import decode_document
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim, ResourceSlice
-from dray.cli.commands.operations.status import lines
-from dray.cluster.live.overview import Overview, overview, pod_word
+from dray.cli.commands.operations.status import render_overview
+from dray.cluster.live.overview import ClusterOverview, build_overview, describe_pod_state
 
 Document = dict[str, Any]
 
@@ -76,8 +76,8 @@ def pages(pool: str, *devices: str, node: str | None = None, generation: int = 1
     return found
 
 
-def seen() -> Overview:
-    return overview(
+def seen() -> ClusterOverview:
+    return build_overview(
         [node("node-10"), node("node-2"), node("node-3", unschedulable=True)],
         [
             pod("train", "node-2", "Running", "two"),
@@ -114,10 +114,10 @@ def test_pods_that_are_over_have_nothing() -> None:
 
 
 def test_words_for_how_far_a_pod_has_come() -> None:
-    assert pod_word(pod("a")) == "waiting"
-    assert pod_word(pod("a", "n")) == "starting"
-    assert pod_word(pod("a", "n", "Running")) == "running"
-    assert pod_word(pod("a", "n", "Failed")) == "failed"
+    assert describe_pod_state(pod("a")) == "waiting"
+    assert describe_pod_state(pod("a", "n")) == "starting"
+    assert describe_pod_state(pod("a", "n", "Running")) == "running"
+    assert describe_pod_state(pod("a", "n", "Failed")) == "failed"
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_words_for_how_far_a_pod_has_come() -> None:
 def test_words_for_how_a_node_is(spec: Document, ready: str, word: str) -> None:
     conditions = [{"type": "Ready", "status": ready}] if ready else []
     document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": spec}
-    seen = overview([read({**document, "status": {"conditions": conditions}})], [], [], [])
+    seen = build_overview([read({**document, "status": {"conditions": conditions}})], [], [], [])
     assert [each.word for each in seen.nodes] == [word]
 
 
 def test_the_page_of_a_cluster() -> None:
-    assert list(lines(seen())) == [
+    assert list(render_overview(seen())) == [
         "NODE      STATE      PODS   DEVICES",
         "node-2    ready      1      gpu.example.com ■□□□ 1/4",
         "node-3    cordoned   0",
@@ -164,7 +164,7 @@ def test_what_is_not_ready_says_why() -> None:
     ailing: Node = read(
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"conditions": said}}
     )
-    seen = overview(
+    seen = build_overview(
         [ailing, node("other")],
         [pod("crashing", "other", "Running", conditions=unready), pod("ending", "n", "Failed")],
         [],
@@ -174,7 +174,7 @@ def test_what_is_not_ready_says_why() -> None:
         ("not ready", said[0]["message"]),
         ("ready", ""),
     ]
-    assert list(lines(seen)) == [
+    assert list(render_overview(seen)) == [
         "NODE    STATE       PODS",
         "n       not ready   0",
         "other   ready       1",
@@ -189,13 +189,13 @@ def test_what_is_not_ready_says_why() -> None:
 
 
 def test_a_page_fits_the_terminal_it_is_shown_in() -> None:
-    now = overview(
+    now = build_overview(
         [node("a")],
         [pod("later", conditions=[{"type": "PodScheduled", "message": "no device " * 20}])],
         [],
         [pages("one", "x", "y", node="a"), pages("two", "z", node="a")],
     )
-    assert list(lines(now, 48)) == [
+    assert list(render_overview(now, 48)) == [
         "NODE   STATE   PODS   DEVICES",
         "a      ready   0      gpu.example.com □□ 0/2",
         "                      gpu.example.com □ 0/1",
@@ -204,10 +204,10 @@ def test_a_page_fits_the_terminal_it_is_shown_in() -> None:
         "ml/later   waiting   no device no device no dev…",
         "hint: `dray explain pod/later -n ml` tells the whole reason",
     ]
-    wide = list(lines(now, 250))
+    wide = list(render_overview(now, 250))
     assert wide[1] == "a      ready   0      gpu.example.com □□ 0/2   gpu.example.com □ 0/1"
     assert wide[4] == "ml/later   waiting   " + ("no device " * 20).strip()
 
 
 def test_a_cluster_without_nodes_says_so() -> None:
-    assert list(lines(overview([], [], [], []))) == ["there is no node yet"]
+    assert list(render_overview(build_overview([], [], [], []))) == ["there is no node yet"]

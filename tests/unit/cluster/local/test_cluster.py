@@ -13,11 +13,11 @@ import pytest
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.errors import NotFound
-from dray.client.transports.in_process import InProcess
-from dray.cluster.local.cluster import Up, UpOptions, running
-from dray.cluster.services.api_server import ServerOptions
-from dray.cluster.services.components import Component
+from dray.client.errors import NotFoundError
+from dray.client.transports.in_process import InProcessTransport
+from dray.cluster.local.cluster import LocalCluster, LocalClusterOptions, open_cluster
+from dray.cluster.services.api_server import ServerProcessOptions
+from dray.cluster.services.components import ComponentOptions
 from dray.gates import GateSet
 from dray.server.http.requests import AUTHENTICATED, MASTERS
 
@@ -55,19 +55,19 @@ def pod(name: str) -> dict[str, Any]:
     }
 
 
-def options(folder: Path, scheduler: GateSet | None = None, **more: Any) -> UpOptions:
-    return UpOptions(
-        ServerOptions(folder, port=0, **more),
-        Component(scheduler or GateSet.default(), elect=False),
-        Component(elect=False, upkeep=True),
+def options(folder: Path, scheduler: GateSet | None = None, **more: Any) -> LocalClusterOptions:
+    return LocalClusterOptions(
+        ServerProcessOptions(folder, port=0, **more),
+        ComponentOptions(scheduler or GateSet.from_defaults(), leader_elect=False),
+        ComponentOptions(leader_elect=False, upkeep=True),
         nodes=2,
         simulated=1,
         runtime="fake",
     )
 
 
-def admin(cluster: Up) -> Client:
-    return Client(InProcess(cluster.server.app, "admin", (MASTERS, AUTHENTICATED)))
+def admin(cluster: LocalCluster) -> Client:
+    return Client(InProcessTransport(cluster.server.app, "admin", (MASTERS, AUTHENTICATED)))
 
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
@@ -102,9 +102,9 @@ def played(work: Callable[[], Awaitable[None]]) -> None:
 
 def test_a_pod_finds_its_node_and_leaves_it_again(tmp_path: Path) -> None:
     async def work() -> None:
-        async with running(options(tmp_path, store="memory:")) as cluster:
-            await cluster.ready()
-            assert cluster.late == ()
+        async with open_cluster(options(tmp_path, store="memory:")) as cluster:
+            await cluster.wait_until_ready()
+            assert cluster.pending_services == ()
             client = admin(cluster)
             await client.create(template(PLAIN))
             await client.create(pod("p"))
@@ -117,7 +117,7 @@ def test_a_pod_finds_its_node_and_leaves_it_again(tmp_path: Path) -> None:
             async def is_over() -> bool:
                 try:
                     await client.get(Pod, "p", "default")
-                except NotFound:
+                except NotFoundError:
                     return not (await client.list(ResourceClaim)).items
                 return False
 
@@ -132,14 +132,14 @@ def test_a_pod_finds_its_node_and_leaves_it_again(tmp_path: Path) -> None:
 
 def test_a_second_start_has_everything_as_before(tmp_path: Path) -> None:
     async def work() -> None:
-        async with running(options(tmp_path)) as cluster:
+        async with open_cluster(options(tmp_path)) as cluster:
             client = admin(cluster)
             await client.create(template(PLAIN))
             await client.create(pod("p"))
             before = await bound(client, "p")
             claims = (await client.list(ResourceClaim)).items
-        async with running(options(tmp_path)) as cluster:
-            await cluster.ready()
+        async with open_cluster(options(tmp_path)) as cluster:
+            await cluster.wait_until_ready()
             client = admin(cluster)
             assert (await client.get(Pod, "p", "default")).spec == before.spec
             await run(client, "p")
@@ -159,7 +159,7 @@ def _devices(claim: ResourceClaim) -> set[tuple[str, str]]:
 
 def test_gates_are_chosen_for_each_component(tmp_path: Path) -> None:
     async def refused() -> None:
-        async with running(options(tmp_path, WITHOUT_ALTERNATIVES)) as cluster:
+        async with open_cluster(options(tmp_path, WITHOUT_ALTERNATIVES)) as cluster:
             client = admin(cluster)
             await client.create(template(ALTERNATIVES))
             await client.create(pod("p"))
@@ -174,7 +174,7 @@ def test_gates_are_chosen_for_each_component(tmp_path: Path) -> None:
             await until(is_told)
 
     async def placed() -> None:
-        async with running(options(tmp_path)) as cluster:
+        async with open_cluster(options(tmp_path)) as cluster:
             await bound(admin(cluster), "p")
 
     played(refused)
@@ -187,7 +187,7 @@ def test_a_cluster_without_claims_runs_its_pods_without_devices(tmp_path: Path, 
     """Those that waited for a device, and those that had one; also when nodes have lost their records."""
 
     async def work() -> None:
-        async with running(options(tmp_path)) as cluster:
+        async with open_cluster(options(tmp_path)) as cluster:
             client = admin(cluster)
             await client.create(template(PLAIN))
             await client.create(template({"name": "gpu", "exactly": {"deviceClassName": "none"}}, "never"))
@@ -200,8 +200,8 @@ def test_a_cluster_without_claims_runs_its_pods_without_devices(tmp_path: Path, 
             for record in tmp_path.glob("nodes/*/checkpoint"):
                 record.unlink()
         chosen = options(tmp_path, OFF, gates=OFF)
-        chosen = replace(chosen, controller=Component(OFF, elect=False), gates=OFF)
-        async with running(chosen) as cluster:
+        chosen = replace(chosen, controller=ComponentOptions(OFF, leader_elect=False), gates=OFF)
+        async with open_cluster(chosen) as cluster:
             client = admin(cluster)
             assert (await run(client, "waits")).spec.resource_claims, "what is stored stays"
             assert (await run(client, "has")).spec.node_name == had.spec.node_name

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import SystemClock
-from dray.cluster.services.supervisor import Kept
-from dray.telemetry.logs import Log
-from dray.telemetry.metrics import Metrics, table
+from dray.cluster.services.supervisor import SupervisedService
+from dray.telemetry.logs import StructuredLogger
+from dray.telemetry.metrics import MetricsRegistry, build_metric_table
 
 
 class Stumbling:
@@ -20,7 +20,7 @@ class Stumbling:
         type(self).made += 1
         self._falls = type(self).made <= falls
         self.ready = asyncio.Event()
-        self.metrics = Metrics(table())
+        self.metrics = MetricsRegistry(build_metric_table())
 
     async def run(self) -> None:
         if self._falls:
@@ -43,8 +43,8 @@ def test_it_starts_again_until_it_stands() -> None:
 
     async def main() -> None:
         Stumbling.made = 0
-        log, tempo = Log(take, SystemClock()), Tempo(sleep=sleep, chance=lambda: 1.0)
-        kept = Kept("stumbling", lambda: Stumbling(2), log, tempo)
+        log, tempo = StructuredLogger(take, SystemClock()), TimeSource(sleep=sleep, random_float=lambda: 1.0)
+        kept = SupervisedService("stumbling", lambda: Stumbling(2), log, tempo)
         task = asyncio.create_task(kept.run())
         async with asyncio.timeout(10):
             await kept.ready.wait()
@@ -80,7 +80,7 @@ def test_one_that_falls_over_on_its_way_down_ends_all_the_same() -> None:
         return True
 
     async def main() -> None:
-        kept = Kept("clumsy", lambda: Clumsy(0), Log(take, SystemClock()))
+        kept = SupervisedService("clumsy", lambda: Clumsy(0), StructuredLogger(take, SystemClock()))
         task = asyncio.create_task(kept.run())
         async with asyncio.timeout(10):
             await kept.ready.wait()

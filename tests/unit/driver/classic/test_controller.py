@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.api.classic.resource_claim import PENDING
 from dray.client.client import Client
-from dray.client.leases import Timing
-from dray.driver.classic.controller import ClassicController, Due, due
-from dray.driver.classic.controller_service import ControllerChoices, Negotiation
-from dray.driver.classic.reconciler import Pace
+from dray.client.leases import LeaseTiming
+from dray.driver.classic.controller import ClassicClaimAction, ClassicController, decide_action
+from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
+from dray.driver.classic.reconciler import ClassicRetryDelay
 from dray.errors import InputError
 from tests.contract.api import MERGE, path
 from tests.contract.classic import CLAIMS, CLASSES, DRIVER
@@ -31,7 +31,7 @@ def test_an_immediate_claim_is_allocated_where_there_is_room_and_held_by_a_final
             claim = await world.until("one", is_allocated)
             assert claim.metadata.finalizers == (FINALIZER,)
             assert claim.status.driver_name == DRIVER
-            reachable = claim.status.reachable()
+            reachable = claim.status.get_reachable_nodes()
             assert reachable is not None
             assert reachable.matches("node-a", {})
             assert not reachable.matches("node-b", {})
@@ -53,7 +53,7 @@ def test_claims_on_their_way_count_when_nodes_are_declined() -> None:
             await world.until("one", is_allocated)
             await world.select("two", "node-a", "node-a", "node-b")
 
-            def declined(claim: ClassicClaim) -> bool:
+            def declined(claim: ClassicResourceClaim) -> bool:
                 told = claim.status.scheduling
                 return told is not None and told.driver.unsuitable_nodes == ("node-a",)
 
@@ -223,11 +223,15 @@ def test_one_of_two_controllers_works_and_the_other_takes_over() -> None:
         for verb in ("clusterroles", "clusterrolebindings"):
             where = path(verb, group="rbac.authorization.k8s.io", namespace="")
             await world.api.create(_LEASES[verb], where)
-        quick = Timing(0.6, 0.4, 0.05)
-        first = ControllerChoices(elect=True, identity="first", timing=quick, pace=Pace(0.01, 0.05))
-        second = ControllerChoices(elect=True, identity="second", timing=quick, pace=Pace(0.01, 0.05))
+        quick = LeaseTiming(0.6, 0.4, 0.05)
+        first = ClassicControllerOptions(
+            elect=True, identity="first", timing=quick, retry_delay=ClassicRetryDelay(0.01, 0.05)
+        )
+        second = ClassicControllerOptions(
+            elect=True, identity="second", timing=quick, retry_delay=ClassicRetryDelay(0.01, 0.05)
+        )
         async with world.controlled(choices=first) as leader:
-            other = Negotiation(Client(world.way()), world.units, second)
+            other = ClassicControllerService(Client(world.way()), world.units, second)
             task = asyncio.create_task(other.run())
             await world.ask("one", mode="Immediate")
             await world.until("one", is_allocated)
@@ -269,40 +273,43 @@ _LEASES = {
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({}, Due.NOTHING),
-        ({"spec": {"allocationMode": "Immediate"}}, Due.ALLOCATE),
-        ({"spec": {"allocationMode": "Immediate"}, "deleting": True}, Due.NOTHING),
-        ({"spec": {"allocationMode": "Immediate"}, "deleting": True, "held": True}, Due.RELEASE),
-        ({"held": True}, Due.RELEASE),
-        ({"status": {"scheduling": {"scheduler": {"potentialNodes": ["a"]}}}}, Due.ANSWER),
-        ({"status": {"scheduling": {"scheduler": {"selectedNode": "a"}}}}, Due.ALLOCATE),
-        ({"status": {"phase": "Allocated"}}, Due.HOLD),
-        ({"status": {"phase": "Allocated"}, "held": True}, Due.NOTHING),
-        ({"status": {"phase": "Allocated"}, "held": True, "deleting": True}, Due.RELEASE),
+        ({}, ClassicClaimAction.NOTHING),
+        ({"spec": {"allocationMode": "Immediate"}}, ClassicClaimAction.ALLOCATE),
+        ({"spec": {"allocationMode": "Immediate"}, "deleting": True}, ClassicClaimAction.NOTHING),
+        (
+            {"spec": {"allocationMode": "Immediate"}, "deleting": True, "held": True},
+            ClassicClaimAction.RELEASE,
+        ),
+        ({"held": True}, ClassicClaimAction.RELEASE),
+        ({"status": {"scheduling": {"scheduler": {"potentialNodes": ["a"]}}}}, ClassicClaimAction.ANSWER),
+        ({"status": {"scheduling": {"scheduler": {"selectedNode": "a"}}}}, ClassicClaimAction.ALLOCATE),
+        ({"status": {"phase": "Allocated"}}, ClassicClaimAction.HOLD),
+        ({"status": {"phase": "Allocated"}, "held": True}, ClassicClaimAction.NOTHING),
+        ({"status": {"phase": "Allocated"}, "held": True, "deleting": True}, ClassicClaimAction.RELEASE),
         (
             {"status": {"phase": "Allocated", "reservedFor": [{"uid": "u"}]}, "held": True, "deleting": True},
-            Due.NOTHING,
+            ClassicClaimAction.NOTHING,
         ),
-        ({"status": {"phase": "Reallocate"}, "held": True}, Due.RELEASE),
+        ({"status": {"phase": "Reallocate"}, "held": True}, ClassicClaimAction.RELEASE),
     ],
 )
-def test_what_is_due_follows_from_the_claim_alone(changes: dict[str, Any], what: Due) -> None:
+def test_what_is_due_follows_from_the_claim_alone(changes: dict[str, Any], what: ClassicClaimAction) -> None:
     metadata: dict[str, Any] = {"name": "c"}
     if changes.get("deleting"):
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if changes.get("held"):
         metadata["finalizers"] = [FINALIZER]
     document = {"metadata": metadata, "spec": changes.get("spec", {}), "status": changes.get("status", {})}
-    assert due(msgspec.convert(document, ClassicClaim), FINALIZER) is what
+    assert decide_action(msgspec.convert(document, ClassicResourceClaim), FINALIZER) is what
 
 
 def test_a_controller_without_client_or_name_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="needs a client"):
-        Negotiation(None, Units(Hardware(TWO)))  # type: ignore[arg-type]
+        ClassicControllerService(None, Units(Hardware(TWO)))  # type: ignore[arg-type]
 
     async def nameless() -> None:
         async with served() as world:
             with pytest.raises(InputError, match="not the name of a driver"):
-                Negotiation(world.admin, ClassicController())
+                ClassicControllerService(world.admin, ClassicController())
 
     asyncio.run(nameless())

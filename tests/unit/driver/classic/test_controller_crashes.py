@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dray.client.errors import Unreachable
-from dray.client.transport import Reply, Request
+from dray.client.errors import ServerUnreachableError
+from dray.client.transport import TransportRequest, TransportResponse
 from tests.contract.api import MERGE
 from tests.contract.classic import CLAIMS
 from tests.unit.driver.hardware import World, is_allocated, run
@@ -23,7 +23,7 @@ async def _through(
     way, died = world.way(), asyncio.Event()
     writes = 0
 
-    def count(request: Request) -> bool:
+    def count(request: TransportRequest) -> bool:
         nonlocal writes
         if request.method not in ("PATCH", "PUT") or not request.path.startswith(CLAIMS):
             return False
@@ -33,13 +33,13 @@ async def _through(
     def die() -> None:
         way.inner = None  # nothing gets through any more: the process is dead
         died.set()
-        raise Unreachable("killed", sent=True)
+        raise ServerUnreachableError("killed", sent=True)
 
-    def sending(request: Request) -> None:
+    def sending(request: TransportRequest) -> None:
         if before and count(request):
             die()
 
-    def answered(request: Request, _reply: Reply) -> None:
+    def answered(request: TransportRequest, _reply: TransportResponse) -> None:
         if not before and count(request):
             die()
 

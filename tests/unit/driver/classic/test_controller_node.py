@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from dray.driver import ClassicClaim, ClassicDriver, Ready
-from dray.wire.grpc_services import CLASSIC, Stub
+from dray.wire.grpc_services import CLASSIC_V1ALPHA1, GrpcStub
 from tests.contract.api import path
 from tests.contract.classic import CLAIMS, CLASSES, classic_claim, classic_class
 from tests.unit.driver.onnode import Line, Node, on_node
@@ -58,21 +58,25 @@ async def allocated(node: Node, name: str, **parameters: Any) -> str:
 async def classic_node() -> AsyncIterator[tuple[Node, Acme, Line]]:
     async with on_node() as node:
         await node.served.api.create(classic_class(), CLASSES)
-        node.way.inner = node.served.admin._caller.transport
+        node.way.inner = node.served.admin._rest_client.transport
         acme = Acme()
         async with node.running(acme) as line:
             yield node, acme, line
 
 
 async def prepare(line: Line, uid: str) -> list[str]:
-    request = CLASSIC.message("NodePrepareResourceRequest")(resource_uid=uid)
-    reply = await Stub(line.endpoint, CLASSIC).call("NodePrepareResource", request, timeout=LIMIT)
+    request = CLASSIC_V1ALPHA1.get_message_class("NodePrepareResourceRequest")(resource_uid=uid)
+    reply = await GrpcStub(line.endpoint, CLASSIC_V1ALPHA1).call(
+        "NodePrepareResource", request, timeout=LIMIT
+    )
     return list(reply.cdi_device)
 
 
 async def unprepare(line: Line, uid: str, *names: str) -> None:
-    request = CLASSIC.message("NodeUnprepareResourceRequest")(resource_uid=uid, cdi_device=names)
-    await Stub(line.endpoint, CLASSIC).call("NodeUnprepareResource", request, timeout=LIMIT)
+    request = CLASSIC_V1ALPHA1.get_message_class("NodeUnprepareResourceRequest")(
+        resource_uid=uid, cdi_device=names
+    )
+    await GrpcStub(line.endpoint, CLASSIC_V1ALPHA1).call("NodeUnprepareResource", request, timeout=LIMIT)
 
 
 @pytest.mark.req("K3063-131", "K3063-132", "K3063-134", "K3063-143", "K3063-146")
@@ -80,7 +84,7 @@ def test_a_classic_claim_is_prepared_and_given_back_by_its_uid() -> None:
     async def scene() -> None:
         async with classic_node() as (node, acme, line):
             told = await line.registry.call(
-                "GetInfo", line.registry.service.message("InfoRequest")(), timeout=LIMIT
+                "GetInfo", line.registry.service.get_message_class("InfoRequest")(), timeout=LIMIT
             )
             assert (told.type, list(told.supported_versions)) == (
                 "ResourcePlugin",

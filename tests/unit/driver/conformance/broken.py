@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from dray.api.resource import ResourceClaim
-from dray.client.errors import NotFound
+from dray.client.errors import NotFoundError
 from dray.wire import grpc_services
 from tests.unit.driver.conformance.plain import Plain
 
@@ -64,7 +64,7 @@ class BadCdiName(Plain):
 
 
 class NoEntry(Plain):
-    async def prepare(self, claims: Any, service: grpc_services.Service) -> dict[str, Any]:
+    async def prepare(self, claims: Any, service: grpc_services.GrpcService) -> dict[str, Any]:
         await super().prepare(claims, service)
         return {}
 
@@ -98,7 +98,7 @@ class CountsCalls(Plain):
 
 
 class VersionsDiffer(Plain):
-    async def prepare(self, claims: Any, service: grpc_services.Service) -> dict[str, Any]:
+    async def prepare(self, claims: Any, service: grpc_services.GrpcService) -> dict[str, Any]:
         answers = await super().prepare(claims, service)
         if service is grpc_services.DRA_V1BETA1:
             return {
@@ -128,7 +128,7 @@ class IgnoresUid(Plain):
 
 
 class StopsAtTheFirstError(Plain):
-    async def prepare(self, claims: Any, service: grpc_services.Service) -> dict[str, Any]:
+    async def prepare(self, claims: Any, service: grpc_services.GrpcService) -> dict[str, Any]:
         answers = {}
         for claim in claims:
             answers[claim.uid] = await self.one(claim)
@@ -138,7 +138,7 @@ class StopsAtTheFirstError(Plain):
 
 
 class RefusesTwins(Plain):
-    async def prepare(self, claims: Any, service: grpc_services.Service) -> dict[str, Any]:
+    async def prepare(self, claims: Any, service: grpc_services.GrpcService) -> dict[str, Any]:
         if len({claim.uid for claim in claims}) < len(claims):
             return {claim.uid: ([], "named twice") for claim in claims}
         return await super().prepare(claims, service)
@@ -147,7 +147,7 @@ class RefusesTwins(Plain):
 class RefusesBusy(Plain):
     """A lock that does not wait."""
 
-    async def prepare(self, claims: Any, service: grpc_services.Service) -> dict[str, Any]:
+    async def prepare(self, claims: Any, service: grpc_services.GrpcService) -> dict[str, Any]:
         if self._lock.locked():
             return {claim.uid: ([], "busy") for claim in claims}
         return await super().prepare(claims, service)
@@ -185,7 +185,7 @@ class AsksTheApi(Plain):
     async def back(self, claim: Any) -> str:
         try:
             await self.client.get(ResourceClaim, claim.name, claim.namespace)
-        except NotFound:
+        except NotFoundError:
             return "there is no such claim"
         return await super().back(claim)
 

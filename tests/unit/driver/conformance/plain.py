@@ -12,7 +12,7 @@ import grpc.aio
 
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.errors import NotFound
+from dray.client.errors import NotFoundError
 from dray.wire import grpc_services, unix_sockets
 
 NAME = "plain.example.com"
@@ -40,7 +40,7 @@ class Plain:
 
     offered: tuple[str, ...] = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth")
     type = grpc_services.DRA_PLUGIN
-    served: tuple[grpc_services.Service, ...] = (grpc_services.DRA_V1, grpc_services.DRA_V1BETA1)
+    served: tuple[grpc_services.GrpcService, ...] = (grpc_services.DRA_V1, grpc_services.DRA_V1BETA1)
 
     def __init__(self, folder: Path, client: Client) -> None:
         self.folder = folder
@@ -63,17 +63,17 @@ class Plain:
         self._server = grpc.aio.server()
         self._server.add_generic_rpc_handlers(tuple(self.handlers()))
         for path in (self.socket, endpoint):
-            self._server.add_insecure_port(unix_sockets.address(path))
+            self._server.add_insecure_port(unix_sockets.format_grpc_target(path))
         await self._server.start()
 
     def handlers(self) -> list[Any]:
-        dra = [grpc_services.handler(each, self._answers(each)) for each in self.served]
-        health = grpc_services.handler(grpc_services.HEALTH_V1, {"NodeWatchResources": self.health})
+        dra = [grpc_services.build_rpc_handler(each, self._answers(each)) for each in self.served]
+        health = grpc_services.build_rpc_handler(grpc_services.HEALTH_V1, {"NodeWatchResources": self.health})
         return [self.registration(), *dra, health]
 
     def registration(self) -> Any:
         answers = {"GetInfo": self._told, "NotifyRegistrationStatus": self.notified}
-        return grpc_services.handler(grpc_services.REGISTRATION, answers)
+        return grpc_services.build_rpc_handler(grpc_services.REGISTRATION, answers)
 
     async def stop(self) -> None:
         await self._server.stop(None)
@@ -92,7 +92,7 @@ class Plain:
         (self.folder / "state.json").write_text(json.dumps([self.held, self.gone]))
 
     async def _told(self, _: Any) -> Any:
-        return grpc_services.REGISTRATION.message("PluginInfo")(
+        return grpc_services.REGISTRATION.get_message_class("PluginInfo")(
             type=self.type,
             name=NAME,
             endpoint=str(self.folder / "d.sock"),
@@ -100,26 +100,28 @@ class Plain:
         )
 
     async def notified(self, _: Any) -> Any:
-        return grpc_services.REGISTRATION.message("RegistrationStatusResponse")()
+        return grpc_services.REGISTRATION.get_message_class("RegistrationStatusResponse")()
 
     async def health(self, _: Any) -> AsyncIterator[Any]:
-        message = grpc_services.HEALTH_V1.message
+        message = grpc_services.HEALTH_V1.get_message_class
         device = message("DeviceIdentifier")(pool_name=NODE, device_name=self.healthy_device())
         yield message("NodeWatchResourcesResponse")(devices=[message("DeviceHealth")(device=device)])
 
     def healthy_device(self) -> str:
         return "dev-0"
 
-    def _answers(self, service: grpc_services.Service) -> dict[str, Any]:
+    def _answers(self, service: grpc_services.GrpcService) -> dict[str, Any]:
         async def prepare(request: Any) -> Any:
-            reply = service.message("NodePrepareResourcesResponse")()
+            reply = service.get_message_class("NodePrepareResourcesResponse")()
             for uid, (devices, error) in (await self.prepare(list(request.claims), service)).items():
                 reply.claims[uid].error = error
-                reply.claims[uid].devices.extend(service.message("Device")(**each) for each in devices)
+                reply.claims[uid].devices.extend(
+                    service.get_message_class("Device")(**each) for each in devices
+                )
             return reply
 
         async def unprepare(request: Any) -> Any:
-            reply = service.message("NodeUnprepareResourcesResponse")()
+            reply = service.get_message_class("NodeUnprepareResourcesResponse")()
             for uid, error in (await self.unprepare(list(request.claims))).items():
                 reply.claims[uid].error = error
             return reply
@@ -128,7 +130,7 @@ class Plain:
 
     # --- what it does ---
 
-    async def prepare(self, claims: Sequence[Any], service: grpc_services.Service) -> dict[str, Any]:
+    async def prepare(self, claims: Sequence[Any], service: grpc_services.GrpcService) -> dict[str, Any]:
         async with self._lock:
             return {claim.uid: await self.one(claim) for claim in claims}
 
@@ -153,7 +155,7 @@ class Plain:
     async def found(self, claim: Any) -> tuple[ResourceClaim | None, str]:
         try:
             found = await self.client.get(ResourceClaim, claim.name, claim.namespace)
-        except NotFound:
+        except NotFoundError:
             return None, "there is no such claim"
         if found.metadata.uid != claim.uid:
             return None, "the claim is another one by now"
@@ -209,6 +211,6 @@ class Plain:
     async def pods_of(self, claim: Any) -> list[str]:
         try:
             found = await self.client.get(ResourceClaim, claim.name, claim.namespace)
-        except NotFound:
+        except NotFoundError:
             return []
         return [each.uid for each in found.status.reserved_for]

@@ -10,10 +10,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from dray.api.classic import ClassicClaim
+from dray.api.classic import ClassicResourceClaim
 from dray.client.client import Client
 from dray.wire import grpc_services, unix_sockets
-from dray.wire.grpc_services import CLASSIC
+from dray.wire.grpc_services import CLASSIC_V1ALPHA1
 
 NAME = "plain-classic.example.com"
 KIND = "plain-classic.example.com/card"
@@ -39,11 +39,11 @@ class PlainClassic:
         info = {"GetInfo": self._told}
         answers = {"NodePrepareResource": self._prepare, "NodeUnprepareResource": self._unprepare}
         served = (
-            grpc_services.handler(grpc_services.REGISTRATION, info),
-            grpc_services.handler(CLASSIC, answers),
+            grpc_services.build_rpc_handler(grpc_services.REGISTRATION, info),
+            grpc_services.build_rpc_handler(CLASSIC_V1ALPHA1, answers),
         )
         self._server.add_generic_rpc_handlers(served)
-        self._server.add_insecure_port(unix_sockets.address(self.socket))
+        self._server.add_insecure_port(unix_sockets.format_grpc_target(self.socket))
         await self._server.start()
 
     async def stop(self) -> None:
@@ -54,25 +54,25 @@ class PlainClassic:
         await self.start()
 
     async def _told(self, _: Any) -> Any:
-        return grpc_services.REGISTRATION.message("PluginInfo")(
+        return grpc_services.REGISTRATION.get_message_class("PluginInfo")(
             type=grpc_services.RESOURCE_PLUGIN, name=NAME, supported_versions=["v1alpha1.ResourcePlugin"]
         )
 
     async def _prepare(self, request: Any) -> Any:
         async with self._lock:
             names = await self.prepared(request.resource_uid)
-        return CLASSIC.message("NodePrepareResourceResponse")(cdi_device=names)
+        return CLASSIC_V1ALPHA1.get_message_class("NodePrepareResourceResponse")(cdi_device=names)
 
     async def _unprepare(self, request: Any) -> Any:
         async with self._lock:
             self.given_back(request.resource_uid)
-        return CLASSIC.message("NodeUnprepareResourceResponse")()
+        return CLASSIC_V1ALPHA1.get_message_class("NodeUnprepareResourceResponse")()
 
     # --- what it does ---
 
     async def prepared(self, uid: str) -> list[str]:
         if uid not in self.held:
-            known = [each.metadata.uid for each in (await self.client.list(ClassicClaim)).items]
+            known = [each.metadata.uid for each in (await self.client.list(ClassicResourceClaim)).items]
             if uid not in known:
                 raise LookupError("there is no such claim")
             self.held[uid] = self.names(uid)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.driver.classic.controller import Allocated, ClassicController
-from dray.driver.classic.controller_service import Negotiation
-from dray.driver.conformance import Choices, Report, Verdict, examine
+from dray.driver.classic.controller import ClassicAllocation, ClassicController
+from dray.driver.classic.controller_service import ClassicControllerService
+from dray.driver.conformance import ConformanceOptions, ConformanceReport, ConformanceVerdict, run_conformance
 from dray.driver.conformance.suite import CLASSIC_CHECKS
 from tests.contract.classic import classic_class
 from tests.contract.kitted import short_folder
@@ -23,18 +23,18 @@ class Plenty(ClassicController):
     name = NAME
 
     def allocate(self, need, node, held):
-        return Allocated(node)
+        return ClassicAllocation(node)
 
 
-def examined(shape: type[PlainClassic], *only: str) -> Report:
-    async def run(folder: Path) -> Report:
+def examined(shape: type[PlainClassic], *only: str) -> ConformanceReport:
+    async def run(folder: Path) -> ConformanceReport:
         async with reaching("inside", folder) as reach:
             client = reach.client()
             await client.create(classic_class("plenty", NAME))
             driver = shape(folder, reach.client())
             await driver.start()
-            task = asyncio.create_task(Negotiation(reach.client(), Plenty()).run())
-            choices = Choices(
+            task = asyncio.create_task(ClassicControllerService(reach.client(), Plenty()).run())
+            choices = ConformanceOptions(
                 driver.socket,
                 cdi_dir=driver.cdi,
                 restart=driver.restart,
@@ -42,7 +42,7 @@ def examined(shape: type[PlainClassic], *only: str) -> Report:
                 only=only,
             )
             try:
-                return await examine(client, choices)
+                return await run_conformance(client, choices)
             finally:
                 task.cancel()
                 await asyncio.wait([task])
@@ -54,14 +54,14 @@ def examined(shape: type[PlainClassic], *only: str) -> Report:
 
 def test_a_good_classic_driver_passes_everything():
     report = examined(PlainClassic)
-    assert [each for each in report.outcomes if each.verdict is not Verdict.YES] == []
-    assert [each.check for each in report.outcomes] == [check.name for check in CLASSIC_CHECKS]
+    assert [each for each in report.results if each.verdict is not ConformanceVerdict.YES] == []
+    assert [each.check for each in report.results] == [check.name for check in CLASSIC_CHECKS]
 
 
 @pytest.mark.parametrize(("shape", "check"), FOUND_BY, ids=[f"{s.__name__}-{c}" for s, c in FOUND_BY])
 def test_a_bad_classic_driver_is_found_by_the_check_that_is_there_for_it(shape, check):
-    (outcome,) = examined(shape, check).outcomes
-    assert outcome.verdict is Verdict.NO, outcome
+    (outcome,) = examined(shape, check).results
+    assert outcome.verdict is ConformanceVerdict.NO, outcome
     assert outcome.why
     assert outcome.hint
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dray.driver.conformance import driver_client
-from dray.driver.conformance.driver_client import introduced
+from dray.driver.conformance.driver_client import identify_driver
 from dray.errors import InputError
 from tests.contract.kitted import short_folder
 
@@ -44,7 +44,7 @@ def listening(path: Path, shape: type[socketserver.BaseRequestHandler]) -> Itera
 
 async def told(path: Path) -> str:
     with pytest.raises(InputError) as refused:
-        await introduced(path, "gpu.example.com")
+        await identify_driver(path, "gpu.example.com")
     return str(refused.value)
 
 
@@ -57,7 +57,7 @@ def test_what_does_not_speak_grpc_is_told(shape: type[socketserver.BaseRequestHa
 
 
 def test_what_says_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_client, "PATIENCE", 0.3)
+    monkeypatch.setattr(driver_client, "CALL_TIMEOUT_SECONDS", 0.3)
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as silent:
         path = folder / "silent.sock"
         silent.bind(str(path))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dray.api.codec import decode_document
-from dray.driver.conformance.free_devices import node_of, spares, unfinished
+from dray.driver.conformance.free_devices import find_free_devices, find_incomplete_pools, resolve_node
 from dray.errors import InputError
 
 DRIVER = "plain.example.com"
@@ -43,7 +43,7 @@ def holding(device: str) -> Any:
 
 
 def names(slices: list[Any], *claims: Any, node: str = "node-0") -> list[str]:
-    return [each.name for each in spares(slices, claims, DRIVER, node)]
+    return [each.name for each in find_free_devices(slices, claims, DRIVER, node)]
 
 
 def part(name: str, card: str) -> dict[str, Any]:
@@ -72,8 +72,10 @@ def test_only_the_newest_generation_of_a_whole_pool_counts():
     half = published({"name": "half"}, name="half", generation=3, count=2)
     assert names([old, new]) == ["new"]
     assert names([old, new, half]) == []
-    assert unfinished([old, new], DRIVER) == []
-    assert unfinished([old, new, half], DRIVER) == ["pool `pool` has 1 of 2 slices of generation 3"]
+    assert find_incomplete_pools([old, new], DRIVER) == []
+    assert find_incomplete_pools([old, new, half], DRIVER) == [
+        "pool `pool` has 1 of 2 slices of generation 3"
+    ]
 
 
 def test_devices_of_other_nodes_are_left_alone():
@@ -85,17 +87,17 @@ def test_the_smallest_share_is_taken():
     policy = {"default": "2", "validRange": {"min": "1", "step": "1"}}
     capacity = {"value": "10", "requestPolicy": policy}
     device = {"name": "nic", "allowMultipleAllocations": True, "capacity": {"band": capacity}}
-    (spare,) = spares([published(device)], [], DRIVER, "node-0")
-    assert [(name, str(amount)) for name, amount in spare.least] == [("band", "1")]
+    (spare,) = find_free_devices([published(device)], [], DRIVER, "node-0")
+    assert [(name, str(amount)) for name, amount in spare.min_share] == [("band", "1")]
 
 
 def test_the_node_is_found_when_there_is_one():
     here, there = (published({"name": "d"}, name=n, nodeName=n) for n in ("node-0", "node-1"))
     everywhere = published({"name": "d"}, name="e", allNodes=True)
-    assert node_of([here, everywhere], DRIVER, "") == "node-0"
-    assert node_of([here, there], DRIVER, "node-1") == "node-1"
-    assert node_of([everywhere], DRIVER, "") == ""
+    assert resolve_node([here, everywhere], DRIVER, "") == "node-0"
+    assert resolve_node([here, there], DRIVER, "node-1") == "node-1"
+    assert resolve_node([everywhere], DRIVER, "") == ""
     with pytest.raises(InputError, match="publishes no devices"):
-        node_of([], DRIVER, "")
+        resolve_node([], DRIVER, "")
     with pytest.raises(InputError, match="devices of 2 nodes"):
-        node_of([here, there], DRIVER, "")
+        resolve_node([here, there], DRIVER, "")

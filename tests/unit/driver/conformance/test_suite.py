@@ -13,9 +13,15 @@ import pytest
 
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
-from dray.client.errors import NotFound
-from dray.client.object_refs import kind_called
-from dray.driver.conformance import CHECKS, Choices, Report, Verdict, examine
+from dray.client.errors import NotFoundError
+from dray.client.object_refs import get_kind
+from dray.driver.conformance import (
+    CHECKS,
+    ConformanceOptions,
+    ConformanceReport,
+    ConformanceVerdict,
+    run_conformance,
+)
 from dray.driver.conformance.claims import NAMESPACE
 from dray.errors import InputError
 from tests.contract.servers import reaching
@@ -36,10 +42,10 @@ def folder() -> Iterator[Path]:
 
 def examined(
     shape: type[Plain], folder: Path, *only: str, published: Document | None = None, **more: object
-) -> Report:
+) -> ConformanceReport:
     """What the suite says about a driver of this shape."""
 
-    async def run() -> Report:
+    async def run() -> ConformanceReport:
         async with reaching("inside", folder) as reach:
             client = reach.client()
             await client.create(published or slices(3))
@@ -47,7 +53,7 @@ def examined(
             await driver.start()
             given = {"cdi_dir": driver.cdi, "restart": driver.restart, "only": only, **more}
             try:
-                return await examine(client, Choices(driver.socket, **given))  # type: ignore[arg-type]
+                return await run_conformance(client, ConformanceOptions(driver.socket, **given))  # type: ignore[arg-type]
             finally:
                 left[:] = [each.metadata.name for each in (await client.list(ResourceClaim)).items]
                 left.extend(await _leftovers(client))
@@ -61,8 +67,8 @@ def examined(
 
 async def _leftovers(client: Client) -> list[str]:
     try:
-        await client.get(kind_called("Namespace"), NAMESPACE)
-    except NotFound:
+        await client.get(get_kind("Namespace"), NAMESPACE)
+    except NotFoundError:
         return []
     return [NAMESPACE]
 
@@ -81,15 +87,15 @@ def done(work: Coroutine[Any, Any, T]) -> T:
 @pytest.mark.req("K3063-022", "K3063-156")
 def test_a_good_driver_that_knows_nothing_of_the_kit_passes_everything(folder):
     report = examined(Plain, folder)
-    assert [each for each in report.outcomes if each.verdict is not Verdict.YES] == []
-    assert [each.check for each in report.outcomes] == [check.name for check in CHECKS]
+    assert [each for each in report.results if each.verdict is not ConformanceVerdict.YES] == []
+    assert [each.check for each in report.results] == [check.name for check in CHECKS]
     assert (report.driver, report.versions, report.node) == (NAME, ("v1", "v1beta1"), NODE)
 
 
 @pytest.mark.parametrize(("shape", "check"), FOUND_BY, ids=[f"{s.__name__}-{c}" for s, c in FOUND_BY])
 def test_a_bad_driver_is_found_by_the_check_that_is_there_for_it(shape, check, folder):
-    (outcome,) = examined(shape, folder, check).outcomes
-    assert outcome.verdict is Verdict.NO, outcome
+    (outcome,) = examined(shape, folder, check).results
+    assert outcome.verdict is ConformanceVerdict.NO, outcome
     assert outcome.why
     assert outcome.hint
 
@@ -101,16 +107,16 @@ def test_every_check_but_that_of_publishing_has_a_driver_that_it_finds():
 def test_a_pool_that_is_not_whole_is_told(folder):
     half = slices(3)
     half["spec"]["pool"]["resourceSliceCount"] = 2
-    (outcome,) = examined(Plain, folder, "publishes", published=half).outcomes
+    (outcome,) = examined(Plain, folder, "publishes", published=half).results
     assert (outcome.verdict, outcome.why) == (
-        Verdict.NO,
+        ConformanceVerdict.NO,
         f"pool `{NODE}` has 1 of 2 slices of generation 1",
     )
 
 
 def test_what_needs_more_than_there_is_is_not_tried_and_says_why(folder):
     report = examined(Plain, folder, "reboot", "restart", "cdi", "held-device", cdi_dir=None, restart=None)
-    assert {each.check: (each.verdict.value, each.why) for each in report.outcomes} == {
+    assert {each.check: (each.verdict.value, each.why) for each in report.results} == {
         "cdi": ("not tried", "nobody said where the driver writes CDI files: give --cdi-dir"),
         "held-device": ("yes", ""),
         "restart": (
@@ -123,7 +129,9 @@ def test_what_needs_more_than_there_is_is_not_tried_and_says_why(folder):
 
 def test_a_driver_with_one_device_is_examined_as_far_as_that_goes(folder):
     report = examined(Plain, folder, published=slices(1))
-    assert {each.check: each.why for each in report.outcomes if each.verdict is not Verdict.YES} == {
+    assert {
+        each.check: each.why for each in report.results if each.verdict is not ConformanceVerdict.YES
+    } == {
         "batch": "it needs 2 free devices of this driver, there are 1",
         "reboot": "it needs 2 free devices of this driver, there are 1",
     }
@@ -133,7 +141,9 @@ def test_an_endpoint_without_a_registration_needs_the_name_of_its_driver(folder)
     with pytest.raises(InputError, match=r"serves no registration.*give --driver NAME"):
         examined(Bare, folder)
     report = examined(Bare, folder, driver=NAME)
-    assert {each.check: each.why for each in report.outcomes if each.verdict is not Verdict.YES} == {
+    assert {
+        each.check: each.why for each in report.results if each.verdict is not ConformanceVerdict.YES
+    } == {
         "registers": "the socket is not one of a registration",
         "health": "the driver offers no stream of health",
     }
@@ -152,7 +162,7 @@ def test_a_check_that_does_not_exist_is_told(folder):
 def test_a_socket_that_nobody_serves_is_told(folder):
     async def run() -> None:
         async with reaching("inside", folder) as reach:
-            await examine(reach.client(), Choices(folder / "no.sock"))
+            await run_conformance(reach.client(), ConformanceOptions(folder / "no.sock"))
 
     with pytest.raises(InputError, match=r"there is no socket `.*no\.sock`"):
         done(run())
@@ -171,7 +181,7 @@ def test_a_driver_on_several_nodes_needs_the_node(folder):
             driver = Plain(folder, client)
             await driver.start()
             try:
-                await examine(client, Choices(driver.socket))
+                await run_conformance(client, ConformanceOptions(driver.socket))
             finally:
                 await driver.stop()
 

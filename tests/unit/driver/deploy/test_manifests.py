@@ -12,27 +12,33 @@ import pytest
 import yaml
 
 from dray.api.codec import decode_document
-from dray.api.strategies.defaults import with_defaults
+from dray.api.strategies.defaults import apply_defaults
 from dray.api.validation import validate_create
 from dray.cel.syntax.parser import parse
-from dray.cli.commands.manifests.lint import check
-from dray.cli.input.manifest_files import targets
+from dray.cli.commands.manifests.lint import lint_files
+from dray.cli.input.manifest_files import find_input_files
 from dray.client.client import Client
-from dray.client.errors import Forbidden
-from dray.client.object_refs import kind_called
-from dray.client.transport import Request
-from dray.client.transports.in_process import InProcess
+from dray.client.errors import ForbiddenError
+from dray.client.object_refs import get_kind
+from dray.client.transport import TransportRequest
+from dray.client.transports.in_process import InProcessTransport
 from dray.driver import Claim, ClassicDriver, DeviceStatus, Driver, Ready, device
-from dray.driver.classic.controller import Allocated, ClassicController, Held, Need, Unavailable
-from dray.driver.classic.controller_service import ControllerChoices, Negotiation
-from dray.driver.classic.inventory import CONFIG_MAP, tell
-from dray.driver.classic.reconciler import Pace
-from dray.driver.deploy.manifests import MOUNTS, manifests, short
-from dray.driver.service.cluster_commands import class_driver_of
-from dray.driver.service.program import command
+from dray.driver.classic.controller import (
+    ClassicAllocation,
+    ClassicClaimRequest,
+    ClassicController,
+    HeldClaim,
+    NoAllocationAvailable,
+)
+from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
+from dray.driver.classic.inventory import CONFIG_MAP, publish_inventory
+from dray.driver.classic.reconciler import ClassicRetryDelay
+from dray.driver.deploy.manifests import HOST_PATH_MOUNTS, build_manifests, shorten_driver_name
+from dray.driver.service.cluster_commands import make_class_driver_lookup
+from dray.driver.service.program import build_command
 from dray.errors import InputError
 from dray.gates import GateSet
-from dray.values.names import dns_label
+from dray.values.names import check_dns_label
 from tests.contract.api import path
 from tests.contract.classic import CLAIMS, classic_claim
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Node, on_node
@@ -61,13 +67,15 @@ class Units(ClassicController):
 
     name = "fpga.example.com"
 
-    def allocate(self, need: Need, node: str | None, held: Sequence[Held]) -> Allocated | Unavailable:
+    def allocate(
+        self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
+    ) -> ClassicAllocation | NoAllocationAvailable:
         assert self.inventory is not None
         taken = [each.node for each in held]
-        for name in [node] if node else self.inventory.nodes():
-            if taken.count(name) < int(self.inventory.on(name).get("units", "0")):
-                return Allocated(name)
-        return Unavailable("nothing is left")
+        for name in [node] if node else self.inventory.list_nodes():
+            if taken.count(name) < int(self.inventory.get(name).get("units", "0")):
+                return ClassicAllocation(name)
+        return NoAllocationAvailable("nothing is left")
 
 
 class Fpga(ClassicDriver):
@@ -92,24 +100,24 @@ DRIVERS: list[Driver] = [Told(), Fpga(), Plain()]
 def test_every_document_is_sound_and_lint_has_nothing_to_complain_about(
     driver: Driver, tmp_path: Path
 ) -> None:
-    documents = manifests(driver, IMAGE)
+    documents = build_manifests(driver, IMAGE)
     for document in documents:
         decoded = decode_document(document)
-        assert not decoded.unknown, document["kind"]
+        assert not decoded.unknown_fields, document["kind"]
         if not decoded.kind.open:
-            assert validate_create(with_defaults(decoded.object, now="2026-01-01T00:00:00Z")) == []
+            assert validate_create(apply_defaults(decoded.object, now="2026-01-01T00:00:00Z")) == []
     places = [
         (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in documents
     ]
     assert len(set(places)) == len(places)
     file = tmp_path / "manifests.yaml"
     file.write_text(yaml.safe_dump_all(documents))
-    tally = check(targets([str(file)]), GateSet.default(), complete=False)
+    tally = lint_files(find_input_files([str(file)]), GateSet.from_defaults(), complete=False)
     assert [each for each in tally.findings if each.rule != "not-checked"] == []
 
 
 def test_a_driver_has_the_parts_it_needs_and_no_others() -> None:
-    kinds = {type(each).__name__: [made["kind"] for made in manifests(each, IMAGE)] for each in DRIVERS}
+    kinds = {type(each).__name__: [made["kind"] for made in build_manifests(each, IMAGE)] for each in DRIVERS}
     assert kinds["Plain"] == [
         "Namespace",
         "ServiceAccount",
@@ -128,10 +136,10 @@ def test_a_driver_has_the_parts_it_needs_and_no_others() -> None:
 
 
 def test_the_pod_on_the_node_has_its_directories_its_name_and_few_privileges() -> None:
-    (made,) = (each for each in manifests(Told(), IMAGE) if each["kind"] == "DaemonSet")
+    (made,) = (each for each in build_manifests(Told(), IMAGE) if each["kind"] == "DaemonSet")
     pod = made["spec"]["template"]["spec"]
     container = pod["containers"][0]
-    assert {each["hostPath"]["path"] for each in pod["volumes"]} == set(MOUNTS.values())
+    assert {each["hostPath"]["path"] for each in pod["volumes"]} == set(HOST_PATH_MOUNTS.values())
     fields = {
         each["name"]: each.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
         for each in container["env"]
@@ -144,15 +152,17 @@ def test_the_pod_on_the_node_has_its_directories_its_name_and_few_privileges() -
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: type(driver).__name__)
 def test_what_pods_are_told_to_run_is_a_command_of_the_program(driver: Driver) -> None:
-    program = command(lambda: driver)
-    pods = [each for each in manifests(driver, IMAGE) if each["kind"] in ("DaemonSet", "Deployment")]
+    program = build_command(lambda: driver)
+    pods = [each for each in build_manifests(driver, IMAGE) if each["kind"] in ("DaemonSet", "Deployment")]
     for made in pods:
         first, *rest = made["spec"]["template"]["spec"]["containers"][0]["args"]
         program.commands[first].make_context(first, rest)
 
 
 def test_expressions_of_the_policy_can_be_parsed() -> None:
-    (policy,) = (each for each in manifests(Told(), IMAGE) if each["kind"] == "ValidatingAdmissionPolicy")
+    (policy,) = (
+        each for each in build_manifests(Told(), IMAGE) if each["kind"] == "ValidatingAdmissionPolicy"
+    )
     spec = policy["spec"]
     for part in (*spec["matchConditions"], *spec["variables"], *spec["validations"]):
         parse(part["expression"])
@@ -162,13 +172,13 @@ def test_expressions_of_the_policy_can_be_parsed() -> None:
     "name", ["gpu.example.com", "g-pu.example.com", "g.pu.example.com", "1.example.com", "x" * 63]
 )
 def test_short_names_are_labels_that_begin_with_a_letter(name: str) -> None:
-    assert not dns_label(f"{short(name)}-webhook-tls")
-    assert short(name)[0].isalpha()
+    assert not check_dns_label(f"{shorten_driver_name(name)}-webhook-tls")
+    assert shorten_driver_name(name)[0].isalpha()
 
 
 def test_short_names_of_different_drivers_differ() -> None:
     names = ["a.b.example.com", "a-b.example.com", "a.b-example.com"]
-    assert len({short(name) for name in names}) == len(names)
+    assert len({shorten_driver_name(name) for name in names}) == len(names)
 
 
 @pytest.mark.parametrize(
@@ -179,13 +189,13 @@ def test_what_cannot_be_deployed_is_refused(name: str, image: str, namespace: st
     driver = Driver()
     driver.__class__ = type("Odd", (Driver,), {"name": name})
     with pytest.raises(InputError):
-        manifests(driver, image, namespace)
+        build_manifests(driver, image, namespace)
 
 
 # --- rights ---
 
 
-def asked_for(requests: Iterable[Request]) -> Iterator[tuple[str, str, str]]:
+def asked_for(requests: Iterable[TransportRequest]) -> Iterator[tuple[str, str, str]]:
     """The rights that requests need: verb, group and resource."""
     for request in requests:
         parts = request.path.strip("/").split("/")
@@ -218,14 +228,14 @@ def granted(documents: Sequence[dict[str, Any]], part: str) -> set[tuple[str, st
 
 def account(node: Any, driver: Driver, part: str, on: str = "") -> Way:
     """The way of a part's account, as a pod of it would have it."""
-    namespace = short(driver.name)
+    namespace = shorten_driver_name(driver.name)
     user = f"system:serviceaccount:{namespace}:{namespace}-{part}"
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
-    return Way(InProcess(node.app, user, (*groups, *([f"dray:on-node:{on}"] if on else []))))
+    return Way(InProcessTransport(node.app, user, (*groups, *([f"dray:on-node:{on}"] if on else []))))
 
 
 async def applied(admin: Client, driver: Driver) -> list[dict[str, Any]]:
-    documents = manifests(driver, IMAGE)
+    documents = build_manifests(driver, IMAGE)
     for document in documents:
         await admin.create(document)
     return documents
@@ -299,13 +309,15 @@ def test_the_controller_runs_with_exactly_the_rights_of_its_account() -> None:
     async def story() -> None:
         async with asyncio.timeout(60), served() as world:
             driver = Fpga()
-            namespace = short(driver.name)
+            namespace = shorten_driver_name(driver.name)
             documents = await applied(world.admin, driver)
             on_the_node = account(world.api, driver, "node", NODE)
-            await tell(Client(on_the_node), driver.name, namespace, NODE, {"units": "1"})
+            await publish_inventory(Client(on_the_node), driver.name, namespace, NODE, {"units": "1"})
             way = account(world.api, driver, "controller")
-            choices = ControllerChoices(elect=True, namespace=namespace, inventory=True, pace=Pace(0.01, 0.1))
-            service = Negotiation(Client(way), Units(), choices)
+            choices = ClassicControllerOptions(
+                elect=True, namespace=namespace, inventory=True, retry_delay=ClassicRetryDelay(0.01, 0.1)
+            )
+            service = ClassicControllerService(Client(way), Units(), choices)
             task = asyncio.create_task(service.run())
             for name in ("one", "two"):
                 made = classic_claim(name, "Immediate")
@@ -314,7 +326,9 @@ def test_the_controller_runs_with_exactly_the_rights_of_its_account() -> None:
             await until(lambda: _phase(world, "one"), lambda phase: phase == "Allocated")
             assert await _phase(world, "two") == "Pending"
             await until(lambda: world.api.names(path("events")))
-            await tell(Client(on_the_node), driver.name, namespace, NODE, {"units": "2"})  # more is found
+            await publish_inventory(
+                Client(on_the_node), driver.name, namespace, NODE, {"units": "2"}
+            )  # more is found
             await until(lambda: _phase(world, "two"), lambda phase: phase == "Allocated")
             task.cancel()
             await asyncio.wait([task])
@@ -328,8 +342,8 @@ def test_the_controller_runs_with_exactly_the_rights_of_its_account() -> None:
             assert used <= granted(documents, "controller")
             assert set(asked_for(on_the_node.asked)) <= granted(documents, "node")
             webhook = account(world.api, driver, "webhook")
-            assert await class_driver_of(Client(webhook))(driver.name) == driver.name
-            assert await class_driver_of(Client(webhook))("nothing") is None
+            assert await make_class_driver_lookup(Client(webhook))(driver.name) == driver.name
+            assert await make_class_driver_lookup(Client(webhook))("nothing") is None
             assert set(asked_for(webhook.asked)) == granted(documents, "webhook")
 
     asyncio.run(story())
@@ -345,28 +359,30 @@ def test_only_the_driver_writes_what_is_told_of_nodes() -> None:
     async def story() -> None:
         async with served() as world:
             driver = Fpga()
-            namespace = short(driver.name)
+            namespace = shorten_driver_name(driver.name)
             await applied(world.admin, driver)
             node_part = Client(account(world.api, driver, "node", NODE))
-            await tell(node_part, driver.name, namespace, NODE, {"units": "1"})
+            await publish_inventory(node_part, driver.name, namespace, NODE, {"units": "1"})
             strangers = [
-                Client(InProcess(world.api.app, "jane", ("system:authenticated",))),
+                Client(InProcessTransport(world.api.app, "jane", ("system:authenticated",))),
                 Client(account(world.api, driver, "webhook")),
                 Client(account(world.api, driver, "controller")),  # reads, and does not write
                 Client(
-                    InProcess(world.api.app, f"system:node:{NODE}", ("system:nodes", "system:authenticated"))
+                    InProcessTransport(
+                        world.api.app, f"system:node:{NODE}", ("system:nodes", "system:authenticated")
+                    )
                 ),
             ]
             for stranger in strangers:
-                with pytest.raises(Forbidden):
-                    await tell(stranger, driver.name, namespace, NODE, {"units": "9"})
+                with pytest.raises(ForbiddenError):
+                    await publish_inventory(stranger, driver.name, namespace, NODE, {"units": "9"})
             found = await world.admin.get(CONFIG_MAP, NODE, namespace)
             assert found["data"] == {"units": "1"}
             assert found["metadata"]["ownerReferences"][0]["kind"] == "Node"
             before = found["metadata"]["resourceVersion"]
-            await tell(node_part, driver.name, namespace, NODE, {"units": "1"})
-            await tell(node_part, driver.name, namespace, NODE, {"spare": "1"})
-            found = await world.admin.get(kind_called("ConfigMap"), NODE, namespace)
+            await publish_inventory(node_part, driver.name, namespace, NODE, {"units": "1"})
+            await publish_inventory(node_part, driver.name, namespace, NODE, {"spare": "1"})
+            found = await world.admin.get(get_kind("ConfigMap"), NODE, namespace)
             assert found["data"] == {"spare": "1"}
             assert int(found["metadata"]["resourceVersion"]) > int(before)
 

@@ -12,29 +12,31 @@ from pathlib import Path
 import pytest
 
 from dray.driver import Ready
-from dray.driver.preparing.cdi_files import CdiFiles
-from dray.driver.preparing.claim_locks import Turns
+from dray.driver.preparing.cdi_files import ClaimCdiFiles
+from dray.driver.preparing.claim_locks import ClaimLocks
 from dray.driver.preparing.prepared_claims import (
-    FORGETTING_EVERY,
-    LATE_SECONDS,
-    MOST_REMEMBERED,
-    REMEMBERED_SECONDS,
-    Book,
+    LATE_CALL_SECONDS,
+    MAX_UNPREPARED_RECORDS,
+    PRUNE_EVERY_CLAIMS,
+    UNPREPARED_RETENTION_SECONDS,
+    PreparedClaimStore,
 )
-from dray.driver.preparing.prepared_records import Entry
+from dray.driver.preparing.prepared_records import PreparedClaimRecord
 from tests.contract.api import path
 from tests.unit.driver.onnode import DRIVER, Gpu, on_node
 from tests.unit.driver.served import until
 
 
-def book(root: Path) -> Book:
-    return Book(root / "state", CdiFiles(root / "cdi", DRIVER), "boot-1")
+def book(root: Path) -> PreparedClaimStore:
+    return PreparedClaimStore(root / "state", ClaimCdiFiles(root / "cdi", DRIVER), "boot-1")
 
 
-def given_back(kept: Book, uid: str, *consumers: str, now: float = 0.0) -> None:
-    entry = Entry(uid=uid, namespace="default", name=uid, boot_id="boot-1", consumers=consumers)
-    kept.begin(entry, now)
-    kept.given(kept.giving(kept.finish(entry, [Ready(env={"A": "1"})], [None])), (), now)
+def given_back(kept: PreparedClaimStore, uid: str, *consumers: str, now: float = 0.0) -> None:
+    entry = PreparedClaimRecord(uid=uid, namespace="default", name=uid, boot_id="boot-1", consumers=consumers)
+    kept.begin_prepare(entry, now)
+    kept.finish_unprepare(
+        kept.begin_unprepare(kept.finish_prepare(entry, [Ready(env={"A": "1"})], [None])), (), now
+    )
 
 
 def test_a_claim_that_the_old_process_is_still_preparing_is_given_back_by_the_new_one_afterwards() -> None:
@@ -75,13 +77,13 @@ async def _now(value: bool) -> bool:
 
 def test_what_a_process_left_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
     async def scene() -> None:
-        turns, told = Turns(tmp_path / "turns"), list[str]()
+        turns, told = ClaimLocks(tmp_path / "turns"), list[str]()
         (tmp_path / "turns" / "c.lock").touch()
-        async with turns.of("c", lambda: told.append("busy")):
-            Turns(tmp_path / "turns").tidy()
+        async with turns.acquire("c", lambda: told.append("busy")):
+            ClaimLocks(tmp_path / "turns").remove_stale()
             assert [each.name for each in (tmp_path / "turns").iterdir()] == ["c.lock"]
         (tmp_path / "turns" / "d.lock").touch()
-        turns.tidy()
+        turns.remove_stale()
         assert list((tmp_path / "turns").iterdir()) == []
         assert told == []
 
@@ -90,11 +92,11 @@ def test_what_a_process_left_that_was_killed_is_in_nobodys_way(tmp_path: Path) -
 
 def test_what_others_hold_waits_and_what_failed_lets_go(tmp_path: Path) -> None:
     async def scene() -> None:
-        one, other, told = Turns(tmp_path), Turns(tmp_path), list[str]()
+        one, other, told = ClaimLocks(tmp_path), ClaimLocks(tmp_path), list[str]()
         with pytest.raises(OSError, match="mine"):
-            async with one.of("c", lambda: None):
+            async with one.acquire("c", lambda: None):
                 raise OSError("mine")
-        async with one.of("c", lambda: None):
+        async with one.acquire("c", lambda: None):
             waiting = asyncio.create_task(_once(other, told))
             await until(lambda: _now(told == ["busy"]))
         await waiting
@@ -103,8 +105,8 @@ def test_what_others_hold_waits_and_what_failed_lets_go(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-async def _once(turns: Turns, told: list[str]) -> None:
-    async with turns.of("c", lambda: told.append("busy")):
+async def _once(turns: ClaimLocks, told: list[str]) -> None:
+    async with turns.acquire("c", lambda: told.append("busy")):
         told.append("mine now")
 
 
@@ -115,22 +117,22 @@ async def _once(turns: Turns, told: list[str]) -> None:
 def test_who_had_a_claim_may_have_it_again_a_little_later(tmp_path: Path, had: list[str]) -> None:
     kept = book(tmp_path)
     given_back(kept, "c", *had)
-    soon, later, before = LATE_SECONDS / 2, LATE_SECONDS * 2, -LATE_SECONDS * 2
-    assert kept.late("c", ["pod-1"], soon)
-    assert not kept.late("c", ["pod-1"], later)
-    assert not kept.late("c", ["pod-1"], before), "somebody has set the clock back"
-    assert not kept.late("c", ["pod-1", "pod-3"], soon), "somebody came since"
-    assert kept.late("c", [], soon)
-    assert kept.late("c", [], later), "nobody has it reserved any more"
+    soon, later, before = LATE_CALL_SECONDS / 2, LATE_CALL_SECONDS * 2, -LATE_CALL_SECONDS * 2
+    assert kept.is_late_call("c", ["pod-1"], soon)
+    assert not kept.is_late_call("c", ["pod-1"], later)
+    assert not kept.is_late_call("c", ["pod-1"], before), "somebody has set the clock back"
+    assert not kept.is_late_call("c", ["pod-1", "pod-3"], soon), "somebody came since"
+    assert kept.is_late_call("c", [], soon)
+    assert kept.is_late_call("c", [], later), "nobody has it reserved any more"
 
 
 def test_claims_that_were_given_back_are_forgotten_while_a_driver_runs(tmp_path: Path) -> None:
     kept, notes = book(tmp_path), tmp_path / "state" / "returned"
     given_back(kept, "first", "pod")
-    for number in range(FORGETTING_EVERY):
-        given_back(kept, f"c-{number}", "pod", now=REMEMBERED_SECONDS * 2)
+    for number in range(PRUNE_EVERY_CLAIMS):
+        given_back(kept, f"c-{number}", "pod", now=UNPREPARED_RETENTION_SECONDS * 2)
     assert not (notes / "first.json").exists()
-    assert len(list(notes.iterdir())) == FORGETTING_EVERY < MOST_REMEMBERED
+    assert len(list(notes.iterdir())) == PRUNE_EVERY_CLAIMS < MAX_UNPREPARED_RECORDS
 
 
 def test_a_claim_that_got_something_else_since_gives_back_what_it_had() -> None:
@@ -192,10 +194,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 def test_little_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = book(tmp_path)
-    entry = Entry(uid="c", namespace="default", name="c", boot_id="boot-1", consumers=("pod",))
+    entry = PreparedClaimRecord(uid="c", namespace="default", name="c", boot_id="boot-1", consumers=("pod",))
     with counted(monkeypatch) as preparing:
-        kept.begin(entry, 0.0)
-        whole = kept.finish(entry, [Ready(env={"A": "1"})], [None])
+        kept.begin_prepare(entry, 0.0)
+        whole = kept.finish_prepare(entry, [Ready(env={"A": "1"})], [None])
     with counted(monkeypatch) as giving:
-        kept.given(kept.giving(whole), (), 0.0)
+        kept.finish_unprepare(kept.begin_unprepare(whole), (), 0.0)
     assert (len(preparing), len(giving)) == (3, 2)

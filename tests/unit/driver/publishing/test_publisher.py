@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from dray.api.resource import Device, ResourceSlice
-from dray.client.errors import Forbidden, Unreachable
-from dray.client.transport import Request
-from dray.driver import BadDevice, Capacity, Pool, Reach, Slice, device
-from dray.driver.publishing.dropped_fields import FieldDropped
-from dray.driver.publishing.pool_plan import stem
-from dray.driver.publishing.publisher import PoolTaken, Publisher
+from dray.client.errors import ForbiddenError, ServerUnreachableError
+from dray.client.transport import TransportRequest
+from dray.driver import Capacity, InvalidDeviceError, Pool, Reach, Slice, device
+from dray.driver.publishing.dropped_fields import FieldDroppedError
+from dray.driver.publishing.pool_plan import build_slice_name_prefix
+from dray.driver.publishing.publisher import PoolConflictError, Publisher
 from dray.gates import GateSet
-from dray.values.names import MAX_SUBDOMAIN, dns_subdomain
+from dray.values.names import MAX_SUBDOMAIN, check_dns_subdomain
 from tests.contract.api import path
 from tests.contract.documents import resource_slice
 from tests.unit.driver.served import DRIVER, NODE, SLICES, Served, kept, served, until
@@ -27,7 +27,7 @@ def run(test: Callable[[Served], Awaitable[None]], **gates: bool) -> None:
     """A test with a server, some of whose gates are turned."""
 
     async def bounded() -> None:
-        chosen = GateSet.default().changed(gates)
+        chosen = GateSet.from_defaults().override(gates)
         async with asyncio.timeout(60), served(gates=chosen) as world:
             await test(world)
 
@@ -105,7 +105,7 @@ def test_a_field_that_the_server_would_drop_is_an_error_and_nothing_is_published
     async def story(world: Served) -> None:
         publisher = world.publisher()
         await publisher.publish([device("old")])
-        with pytest.raises(FieldDropped) as caught:
+        with pytest.raises(FieldDroppedError) as caught:
             await publisher.publish([told])
         assert gate in str(caught.value)
         assert any(each.field.startswith(field) for each in caught.value.dropped)
@@ -147,7 +147,7 @@ def test_only_slices_that_change_are_written_and_generations_rise_only_for_many(
 def test_two_publishers_of_one_pool_are_a_mistake_that_is_told() -> None:
     async def story(world: Served) -> None:
         await world.publisher(publisher="first").publish([device("a")])
-        with pytest.raises(PoolTaken, match=r"`first`.*`second`"):
+        with pytest.raises(PoolConflictError, match=r"`first`.*`second`"):
             await world.publisher(publisher="second").publish([device("a")])
 
     run(story)
@@ -183,7 +183,7 @@ def test_slices_stay_when_a_publisher_ends_and_go_when_it_is_asked_to_withdraw()
         async with kept(publisher):
             await publisher.withdraw()
             assert await world.slices() == []
-        assert publisher.tally.healed == 0
+        assert publisher.counters.healed == 0
 
     run(story)
 
@@ -197,7 +197,7 @@ def test_slices_stay_when_a_publisher_ends_and_go_when_it_is_asked_to_withdraw()
 )
 def test_a_pool_that_its_publisher_cannot_reach_is_refused(node: str, pool: Pool, says: str) -> None:
     async def story(world: Served) -> None:
-        with pytest.raises(BadDevice, match=says):
+        with pytest.raises(InvalidDeviceError, match=says):
             await world.publisher(node=node).publish([pool])
 
     run(story)
@@ -238,7 +238,7 @@ def test_in_a_rolling_update_the_older_process_leaves_alone_what_the_newer_one_w
                 await world.admin.delete(ResourceSlice, (await world.slices())[0].metadata.name)
                 await until(world.devices, lambda names: len(names) == 3)
                 await asyncio.sleep(0.3)  # in which a quarrel would show
-            assert (old.tally.healed, new.tally.healed) == (0, 1)
+            assert (old.counters.healed, new.counters.healed) == (0, 1)
             assert len(await world.devices()) == 3
             await old.publish(many(2))  # the newer one is gone: back to the old version
             assert len(await world.devices()) == 2
@@ -248,7 +248,7 @@ def test_in_a_rolling_update_the_older_process_leaves_alone_what_the_newer_one_w
 
 def test_a_driver_of_another_name_is_refused_for_good() -> None:
     async def story(world: Served) -> None:
-        with pytest.raises(Forbidden, match="speaks for driver"):
+        with pytest.raises(ForbiddenError, match="speaks for driver"):
             await world.publisher(world.way(driver="other.example.com")).publish([device("a")])
 
     run(story)
@@ -259,15 +259,15 @@ def test_a_server_that_fails_in_the_middle_is_waited_for() -> None:
         way = world.way()
         failing = iter([False, True, False, True])
 
-        def breaks(request: Request) -> None:
+        def breaks(request: TransportRequest) -> None:
             if request.method == "POST" and next(failing, False):
-                raise Unreachable("connection reset", sent=True)
+                raise ServerUnreachableError("connection reset", sent=True)
 
         way.before = breaks
         publisher = world.publisher(way)
         await publisher.publish(many(300))
         assert len(await world.devices()) == 300
-        assert publisher.tally.failures > 0
+        assert publisher.counters.failures > 0
 
     run(story)
 
@@ -296,7 +296,7 @@ def test_somebody_who_undoes_again_and_again_is_answered_with_growing_pauses() -
         assert await world.devices() == ["a"]
 
     async def _healed(publisher: Publisher, times: int) -> bool:
-        return publisher.tally.healed >= times
+        return publisher.counters.healed >= times
 
     run(story)
 
@@ -304,8 +304,8 @@ def test_somebody_who_undoes_again_and_again_is_answered_with_growing_pauses() -
 @pytest.mark.parametrize("node", ["", "n", "n" * 253])
 @pytest.mark.parametrize("pool", ["p", "a/b", "p" * 253])
 def test_names_of_slices_are_legal_whatever_the_names_they_are_made_of(node: str, pool: str) -> None:
-    name = stem("d" * 63, node, pool) + "-c000100"
-    assert not dns_subdomain(name)
+    name = build_slice_name_prefix("d" * 63, node, pool) + "-c000100"
+    assert not check_dns_subdomain(name)
     assert len(name) <= MAX_SUBDOMAIN
 
 
@@ -317,4 +317,4 @@ def test_names_of_slices_of_different_pools_differ() -> None:
         (DRIVER, "a", "c"),
         ("a", "b-c", "x"),
     ]
-    assert len({stem(*each) for each in given}) == len(given)
+    assert len({build_slice_name_prefix(*each) for each in given}) == len(given)

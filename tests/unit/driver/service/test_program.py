@@ -19,14 +19,14 @@ import yaml
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.client.config.kubeconfig import find_access
-from dray.client.transports.http import Http
-from dray.cluster.services.api_server import ServerOptions, serving
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.transports.http import HttpTransport
+from dray.cluster.services.api_server import ServerProcessOptions, open_server
 from dray.driver import Driver, device
-from dray.driver.service.grpc_servers import sockets_of
+from dray.driver.service.grpc_servers import build_socket_paths
 from dray.driver.service.program import main
-from dray.wire.grpc_services import REGISTRATION, Stub
-from dray.wire.unix_sockets import channel
+from dray.wire.grpc_services import REGISTRATION, GrpcStub
+from dray.wire.unix_sockets import open_channel
 from tests.contract.documents import node
 from tests.unit.driver.served import until
 
@@ -194,8 +194,8 @@ def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
 def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
     async def scene(root: Path) -> None:
         (root / "dice.py").write_text(PROGRAM)
-        async with serving(ServerOptions(root / "server", "memory:", port=0)) as server:
-            client = Client(Http(find_access(str(server.kubeconfig))))
+        async with open_server(ServerProcessOptions(root / "server", "memory:", port=0)) as server:
+            client = Client(HttpTransport(load_client_config(str(server.kubeconfig))))
             await client.create(node("node-a"))
             environment = {**os.environ, "NODE_NAME": "node-a", "KUBECONFIG": str(server.kubeconfig)}
             places = ("--plugins", "p", "--plugins-registry", "r", "--cdi-dir", "cdi")
@@ -215,10 +215,12 @@ def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
                     lambda: _slices(client), lambda slices: len(slices) == 1 or process.returncode is not None
                 )
                 assert found.spec.devices[0].attributes["node"].string_value == "node-a"
-                sockets = sockets_of("dice.example.com", Path("p"), root / "r")
-                async with channel(sockets.registration) as line:
-                    stub = Stub(line, REGISTRATION)
-                    told = await stub.call("GetInfo", REGISTRATION.message("InfoRequest")(), timeout=20)
+                sockets = build_socket_paths("dice.example.com", Path("p"), root / "r")
+                async with open_channel(sockets.registration) as line:
+                    stub = GrpcStub(line, REGISTRATION)
+                    told = await stub.call(
+                        "GetInfo", REGISTRATION.get_message_class("InfoRequest")(), timeout=20
+                    )
                 assert (told.name, told.endpoint) == (
                     "dice.example.com",
                     str(root / "p" / "dice.example.com" / "dra.sock"),

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from dray.api.json_text import read_json, write_json
-from dray.driver.webhook.reviews import Checks
-from dray.driver.webhook.server import LARGEST, Listening, answering
+from dray.driver.webhook.reviews import ParameterReviewConfig
+from dray.driver.webhook.server import MAX_BODY_BYTES, WebhookListenOptions, serve_webhook
 from dray.errors import InputError
-from dray.server.auth.authn.certificates import Certificates
+from dray.server.auth.authn.certificates import CertificateAuthority
 
 DRIVER = "gpu.example.com"
-PLAIN = Listening("127.0.0.1:0", plain=True)
+PLAIN = WebhookListenOptions("127.0.0.1:0", plain=True)
 
 
 class Sharing(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,16 +34,20 @@ async def _driver_of(name: str) -> str | None:
     return {"ours": DRIVER, "theirs": "other.example.com"}.get(name)
 
 
-CHECKS = Checks(DRIVER, Sharing, class_parameters=Sharing, class_driver=_driver_of)
+CHECKS = ParameterReviewConfig(DRIVER, Sharing, class_parameters=Sharing, class_driver_lookup=_driver_of)
 
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
-def asked(story: Callable[[Ask], Awaitable[None]], checks: Checks = CHECKS) -> None:
+def asked(story: Callable[[Ask], Awaitable[None]], checks: ParameterReviewConfig = CHECKS) -> None:
     """A webhook, and a way to ask it."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(30), answering(checks, PLAIN) as url, aiohttp.ClientSession() as session:
+        async with (
+            asyncio.timeout(30),
+            serve_webhook(checks, PLAIN) as url,
+            aiohttp.ClientSession() as session,
+        ):
 
             async def ask(body: Any, method: str = "POST", path: str = "") -> tuple[int, Any]:
                 sent = body if isinstance(body, bytes) else write_json(body)
@@ -213,17 +217,17 @@ def test_wrong_methods_paths_and_sizes_are_refused_and_health_is_told() -> None:
     async def story(ask: Ask) -> None:
         assert (await ask(b"", "GET"))[0] == 405
         assert (await ask(b"", "POST", "/elsewhere"))[0] == 404
-        assert (await ask(b"x" * (LARGEST + 1)))[0] == 413
+        assert (await ask(b"x" * (MAX_BODY_BYTES + 1)))[0] == 413
         assert (await ask(b"", "GET", "/readyz")) == (200, "ok\n")
 
     asked(story)
 
 
 def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dray.driver.webhook.server.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("dray.driver.webhook.server.BODY_TIMEOUT_SECONDS", 0.05)
 
     async def story() -> None:
-        async with asyncio.timeout(30), answering(CHECKS, PLAIN) as url:
+        async with asyncio.timeout(30), serve_webhook(CHECKS, PLAIN) as url:
             place = url.removeprefix("http://").partition("/")[0]
             reader, writer = await asyncio.open_connection(*place.split(":"))
             writer.write(f"POST /validate HTTP/1.1\r\nHost: {place}\r\nContent-Length: 9\r\n\r\n{{".encode())
@@ -252,17 +256,17 @@ def test_a_fault_of_the_webhook_is_500_without_a_traceback() -> None:
         assert "secret" not in text
         assert "Traceback" not in text
 
-    asked(story, Checks(DRIVER, Sharing, class_driver=broken))
+    asked(story, ParameterReviewConfig(DRIVER, Sharing, class_driver_lookup=broken))
 
 
 def test_it_answers_over_https_with_the_certificate_given(tmp_path: Path) -> None:
-    certificates = Certificates.open(tmp_path, ("localhost", "127.0.0.1"))
+    certificates = CertificateAuthority.open(tmp_path, ("localhost", "127.0.0.1"))
     (tmp_path / "authority.pem").write_bytes(certificates.ca_pem)
-    where = Listening("127.0.0.1:0", certificates.cert_file, certificates.key_file)
+    where = WebhookListenOptions("127.0.0.1:0", certificates.cert_file, certificates.key_file)
 
     async def story() -> None:
         context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
-        async with answering(CHECKS, where) as url, aiohttp.ClientSession() as session:
+        async with serve_webhook(CHECKS, where) as url, aiohttp.ClientSession() as session:
             assert url.startswith("https://")
             async with session.post(
                 url, data=write_json(review(claim({"replicas": 1}))), ssl=context
@@ -273,17 +277,17 @@ def test_it_answers_over_https_with_the_certificate_given(tmp_path: Path) -> Non
 
 
 def test_without_a_certificate_or_with_a_broken_one_it_does_not_start(tmp_path: Path) -> None:
-    async def start(where: Listening) -> None:
-        async with answering(CHECKS, where):
+    async def start(where: WebhookListenOptions) -> None:
+        async with serve_webhook(CHECKS, where):
             pass
 
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
     for where, says in (
-        (Listening("127.0.0.1:0"), "asked over HTTPS"),
-        (Listening("127.0.0.1:0", broken, broken), "broken.pem"),
-        (Listening("127.0.0.1:0", tmp_path / "none", broken), "No such file"),
-        (Listening("nowhere", plain=True), "expected HOST:PORT"),
+        (WebhookListenOptions("127.0.0.1:0"), "asked over HTTPS"),
+        (WebhookListenOptions("127.0.0.1:0", broken, broken), "broken.pem"),
+        (WebhookListenOptions("127.0.0.1:0", tmp_path / "none", broken), "No such file"),
+        (WebhookListenOptions("nowhere", plain=True), "expected HOST:PORT"),
     ):
         with pytest.raises(InputError, match=says):
             asyncio.run(start(where))

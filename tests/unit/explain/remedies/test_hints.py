@@ -10,7 +10,7 @@ import pytest
 from dray.api.json_text import write_json
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange
 from dray.explain import Diagnosis, diagnose
-from dray.explain.remedies.proposals import MOVES, largest_allowed
+from dray.explain.remedies.proposals import REMEDIES, find_largest_allowed
 from dray.values.quantity import Quantity
 from tests.unit.explain.cluster import Cluster, attribute, claim, counter_set, first_of, memory, request
 from tests.unit.explain.situations import SITUATIONS, TAINT, closest
@@ -267,7 +267,7 @@ def test_without_proof_there_is_no_hint(name, monkeypatch):
 def test_at_most_three_one_of_a_kind_the_smallest_first(name):
     found = kinds(SITUATIONS[name]())
     assert len(found) <= 3
-    assert found == [kind for kind in MOVES if kind in found]
+    assert found == [kind for kind in REMEDIES if kind in found]
 
 
 def test_an_alternative_may_be_what_is_changed():
@@ -331,4 +331,4 @@ def _amounts(*texts: str) -> tuple[Quantity, ...]:
     ],
 )
 def test_the_largest_amount_a_policy_does_not_round_up(policy, left, allowed):
-    assert largest_allowed(policy, Quantity.parse(left).nanos) == Quantity.parse(allowed).nanos
+    assert find_largest_allowed(policy, Quantity.parse(left).nanos) == Quantity.parse(allowed).nanos

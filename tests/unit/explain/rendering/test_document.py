@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dray.explain import render_text, summary, to_document
+from dray.explain import render_text, summarize, to_document
 from tests.unit.explain.situations import SITUATIONS, closest, passed_over, selector_false, unknown_class
 
 
@@ -29,7 +29,7 @@ def test_it_is_plain_json_with_the_same_keys_every_time(name):
         "hints",
     ]
     assert (document["apiVersion"], document["kind"]) == ("explain.dray/v1", "Diagnosis")
-    assert document["summary"] == summary(diagnosis)
+    assert document["summary"] == summarize(diagnosis)
     assert " ".join(render_text(diagnosis).partition("\n\n")[0].split()) == document["headline"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.lint.selectors.analysis import ATTRIBUTES, CAPACITY, read
+from dray.lint.selectors.analysis import ATTRIBUTES, CAPACITY, analyze_selector
 from tests.unit.lint.devices import GPU
 
 A, C, D = ATTRIBUTES, CAPACITY, "gpu.example.com"
@@ -37,7 +37,7 @@ A, C, D = ATTRIBUTES, CAPACITY, "gpu.example.com"
     ],
 )
 def test_what_a_selector_looks_at(expression: str, needs: set[Any]) -> None:
-    assert read(expression).needs == needs
+    assert analyze_selector(expression).field_keys == needs
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_a_selector_looks_at(expression: str, needs: set[Any]) -> None:
     ],
 )
 def test_where_a_name_is_written(expression: str, written: list[str]) -> None:
-    found = [expression[reference.at :] for reference in read(expression).references]
+    found = [expression[reference.name_offset :] for reference in analyze_selector(expression).references]
     assert [text.startswith(start) for text, start in zip(found, written, strict=True)] == [True] * len(found)
 
 
@@ -66,7 +66,7 @@ def test_where_a_name_is_written(expression: str, written: list[str]) -> None:
     ],
 )
 def test_the_conditions_of_a_selector(expression: str, terms: list[str] | None) -> None:
-    found = read(expression).terms
+    found = analyze_selector(expression).conditions
     assert [term.text for term in found] == terms if terms else len(found) == 2
     assert all(expression[term.offset :].startswith(term.text) for term in found)
 
@@ -83,7 +83,7 @@ def test_the_conditions_of_a_selector(expression: str, terms: list[str] | None) 
     ],
 )
 def test_the_drivers_a_selector_demands(expression: str, drivers: list[str]) -> None:
-    found = read(expression).drivers
+    found = analyze_selector(expression).required_drivers
     assert [name for name, _ in found] == drivers
     assert all(expression[offset + 1 :].startswith(name) for name, offset in found)
 
@@ -111,7 +111,7 @@ def test_the_drivers_a_selector_demands(expression: str, drivers: list[str]) -> 
     ],
 )
 def test_the_types_a_selector_takes(expression: str, uses: dict[str, set[str]] | None) -> None:
-    found = {use.reference.name: set(use.accepted) for use in read(expression).uses}
+    found = {use.reference.name: set(use.accepted_types) for use in analyze_selector(expression).typed_uses}
     if uses is None:
         assert {"int", "string", "bool"} <= found["a"]
         assert "b" not in found

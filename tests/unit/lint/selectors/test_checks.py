@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.lint import crosscheck
-from dray.lint.findings import Charge, Where
-from dray.lint.object_facts import Ask, Facts, SelectorUse, details_of
+from dray.lint.findings import DeferredFinding, ObjectLocation
+from dray.lint.object_facts import ObjectFacts, SelectorGroup, SelectorUse, extract_details
 from dray.lint.selectors import device_models, evaluation
-from dray.lint.selectors.evaluation import tried_on
-from dray.lint.selectors.guards import guarded, missing
+from dray.lint.selectors.evaluation import evaluate_selector
+from dray.lint.selectors.guards import add_guards, find_missing_reference
 from tests.unit.lint import devices
 from tests.unit.lint.devices import DRIVER, GPU, published
 from tests.unit.lint.selectors.test_evaluation import selectors
@@ -21,21 +21,27 @@ from tests.unit.lint.selectors.test_evaluation import selectors
 NIC = "nic.example.com"
 
 
-def facts(kind: str, name: str, *asks: Ask) -> Facts:
-    return Facts(Where("f.yaml", 0, "", f"{kind} {name}"), "resource.k8s.io", kind, "", name, asks=asks)
+def facts(kind: str, name: str, *asks: SelectorGroup) -> ObjectFacts:
+    return ObjectFacts(
+        ObjectLocation("f.yaml", 0, "", f"{kind} {name}"), "resource.k8s.io", kind, "", name, asks=asks
+    )
 
 
-def slice_facts(slice_: Any, number: int = 0) -> Facts:
-    where = Where("s.yaml", number, "", "ResourceSlice")
-    return Facts(where, "resource.k8s.io", "ResourceSlice", "", f"s{number}", **details_of(slice_, str))
+def slice_facts(slice_: Any, number: int = 0) -> ObjectFacts:
+    where = ObjectLocation("s.yaml", number, "", "ResourceSlice")
+    return ObjectFacts(
+        where, "resource.k8s.io", "ResourceSlice", "", f"s{number}", **extract_details(slice_, str)
+    )
 
 
-def ask(*expressions: str, of: str = "gpu") -> Ask:
-    return Ask(of, tuple(SelectorUse(f"at[{i}]", expression) for i, expression in enumerate(expressions)))
+def ask(*expressions: str, of: str = "gpu") -> SelectorGroup:
+    return SelectorGroup(
+        of, tuple(SelectorUse(f"at[{i}]", expression) for i, expression in enumerate(expressions))
+    )
 
 
-def said(charges: list[Charge]) -> list[tuple[str, str]]:
-    return [(charge.where.subject, charge.complaint.rule) for charge in charges]
+def said(charges: list[DeferredFinding]) -> list[tuple[str, str]]:
+    return [(charge.location.subject, charge.finding.rule) for charge in charges]
 
 
 GPUS = published({"gpu-0": {"a": 1, "b": "x"}, "gpu-1": {"a": 2}})
@@ -50,13 +56,13 @@ def test_without_devices_nothing_is_said() -> None:
 
 def test_one_selector_in_many_claims_is_judged_once_and_told_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[str] = []
-    real = evaluation.tried_on
+    real = evaluation.evaluate_selector
 
     def counting(expression: str, models: Any) -> Any:
         tries.append(expression)
         return real(expression, models)
 
-    monkeypatch.setattr(evaluation, "tried_on", counting)
+    monkeypatch.setattr(evaluation, "evaluate_selector", counting)
     claims = [facts("ResourceClaim", f"c{i}", ask(f"{GPU}.a == 3")) for i in range(5)]
     found = crosscheck([CLASS, slice_facts(GPUS), *claims])
     assert said(found) == [(f"ResourceClaim c{i}", "selector-never-true") for i in range(5)]
@@ -76,24 +82,24 @@ def test_a_class_without_selectors_accepts_everything() -> None:
     nics = slice_facts(published({"eth0": {}}, driver=NIC), 1)
     claim = facts("ResourceClaim", "c", ask(f"{GPU}.a == 1", of="any"))
     (charge,) = crosscheck([facts("DeviceClass", "any", ask(of="any")), slice_facts(GPUS), nics, claim])
-    assert charge.complaint.rule == "selector-unguarded"
-    assert charge.complaint.hint == f'write `device.driver == "{DRIVER}" && …`'
+    assert charge.finding.rule == "selector-unguarded"
+    assert charge.finding.hint == f'write `device.driver == "{DRIVER}" && …`'
 
 
 def test_selectors_for_which_there_is_no_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation.Trials.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(evaluation.SelectorEvaluator.__init__, "__defaults__", (10,))
     claims = [facts("ResourceClaim", f"c{i}", ask(f"{GPU}.a == {i}")) for i in range(9)]
     found = crosscheck([slice_facts(GPUS), *claims])
-    (charge,) = [charge for charge in found if charge.complaint.rule == "selector-not-checked"]
-    assert charge.where.subject == "ResourceClaim c4"
-    assert charge.complaint.message.startswith("this and 4 more are not tried")
-    assert charge.complaint.path == "at[0]"
+    (charge,) = [charge for charge in found if charge.finding.rule == "selector-not-checked"]
+    assert charge.location.subject == "ResourceClaim c4"
+    assert charge.finding.message.startswith("this and 4 more are not tried")
+    assert charge.finding.path == "at[0]"
 
 
 def test_when_not_all_devices_are_looked_at_nothing_is_called_never_or_always(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device_models, "MOST", 1)
+    monkeypatch.setattr(device_models, "MAX_MODELS", 1)
     claim = facts("ResourceClaim", "c", ask(f"{GPU}.a == 2"), ask(f"{GPU}.a == 1"), ask(f"{GPU}.z == 1"))
     assert said(crosscheck([CLASS, slice_facts(GPUS), claim])) == [
         ("ResourceClaim c", "unknown-attribute"),
@@ -149,11 +155,11 @@ def test_a_guard_is_what_keeps_a_selector_from_failing(
         published({"n": {"a": 1}}, driver=NIC),
     ]
     found = devices.catalogue(*slices, about=("device == device",))
-    models = found.view(devices.needs_of("device == device"))
-    made = guarded(expression, models, found.drivers)
+    models = found.get_view(devices.needs_of("device == device"))
+    made = add_guards(expression, models, found.drivers)
     if written:
         assert (list(made.guards), made.expression) == (guards, written)
-        outcome = tried_on(made.expression, models)
+        outcome = evaluate_selector(made.expression, models)
         assert outcome is not None
         assert not outcome.faults
     else:
@@ -162,15 +168,15 @@ def test_a_guard_is_what_keeps_a_selector_from_failing(
 
 def test_only_what_is_written_out_can_be_missing() -> None:
     found = devices.catalogue(GPUS, about=("device == device",))
-    models = found.view(devices.needs_of("device == device"))
+    models = found.get_view(devices.needs_of("device == device"))
     for expression, name in (
         (f"{GPU}.z == 1", "z"),
         (f"{GPU}[device.driver] == 1", None),
         ("1 / 0 == 1", None),
     ):
-        outcome = tried_on(expression, models)
+        outcome = evaluate_selector(expression, models)
         assert outcome is not None
-        reference = missing(expression, *outcome.faults[0])
+        reference = find_missing_reference(expression, *outcome.faults[0])
         assert (reference.name if reference else None) == name
 
 
@@ -179,10 +185,10 @@ def test_whatever_a_selector_is_findings_point_into_it(expression: str, class_na
     nics = slice_facts(published({"eth0": {"a": "x"}}, driver=NIC), 1)
     asking = facts("ResourceClaim", "c", ask(expression, of=class_name))
     for charge in crosscheck([CLASS, slice_facts(GPUS), nics, asking]):
-        complaint = charge.complaint
+        complaint = charge.finding
         assert complaint.path
         assert complaint.expected
-        if complaint.inside is not None and charge.where is asking.where:
-            text, offset = complaint.inside
+        if complaint.text_offset is not None and charge.location is asking.location:
+            text, offset = complaint.text_offset
             assert text == expression
             assert 0 <= offset < len(text)

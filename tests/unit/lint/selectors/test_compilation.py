@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.devices.device_cel import MAX_EXPRESSION, environment
-from dray.api.fields import Fault, FieldError
+from dray.api.devices.device_cel import MAX_EXPRESSION_BYTES, build_environment
+from dray.api.fields import FieldError, FieldErrorType
 from dray.api.strategies import create
-from dray.cel.source import Issue
+from dray.cel.source import ExpressionIssue
 from dray.gates import GateSet
-from dray.lint.document_checks import inspect
-from dray.lint.selectors.cel_messages import in_words
-from dray.lint.selectors.compilation import unusable
-from dray.manifests import Source, read
+from dray.lint.document_checks import inspect_document
+from dray.lint.selectors.cel_messages import translate_issue
+from dray.lint.selectors.compilation import find_compile_findings
+from dray.manifests import ManifestSource, read_documents
 
 GPU = 'device.attributes["gpu.example.com"]'
 MEMORY = 'device.capacity["gpu.example.com"].memory'
@@ -72,12 +72,12 @@ SAID = [
 def test_a_selector_that_cannot_be_used(
     expression: str, at: str, message: str, expected: str, hint: str
 ) -> None:
-    first = unusable(expression, GateSet.default())[0]
+    first = find_compile_findings(expression, GateSet.from_defaults())[0]
     assert message in first.message
     assert expected in first.expected
     assert hint in first.hint if hint else not first.hint
-    assert first.inside is not None
-    text, offset = first.inside
+    assert first.text_offset is not None
+    text, offset = first.text_offset
     assert text == expression
     assert expression[offset:].startswith(at)
     assert at or offset == len(expression)
@@ -87,7 +87,7 @@ def test_a_selector_that_cannot_be_used(
     "expression",
     [
         "",
-        "x" * (MAX_EXPRESSION + 1),
+        "x" * (MAX_EXPRESSION_BYTES + 1),
         "true",
         f'{GPU}.model == "x" && {MEMORY}.compareTo(quantity("1Gi")) > 0',
         f'{GPU}.version == semver("1.0", true)',
@@ -97,11 +97,15 @@ def test_a_selector_that_cannot_be_used(
     ids=lambda value: value[:40],
 )
 def test_a_selector_that_can(expression: str) -> None:
-    assert not unusable(expression, GateSet.default())
+    assert not find_compile_findings(expression, GateSet.from_defaults())
 
 
 def test_a_message_that_nobody_knows_is_passed_on() -> None:
-    said = in_words("true", Issue(2, "the 'moon' is full\nand so on"), environment(sharing=True, lists=True))
+    said = translate_issue(
+        "true",
+        ExpressionIssue(2, "the 'moon' is full\nand so on"),
+        build_environment(sharing=True, lists=True),
+    )
     assert (said.message, said.offset) == ("the `moon` is full", 2)
 
 
@@ -117,10 +121,10 @@ def test_what_validation_says_about_a_broken_selector_is_not_said_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     paths = [f"spec.selectors[{i}].cel.expression" for i in range(2)]
-    errors = [FieldError(Fault.INVALID, path, "x", "compilation failed") for path in paths]
+    errors = [FieldError(FieldErrorType.INVALID, path, "x", "compilation failed") for path in paths]
     monkeypatch.setattr(create, "validate_stored", lambda obj: errors)
-    (document,) = read(Source.decode("f.yaml", CLASS.encode()))
-    found = inspect(document, GateSet.default(), now="2026-01-01T00:00:00Z")
+    (document,) = read_documents(ManifestSource.decode("f.yaml", CLASS.encode()))
+    found = inspect_document(document, GateSet.from_defaults(), now="2026-01-01T00:00:00Z")
     assert [(f.rule, f.path) for f in found.findings] == [
         ("selector-broken", paths[0]),
         ("invalid", paths[1]),  # lint found nothing wrong with this one: somebody must say it
@@ -128,7 +132,7 @@ def test_what_validation_says_about_a_broken_selector_is_not_said_again(
 
 
 def test_selectors_that_cannot_be_used_are_marked_for_the_checks_across_objects() -> None:
-    (document,) = read(Source.decode("f.yaml", CLASS.encode()))
-    (facts,) = inspect(document, GateSet.default(), now="2026-01-01T00:00:00Z").facts
+    (document,) = read_documents(ManifestSource.decode("f.yaml", CLASS.encode()))
+    (facts,) = inspect_document(document, GateSet.from_defaults(), now="2026-01-01T00:00:00Z").facts
     (ask,) = facts.asks
     assert [use.usable for use in ask.selectors] == [False, True]

@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api.devices.device_cel import prepare
+from dray.api.devices.device_cel import bind_device
 from dray.api.resource import Device, DeviceAttribute
 from dray.cel import EvalFault
 from dray.lint.selectors import device_models as catalogues
-from dray.lint.selectors.device_models import Model
-from dray.lint.selectors.evaluation import Trials, counted, selector_of, tried_on
+from dray.lint.selectors.device_models import DeviceModel
+from dray.lint.selectors.evaluation import (
+    SelectorEvaluator,
+    compile_stored_selector,
+    count_devices,
+    evaluate_selector,
+)
 from tests.unit.lint.devices import GPU, catalogue, needs_of, published
 
 WHOLE = "device == device"
@@ -60,19 +65,19 @@ def test_models_answer_for_all_devices(
 ) -> None:
     slices = [published(gpus), published(nics, driver="nic.example.com")]
     before, after = tuple(row[:split]), tuple(row[split:])
-    trials = Trials(catalogue(*slices, about=tuple(row)))
-    outcomes = trials.outcomes(before, after)
+    trials = SelectorEvaluator(catalogue(*slices, about=tuple(row)))
+    outcomes = trials.evaluate_row(before, after)
     assert outcomes is not None
-    alive = [prepare(one.spec.driver, device) for one in slices for device in one.spec.devices]
+    alive = [bind_device(one.spec.driver, device) for one in slices for device in one.spec.devices]
     for place, expression in enumerate(row):
-        selector = selector_of(expression)
+        selector = compile_stored_selector(expression)
         assert selector is not None
         results = [(device, selector.matches(device)) for device in alive]
         if place >= split:
             outcome = outcomes[place - split]
-            assert counted(outcome.matching) == sum(result is True for _, result in results)
-            assert counted(outcome.others) == sum(result is False for _, result in results)
-            assert counted(outcome.tried) == len(results)
+            assert count_devices(outcome.matching) == sum(result is True for _, result in results)
+            assert count_devices(outcome.rejected) == sum(result is False for _, result in results)
+            assert count_devices(outcome.evaluated) == len(results)
             faults = {str(result) for _, result in results if isinstance(result, EvalFault)}
             assert {str(fault) for _, fault in outcome.faults} == faults
         alive = [device for device, result in results if result is True]
@@ -82,11 +87,11 @@ def test_devices_that_differ_in_what_nobody_mentions_are_one_model() -> None:
     devices = {f"gpu-{i}": {"a": i % 2, "serial": i} for i in range(100)}
     about = (f"{GPU}.a == 1", "true")
     found = catalogue(published(devices), about=about)
-    assert (len(found), found.total, found.whole) == (2, 100, True)
-    assert [(model.count, model.called) for model in found.view(frozenset())] == [
+    assert (len(found), found.device_count, found.is_complete) == (2, 100, True)
+    assert [(model.count, model.description) for model in found.get_view(frozenset())] == [
         (100, "`gpu-0` of pool `gpu.example.com/a`")
     ]
-    assert found.names["attributes", "gpu.example.com"] == {"a", "serial"}
+    assert found.names_by_domain["attributes", "gpu.example.com"] == {"a", "serial"}
 
 
 @pytest.fixture
@@ -95,41 +100,41 @@ def serials() -> dict[str, dict[str, int]]:
 
 
 def test_no_more_models_are_kept_than_allowed(serials: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogues, "MOST", 10)
+    monkeypatch.setattr(catalogues, "MAX_MODELS", 10)
     found = catalogue(published(serials), about=(f"{GPU}.serial == 1",))
-    assert (len(found), found.total, found.whole) == (10, 100, False)
+    assert (len(found), found.device_count, found.is_complete) == (10, 100, False)
 
 
 def test_trials_end_when_they_have_cost_enough(serials: Any) -> None:
     rows = [(f"{GPU}.serial == {i}",) for i in range(5)]
-    trials = Trials(catalogue(published(serials), about=rows[0]), most=350)
-    tried = [trials.outcomes((), row) for row in rows]
+    trials = SelectorEvaluator(catalogue(published(serials), about=rows[0]), max_evaluations=350)
+    tried = [trials.evaluate_row((), row) for row in rows]
     assert [outcome is not None for outcome in tried] == [True, True, False, False, False]  # one for the view
-    assert trials.outcomes((), rows[0]) is tried[0]
-    assert trials.outcomes((), ("true",)) is None
+    assert trials.evaluate_row((), rows[0]) is tried[0]
+    assert trials.evaluate_row((), ("true",)) is None
 
 
 def test_a_device_that_breaks_a_rule_is_not_tried() -> None:
     sound, broken = (
-        Model("d", Device(attributes={"v": DeviceAttribute(version_value=version)}), "a", 1)
+        DeviceModel("d", Device(attributes={"v": DeviceAttribute(version_value=version)}), "a", 1)
         for version in ("1.0.0", "one")
     )
-    outcome = tried_on("has(device.attributes['d'].v)", (broken, sound))
+    outcome = evaluate_selector("has(device.attributes['d'].v)", (broken, sound))
     assert outcome is not None
-    assert outcome.tried == (sound,)
+    assert outcome.evaluated == (sound,)
 
 
 def test_a_model_shows_what_it_has() -> None:
     found = catalogue(published({"g": {"a": 1, "b": True, "c": ("x", "y"), "memory": "2Gi"}}), about=(WHOLE,))
-    (model,) = found.view(needs_of(WHOLE))
+    (model,) = found.get_view(needs_of(WHOLE))
     domain = "gpu.example.com"
-    shown = {name: model.shown(("attributes", domain, name)) for name in ("a", "b", "c", "memory")}
+    shown = {name: model.format_value(("attributes", domain, name)) for name in ("a", "b", "c", "memory")}
     assert shown == {"a": "1", "b": "true", "c": "[x, y]", "memory": ""}
-    assert model.shown(("capacity", domain, "memory")) == "2Gi"
-    assert [model.type_of(domain, name) for name in "abcd"] == ["int", "bool", "list", None]
-    assert model.has(("capacity", domain, "memory"))
-    assert not model.has(("capacity", "other.example.com", "memory"))
+    assert model.format_value(("capacity", domain, "memory")) == "2Gi"
+    assert [model.get_attribute_type(domain, name) for name in "abcd"] == ["int", "bool", "list", None]
+    assert model.has_field(("capacity", domain, "memory"))
+    assert not model.has_field(("capacity", "other.example.com", "memory"))
 
 
 def test_what_does_not_compile_is_not_tried() -> None:
-    assert tried_on("nonsense(", ()) is None
+    assert evaluate_selector("nonsense(", ()) is None

@@ -7,17 +7,17 @@ import stat
 
 import pytest
 
-from dray.durable import Newer
-from dray.node.claims.checkpoint import FILE, Checkpoint, Lost
-from dray.node.claims.record import Held, Record
+from dray.durable import UnsupportedVersionError
+from dray.node.claims.checkpoint import FILE, Checkpoint, LostCheckpoint
+from dray.node.claims.record import ClaimsRecord, RecordedClaim
 
 
-def numbered(number: int) -> Record:
-    return Record(boot_id=str(number))
+def numbered(number: int) -> ClaimsRecord:
+    return ClaimsRecord(boot_id=str(number))
 
 
 def test_what_was_stored_is_loaded(tmp_path):
-    record = Record(boot_id="boot", claims=(Held(uid="x", namespace="ns", name="c"),))
+    record = ClaimsRecord(boot_id="boot", claims=(RecordedClaim(uid="x", namespace="ns", name="c"),))
     path = tmp_path / "checkpoint"
     asyncio.run(Checkpoint(path).store(record))
     assert Checkpoint(path).load() == record
@@ -25,7 +25,7 @@ def test_what_was_stored_is_loaded(tmp_path):
 
 
 def test_a_file_that_is_not_there_is_nobodys_fault(tmp_path):
-    assert Checkpoint(tmp_path / "checkpoint").load() == Lost("")
+    assert Checkpoint(tmp_path / "checkpoint").load() == LostCheckpoint("")
 
 
 def test_damaged_files_are_kept_side_by_side(tmp_path):
@@ -33,7 +33,7 @@ def test_damaged_files_are_kept_side_by_side(tmp_path):
     for number in (1, 2):
         path.write_text(f"damage {number}")
         lost = Checkpoint(path).load()
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, LostCheckpoint)
         assert f"checkpoint.damaged-{number}" in lost.why
         assert (tmp_path / f"checkpoint.damaged-{number}").read_text() == f"damage {number}"
         assert not path.exists()
@@ -43,13 +43,13 @@ def test_a_file_of_a_later_version_is_left_where_it_is(tmp_path):
     path = tmp_path / "checkpoint"
     later = type(FILE)(FILE.what, FILE.version + 1)
     later.write(path, {})
-    with pytest.raises(Newer, match="a later dray wrote it"):
+    with pytest.raises(UnsupportedVersionError, match="a later dray wrote it"):
         Checkpoint(path).load()
     assert path.exists()
 
 
 def test_writers_that_come_together_share_a_write_and_the_newest_record_stays(tmp_path, monkeypatch):
-    written: list[Record] = []
+    written: list[ClaimsRecord] = []
     write = type(FILE).write
 
     def counted(self, path, content):
@@ -75,7 +75,7 @@ def test_store_returns_only_when_its_own_record_is_durable(tmp_path):
         await asyncio.sleep(number / 1000)
         await checkpoint.store(numbered(number))
         loaded = Checkpoint(path).load()
-        assert isinstance(loaded, Record)
+        assert isinstance(loaded, ClaimsRecord)
         return int(loaded.boot_id) - number
 
     async def staggered() -> list[int]:

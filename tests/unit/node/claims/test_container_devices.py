@@ -5,8 +5,20 @@ from __future__ import annotations
 import pytest
 
 from dray.api.core import ContainerClaim
-from dray.node.claims.container_devices import InHand, cdi_for, in_hand, missing
-from dray.node.claims.record import DeviceKey, DriverPart, Held, Record, Stage, User
+from dray.node.claims.container_devices import (
+    ContainerDevice,
+    find_unprepared_entries,
+    list_cdi_names,
+    list_container_devices,
+)
+from dray.node.claims.record import (
+    ClaimsRecord,
+    ClaimUser,
+    DriverPart,
+    NodeClaimStage,
+    RecordedClaim,
+    RecordedDevice,
+)
 from dray.node.plugins.driver_interface import PreparedDevice
 
 
@@ -14,20 +26,24 @@ def device(name: str, *requests: str) -> PreparedDevice:
     return PreparedDevice(request_names=requests, pool="p", device=name, cdi=(f"v/c={name}",))
 
 
-def part(driver: str, *devices: PreparedDevice, state: Stage = Stage.PREPARED, **wanted: str) -> DriverPart:
-    keys = tuple(DeviceKey(pool="p", device=name, request=request) for name, request in wanted.items())
+def part(
+    driver: str, *devices: PreparedDevice, state: NodeClaimStage = NodeClaimStage.PREPARED, **wanted: str
+) -> DriverPart:
+    keys = tuple(RecordedDevice(pool="p", device=name, request=request) for name, request in wanted.items())
     return DriverPart(driver=driver, state=state, devices=devices, wanted=keys)
 
 
-def record(*parts: DriverPart) -> Record:
-    user = User(uid="a", entries=("gpus", "again"))
-    other = Held(uid="y", users=(User(uid="b", entries=("gpus",)),), parts=(part("d", device("other")),))
-    return Record(claims=(Held(uid="x", users=(user,), parts=parts), other))
+def record(*parts: DriverPart) -> ClaimsRecord:
+    user = ClaimUser(uid="a", entries=("gpus", "again"))
+    other = RecordedClaim(
+        uid="y", users=(ClaimUser(uid="b", entries=("gpus",)),), parts=(part("d", device("other")),)
+    )
+    return ClaimsRecord(claims=(RecordedClaim(uid="x", users=(user,), parts=parts), other))
 
 
-def names(held: Record, *asked: tuple[str, str]) -> list[str]:
+def names(held: ClaimsRecord, *asked: tuple[str, str]) -> list[str]:
     claims = [ContainerClaim(name=name, request=request) for name, request in asked]
-    return [name.removeprefix("v/c=") for name in cdi_for(held, "a", claims)]
+    return [name.removeprefix("v/c=") for name in list_cdi_names(held, "a", claims)]
 
 
 ALL = record(
@@ -63,13 +79,15 @@ def test_a_driver_may_name_the_alternative_itself():
 
 
 def test_what_is_not_prepared_in_this_boot_is_not_in_hand():
-    held = record(part("d", device("one"), state=Stage.PREPARING))
+    held = record(part("d", device("one"), state=NodeClaimStage.PREPARING))
     assert names(held, ("gpus", "")) == []
-    assert missing(held, "a", ("gpus", "again", "unknown")) == ("gpus", "again", "unknown")
-    assert missing(ALL, "a", ("gpus", "again")) == ()
+    assert find_unprepared_entries(held, "a", ("gpus", "again", "unknown")) == ("gpus", "again", "unknown")
+    assert find_unprepared_entries(ALL, "a", ("gpus", "again")) == ()
 
 
 def test_devices_are_told_with_driver_and_place():
     claims = [ContainerClaim(name="gpus", request="second")]
     held = record(part("d", device("two", "second")))
-    assert in_hand(held, "a", claims) == (InHand("gpus", "second", "d", "p", "two", ("v/c=two",)),)
+    assert list_container_devices(held, "a", claims) == (
+        ContainerDevice("gpus", "second", "d", "p", "two", ("v/c=two",)),
+    )

@@ -7,22 +7,22 @@ import asyncio
 import pytest
 
 from dray.api.resource import ResourceClaim
-from dray.client.errors import NotFound
+from dray.client.errors import NotFoundError
 from dray.client.patches import MergePatch
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.node.claims.checkpoint import Checkpoint
-from dray.node.claims.outcomes import Ready
-from dray.node.claims.record import Record, Stage
-from dray.node.plugins.driver_interface import Failure, Fault
+from dray.node.claims.outcomes import ClaimsReady
+from dray.node.claims.record import ClaimsRecord, NodeClaimStage
+from dray.node.plugins.driver_interface import DriverCallFailure, DriverCallFault
 from tests.contract.controlled import by_name, by_template, pod, template
 from tests.contract.offices import GPU, NIC, NODE, POD, result, site, why
 
 PREPARE, UNPREPARE = ("prepare", ("c",)), ("unprepare", ("c",))
 
 
-def on_disk(here) -> Record:
+def on_disk(here) -> ClaimsRecord:
     loaded = Checkpoint(here.checkpoint).load()
-    assert isinstance(loaded, Record)
+    assert isinstance(loaded, ClaimsRecord)
     return loaded
 
 
@@ -52,16 +52,20 @@ async def test_what_is_asked_is_durable_and_announced_before_the_driver_hears_of
         asking = asyncio.create_task(here.office.prepare(a))
         await here.gpu.reached.wait()
         [held] = on_disk(here).claims
-        assert (held.name, held.pods, held.parts[0].state) == ("c", (a.metadata.uid,), Stage.PREPARING)
+        assert (held.name, held.pod_uids, held.parts[0].state) == (
+            "c",
+            (a.metadata.uid,),
+            NodeClaimStage.PREPARING,
+        )
         assert await here.standing() == ["c"]
         here.gpu.open.set()
-        assert await asking == Ready()
-        assert on_disk(here).claims[0].state is Stage.PREPARED
+        assert await asking == ClaimsReady()
+        assert on_disk(here).claims[0].state is NodeClaimStage.PREPARED
         here.gpu.open.clear()
         here.gpu.reached.clear()
         leaving = asyncio.create_task(here.office.release(a.metadata.uid))
         await here.gpu.reached.wait()
-        assert on_disk(here).claims[0].state is Stage.UNPREPARING
+        assert on_disk(here).claims[0].state is NodeClaimStage.UNPREPARING
         assert await here.standing() == ["c"]
         here.gpu.open.set()
         assert await leaving is None
@@ -85,7 +89,7 @@ async def test_claims_of_a_pod_go_to_a_driver_in_one_call_and_drivers_are_called
         assert here.gpu.calls == [("prepare", ("c", "d"))]
         assert here.nic.calls == [("prepare", ("d",))]
         here.nic.open.set()
-        assert await asking == Ready()
+        assert await asking == ClaimsReady()
         await here.released(a)
         assert here.gpu.calls[1:] == [("unprepare", ("c", "d"))]
         await here.nothing_left()
@@ -95,7 +99,7 @@ async def test_two_pods_that_start_together_prepare_a_shared_claim_once(tmp_path
     async with site(tmp_path) as here, here.agent():
         await here.claimed("c")
         pods = [await here.bound(f"p{number}", "c") for number in range(5)]
-        assert await asyncio.gather(*map(here.office.prepare, pods)) == [Ready()] * 5
+        assert await asyncio.gather(*map(here.office.prepare, pods)) == [ClaimsReady()] * 5
         assert here.gpu.calls == [PREPARE]
         ended = await asyncio.gather(*(here.office.release(each.metadata.uid) for each in pods))
         assert ended == [None] * 5
@@ -114,7 +118,7 @@ async def test_a_slow_driver_of_one_pod_does_not_keep_another_from_leaving(tmp_p
         await here.released(a)
         assert here.gpu.hands == {"c"}
         here.nic.open.set()
-        assert await slow == Ready()
+        assert await slow == ClaimsReady()
         await here.released(b)
         await here.nothing_left()
 
@@ -149,8 +153,8 @@ async def test_a_pod_that_waits_for_its_turn_when_it_is_deleted_never_begins(tmp
         second.cancel()
         await here.released(b)
         here.gpu.open.set()
-        assert await first == Ready()
-        assert here.office.record.claims[0].pods == (a.metadata.uid,)
+        assert await first == ClaimsReady()
+        assert here.office.record.claims[0].pod_uids == (a.metadata.uid,)
 
 
 async def test_a_pod_without_claims_is_ready(tmp_path):
@@ -203,7 +207,9 @@ async def test_a_claim_that_a_driver_does_not_know_is_looked_up_before_it_is_ask
 
         async def unknown(claims):
             here.gpu.calls.append(("prepare", tuple(each.name for each in claims)))
-            return {each.uid: Failure(Fault.NOT_FOUND, "no such claim") for each in claims}
+            return {
+                each.uid: DriverCallFailure(DriverCallFault.NOT_FOUND, "no such claim") for each in claims
+            }
 
         here.gpu.prepare = unknown  # type: ignore[method-assign]
         for attempt in range(1, 4):
@@ -220,7 +226,7 @@ async def test_a_claim_that_a_driver_does_not_know_is_looked_up_before_it_is_ask
 async def _gone(here, name):
     try:
         found = await here.claim(name)
-    except NotFound:
+    except NotFoundError:
         return True
     if found.metadata.finalizers:
         await here.client.patch(
@@ -249,24 +255,24 @@ async def never(_seconds: float) -> None:
 
 async def test_a_driver_that_comes_ends_the_pause_of_those_who_wait_for_it(tmp_path):
     async with site(tmp_path) as here:
-        here.tempo = Tempo(sleep=never)
+        here.tempo = TimeSource(sleep=never)
         async with here.agent():
             await here.claimed("c")
             a = await here.bound("a", "c")
             here.registered.drivers.clear()
             assert why(await here.office.prepare(a))[0] == "DriverNotRegistered"
-            pausing = asyncio.create_task(here.office.pause(a.metadata.uid))
+            pausing = asyncio.create_task(here.office.wait_for_retry(a.metadata.uid))
             await asyncio.sleep(0.01)
             assert not pausing.done()
             here.registered.drivers.append(here.gpu)
-            here.office.nudge()
+            here.office.retry_now()
             await pausing
             await here.ready(a)
 
 
 async def test_a_claim_that_was_given_back_ends_the_pause_of_those_who_wait_for_it(tmp_path):
     async with site(tmp_path) as here:
-        here.tempo = Tempo(sleep=never)
+        here.tempo = TimeSource(sleep=never)
         async with here.agent():
             await here.claimed("c")
             a, b = await here.bound("a", "c"), await here.bound("b", "c")
@@ -274,7 +280,7 @@ async def test_a_claim_that_was_given_back_ends_the_pause_of_those_who_wait_for_
             here.gpu.fails["unprepare"] = "busy"
             assert why(await here.office.release(a.metadata.uid))[0] == "UnprepareFailed"
             assert why(await here.office.prepare(b))[0] == "ClaimBeingReleased"
-            pausing = asyncio.create_task(here.office.pause(b.metadata.uid))
+            pausing = asyncio.create_task(here.office.wait_for_retry(b.metadata.uid))
             await asyncio.sleep(0.01)
             assert not pausing.done()
             here.gpu.fails.clear()
@@ -292,7 +298,7 @@ async def test_claims_and_refusals_are_counted(tmp_path):
         a, b = await here.bound("a", "c"), await here.bound("b", "c", reserved=False)
         await here.ready(a)
         await office.prepare(b)
-        text = office._choices.metrics.render().decode()
+        text = office._options.metrics.render().decode()
         for line in (
             f'dra_resource_claims_in_use{{driver_name="{GPU}"}} 1.0',
             'dray_node_prepared_claims{stage="prepared"} 1.0',

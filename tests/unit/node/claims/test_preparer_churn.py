@@ -13,9 +13,9 @@ from random import Random
 import pytest
 
 from dray.api.core import Pod
-from dray.client.timing import Tempo
-from dray.node.claims.outcomes import Ready
-from dray.node.claims.preparer import Claims
+from dray.client.timing import TimeSource
+from dray.node.claims.outcomes import ClaimsReady
+from dray.node.claims.preparer import PodClaimPreparer
 from tests.contract.offices import NIC, MemoryDriver, Site, result, site
 
 PODS, CLAIMS, LIVES = 12, 5, 6
@@ -63,7 +63,7 @@ class Churn:
         self.ending: set[str] = set()
         here.gpu, here.nic = (Moody(name, chance, self.running) for name in (here.gpu.name, NIC))
         here.registered.drivers = [here.gpu, here.nic]
-        here.tempo = Tempo(sleep=lambda seconds: asyncio.sleep(seconds / 100))
+        here.tempo = TimeSource(sleep=lambda seconds: asyncio.sleep(seconds / 100))
         self.pods: dict[str, tuple[Pod, tuple[str, ...]]] = {}
 
     @property
@@ -79,19 +79,19 @@ class Churn:
             used = tuple(self.chance.sample(names, self.chance.choice((1, 1, 2))))
             self.pods[f"p{number}"] = await self.here.bound(f"p{number}", *used), used
 
-    async def live(self, office: Claims, name: str) -> None:
+    async def live(self, office: PodClaimPreparer, name: str) -> None:
         """The life of a pod, taken up where an earlier agent left it."""
         pod, used = self.pods[name]
         uid = pod.metadata.uid
         if name not in self.ending:
-            while not isinstance(await office.prepare(pod), Ready):
-                await office.pause(uid)
+            while not isinstance(await office.prepare(pod), ClaimsReady):
+                await office.wait_for_retry(uid)
             self.start(name, used)
             await asyncio.sleep(self.chance.random() / 20)
             self.ending.add(name)
         self.running.pop(name, None)
         while await office.release(uid) is not None:
-            await office.pause(uid)
+            await office.wait_for_retry(uid)
         self.over.add(name)
 
     def start(self, name: str, used: tuple[str, ...]) -> None:

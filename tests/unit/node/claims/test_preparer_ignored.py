@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.api.core import Container, ContainerClaim, ContainerResources
-from dray.node.claims.outcomes import Ready
+from dray.node.claims.outcomes import ClaimsReady
 from tests.contract.offices import site
 
 
@@ -21,8 +21,8 @@ async def test_a_pod_starts_without_its_devices_and_an_event_says_so(tmp_path):
             await here.claimed("c")
             a, b = await here.bound("a", "c"), await here.bound("b", "nowhere", reserved=False)
             for pod in (a, b, a):
-                assert await here.office.prepare(pod) == Ready()
-            assert here.office.cdi(a.metadata.uid, wanting("e0")) == ()
+                assert await here.office.prepare(pod) == ClaimsReady()
+            assert here.office.list_cdi_names(a.metadata.uid, wanting("e0")) == ()
             assert here.gpu.calls == []
             assert await here.office.release(a.metadata.uid) is None
         told = "the agent of this node leaves claims alone: containers start without what they promise"
@@ -37,11 +37,11 @@ async def test_what_was_prepared_before_stays_with_its_pod_until_it_ends(tmp_pat
         a = await here.bound("a", "c")
         async with here.agent():
             await here.ready(a)
-            before = here.office.cdi(a.metadata.uid, wanting("e0"))
+            before = here.office.list_cdi_names(a.metadata.uid, wanting("e0"))
         here.minds_claims = False
         async with here.agent(a):
-            assert await here.office.prepare(a) == Ready()
-            assert here.office.cdi(a.metadata.uid, wanting("e0")) == before != ()
+            assert await here.office.prepare(a) == ClaimsReady()
+            assert here.office.list_cdi_names(a.metadata.uid, wanting("e0")) == before != ()
             assert await here.office.release(a.metadata.uid) is None
             assert here.gpu.hands == set()
         assert await here.told("ClaimsIgnored") == []

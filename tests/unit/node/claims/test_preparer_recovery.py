@@ -8,11 +8,11 @@ import pytest
 
 from dray.api.core import Pod
 from dray.api.preparation import Preparation
-from dray.client.errors import Unreachable
+from dray.client.errors import ServerUnreachableError
 from dray.client.patches import MergePatch
-from dray.durable import Newer, StateFile
-from dray.node.claims.outcomes import Ready
-from dray.node.claims.record import Stage
+from dray.durable import StateFile, UnsupportedVersionError
+from dray.node.claims.outcomes import ClaimsReady
+from dray.node.claims.record import NodeClaimStage
 from tests.contract.controlled import by_template, pod, template
 from tests.contract.deaths import POINTS
 from tests.contract.documents import claim, owner
@@ -21,11 +21,11 @@ from tests.contract.offices import NIC, NODE, POD, Died, Site, result, site
 
 async def life(here: Site, one: Pod) -> None:
     """What an agent does with a pod, from beginning to end."""
-    while not isinstance(await here.office.prepare(one), Ready):
-        await here.office.pause(one.metadata.uid)
+    while not isinstance(await here.office.prepare(one), ClaimsReady):
+        await here.office.wait_for_retry(one.metadata.uid)
     assert here.gpu.hands == {"c"}
     await here.released(one)
-    await here.office._returning._do_errands()
+    await here.office._releaser._process_pending()
 
 
 async def test_these_are_all_points_at_which_an_agent_can_die(tmp_path):
@@ -58,7 +58,7 @@ async def test_an_agent_that_dies_misses_nothing(tmp_path, point, force):
             in_hands = {held.name for held in here.office.record.claims if held.parts}
             assert here.gpu.hands <= in_hands
             if force:
-                for uid in here.office.users():
+                for uid in here.office.list_users():
                     assert await here.office.release(uid) is None
                 await here.nothing_left()
             else:
@@ -111,7 +111,7 @@ async def test_a_lost_record_is_made_anew_and_everything_is_prepared_again(tmp_p
         before = len(here.gpu.calls)
         async with here.agent(a, b):
             held = {each.name: (each.state, len(each.users)) for each in here.office.record.claims}
-            assert held == {"c": (Stage.PREPARING, 2), "d": (Stage.PREPARING, 1)}
+            assert held == {"c": (NodeClaimStage.PREPARING, 2), "d": (NodeClaimStage.PREPARING, 1)}
             await here.ready(a, b)
             assert [verb for verb, _ in here.gpu.calls[before:]] == ["prepare", "prepare"]
             await here.released(a)
@@ -152,8 +152,8 @@ async def test_a_record_that_is_too_old_is_made_whole(tmp_path):
         shutil.copy(tmp_path / "copy", here.checkpoint)
         async with here.agent(a, b):
             assert {held.name: held.state for held in here.office.record.claims} == {
-                "before": Stage.PREPARING,
-                "since": Stage.PREPARING,
+                "before": NodeClaimStage.PREPARING,
+                "since": NodeClaimStage.PREPARING,
             }
             await here.ready(b)
             await here.released(a, b)
@@ -163,7 +163,7 @@ async def test_a_record_that_is_too_old_is_made_whole(tmp_path):
 async def test_a_checkpoint_of_a_later_version_keeps_the_agent_from_starting(tmp_path):
     async with site(tmp_path) as here:
         StateFile("dray node checkpoint", 2).write(here.checkpoint, {"claims": []})
-        with pytest.raises(Newer, match="has version 2, this program knows up to 1"):
+        with pytest.raises(UnsupportedVersionError, match="has version 2, this program knows up to 1"):
             async with here.agent():
                 pass
         assert here.checkpoint.exists()
@@ -181,7 +181,7 @@ async def test_a_lost_record_waits_for_the_server(tmp_path):
         async def away(request):
             if "preparations" in request.path and len(tries) < 2:
                 tries.append(request)
-                raise Unreachable("the server is away", sent=False)
+                raise ServerUnreachableError("the server is away", sent=False)
 
         here.transport.before = away
         async with here.agent(a):
@@ -219,7 +219,7 @@ async def test_a_pod_that_cannot_be_understood_any_more_keeps_what_might_be_its_
         await here.client.patch(POD, "p", MergePatch(wiped), "default", subresource="status")
         seen = await here.pod("p")
         async with here.agent(seen):
-            assert list(here.office.users()) == [seen.metadata.uid]
+            assert list(here.office.list_users()) == [seen.metadata.uid]
             assert here.gpu.hands == {"made"}
             await here.released(seen)
             await here.nothing_left()

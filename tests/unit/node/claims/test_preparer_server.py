@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from dray.client.errors import NotFound
-from dray.client.object_refs import kind_called
+from dray.client.errors import NotFoundError
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.node.claims.record import Stage
+from dray.node.claims.record import NodeClaimStage
 from tests.contract.classic import classic_claim, classic_class
 from tests.contract.offices import GPU, MemoryDriver, site, why
 
-CLASSIC = kind_called("ResourceClaim.cdi.k8s.io")
+CLASSIC = get_kind("ResourceClaim.cdi.k8s.io")
 PREPARE, UNPREPARE = ("prepare", ("c",)), ("unprepare", ("c",))
 
 
@@ -54,7 +54,7 @@ async def test_pods_end_while_the_server_is_away_and_it_is_told_later(tmp_path):
             here.cut()
             await here.released(a)
             assert here.gpu.hands == set()
-            assert here.office.record.claims[0].state is Stage.LETTING_GO
+            assert here.office.record.claims[0].state is NodeClaimStage.LETTING_GO
         assert await here.standing() == ["c"]
         here.mend()
         async with here.agent():
@@ -71,7 +71,7 @@ async def test_a_claim_that_the_server_does_not_know_to_be_free_yet_can_be_used_
         await here.ready(b)
         assert here.gpu.calls == [PREPARE, UNPREPARE, PREPARE]
         here.mend()
-        here.office.nudge()
+        here.office.retry_now()
         await asyncio.sleep(0.05)
         assert await here.standing() == ["c"]
         await here.released(b)
@@ -83,7 +83,7 @@ async def test_a_server_without_preparations_is_a_server_without_quarantine(tmp_
 
         async def unknown(request):
             if "dray.dev" in request.path:
-                raise NotFound(404, {"message": "the server could not find the requested resource"})
+                raise NotFoundError(404, {"message": "the server could not find the requested resource"})
 
         here.transport.before = unknown
         async with here.agent():
@@ -93,7 +93,7 @@ async def test_a_server_without_preparations_is_a_server_without_quarantine(tmp_
             assert await here.standing() == []
         here.checkpoint.unlink()
         async with here.agent(a):  # without a word in the API, the pods that are bound here count
-            assert here.office.record.claims[0].state is Stage.PREPARING
+            assert here.office.record.claims[0].state is NodeClaimStage.PREPARING
             await here.ready(a)
             await here.released(a)
             assert here.office.record.claims == ()
@@ -151,7 +151,7 @@ async def test_a_classic_claim_goes_to_its_driver_and_comes_back_with_what_it_re
             await reserve_classic(here, "c", "a")
             await here.ready(a)
             [container] = a.spec.containers
-            [name] = here.office.cdi(a.metadata.uid, container)
+            [name] = here.office.list_cdi_names(a.metadata.uid, container)
         if lost:
             here.checkpoint.unlink()
         async with here.agent(a):

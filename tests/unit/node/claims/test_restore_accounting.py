@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 from dray.api.core import Node
-from dray.api.preparation import ACCOUNTED, NO_RESTORE, DeviceInHand, Preparation
+from dray.api.preparation import ACCOUNTED_ANNOTATION, NO_RESTORE, Preparation, PreparationDevice
 from dray.api.resource import ResourceClaim
 from dray.claims.ledger import restore_marker
-from dray.client.client import Deletion
-from dray.client.errors import Conflict
+from dray.client.client import DeleteOptions
+from dray.client.errors import ConflictError
 from dray.client.patches import MergePatch
-from dray.cluster.services.api_server import Started
-from dray.node.claims.outcomes import Ready
-from dray.node.claims.record import DeviceKey, DriverPart, Held, Stage
-from dray.node.claims.restore_accounting import devices_of
+from dray.cluster.services.api_server import RunningServer
+from dray.node.claims.outcomes import ClaimsReady
+from dray.node.claims.record import DriverPart, NodeClaimStage, RecordedClaim, RecordedDevice
+from dray.node.claims.restore_accounting import list_held_devices
 from dray.node.plugins.driver_interface import PreparedDevice
-from dray.server.http.limits import Limits
+from dray.server.http.limits import ServerLimits
 from dray.store import Delete, Put, Store
 from dray.store.memory import MemoryStore
-from dray.telemetry.metrics import Metrics
+from dray.telemetry.metrics import MetricsRegistry
 from tests.contract.api import serving
 from tests.contract.documents import node, resource_slice
 from tests.contract.offices import GPU, NODE, Site, result, why
@@ -45,21 +45,21 @@ class Rewound(Site):
 
     async def restore(self, name: str = "r1") -> None:
         """The server is what it was at the time of the copy, and knows that."""
-        mark = restore_marker.mark_bytes(restore_marker.Restored(id=name, at="2026-01-01T00:00:00Z"))
+        mark = restore_marker.encode_marker(restore_marker.RestoreMarker(id=name, at="2026-01-01T00:00:00Z"))
         now = {entry.key: entry.value for entry in (await self.store.range(b"")).entries}
-        before = self._copy | {restore_marker.KEY: mark}
+        before = self._copy | {restore_marker.MARKER_KEY: mark}
         put = [Put(key, value) for key, value in before.items() if now.get(key) != value]
         await self.store.txn([], [*put, *(Delete(key) for key in now if key not in before)])
 
     async def noted(self) -> str:
         seen = await self.client.get(Node, NODE)
-        found = seen.metadata.annotations[ACCOUNTED]
-        self.notes[ACCOUNTED] = found
+        found = seen.metadata.annotations[ACCOUNTED_ANNOTATION]
+        self.notes[ACCOUNTED_ANNOTATION] = found
         return found
 
     async def others_noted(self, name: str = "r1") -> None:
         """The other node has said what it has."""
-        note = MergePatch({"metadata": {"annotations": {ACCOUNTED: name}}})
+        note = MergePatch({"metadata": {"annotations": {ACCOUNTED_ANNOTATION: name}}})
         await self.client.patch(Node, OTHER, note)
 
     async def said(self) -> dict[str, tuple[str, ...]]:
@@ -72,22 +72,22 @@ class Rewound(Site):
         await self.client.patch(
             ResourceClaim, name, MergePatch({"metadata": {"finalizers": None}}), "default"
         )
-        await self.client.delete(ResourceClaim, name, "default", Deletion(grace=0))
+        await self.client.delete(ResourceClaim, name, "default", DeleteOptions(grace_seconds=0))
 
 
 @asynccontextmanager
 async def rewindable(directory: Path) -> AsyncIterator[Rewound]:
     """A server, this node and another one, and a pool that both reach."""
     store = MemoryStore()
-    async with serving(store, limits=Limits(restored_seconds=0)) as api:
-        started = Started("", Path(), "", api.app, Metrics({}), b"")
+    async with serving(store, limits=ServerLimits(restored_seconds=0)) as api:
+        started = RunningServer("", Path(), "", api.app, MetricsRegistry({}), b"")
         reach = Reach("inside", started)
         here = Rewound(reach, directory)
         here.store = store
-        here.notes[ACCOUNTED] = NO_RESTORE
+        here.notes[ACCOUNTED_ANNOTATION] = NO_RESTORE
         for name in (NODE, OTHER):
             document = node(name)
-            document["metadata"]["annotations"] = {ACCOUNTED: NO_RESTORE}
+            document["metadata"]["annotations"] = {ACCOUNTED_ANNOTATION: NO_RESTORE}
             await here.make(document)
         shared = resource_slice("f", FABRIC)
         del shared["spec"]["nodeName"]
@@ -111,12 +111,12 @@ async def test_a_claim_that_the_copy_does_not_know_keeps_its_device_until_it_is_
         await here.ready(pod)
         await here.restore()
         assert await here.said() == {}
-        await here.office.accounting.account()
+        await here.office.restore_accounting.report_after_restore()
         assert (await here.said(), await here.noted()) == ({"c": ("gpu-0",)}, "r1")
         await here.others_noted()
-        with pytest.raises(Conflict, match=f"quarantined on node {NODE}"):
+        with pytest.raises(ConflictError, match=f"quarantined on node {NODE}"):
             await here.claimed("next", far())
-        assert await here.office.prepare(pod) == Ready(), "what is prepared runs on"
+        assert await here.office.prepare(pod) == ClaimsReady(), "what is prepared runs on"
         await here.released(pod)
         await here.until(here.said, lambda said: not said)
         await here.allocated("next", far())
@@ -130,11 +130,11 @@ async def test_a_claim_of_the_copy_whose_preparation_is_newer_is_covered_again(t
         await here.copy()
         await here.ready(pod)
         await here.restore()
-        await here.office.accounting.account()
+        await here.office.restore_accounting.report_after_restore()
         assert await here.said() == {"c": ("gpu-0",)}
         await here.others_noted()
         await here.force_delete("c")
-        with pytest.raises(Conflict, match="quarantined"):
+        with pytest.raises(ConflictError, match="quarantined"):
             await here.claimed("next", far())
 
 
@@ -152,10 +152,10 @@ async def test_other_devices_of_a_claim_than_the_copy_knows_are_told(tmp_path: P
         await here.reserve("c", "a")
         await here.ready(pod)
         await here.restore()
-        await here.office.accounting.account()
+        await here.office.restore_accounting.report_after_restore()
         await here.others_noted()
         assert await here.said() == {"c": ("gpu-1",)}
-        with pytest.raises(Conflict, match="quarantined"):
+        with pytest.raises(ConflictError, match="quarantined"):
             await here.claimed("next", far("gpu-1"))
 
 
@@ -169,7 +169,7 @@ async def test_what_was_given_back_since_the_copy_is_said_to_be_free(tmp_path: P
         await here.until(here.said, lambda said: not said)
         await here.restore()
         assert await here.said() == {"c": ()}
-        await here.office.accounting.account()
+        await here.office.restore_accounting.report_after_restore()
         assert (await here.said(), await here.noted()) == ({}, "r1")
 
 
@@ -190,7 +190,7 @@ async def _prepared_only_when_all_were_heard(here: Rewound) -> None:
     refused = why(await here.office.prepare(pod))
     assert refused[0] == "PreparationNotWritten"
     assert OTHER in refused[1]
-    await here.office.accounting.account()
+    await here.office.restore_accounting.report_after_restore()
     assert await here.noted() == "r1"
     assert why(await here.office.prepare(pod))[0] == "PreparationNotWritten"
     assert ("prepare", ("c",)) not in here.gpu.calls, "the other node may have the device"
@@ -226,7 +226,7 @@ async def test_an_agent_that_starts_tells_what_its_record_says(tmp_path: Path):
             await here.ready(pod)
         await here.restore()
         async with here.agent():
-            await here.office.accounting.account()
+            await here.office.restore_accounting.report_after_restore()
             assert await here.said() == {"c": ("gpu-0",)}
 
 
@@ -237,11 +237,11 @@ async def test_it_is_tried_until_the_server_has_taken_everything(tmp_path: Path)
         await here.ready(await here.bound("a", "c"))
         await here.restore()
         here.cut("preparations", methods="POST")
-        telling = asyncio.create_task(here.office.accounting.run())
+        telling = asyncio.create_task(here.office.restore_accounting.run())
         await here.until(_lines(here), lambda log: any("cannot tell the server what" in line for line in log))
         assert (await here.said(), await here.noted()) == ({}, NO_RESTORE)
         here.mend()
-        here.office.accounting.nudge()
+        here.office.restore_accounting.trigger()
         await here.until(here.said, lambda said: said == {"c": ("gpu-0",)})
         await here.until(here.noted, lambda noted: noted == "r1")
         telling.cancel()
@@ -260,29 +260,29 @@ async def test_without_a_restore_nothing_is_told(tmp_path: Path):
         await here.claimed("c", far())
         await here.ready(await here.bound("a", "c"))
         here.cut(methods="POST PUT PATCH DELETE")
-        await here.office.accounting.account()
+        await here.office.restore_accounting.report_after_restore()
         assert await here.said() == {"c": ()}
 
 
-def held(parts: Iterable[DriverPart]) -> Held:
-    return Held(uid="u", namespace="default", name="c", parts=tuple(parts))
+def held(parts: Iterable[DriverPart]) -> RecordedClaim:
+    return RecordedClaim(uid="u", namespace="default", name="c", parts=tuple(parts))
 
 
 def test_devices_that_nobody_was_asked_for_and_admin_access_are_in_nobodys_hands():
     keys = (
-        DeviceKey(pool="p", device="d0", request="a"),
-        DeviceKey(pool="p", device="d0", request="b"),
-        DeviceKey(pool="p", device="d1", request="a", share_id="s"),
-        DeviceKey(pool="p", device="d2", request="a", admin=True),
+        RecordedDevice(pool="p", device="d0", request="a"),
+        RecordedDevice(pool="p", device="d0", request="b"),
+        RecordedDevice(pool="p", device="d1", request="a", share_id="s"),
+        RecordedDevice(pool="p", device="d2", request="a", admin=True),
     )
     prepared = PreparedDevice(request_names=("a",), pool="p", device="d0", cdi=())
     parts = [
-        DriverPart(driver=GPU, state=Stage.PREPARED, wanted=keys, devices=(prepared,)),
+        DriverPart(driver=GPU, state=NodeClaimStage.PREPARED, wanted=keys, devices=(prepared,)),
         DriverPart(driver="late.example.com", wanted=keys),
-        DriverPart(driver="slow.example.com", state=Stage.UNPREPARING, wanted=keys[:1]),
+        DriverPart(driver="slow.example.com", state=NodeClaimStage.UNPREPARING, wanted=keys[:1]),
     ]
-    assert devices_of(held(parts)) == (
-        DeviceInHand(driver=GPU, pool="p", device="d0"),
-        DeviceInHand(driver=GPU, pool="p", device="d1", share_id="s"),
-        DeviceInHand(driver="slow.example.com", pool="p", device="d0"),
+    assert list_held_devices(held(parts)) == (
+        PreparationDevice(driver=GPU, pool="p", device="d0"),
+        PreparationDevice(driver=GPU, pool="p", device="d1", share_id="s"),
+        PreparationDevice(driver="slow.example.com", pool="p", device="d0"),
     )

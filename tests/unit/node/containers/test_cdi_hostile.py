@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from dray.node.containers import cdi
-from dray.node.containers.cdi import CdiFiles, NoSuchEdits
-from dray.wire.cdi import Edits
+from dray.node.containers.cdi import CdiDeviceError, CdiSpecCache
+from dray.wire.cdi import ContainerEdits
 from tests.unit.node.containers.test_cdi import KIND, put, spec
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -23,9 +23,9 @@ NAME = f"{KIND}=0"
 
 def refused(folder: Path, problem: str) -> None:
     """The device is not given, and the file is named with what is wrong."""
-    files = CdiFiles((folder,))
-    with pytest.raises(NoSuchEdits):
-        files.edits((NAME,))
+    files = CdiSpecCache((folder,))
+    with pytest.raises(CdiDeviceError):
+        files.collect_edits((NAME,))
     assert len(files.problems) == 1
     assert problem in files.problems[0]
 
@@ -46,12 +46,12 @@ def test_a_file_that_becomes_a_link_is_no_longer_read(tmp_path: Path):
     folder = tmp_path / "cdi"
     path = put(folder, "a.json", spec("0"))
     other = put(tmp_path / "elsewhere", "a.json", {**spec("0"), "containerEdits": {"env": ["EVIL=1"]}})
-    files = CdiFiles((folder,))
-    assert files.edits((NAME,)) == Edits(env=("GPU=0",))
+    files = CdiSpecCache((folder,))
+    assert files.collect_edits((NAME,)) == ContainerEdits(env=("GPU=0",))
     path.unlink()
     path.symlink_to(other)
-    with pytest.raises(NoSuchEdits):
-        files.edits((NAME,))
+    with pytest.raises(CdiDeviceError):
+        files.collect_edits((NAME,))
 
 
 def test_a_pipe_does_not_hold_anybody_up(tmp_path: Path):
@@ -73,7 +73,7 @@ def test_a_socket_named_like_a_spec(tmp_path: Path):
 def test_a_giant_is_not_read_whole(tmp_path: Path):
     with (tmp_path / "a.json").open("wb") as file:
         file.truncate(1 << 40)
-    refused(tmp_path, f"is larger than {cdi.LARGEST} bytes")
+    refused(tmp_path, f"is larger than {cdi.MAX_FILE_BYTES} bytes")
 
 
 def test_what_everybody_may_write_is_not_trusted(tmp_path: Path):
@@ -94,19 +94,19 @@ def test_files_of_other_users_are_not_trusted(tmp_path: Path):
 
 
 def test_a_directory_with_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cdi, "MOST", 3)
+    monkeypatch.setattr(cdi, "MAX_FILES", 3)
     for number in range(5):
         put(tmp_path, f"{number}.json", spec(str(number)))
-    files = CdiFiles((tmp_path,))
-    assert files.edits((f"{KIND}=2",)) == Edits(env=("GPU=2",))
-    with pytest.raises(NoSuchEdits, match="has 5 files"):
-        files.edits((f"{KIND}=4",))
+    files = CdiSpecCache((tmp_path,))
+    assert files.collect_edits((f"{KIND}=2",)) == ContainerEdits(env=("GPU=2",))
+    with pytest.raises(CdiDeviceError, match="has 5 files"):
+        files.collect_edits((f"{KIND}=4",))
 
 
 @pytest.mark.parametrize("name", ["a\nb.json", "a;reboot.json", "$(reboot).json", "ü\udcff.json"])
 def test_odd_names_of_files_are_names_like_others(tmp_path: Path, name: str):
     put(tmp_path, name, spec("0"))
-    assert CdiFiles((tmp_path,)).edits((NAME,)) == Edits(env=("GPU=0",))
+    assert CdiSpecCache((tmp_path,)).collect_edits((NAME,)) == ContainerEdits(env=("GPU=0",))
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_hostile_edits_make_the_file_a_broken_one(tmp_path: Path, edits: dict[st
 def test_s10_a_file_that_is_no_text_is_passed_over_and_the_others_are_read(tmp_path: Path, where: bytes):
     put(tmp_path, "good.json", spec("0"))
     (tmp_path / "bad.json").write_bytes(b"{" + where + b',"devices":[]}')
-    files = CdiFiles((tmp_path,))
-    assert files.edits((NAME,)) == Edits(env=("GPU=0",))
+    files = CdiSpecCache((tmp_path,))
+    assert files.collect_edits((NAME,)) == ContainerEdits(env=("GPU=0",))
     assert len(files.problems) == 1
     assert "not a CDI spec" in files.problems[0]
 
@@ -153,8 +153,8 @@ def test_deep_and_wide_documents_are_refused_and_not_died_of(tmp_path: Path):
     )
     put(tmp_path, "bomb.yaml", bomb)
     put(tmp_path, "good.json", spec("0"))
-    files = CdiFiles((tmp_path,))
-    assert files.edits((NAME,)) == Edits(env=("GPU=0",))
+    files = CdiSpecCache((tmp_path,))
+    assert files.collect_edits((NAME,)) == ContainerEdits(env=("GPU=0",))
     assert len(files.problems) == 3
 
 
@@ -164,7 +164,7 @@ def test_law_no_content_breaks_the_others(content: bytes, suffix: str):
         folder = Path(name)
         (folder / f"odd{suffix}").write_bytes(content)
         put(folder, "good.json", spec("0"))
-        assert CdiFiles((folder,)).edits((NAME,)) == Edits(env=("GPU=0",))
+        assert CdiSpecCache((folder,)).collect_edits((NAME,)) == ContainerEdits(env=("GPU=0",))
 
 
 @given(name=some.text(max_size=40))
@@ -172,6 +172,6 @@ def test_law_no_name_of_a_device_is_ever_a_path(name: str):
     with tempfile.TemporaryDirectory(prefix="dray-") as folder:
         put(Path(folder), "a.json", spec("0"))
         if name != NAME:
-            with pytest.raises(NoSuchEdits):
-                CdiFiles((Path(folder),)).edits((name,))
+            with pytest.raises(CdiDeviceError):
+                CdiSpecCache((Path(folder),)).collect_edits((name,))
         assert json.loads((Path(folder) / "a.json").read_text()) == spec("0")

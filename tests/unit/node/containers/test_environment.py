@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from dray.errors import DrayError
-from dray.node.containers.environment import ConfigProblem, Resolved, Surroundings, expanded, resolve
+from dray.node.containers.environment import (
+    ConfigProblem,
+    NodeEnvironment,
+    ResolvedContainer,
+    expand_variables,
+    resolve_container,
+)
 
 OBJECTS: dict[tuple[str, str], Mapping[str, Any]] = {
     ("ConfigMap", "settings"): {"data": {"MODEL": "resnet", "a-b.c": "odd", "no=way": "x", "nul": "\0"}},
@@ -53,17 +59,17 @@ def pod(**container: Any) -> dict[str, Any]:
     }
 
 
-def work_out(around: Surroundings | None = None, **container: Any) -> Resolved | ConfigProblem:
-    return asyncio.run(resolve(pod(**container), "spec.containers[0]", lookup, around))
+def work_out(around: NodeEnvironment | None = None, **container: Any) -> ResolvedContainer | ConfigProblem:
+    return asyncio.run(resolve_container(pod(**container), "spec.containers[0]", lookup, around))
 
 
-def env_of(*env: dict[str, Any], around: Surroundings | None = None, **more: Any) -> Mapping[str, str]:
+def env_of(*env: dict[str, Any], around: NodeEnvironment | None = None, **more: Any) -> Mapping[str, str]:
     found = work_out(around, env=list(env), **more)
-    assert isinstance(found, Resolved), found
+    assert isinstance(found, ResolvedContainer), found
     return found.env
 
 
-def value_of(source: dict[str, Any], around: Surroundings | None = None, **more: Any) -> str | None:
+def value_of(source: dict[str, Any], around: NodeEnvironment | None = None, **more: Any) -> str | None:
     return env_of({"name": "X", "valueFrom": source}, around=around, **more).get("X")
 
 
@@ -74,7 +80,7 @@ def problem_of(**container: Any) -> ConfigProblem:
 
 
 def test_a_container_with_nothing_has_nothing():
-    assert work_out() == Resolved((), (), {}, "")
+    assert work_out() == ResolvedContainer((), (), {}, "")
 
 
 def test_command_and_arguments_see_every_variable():
@@ -84,7 +90,9 @@ def test_command_and_arguments_see_every_variable():
         env=[{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}],
         workingDir="/data",
     )
-    assert found == Resolved(("run", "1"), ("12-$(NOBODY)", "$(A)", "$A"), {"A": "1", "B": "12"}, "/data")
+    assert found == ResolvedContainer(
+        ("run", "1"), ("12-$(NOBODY)", "$(A)", "$A"), {"A": "1", "B": "12"}, "/data"
+    )
 
 
 def test_a_value_sees_only_what_stands_before_it_and_the_last_one_wins():
@@ -98,7 +106,7 @@ def test_a_value_sees_only_what_stands_before_it_and_the_last_one_wins():
 
 
 def test_variables_of_services_are_there_and_can_be_replaced():
-    around = Surroundings(given={"HOST": "10.0.0.1", "PORT": "443"})
+    around = NodeEnvironment(variables={"HOST": "10.0.0.1", "PORT": "443"})
     env = env_of({"name": "URL", "value": "$(HOST):$(PORT)"}, {"name": "PORT", "value": "1"}, around=around)
     assert env == {"HOST": "10.0.0.1", "PORT": "1", "URL": "10.0.0.1:443"}
 
@@ -123,12 +131,12 @@ def test_variables_of_services_are_there_and_can_be_replaced():
     ],
 )
 def test_references(text: str, value: str):
-    assert expanded(text, {"VAR": "v", "LOOP": "$(VAR)"}) == value
+    assert expand_variables(text, {"VAR": "v", "LOOP": "$(VAR)"}) == value
 
 
 @given(text=some.text(alphabet="$()A x", max_size=20))
 def test_law_escaping_keeps_every_text(text: str):
-    assert expanded(text.replace("$", "$$"), {"A": "value"}) == text
+    assert expand_variables(text.replace("$", "$$"), {"A": "value"}) == text
 
 
 @pytest.mark.parametrize(
@@ -168,7 +176,7 @@ def test_fields_of_the_pod(path: str, value: str):
 )
 def test_amounts_are_rounded_up_in_units_of_the_divisor(reference: dict[str, str], value: str):
     resources = {"limits": {"cpu": "2500m", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
-    around = Surroundings(allocatable={"ephemeral-storage": "7"})
+    around = NodeEnvironment(allocatable={"ephemeral-storage": "7"})
     assert value_of({"resourceFieldRef": reference}, around, resources=resources) == value
 
 
@@ -287,13 +295,13 @@ def test_an_object_is_looked_up_once():
 
     reference = {"configMapKeyRef": {"name": "settings", "key": "MODEL"}}
     document = pod(env=[{"name": f"X{n}", "valueFrom": reference} for n in range(5)])
-    found = asyncio.run(resolve(document, "spec.containers[0]", counted))
-    assert isinstance(found, Resolved)
+    found = asyncio.run(resolve_container(document, "spec.containers[0]", counted))
+    assert isinstance(found, ResolvedContainer)
     assert asked == ["settings"]
 
 
 def test_init_containers_are_worked_out_too():
     document = pod()
     document["spec"]["initContainers"] = [{"name": "init", "command": ["prepare"]}]
-    found = asyncio.run(resolve(document, "spec.initContainers[0]", lookup))
-    assert found == Resolved(("prepare",), (), {}, "")
+    found = asyncio.run(resolve_container(document, "spec.initContainers[0]", lookup))
+    assert found == ResolvedContainer(("prepare",), (), {}, "")

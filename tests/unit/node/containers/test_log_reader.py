@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from dray.node.containers import log_reader
-from dray.node.containers.log_reader import Wanted, follow_log, log_path, read_log
+from dray.node.containers.log_reader import LogReadOptions, build_log_path, follow_log, read_log
 from dray.node.containers.runtime.base import ContainerId
-from dray.node.containers.runtime.shim.log import Log
+from dray.node.containers.runtime.shim.log import ContainerLogWriter
 from tests.unit.node.containers.runtime.machine import run
 
 PIECES = some.lists(
@@ -27,8 +27,8 @@ def entry(second: int, text: str, stream: str = "stdout", tag: str = "F") -> str
     return f"2026-01-01T00:00:{second:02d}.000000000Z {stream} {tag} {text}\n"
 
 
-def text_of(path: Path, wanted: Wanted | None = None) -> bytes:
-    return b"".join(read_log(path, wanted or Wanted()))
+def text_of(path: Path, wanted: LogReadOptions | None = None) -> bytes:
+    return b"".join(read_log(path, wanted or LogReadOptions()))
 
 
 @pytest.fixture
@@ -48,35 +48,35 @@ def log(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        (Wanted(), b"one\nodd\nthree\nfour\n"),
-        (Wanted(tail=0), b""),
-        (Wanted(tail=1), b"four\n"),
-        (Wanted(tail=2), b"three\nfour\n"),
-        (Wanted(tail=4), b"one\nodd\nthree\nfour\n"),
-        (Wanted(tail=400), b"one\nodd\nthree\nfour\n"),
-        (Wanted(limit_bytes=6), b"one\nod"),
-        (Wanted(limit_bytes=0), b""),
-        (Wanted(tail=2, limit_bytes=7), b"three\nf"),
-        (Wanted(stream="Stderr"), b"odd\n"),
-        (Wanted(stream="Stdout"), b"one\nthree\nfour\n"),
-        (Wanted(since=datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)), b"four\n"),
-        (Wanted(since=datetime(2026, 1, 1, 0, 0, 4, 1, tzinfo=UTC)), b"four\n"),
-        (Wanted(since=datetime(2027, 1, 1, tzinfo=UTC)), b""),
+        (LogReadOptions(), b"one\nodd\nthree\nfour\n"),
+        (LogReadOptions(tail=0), b""),
+        (LogReadOptions(tail=1), b"four\n"),
+        (LogReadOptions(tail=2), b"three\nfour\n"),
+        (LogReadOptions(tail=4), b"one\nodd\nthree\nfour\n"),
+        (LogReadOptions(tail=400), b"one\nodd\nthree\nfour\n"),
+        (LogReadOptions(limit_bytes=6), b"one\nod"),
+        (LogReadOptions(limit_bytes=0), b""),
+        (LogReadOptions(tail=2, limit_bytes=7), b"three\nf"),
+        (LogReadOptions(stream="Stderr"), b"odd\n"),
+        (LogReadOptions(stream="Stdout"), b"one\nthree\nfour\n"),
+        (LogReadOptions(since=datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)), b"four\n"),
+        (LogReadOptions(since=datetime(2026, 1, 1, 0, 0, 4, 1, tzinfo=UTC)), b"four\n"),
+        (LogReadOptions(since=datetime(2027, 1, 1, tzinfo=UTC)), b""),
         (
-            Wanted(tail=2, timestamps=True),
+            LogReadOptions(tail=2, timestamps=True),
             b"2026-01-01T00:00:03.000000000Z three\n2026-01-01T00:00:05.000000000Z four\n",
         ),
     ],
 )
-def test_what_is_wanted_is_what_is_read(log: Path, wanted: Wanted, text: bytes):
+def test_what_is_wanted_is_what_is_read(log: Path, wanted: LogReadOptions, text: bytes):
     assert text_of(log, wanted) == text
 
 
 def test_a_line_that_was_never_ended_counts_and_is_shown_as_it_was_said(log: Path):
     with log.open("a") as file:
         file.write(entry(6, "prompt> ", tag="P"))
-    assert text_of(log, Wanted(tail=1)) == b"prompt> "
-    assert text_of(log, Wanted(tail=2)) == b"four\nprompt> "
+    assert text_of(log, LogReadOptions(tail=1)) == b"prompt> "
+    assert text_of(log, LogReadOptions(tail=2)) == b"four\nprompt> "
 
 
 def test_what_no_runtime_wrote_is_shown_as_it_is(tmp_path: Path):
@@ -88,21 +88,21 @@ def test_older_files_are_part_of_the_log(log: Path):
     log.with_name("0.log.2").write_text(entry(0, "a"))
     log.with_name("0.log.1").write_text(entry(0, "b"))
     assert text_of(log) == b"a\nb\none\nodd\nthree\nfour\n"
-    assert text_of(log, Wanted(tail=5)) == b"b\none\nodd\nthree\nfour\n"
-    assert text_of(log, Wanted(tail=6)) == b"a\nb\none\nodd\nthree\nfour\n"
+    assert text_of(log, LogReadOptions(tail=5)) == b"b\none\nodd\nthree\nfour\n"
+    assert text_of(log, LogReadOptions(tail=6)) == b"a\nb\none\nodd\nthree\nfour\n"
 
 
 def test_there_is_no_log(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="there is no log"):
-        read_log(tmp_path / "0.log", Wanted())
+        read_log(tmp_path / "0.log", LogReadOptions())
 
 
 def written(folder: str, pieces: list[bytes], limit: int) -> Path:
     path = Path(folder) / "0.log"
-    log = Log(str(path), limit, 9)
+    log = ContainerLogWriter(str(path), limit, 9)
     for piece in pieces:
-        log.take(b"stdout", piece)
-    log.finish()
+        log.write_chunk(b"stdout", piece)
+    log.close()
     return path
 
 
@@ -121,7 +121,9 @@ def test_law_the_last_lines_are_the_last_lines(pieces: list[bytes], tail: int, l
     with tempfile.TemporaryDirectory() as folder:
         path = written(folder, pieces, limit)
         lines = _lines(text_of(path))
-        assert text_of(path, Wanted(tail=tail)) == b"".join(lines[len(lines) - min(tail, len(lines)) :])
+        assert text_of(path, LogReadOptions(tail=tail)) == b"".join(
+            lines[len(lines) - min(tail, len(lines)) :]
+        )
 
 
 def _lines(text: bytes) -> list[bytes]:
@@ -130,17 +132,17 @@ def _lines(text: bytes) -> list[bytes]:
     return [*lines, last] if last else lines
 
 
-async def followed(path: Path, wanted: Wanted, ended: Callable[[], bool]) -> bytes:
+async def followed(path: Path, wanted: LogReadOptions, ended: Callable[[], bool]) -> bytes:
     return b"".join([text async for text in follow_log(path, wanted, ended)])
 
 
 def test_following_sees_what_comes_and_ends_with_the_container(log: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(log_reader, "_PAUSE", 0.001)
+    monkeypatch.setattr(log_reader, "_POLL_SECONDS", 0.001)
     over = False
 
     async def scene() -> bytes:
         nonlocal over
-        following = asyncio.create_task(followed(log, Wanted(tail=1), lambda: over))
+        following = asyncio.create_task(followed(log, LogReadOptions(tail=1), lambda: over))
         await asyncio.sleep(0.02)
         with log.open("a") as file:
             file.write(entry(7, "more"))
@@ -156,18 +158,18 @@ def test_following_sees_what_comes_and_ends_with_the_container(log: Path, monkey
 def test_following_goes_on_through_files_that_are_moved_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(log_reader, "_PAUSE", 0.0005)
+    monkeypatch.setattr(log_reader, "_POLL_SECONDS", 0.0005)
     path = tmp_path / "0.log"
     over = False
 
     async def scene() -> bytes:
         nonlocal over
-        following = asyncio.create_task(followed(path, Wanted(), lambda: over))
-        log = Log(str(path), 400, 9)
+        following = asyncio.create_task(followed(path, LogReadOptions(), lambda: over))
+        log = ContainerLogWriter(str(path), 400, 9)
         for number in range(200):
-            log.take(b"stdout", b"%030d\n" % number)
+            log.write_chunk(b"stdout", b"%030d\n" % number)
             await asyncio.sleep(0.001)
-        log.finish()
+        log.close()
         over = True
         return await following
 
@@ -175,11 +177,11 @@ def test_following_goes_on_through_files_that_are_moved_aside(
 
 
 def test_following_waits_for_a_log_and_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(log_reader, "_PAUSE", 0.001)
+    monkeypatch.setattr(log_reader, "_POLL_SECONDS", 0.001)
     path = tmp_path / "0.log"
 
     async def scene() -> bytes:
-        following = asyncio.create_task(followed(path, Wanted(limit_bytes=5), lambda: False))
+        following = asyncio.create_task(followed(path, LogReadOptions(limit_bytes=5), lambda: False))
         await asyncio.sleep(0.02)
         path.write_text(entry(1, "one") + entry(2, "two"))
         return await following
@@ -189,7 +191,7 @@ def test_following_waits_for_a_log_and_stops_at_the_limit(tmp_path: Path, monkey
 
 def test_a_follower_that_goes_away_leaves_no_file_open(log: Path):
     async def scene() -> None:
-        lines = follow_log(log, Wanted(), lambda: False)
+        lines = follow_log(log, LogReadOptions(), lambda: False)
         assert await anext(lines) == b"one\nodd\nthree\nfour\n"
         await lines.aclose()
 
@@ -198,12 +200,12 @@ def test_a_follower_that_goes_away_leaves_no_file_open(log: Path):
 
 def test_where_logs_are():
     container = ContainerId("uid-1", "main", 2)
-    assert log_path(Path("/r"), "ml", "train-0", container) == Path("/r/ml_train-0_uid-1/main/2.log")
+    assert build_log_path(Path("/r"), "ml", "train-0", container) == Path("/r/ml_train-0_uid-1/main/2.log")
 
 
 @pytest.mark.parametrize("name", ["../../etc", "..", ".", "a/b", "a\0b"])
 def test_no_name_leads_out_of_the_logs(name: str):
-    path = log_path(Path("/r"), name, name, ContainerId(name, name, 0))
+    path = build_log_path(Path("/r"), name, name, ContainerId(name, name, 0))
     assert path.parts[:2] == ("/", "r")
     assert len(path.parts) == 5
     assert not {"..", "."} & set(path.parts)

@@ -8,22 +8,27 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
-from dray.node.plugins.device_health import HOLDS, NOT_KNOWN, Health, Wellbeing
+from dray.node.plugins.device_health import (
+    DEFAULT_TIMEOUT_SECONDS,
+    UNKNOWN_HEALTH,
+    DeviceHealthState,
+    DeviceHealthTracker,
+)
 from dray.node.plugins.driver_interface import DeviceHealth
 from tests.unit.node.doorway import NAME, Place, place, until
 
-BROKEN = Wellbeing("Unhealthy", "fan is off")
-WELL = Wellbeing("Healthy")
+BROKEN = DeviceHealthState("Unhealthy", "fan is off")
+WELL = DeviceHealthState("Healthy")
 
 
 @asynccontextmanager
-async def followed(here: Place) -> AsyncIterator[tuple[Health, list[str]]]:
+async def followed(here: Place) -> AsyncIterator[tuple[DeviceHealthTracker, list[str]]]:
     """The health of the drivers of a place, and whose news listeners heard."""
     heard: list[str] = []
-    health = Health(here.registry, Tempo(here.clock, here._sleep))
-    health.listen(heard.append)
+    health = DeviceHealthTracker(here.registry, TimeSource(here.clock, here._sleep))
+    health.add_listener(heard.append)
     working = asyncio.create_task(health.run())
     try:
         yield health, heard
@@ -38,18 +43,20 @@ def test_devices_are_as_their_driver_says() -> None:
             driver = await here.driver()
             await here.registered()
             async with followed(here) as (health, heard):
-                assert health.of(NAME, "pool", "dev-0") == NOT_KNOWN
+                assert health.get_health(NAME, "pool", "dev-0") == UNKNOWN_HEALTH
                 driver.health.put_nowait(
                     [("pool", "dev-0", 1, 0, ""), ("pool", "dev-1", 2, 0, "fan\nis off")]
                 )
                 await until(lambda: heard == [NAME])
-                assert health.of(NAME, "pool", "dev-0") == WELL
-                assert health.of(NAME, "pool", "dev-1") == BROKEN
-                assert health.of(NAME, "other", "dev-1") == NOT_KNOWN
-                assert health.of("other.example.com", "pool", "dev-1") == NOT_KNOWN
+                assert health.get_health(NAME, "pool", "dev-0") == WELL
+                assert health.get_health(NAME, "pool", "dev-1") == BROKEN
+                assert health.get_health(NAME, "other", "dev-1") == UNKNOWN_HEALTH
+                assert health.get_health("other.example.com", "pool", "dev-1") == UNKNOWN_HEALTH
                 driver.health.put_nowait([("pool", "dev-0", 2, 0, "fan is off")])
-                await until(lambda: health.of(NAME, "pool", "dev-0") == BROKEN)
-                assert health.of(NAME, "pool", "dev-1") == NOT_KNOWN, "a device that is left out is unknown"
+                await until(lambda: health.get_health(NAME, "pool", "dev-0") == BROKEN)
+                assert health.get_health(NAME, "pool", "dev-1") == UNKNOWN_HEALTH, (
+                    "a device that is left out is unknown"
+                )
 
     asyncio.run(run())
 
@@ -63,11 +70,11 @@ def test_word_holds_as_long_as_the_driver_says_and_listeners_hear_when_it_does_n
                 driver.health.put_nowait([("pool", "short", 1, 5, ""), ("pool", "usual", 1, -1, "")])
                 await until(lambda: heard == [NAME])
                 here.clock.advance(5)
-                assert health.of(NAME, "pool", "short") == NOT_KNOWN
-                assert health.of(NAME, "pool", "usual") == WELL
+                assert health.get_health(NAME, "pool", "short") == UNKNOWN_HEALTH
+                assert health.get_health(NAME, "pool", "usual") == WELL
                 await until(lambda: heard == [NAME, NAME])
-                here.clock.advance(HOLDS - 5)
-                assert health.of(NAME, "pool", "usual") == NOT_KNOWN
+                here.clock.advance(DEFAULT_TIMEOUT_SECONDS - 5)
+                assert health.get_health(NAME, "pool", "usual") == UNKNOWN_HEALTH
                 await until(lambda: heard == [NAME] * 3)
 
     asyncio.run(run())
@@ -82,7 +89,7 @@ def test_a_stream_that_ends_is_read_again() -> None:
                 driver.health.put_nowait([("pool", "dev-0", 1, 0, "")])
                 driver.health.put_nowait(None)
                 driver.health.put_nowait([("pool", "dev-0", 2, 0, "fan is off")])
-                await until(lambda: health.of(NAME, "pool", "dev-0") == BROKEN)
+                await until(lambda: health.get_health(NAME, "pool", "dev-0") == BROKEN)
                 assert [method for method, _ in driver.calls] == [
                     "v1.DRAResourceHealth/NodeWatchResources"
                 ] * 2
@@ -99,9 +106,9 @@ def test_a_driver_that_is_not_there_has_no_word_about_its_devices() -> None:
                 driver.health.put_nowait([("pool", "dev-0", 1, 0, "")])
                 await until(lambda: heard == [NAME])
                 await driver.stop()
-                await here.until(lambda: here.registry.line(NAME) is None)
+                await here.until(lambda: here.registry.find_driver(NAME) is None)
                 await until(lambda: heard == [NAME, NAME])
-                assert health.of(NAME, "pool", "dev-0") == NOT_KNOWN
+                assert health.get_health(NAME, "pool", "dev-0") == UNKNOWN_HEALTH
 
     asyncio.run(run())
 
@@ -113,11 +120,11 @@ def test_in_a_rolling_update_the_newest_instance_is_heard() -> None:
             await here.registered()
             async with followed(here) as (health, _):
                 old.health.put_nowait([("pool", "dev-0", 1, 0, "")])
-                await until(lambda: health.of(NAME, "pool", "dev-0") == WELL)
+                await until(lambda: health.get_health(NAME, "pool", "dev-0") == WELL)
                 new = await here.driver(instance="-2")
                 await here.until(lambda: len(here.came) == 2)
                 new.health.put_nowait([("pool", "dev-0", 2, 0, "fan is off")])
-                await until(lambda: health.of(NAME, "pool", "dev-0") == BROKEN)
+                await until(lambda: health.get_health(NAME, "pool", "dev-0") == BROKEN)
 
     asyncio.run(run())
 
@@ -131,10 +138,10 @@ class _Silent:
     def __init__(self) -> None:
         self.asked = 0
 
-    def drivers(self) -> dict[str, _Silent]:
+    def list_drivers(self) -> dict[str, _Silent]:
         return {NAME: self}
 
-    def health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
+    def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
         self.asked += 1
         return None
 
@@ -142,9 +149,9 @@ class _Silent:
 def test_a_driver_without_health_is_asked_once() -> None:
     async def run() -> None:
         silent = _Silent()
-        health = Health(silent, Tempo(ManualClock()))  # type: ignore[arg-type]
+        health = DeviceHealthTracker(silent, TimeSource(ManualClock()))  # type: ignore[arg-type]
         for _ in range(3):
-            health.look()
+            health.sync()
             await asyncio.sleep(0)
         assert silent.asked == 1
 
@@ -160,6 +167,6 @@ def test_states_that_nobody_knows_are_unknown(state: int) -> None:
             async with followed(here) as (health, heard):
                 driver.health.put_nowait([("pool", "dev-0", state, 0, "strange")])
                 await until(lambda: heard == [NAME])
-                assert health.of(NAME, "pool", "dev-0") == Wellbeing("Unknown", "strange")
+                assert health.get_health(NAME, "pool", "dev-0") == DeviceHealthState("Unknown", "strange")
 
     asyncio.run(run())

@@ -9,9 +9,16 @@ import pytest
 
 from dray.node import agent_metrics
 from dray.node.plugins import driver_replies
-from dray.node.plugins.driver_client import Habits, Offer, line
-from dray.node.plugins.driver_interface import NO_ENTRY, ClaimRef, DriverLine, Failure, Fault, PreparedDevice
-from dray.node.plugins.driver_replies import plain
+from dray.node.plugins.driver_client import DriverCallOptions, PluginRegistration, build_driver_client
+from dray.node.plugins.driver_interface import (
+    MISSING_ENTRY,
+    ClaimRef,
+    DriverCallFailure,
+    DriverCallFault,
+    DriverClient,
+    PreparedDevice,
+)
+from dray.node.plugins.driver_replies import sanitize_text
 from dray.wire import grpc_services, unix_sockets
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.plain_messages import CLASSIC, DRA, HEALTH
@@ -21,9 +28,9 @@ V1, V1BETA1 = DRA.format("v1"), DRA.format("v1beta1")
 A, B, C = (ClaimRef("default", name, f"uid-{name}") for name in "abc")
 
 
-async def reached(here: Place, driver: PlainDriver) -> DriverLine:
+async def reached(here: Place, driver: PlainDriver) -> DriverClient:
     await here.registered(driver.ways.name)
-    found = here.registry.line(driver.ways.name)
+    found = here.registry.find_driver(driver.ways.name)
     assert found is not None
     return found
 
@@ -57,8 +64,12 @@ def test_what_is_too_much_for_one_call_becomes_several() -> None:
         async with place() as here:
             driver = await here.driver()
             await here.registered()
-            async with unix_sockets.channel(driver.ways.socket()) as channel:
-                to = line(Offer(NAME, False, (grpc_services.DRA_V1,)), channel, Habits(most=2))
+            async with unix_sockets.open_channel(driver.ways.socket()) as channel:
+                to = build_driver_client(
+                    PluginRegistration(NAME, False, (grpc_services.DRA_V1,)),
+                    channel,
+                    DriverCallOptions(max_claims=2),
+                )
                 outcomes = await to.prepare([A, B, C])
             assert list(outcomes) == [A.uid, B.uid, C.uid]
             assert [uids for _, uids in driver.calls] == [(A.uid, B.uid), (C.uid,)]
@@ -97,8 +108,8 @@ def test_a_driver_that_has_none_of_what_it_offers_says_nothing_we_know() -> None
             to = await reached(here, await here.started(driver))
             for _ in range(2):
                 outcome = (await to.prepare([A]))[A.uid]
-                assert isinstance(outcome, Failure)
-                assert outcome.fault is Fault.NOT_SPOKEN
+                assert isinstance(outcome, DriverCallFailure)
+                assert outcome.fault is DriverCallFault.NOT_SPOKEN
 
     asyncio.run(run())
 
@@ -110,8 +121,10 @@ def test_each_claim_has_its_own_outcome() -> None:
             to = await reached(here, driver)
             driver.errors[B.uid] = "no such device:\n\tTraceback ..."
             driver.left_out.add(C.uid)
-            error = Failure(Fault.REFUSED, f"driver `{NAME}`: no such device: Traceback ...")
-            missing = Failure(Fault.REFUSED, f"driver `{NAME}`: {NO_ENTRY}")
+            error = DriverCallFailure(
+                DriverCallFault.REFUSED, f"driver `{NAME}`: no such device: Traceback ..."
+            )
+            missing = DriverCallFailure(DriverCallFault.REFUSED, f"driver `{NAME}`: {MISSING_ENTRY}")
             assert await to.prepare([A, B, C]) == {A.uid: (device(A),), B.uid: error, C.uid: missing}
             assert await to.unprepare([A, B, C]) == {A.uid: None, B.uid: error, C.uid: missing}
 
@@ -119,27 +132,34 @@ def test_each_claim_has_its_own_outcome() -> None:
 
 
 def test_a_name_that_no_runtime_would_take_is_an_error_of_the_driver() -> None:
-    assert driver_replies.checked(NAME, (PreparedDevice(cdi=("gpu",)),)) == Failure(
-        Fault.REFUSED, f"driver `{NAME}`: `gpu` is no name of a CDI device: expected `vendor/class=device`"
+    assert driver_replies.check_cdi_names(NAME, (PreparedDevice(cdi=("gpu",)),)) == DriverCallFailure(
+        DriverCallFault.REFUSED,
+        f"driver `{NAME}`: `gpu` is no name of a CDI device: expected `vendor/class=device`",
     )
 
 
 @pytest.mark.parametrize(
     ("code", "fault", "text"),
     [
-        (grpc.StatusCode.INTERNAL, Fault.REFUSED, f"driver `{NAME}`: it broke (INTERNAL)"),
-        (grpc.StatusCode.NOT_FOUND, Fault.NOT_FOUND, f"driver `{NAME}`: it broke (NOT_FOUND)"),
-        (grpc.StatusCode.UNAVAILABLE, Fault.NO_ANSWER, f"driver `{NAME}` cannot be reached: it broke"),
-        (grpc.StatusCode.CANCELLED, Fault.NO_ANSWER, f"driver `{NAME}`: it broke (CANCELLED)"),
+        (grpc.StatusCode.INTERNAL, DriverCallFault.REFUSED, f"driver `{NAME}`: it broke (INTERNAL)"),
+        (grpc.StatusCode.NOT_FOUND, DriverCallFault.NOT_FOUND, f"driver `{NAME}`: it broke (NOT_FOUND)"),
+        (
+            grpc.StatusCode.UNAVAILABLE,
+            DriverCallFault.NO_ANSWER,
+            f"driver `{NAME}` cannot be reached: it broke",
+        ),
+        (grpc.StatusCode.CANCELLED, DriverCallFault.NO_ANSWER, f"driver `{NAME}`: it broke (CANCELLED)"),
     ],
 )
-def test_a_call_that_fails_fails_for_all_its_claims(code: grpc.StatusCode, fault: Fault, text: str) -> None:
+def test_a_call_that_fails_fails_for_all_its_claims(
+    code: grpc.StatusCode, fault: DriverCallFault, text: str
+) -> None:
     async def run() -> None:
         async with place() as here:
             driver = await here.driver()
             to = await reached(here, driver)
             driver.fails["NodePrepareResources"] = (code, "it broke")
-            failure = Failure(fault, text)
+            failure = DriverCallFailure(fault, text)
             assert await to.prepare([A, B]) == {A.uid: failure, B.uid: failure}
             assert await to.unprepare([A]) == {A.uid: None}
 
@@ -156,7 +176,7 @@ def test_a_driver_that_does_not_answer_keeps_nobody_else_waiting() -> None:
             assert await to_quick.prepare([B]) == {B.uid: (device(B),)}
             assert not waiting.done()
             text = "driver `slow.example.com` did not answer within 3 s"
-            assert await waiting == {A.uid: Failure(Fault.NO_ANSWER, text)}
+            assert await waiting == {A.uid: DriverCallFailure(DriverCallFault.NO_ANSWER, text)}
             slow.hangs.clear()
             outcome = (await to_slow.prepare([A]))[A.uid]
             assert isinstance(outcome, tuple)
@@ -174,8 +194,8 @@ def test_a_driver_that_ends_under_a_call_gave_no_answer() -> None:
             await asyncio.sleep(0.1)
             await driver.stop()
             outcome = (await waiting)[A.uid]
-            assert isinstance(outcome, Failure)
-            assert outcome.fault is Fault.NO_ANSWER
+            assert isinstance(outcome, DriverCallFailure)
+            assert outcome.fault is DriverCallFault.NO_ANSWER
 
     asyncio.run(run())
 
@@ -190,7 +210,9 @@ def test_a_line_that_is_closed_under_a_call_cancels_the_call_and_not_the_caller(
             await asyncio.sleep(0.1)
             await here.registry.close()
             assert await waiting == {
-                A.uid: Failure(Fault.NO_ANSWER, f"driver `{NAME}`: the line was closed (CANCELLED)")
+                A.uid: DriverCallFailure(
+                    DriverCallFault.NO_ANSWER, f"driver `{NAME}`: the line was closed (CANCELLED)"
+                )
             }
 
     asyncio.run(run())
@@ -230,7 +252,7 @@ def test_a_classic_driver_is_asked_claim_by_claim_and_answers_with_codes() -> No
             ]
             for method in ("NodePrepareResource", "NodeUnprepareResource"):
                 driver.fails[method] = (grpc.StatusCode.NOT_FOUND, "who?")
-            unknown = Failure(Fault.NOT_FOUND, f"driver `{NAME}`: who? (NOT_FOUND)")
+            unknown = DriverCallFailure(DriverCallFault.NOT_FOUND, f"driver `{NAME}`: who? (NOT_FOUND)")
             assert await to.prepare([A]) == {A.uid: unknown}
             assert await to.unprepare([A]) == {A.uid: unknown}
 
@@ -246,7 +268,7 @@ def test_health_is_read_in_the_version_that_there_is() -> None:
             to = await reached(here, await here.started(driver))
             driver.health.put_nowait([("pool", "dev-0", 2, 0, "")])
             driver.health.put_nowait(None)
-            stream = to.health()
+            stream = to.watch_health()
             assert stream is not None
             seen = [[(each.device, each.health) for each in states] async for states in stream]
             assert seen == [[("dev-0", "Unhealthy")]]
@@ -258,7 +280,7 @@ def test_a_driver_that_offers_no_health_has_none() -> None:
     async def run() -> None:
         async with place() as here:
             to = await reached(here, await here.driver(versions=("v1.DRAPlugin",)))
-            assert to.health() is None
+            assert to.watch_health() is None
 
     asyncio.run(run())
 
@@ -275,4 +297,4 @@ def test_a_driver_that_offers_no_health_has_none() -> None:
     ],
 )
 def test_what_drivers_say_is_shown_on_one_line(text: str, shown: str) -> None:
-    assert plain(text) == shown
+    assert sanitize_text(text) == shown

@@ -8,7 +8,7 @@ from typing import Any
 
 from dray.api.resource import ResourceSlice
 from dray.client.client import Client
-from dray.cluster.local.transport import Inside
+from dray.cluster.local.transport import LocalTransport
 from dray.node.plugins.published_slices import PublishedSlices
 from tests.contract.documents import node, resource_slice
 from tests.contract.servers import reaching
@@ -34,9 +34,9 @@ def test_a_node_withdraws_the_slices_of_a_driver_on_itself(tmp_path: Path) -> No
             ):
                 await admin.create(document)
             groups = ("system:nodes", "system:authenticated")
-            client = Client(Inside(reach.server.app, "system:node:node-a", groups))
+            client = Client(LocalTransport(reach.server.app, "system:node:node-a", groups))
             slices = PublishedSlices(client, "node-a")
-            assert await slices.drivers() == {"gone.example.com", "here.example.com"}
+            assert await slices.list_drivers() == {"gone.example.com", "here.example.com"}
             await slices.withdraw("gone.example.com")
             await slices.withdraw("never.example.com")
             left = (await admin.list(ResourceSlice)).items

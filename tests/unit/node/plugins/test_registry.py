@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dray.client.errors import Unreachable
+from dray.client.errors import ServerUnreachableError
 from dray.errors import InputError
 from dray.node import agent_metrics
-from dray.node.plugins.driver_client import Offer
+from dray.node.plugins.driver_client import PluginRegistration
 from dray.node.plugins.driver_interface import ClaimRef
-from dray.node.plugins.registration_validation import Refused, judged
+from dray.node.plugins.registration_validation import RegistrationRefusal, validate_registration
 from dray.wire import grpc_services
 from tests.e2e.plain_driver import PlainDriver
 from tests.e2e.plain_messages import DRA
@@ -37,13 +37,13 @@ def numbers(here: Place, name: str) -> dict[tuple[str, ...], float]:
 def test_a_driver_registers_and_is_told_so() -> None:
     async def run() -> None:
         async with place() as here:
-            assert here.registry.line(NAME) is None
+            assert here.registry.find_driver(NAME) is None
             driver = await here.driver()
             await here.registered()
             assert driver.statuses == [(True, "")]
             assert here.came == [NAME]
-            assert list(here.registry.drivers()) == [NAME]
-            line = here.registry.line(NAME)
+            assert list(here.registry.list_drivers()) == [NAME]
+            line = here.registry.find_driver(NAME)
             assert line is not None
             assert (line.name, line.classic) == (NAME, False)
             assert numbers(here, agent_metrics.REGISTRATIONS) == {("registered",): 1}
@@ -58,11 +58,11 @@ def test_a_classic_driver_registers_by_its_type() -> None:
         async with place() as here:
             await here.driver(type="ResourcePlugin", versions=("1.0.0",))
             await here.registered()
-            line = here.registry.line(NAME)
+            line = here.registry.find_driver(NAME)
             assert line is not None
             assert line.classic
-            assert here.registry.line(NAME, classic=True) is line
-            assert here.registry.line(NAME, classic=False) is None
+            assert here.registry.find_driver(NAME, classic=True) is line
+            assert here.registry.find_driver(NAME, classic=False) is None
 
     asyncio.run(run())
 
@@ -97,7 +97,7 @@ def test_a_registration_that_will_not_do_is_refused_with_the_reason(ways: dict[s
             assert not registered
             assert text in error
             await here.until(lambda: len(driver.statuses) > 1)
-            assert here.registry.drivers() == {}
+            assert here.registry.list_drivers() == {}
             told = [line for line in here.lines if "a driver could not register" in line]
             assert len(told) == 1, "what was said once is not said again"
 
@@ -157,15 +157,19 @@ def test_an_endpoint_must_lie_where_drivers_may_answer() -> None:
                 supported_versions=["v1.DRAPlugin"],
                 endpoint=str(driver.ways.socket()),
             )
-            assert isinstance(judged(said, driver.ways.registration(), (here.plugins,)), Offer)
-            refused = judged(said, driver.ways.registration(), (allowed,))
-            assert isinstance(refused, Refused)
+            assert isinstance(
+                validate_registration(said, driver.ways.registration(), (here.plugins,)), PluginRegistration
+            )
+            refused = validate_registration(said, driver.ways.registration(), (allowed,))
+            assert isinstance(refused, RegistrationRefusal)
             assert f"is not in `{allowed}`" in refused.text
             # A link inside that leads outside is outside.
             allowed.mkdir()
             (allowed / "way").symlink_to(driver.ways.plugins)
             said.endpoint = str(allowed / "way" / driver.ways.socket().name)
-            assert isinstance(judged(said, driver.ways.registration(), (allowed,)), Refused)
+            assert isinstance(
+                validate_registration(said, driver.ways.registration(), (allowed,)), RegistrationRefusal
+            )
 
     asyncio.run(run())
 
@@ -175,8 +179,8 @@ def test_a_driver_that_answers_where_it_registers_says_so_with_an_empty_endpoint
     with socket.socket(socket.AF_UNIX) as listening, tempfile.TemporaryDirectory(prefix="dray-") as folder:
         path = Path(folder) / "x.sock"
         listening.bind(str(path))
-        offer = judged(said, path)
-    assert offer == Offer(NAME, True, (grpc_services.CLASSIC,), (), str(path))
+        offer = validate_registration(said, path)
+    assert offer == PluginRegistration(NAME, True, (grpc_services.CLASSIC_V1ALPHA1,), (), str(path))
 
 
 def test_an_old_driver_with_a_plain_version_is_spoken_to_in_v1beta1() -> None:
@@ -184,7 +188,7 @@ def test_an_old_driver_with_a_plain_version_is_spoken_to_in_v1beta1() -> None:
         async with place() as here:
             driver = await here.driver(versions=("1.0.0",))
             await here.registered()
-            line = here.registry.line(NAME)
+            line = here.registry.find_driver(NAME)
             assert line is not None
             assert isinstance((await line.prepare([ClaimRef("d", "c", "u")]))["u"], tuple)
             assert [method for method, _ in driver.calls] == [f"{DRA.format('v1beta1')}/NodePrepareResources"]
@@ -206,7 +210,7 @@ def test_a_driver_whose_endpoint_nobody_serves_is_not_registered_until_somebody_
                 False,
                 f"driver `{NAME}` does not listen at its endpoint `{endpoint}`",
             )
-            assert here.registry.line(NAME) is None
+            assert here.registry.find_driver(NAME) is None
             object.__setattr__(driver.ways, "endpoint", None)
             await here.registered()
             assert driver.statuses[-1] == (True, "")
@@ -220,7 +224,7 @@ def test_a_driver_that_takes_its_socket_away_has_gone_after_the_grace_time() -> 
             driver = await here.driver()
             await here.registered()
             await driver.stop()
-            await here.until(lambda: here.registry.line(NAME) is None)
+            await here.until(lambda: here.registry.find_driver(NAME) is None)
             here.pass_time(GRACE - 1)
             assert (here.went, here.withdrawn) == ([], [])
             here.pass_time(1)
@@ -238,7 +242,7 @@ def test_a_driver_that_comes_back_in_time_keeps_its_slices() -> None:
             driver = await here.driver()
             await here.registered()
             await driver.stop()
-            await here.until(lambda: here.registry.line(NAME) is None)
+            await here.until(lambda: here.registry.find_driver(NAME) is None)
             here.pass_time(GRACE - 1)
             await here.started(driver)
             await here.registered()
@@ -255,15 +259,15 @@ def test_a_driver_that_can_be_reached_again_was_never_away() -> None:
         async with place() as here:
             driver = await here.driver()
             await here.registered()
-            (instance,) = here.registry._instances()
+            (instance,) = here.registry._list_instances()
             await driver.hide()
-            await here.until(lambda: instance.away_since is not None)
+            await here.until(lambda: instance.unreachable_since is not None)
             here.pass_time(GRACE - 1)
             await driver.show()
-            await here.until(lambda: instance.away_since is None)
+            await here.until(lambda: instance.unreachable_since is None)
             here.pass_time(GRACE * 2)
             assert (here.came, here.went, here.withdrawn) == ([NAME], [], [])
-            line = here.registry.line(NAME)
+            line = here.registry.find_driver(NAME)
             assert line is not None
             assert isinstance((await line.prepare([ClaimRef("d", "c", "u")]))["u"], tuple)
 
@@ -281,9 +285,11 @@ def test_when_the_newest_instance_cannot_be_reached_an_older_one_answers() -> No
                 if away is not None:
                     await away.hide()
                     await here.until(
-                        lambda: any(each.away_since is not None for each in here.registry._instances())
+                        lambda: any(
+                            each.unreachable_since is not None for each in here.registry._list_instances()
+                        )
                     )
-                line = here.registry.line(NAME)
+                line = here.registry.find_driver(NAME)
                 assert line is not None
                 await line.prepare([ClaimRef("d", "c", "u")])
                 assert len(answering.calls) == 1
@@ -315,14 +321,14 @@ def test_withdrawing_is_tried_again_and_stops_when_the_driver_is_back() -> None:
 
     async def withdraw(name: str) -> None:
         attempts.append(name)
-        raise Unreachable("no server")
+        raise ServerUnreachableError("no server")
 
     async def run() -> None:
         async with place(withdraw=withdraw) as here:
             driver = await here.driver()
             await here.registered()
             await driver.stop()
-            await here.until(lambda: here.registry.line(NAME) is None)
+            await here.until(lambda: here.registry.find_driver(NAME) is None)
             here.pass_time(GRACE)
             await until(lambda: len(attempts) > 3)
             await here.started(driver)
@@ -340,7 +346,7 @@ def test_drivers_that_should_be_here_and_do_not_come_have_gone() -> None:
         async with place() as here:
             await here.driver()
             await here.registered()
-            here.registry.expect([NAME, "other.example.com"])
+            here.registry.expect_drivers([NAME, "other.example.com"])
             here.pass_time(GRACE)
             await until(lambda: bool(here.withdrawn))
             assert here.withdrawn == here.went == ["other.example.com"]
@@ -357,11 +363,11 @@ def test_it_is_ready_when_everybody_who_was_there_was_asked() -> None:
             slow.hangs.add("GetInfo")
             working = asyncio.create_task(here.registry.run())
             await asyncio.wait_for(here.registry.ready.wait(), 30)
-            assert list(here.registry.drivers()) == [NAME]
+            assert list(here.registry.list_drivers()) == [NAME]
             assert any("GetInfo: Deadline Exceeded (DEADLINE_EXCEEDED)" in line for line in here.lines)
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-            assert here.registry.drivers() == {}
+            assert here.registry.list_drivers() == {}
             assert here.withdrawn == [], "an agent that ends withdraws nothing"
 
     asyncio.run(run())

@@ -6,16 +6,30 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dray.node.pods.pod_status import Health, Scene, Verdict, remembered, status_of
-from dray.node.pods.restart_policy import Ended, Pace, Role, Running, Tale, Waiting, tales_of
+from dray.node.pods.pod_status import (
+    ClaimDeviceHealth,
+    PodPhaseOverride,
+    PodStatusInputs,
+    build_pod_status,
+    restore_containers,
+)
+from dray.node.pods.restart_policy import (
+    ContainerRole,
+    ContainerRunning,
+    ContainerTerminated,
+    ContainerWaiting,
+    RestartBackoff,
+    TrackedContainer,
+    build_tracked_containers,
+)
 from dray.server.tables.pod_columns import PODS
 
-PACE = Pace()
+PACE = RestartBackoff()
 NOW = 1_700_000_000.0
 THEN = "2023-11-14T22:13:20Z"
-RUNS = Running("process://u_c_0", NOW)
-BADLY = Ended(3, "Error", "it broke", 0, NOW - 20, NOW - 10, "process://u_c_0")
-WELL = Ended(0, "Completed", "", 0, NOW - 20, NOW - 10, "process://u_c_0")
+RUNS = ContainerRunning("process://u_c_0", NOW)
+BADLY = ContainerTerminated(3, "Error", "it broke", 0, NOW - 20, NOW - 10, "process://u_c_0")
+WELL = ContainerTerminated(0, "Completed", "", 0, NOW - 20, NOW - 10, "process://u_c_0")
 
 Document = dict[str, Any]
 
@@ -28,16 +42,16 @@ def pod(*inits: Document, policy: str = "Always", **status: Any) -> Document:
     return {"metadata": metadata, "spec": spec, "status": status}
 
 
-def told(given: Document, scene: Scene) -> Document:
-    return status_of(given, scene, PACE)
+def told(given: Document, scene: PodStatusInputs) -> Document:
+    return build_pod_status(given, scene, PACE)
 
 
-def shown(given: Document, scene: Scene) -> list[str]:
+def shown(given: Document, scene: PodStatusInputs) -> list[str]:
     """The columns READY, STATUS and RESTARTS, as the server shows them."""
     whole = {**given, "status": {**given["status"], **told(given, scene)}}
     columns = {column.title: column for column in PODS}
     return [
-        str(columns[name].cell(whole, None)).split(" (")[0]  # type: ignore[arg-type]
+        str(columns[name].render(whole, None)).split(" (")[0]  # type: ignore[arg-type]
         for name in ("Ready", "Status")
     ] + [str(told(given, scene)["containerStatuses"][0]["restartCount"])]
 
@@ -50,7 +64,7 @@ def conditions(status: Document) -> dict[str, str]:
 
 
 def test_the_whole_status_of_a_pod_that_runs() -> None:
-    scene = Scene((Tale("c", image="x", state=RUNS),), NOW, "10.0.0.1", True)
+    scene = PodStatusInputs((TrackedContainer("c", image="x", state=RUNS),), NOW, "10.0.0.1", True)
     condition = {"status": "True", "lastProbeTime": None, "reason": None, "message": None}
     assert told(pod(), scene) == {
         "phase": "Running",
@@ -82,26 +96,38 @@ def test_the_whole_status_of_a_pod_that_runs() -> None:
 
 
 def test_the_words_of_kubectl_get_pods() -> None:
-    one = Tale("c")
+    one = TrackedContainer("c")
     i = {"name": "i"}
-    crashed = replace(one, state=replace(BADLY, finished=NOW), crashes=2, restarts=1, last=BADLY)
-    refused = Waiting("ClaimNotReserved", "claim x is not reserved for this pod")
+    crashed = replace(
+        one, state=replace(BADLY, finished=NOW), crashes=2, restart_count=1, last_termination=BADLY
+    )
+    refused = ContainerWaiting("ClaimNotReserved", "claim x is not reserved for this pod")
     over = replace(one, state=BADLY)
-    inits = tales_of(pod(i))
-    assert shown(pod(), Scene((one,), NOW)) == ["0/1", "ContainerCreating", "0"]
-    assert shown(pod(), Scene((replace(one, state=RUNS),), NOW)) == ["1/1", "Running", "0"]
-    assert shown(pod(), Scene((crashed,), NOW)) == ["0/1", "CrashLoopBackOff", "1"]
-    assert shown(pod(), Scene((one,), NOW, hindrance=refused)) == ["0/1", "ClaimNotReserved", "0"]
-    assert shown(pod(policy="Never"), Scene((over,), NOW)) == ["0/1", "Error", "0"]
-    assert shown(pod(policy="Never"), Scene((replace(one, state=WELL),), NOW)) == ["0/1", "Completed", "0"]
-    assert shown(pod(i), Scene(inits, NOW)) == ["0/1", "Init:0/1", "0"]
-    assert shown(pod(i), Scene((replace(inits[0], state=RUNS), inits[1]), NOW)) == ["0/1", "Init:0/1", "0"]
-    assert shown(pod(i), Scene((replace(inits[0], state=WELL), inits[1]), NOW))[1] == "PodInitializing"
+    inits = build_tracked_containers(pod(i))
+    assert shown(pod(), PodStatusInputs((one,), NOW)) == ["0/1", "ContainerCreating", "0"]
+    assert shown(pod(), PodStatusInputs((replace(one, state=RUNS),), NOW)) == ["1/1", "Running", "0"]
+    assert shown(pod(), PodStatusInputs((crashed,), NOW)) == ["0/1", "CrashLoopBackOff", "1"]
+    assert shown(pod(), PodStatusInputs((one,), NOW, blocker=refused)) == ["0/1", "ClaimNotReserved", "0"]
+    assert shown(pod(policy="Never"), PodStatusInputs((over,), NOW)) == ["0/1", "Error", "0"]
+    assert shown(pod(policy="Never"), PodStatusInputs((replace(one, state=WELL),), NOW)) == [
+        "0/1",
+        "Completed",
+        "0",
+    ]
+    assert shown(pod(i), PodStatusInputs(inits, NOW)) == ["0/1", "Init:0/1", "0"]
+    assert shown(pod(i), PodStatusInputs((replace(inits[0], state=RUNS), inits[1]), NOW)) == [
+        "0/1",
+        "Init:0/1",
+        "0",
+    ]
+    assert (
+        shown(pod(i), PodStatusInputs((replace(inits[0], state=WELL), inits[1]), NOW))[1] == "PodInitializing"
+    )
 
 
 def test_a_crash_loop_says_how_long_it_waits_and_how_it_ended() -> None:
-    crashed = Tale("c", state=replace(BADLY, finished=NOW), crashes=6, restarts=5)
-    (one,) = told(pod(), Scene((crashed,), NOW))["containerStatuses"]
+    crashed = TrackedContainer("c", state=replace(BADLY, finished=NOW), crashes=6, restart_count=5)
+    (one,) = told(pod(), PodStatusInputs((crashed,), NOW))["containerStatuses"]
     message = "back-off 2m40s restarting failed container=c pod=p_default(u)"
     assert one["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
     assert one["lastState"]["terminated"]["exitCode"] == 3
@@ -109,8 +135,8 @@ def test_a_crash_loop_says_how_long_it_waits_and_how_it_ended() -> None:
 
 
 def test_a_pod_that_is_refused_says_why() -> None:
-    why = Waiting("ClaimNotReserved", "claim default/x is not reserved for this pod")
-    status = told(pod(), Scene((Tale("c"),), NOW, "10.0.0.1", hindrance=why))
+    why = ContainerWaiting("ClaimNotReserved", "claim default/x is not reserved for this pod")
+    status = told(pod(), PodStatusInputs((TrackedContainer("c"),), NOW, "10.0.0.1", blocker=why))
     assert status["phase"] == "Pending"
     assert status["containerStatuses"][0]["state"] == {
         "waiting": {"reason": "ClaimNotReserved", "message": "claim default/x is not reserved for this pod"}
@@ -122,19 +148,19 @@ def test_a_pod_that_is_refused_says_why() -> None:
 def test_conditions_of_a_pod_that_begins_runs_and_ends() -> None:
     side, inits = {"name": "s", "restartPolicy": "Always"}, {"name": "i"}
     given = pod(inits, side, policy="Never")
-    fresh = tales_of(given)
-    assert conditions(told(given, Scene(fresh, NOW))) == {
+    fresh = build_tracked_containers(given)
+    assert conditions(told(given, PodStatusInputs(fresh, NOW))) == {
         "PodReadyToStartContainers": "False",
         "Initialized": "False ContainersNotInitialized",
         "ContainersReady": "False ContainersNotReady",
         "Ready": "False ContainersNotReady",
     }
     through = (replace(fresh[0], state=WELL), replace(fresh[1], state=RUNS), replace(fresh[2], state=RUNS))
-    status = told(given, Scene(through, NOW, claims_ready=True))
+    status = told(given, PodStatusInputs(through, NOW, claims_ready=True))
     assert set(conditions(status).values()) == {"True"}
     assert [one["ready"] for one in status["initContainerStatuses"]] == [True, True]
     over = tuple(replace(tale, state=WELL) for tale in through)
-    assert conditions(told(given, Scene(over, NOW))) == {
+    assert conditions(told(given, PodStatusInputs(over, NOW))) == {
         "PodReadyToStartContainers": "False",
         "Initialized": "True PodCompleted",
         "ContainersReady": "False PodCompleted",
@@ -147,14 +173,16 @@ def test_a_condition_keeps_its_moment_while_it_does_not_change() -> None:
     known = [
         {"type": name, "status": "True", "lastTransitionTime": before} for name in ("Ready", "Initialized")
     ]
-    status = told(pod(conditions=known), Scene((Tale("c"),), NOW))
+    status = told(pod(conditions=known), PodStatusInputs((TrackedContainer("c"),), NOW))
     since = {one["type"]: one["lastTransitionTime"] for one in status["conditions"]}
     assert (since["Initialized"], since["Ready"]) == (before, THEN)
 
 
 def test_the_verdict_on_a_pod_goes_before_its_containers() -> None:
-    verdict = Verdict("Failed", "DeadlineExceeded", "too long")
-    status = told(pod(), Scene((Tale("c", state=BADLY, crashes=2),), NOW, verdict=verdict))
+    verdict = PodPhaseOverride("Failed", "DeadlineExceeded", "too long")
+    status = told(
+        pod(), PodStatusInputs((TrackedContainer("c", state=BADLY, crashes=2),), NOW, phase_override=verdict)
+    )
     assert (status["phase"], status["reason"], status["message"]) == (
         "Failed",
         "DeadlineExceeded",
@@ -165,11 +193,11 @@ def test_the_verdict_on_a_pod_goes_before_its_containers() -> None:
 
 def test_how_devices_are_is_told_by_claim_and_request() -> None:
     health = (
-        Health("claim:gpus", "d/p/gpu-0", "Healthy"),
-        Health("claim:gpus", "d/p/gpu-1", "Unhealthy", "too hot"),
-        Health("claim:nic/fast", "n/p/nic-0", "Unknown"),
+        ClaimDeviceHealth("claim:gpus", "d/p/gpu-0", "Healthy"),
+        ClaimDeviceHealth("claim:gpus", "d/p/gpu-1", "Unhealthy", "too hot"),
+        ClaimDeviceHealth("claim:nic/fast", "n/p/nic-0", "Unknown"),
     )
-    status = told(pod(), Scene((Tale("c", state=RUNS),), NOW, health={"c": health}))
+    status = told(pod(), PodStatusInputs((TrackedContainer("c", state=RUNS),), NOW, health={"c": health}))
     assert status["containerStatuses"][0]["allocatedResourcesStatus"] == [
         {
             "name": "claim:gpus",
@@ -184,21 +212,21 @@ def test_how_devices_are_is_told_by_claim_and_request() -> None:
 
 def test_what_was_told_is_read_back() -> None:
     given = pod({"name": "i"}, {"name": "s", "restartPolicy": "Always"})
-    fresh = tales_of(given)
+    fresh = build_tracked_containers(given)
     tales = (
         replace(fresh[0], state=WELL),
-        replace(fresh[1], state=replace(BADLY, finished=NOW), crashes=3, restarts=2),
-        replace(fresh[2], state=RUNS, last=BADLY, restarts=1),
+        replace(fresh[1], state=replace(BADLY, finished=NOW), crashes=3, restart_count=2),
+        replace(fresh[2], state=RUNS, last_termination=BADLY, restart_count=1),
     )
-    status = told(given, Scene(tales, NOW, claims_ready=True))
-    init, side, main = remembered({**given, "status": status}, tales_of(given))
+    status = told(given, PodStatusInputs(tales, NOW, claims_ready=True))
+    init, side, main = restore_containers({**given, "status": status}, build_tracked_containers(given))
     assert init == replace(tales[0], crashes=1)
     assert side == tales[1]
     assert main == tales[2]
 
 
 def test_a_status_that_somebody_wiped_is_no_trouble() -> None:
-    assert remembered(pod(), tales_of(pod())) == tales_of(pod())
+    assert restore_containers(pod(), build_tracked_containers(pod())) == build_tracked_containers(pod())
     odd = pod(containerStatuses=[{"name": "c", "state": {"running": {}}, "restartCount": "x"}, None])
-    (tale,) = remembered(odd, tales_of(odd))
-    assert tale == Tale("c", image="x", state=Running("", 0.0), role=Role.MAIN)
+    (tale,) = restore_containers(odd, build_tracked_containers(odd))
+    assert tale == TrackedContainer("c", image="x", state=ContainerRunning("", 0.0), role=ContainerRole.MAIN)

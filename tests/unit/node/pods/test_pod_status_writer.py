@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dray.client.client import Client
-from dray.client.errors import Unreachable
-from dray.client.object_refs import Key
-from dray.client.rest_client import Habits
-from dray.client.timing import Tempo
-from dray.client.transport import Reply, Request
-from dray.node.pods.pod_status_writer import Teller
-from dray.telemetry.logs import silent
+from dray.client.errors import ServerUnreachableError
+from dray.client.object_refs import ObjectKey
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
+from dray.client.transport import TransportRequest, TransportResponse
+from dray.node.pods.pod_status_writer import PodStatusWriter
+from dray.telemetry.logs import build_silent_logger
 
 
 class Script:
@@ -30,34 +30,36 @@ class Script:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def request(self, request: Request, *, timeout: float = 60.0) -> Reply:
+    async def request(self, request: TransportRequest, *, timeout: float = 60.0) -> TransportResponse:
         if request.method != "PATCH":
-            return Reply(200, {}, self.there) if self.there else Reply(404, {}, b"{}")
+            return TransportResponse(200, {}, self.there) if self.there else TransportResponse(404, {}, b"{}")
         await self.gate.wait()
         self.written.append(request.body.decode())
         code = self.codes.pop(0) if self.codes else 200
         if code == 0:
-            raise Unreachable("nobody is there")
+            raise ServerUnreachableError("nobody is there")
         if code == 200:
-            return Reply(200, {}, b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}')
+            return TransportResponse(
+                200, {}, b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}'
+            )
         body = b'{"kind": "Status", "status": "Failure", "code": %d, "message": "no", "reason": "%s"}'
         reasons = {404: b"NotFound", 409: b"Conflict", 422: b"Invalid", 403: b"Forbidden"}
-        return Reply(code, {}, body % (code, reasons[code]))
+        return TransportResponse(code, {}, body % (code, reasons[code]))
 
-    def stream(self, request: Request, *, silence: float) -> Any:
+    def stream(self, request: TransportRequest, *, idle_timeout: float) -> Any:
         raise AssertionError(request)
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-def told(script: Script, work: Callable[[Teller], Awaitable[None]]) -> Teller:
+def told(script: Script, work: Callable[[PodStatusWriter], Awaitable[None]]) -> PodStatusWriter:
     async def at_once(_seconds: float) -> None:
         await asyncio.sleep(0)
 
-    async def main() -> Teller:
-        client = Client(script, Habits(attempts=1, tempo=Tempo(sleep=at_once)))
-        teller = Teller(client, Key("default", "p"), "u", silent())
+    async def main() -> PodStatusWriter:
+        client = Client(script, ClientOptions(max_attempts=1, time_source=TimeSource(sleep=at_once)))
+        teller = PodStatusWriter(client, ObjectKey("default", "p"), "u", build_silent_logger())
         running = asyncio.create_task(teller.run())
         async with asyncio.timeout(10):
             await work(teller)
@@ -68,9 +70,9 @@ def told(script: Script, work: Callable[[Teller], Awaitable[None]]) -> Teller:
     return asyncio.run(main())
 
 
-async def _say(teller: Teller) -> None:
-    teller.say({"phase": "Running"})
-    await teller.settled()
+async def _say(teller: PodStatusWriter) -> None:
+    teller.set_status({"phase": "Running"})
+    await teller.wait_until_written()
 
 
 def test_what_is_said_is_written_for_this_pod_and_no_other() -> None:
@@ -82,7 +84,7 @@ def test_what_is_said_is_written_for_this_pod_and_no_other() -> None:
 def test_what_was_said_before_is_not_written_again() -> None:
     script = Script()
 
-    async def work(teller: Teller) -> None:
+    async def work(teller: PodStatusWriter) -> None:
         await _say(teller)
         await _say(teller)
 
@@ -100,13 +102,13 @@ def test_a_server_that_is_away_is_waited_for() -> None:
 def test_only_the_newest_is_written_when_the_server_is_back() -> None:
     script = Script()
 
-    async def work(teller: Teller) -> None:
+    async def work(teller: PodStatusWriter) -> None:
         script.gate.clear()
         for phase in ("Pending", "Running", "Succeeded"):
-            teller.say({"phase": phase})
+            teller.set_status({"phase": phase})
             await asyncio.sleep(0)
         script.gate.set()
-        await teller.settled()
+        await teller.wait_until_written()
 
     told(script, work)
     assert "Succeeded" in script.written[-1]
@@ -131,9 +133,9 @@ def test_a_status_that_the_server_refuses_does_not_hold_up_the_pod() -> None:
 def test_a_conflict_about_something_else_than_the_pod_is_tried_again() -> None:
     script = Script(409, 409, there="u")
 
-    async def work(teller: Teller) -> None:
-        teller.say({"phase": "Running"})
-        await teller.settled()
+    async def work(teller: PodStatusWriter) -> None:
+        teller.set_status({"phase": "Running"})
+        await teller.wait_until_written()
 
     teller = told(script, work)
     assert (teller.gone, len(script.written)) == (False, 3)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dray.api.json_text import write_json
-from dray.node.claims.admission import SOURCE
+from dray.node.claims.admission import SOURCE_ANNOTATION
 from dray.node.pods import static_pods
 from dray.node.pods.static_pods import StaticPods
-from dray.telemetry.logs import silent
+from dray.telemetry.logs import build_silent_logger
 from tests.unit.node.stage import NODE, POD, Document, Stage, played, pod, until
 
 
@@ -47,7 +47,7 @@ def test_a_pod_lives_as_long_as_its_file(tmp_path: Path) -> None:
         (folder / "map.json").write_bytes(write_json({"apiVersion": "v1", "kind": "ConfigMap"}))
         async with stage.agent(static_pods=folder):
             first = await stage.phase_of_any(name, "Running")
-            assert first["metadata"]["annotations"][SOURCE] == "file"
+            assert first["metadata"]["annotations"][SOURCE_ANNOTATION] == "file"
             assert first["spec"]["nodeName"] == NODE
             manifest(folder, "web", version="2")
             second = await another(stage, name, first)
@@ -92,12 +92,12 @@ def test_pods_stay_when_their_directory_cannot_be_read(tmp_path: Path) -> None:
         folder, name = tmp_path / "static", f"web-{NODE}"
         folder.mkdir()
         manifest(folder, "web")
-        keeper = StaticPods(stage.own, NODE, folder, silent())
+        keeper = StaticPods(stage.own, NODE, folder, build_silent_logger())
         async with stage.agent():
-            await keeper.look()
+            await keeper.sync()
             await stage.phase(name, "Running")
             folder.rename(tmp_path / "away")
-            await keeper.look()
+            await keeper.sync()
             seen = await stage.pod(name)
             assert "deletionTimestamp" not in seen["metadata"]
 

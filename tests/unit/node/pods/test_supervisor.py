@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dray.client.patches import MergePatch, StrategicPatch
+from dray.client.patches import MergePatch, StrategicMergePatch
 from tests.unit.node.stage import NODE, POD, Document, Stage, ToyDriver, container, played, pod, until
 
 
@@ -273,7 +273,7 @@ def test_conditions_of_others_are_left_alone(tmp_path: Path) -> None:
             await stage.create(pod("p"))
             await stage.phase("p", "Running")
             theirs = {"type": "example.com/seen", "status": "True"}
-            patch = StrategicPatch({"status": {"conditions": [theirs]}})
+            patch = StrategicMergePatch({"status": {"conditions": [theirs]}})
             await stage.admin.patch(POD, "p", patch, "default", subresource="status")
             await stage.delete("p")
             await stage.gone("p")

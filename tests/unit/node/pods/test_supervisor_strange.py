@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from dray.client.object_refs import kind_called
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.node.claims.preparer import Claims
-from dray.node.containers.runtime.base import ContainerId, Exit
+from dray.node.claims.preparer import PodClaimPreparer
+from dray.node.containers.runtime.base import ContainerExit, ContainerId
 from dray.node.containers.runtime.process import ProcessRuntime
-from dray.node.pods.pod_status_writer import Teller
-from dray.node.pods.supervisor import Pods
+from dray.node.pods.pod_status_writer import PodStatusWriter
+from dray.node.pods.supervisor import PodSupervisor
 from tests.unit.node.stage import EVENT, POD, Document, Stage, container, played, pod, until
 
-PREPARATION = kind_called("Preparation.dray.dev")
+PREPARATION = get_kind("Preparation.dray.dev")
 
 
 def unnamed() -> Document:
@@ -164,10 +164,10 @@ def _timeless(pod: Document) -> Document:
 def test_a_pod_that_is_deleted_while_its_claims_are_prepared_does_not_wait_for_another_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def for_ever(_claims: Claims, _uid: str) -> None:
+    async def for_ever(_claims: PodClaimPreparer, _uid: str) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Claims, "pause", for_ever)
+    monkeypatch.setattr(PodClaimPreparer, "wait_for_retry", for_ever)
 
     async def work(stage: Stage) -> None:
         stage.driver.hold = asyncio.Event()
@@ -239,7 +239,7 @@ def test_the_end_of_a_container_is_seen_when_it_could_not_be_followed_for_a_whil
 ) -> None:
     waits, real = [], ProcessRuntime.wait
 
-    async def wait(runtime: ProcessRuntime, container: ContainerId) -> Exit:
+    async def wait(runtime: ProcessRuntime, container: ContainerId) -> ContainerExit:
         waits.append(container)
         if len(waits) == 1:
             raise OSError(24, "Too many open files")
@@ -258,16 +258,16 @@ def test_the_end_of_a_container_is_seen_when_it_could_not_be_followed_for_a_whil
 def test_a_status_that_cannot_be_written_by_a_fault_of_ours_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs, real = [], Teller.run
+    runs, real = [], PodStatusWriter.run
 
-    async def run(teller: Teller) -> None:
+    async def run(teller: PodStatusWriter) -> None:
         runs.append(teller)
         if len(runs) == 1:
             raise ZeroDivisionError("a slip of the pen")
         await real(teller)
 
-    monkeypatch.setattr(Teller, "run", run)
-    monkeypatch.setattr("dray.node.pods.supervisor.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(PodStatusWriter, "run", run)
+    monkeypatch.setattr("dray.node.pods.supervisor.RETRY_SECONDS", 0.1)
 
     async def work(stage: Stage) -> None:
         async with stage.agent():
@@ -297,7 +297,7 @@ def test_claims_of_a_pod_that_is_gone_are_given_back_after_its_containers_were_s
             await stage.phase("p", "Running")
         await stage.delete("p", grace=0)
         monkeypatch.setattr(ProcessRuntime, "stop", stop)
-        monkeypatch.setattr("dray.node.pods.supervisor.AGAIN_SECONDS", 0.1)
+        monkeypatch.setattr("dray.node.pods.supervisor.RETRY_SECONDS", 0.1)
         tried: list[int] = []
 
         async def note() -> None:
@@ -315,9 +315,9 @@ def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restored server does not know where a pod ran; its scheduler may choose the same node."""
-    kept: list[Pods] = []
+    kept: list[PodSupervisor] = []
 
-    class Kept(Pods):
+    class Kept(PodSupervisor):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             kept.append(self)
@@ -338,9 +338,9 @@ def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
                 return begins.read_text() == "\n"
 
             await until(once)  # a container runs before it has done anything
-            kept[0].vanish(seen)
-            kept[0].see(seen)
-            assert kept[0].life("default", "p") is not None
+            kept[0].handle_delete(seen)
+            kept[0].handle_add(seen)
+            assert kept[0].find_worker("default", "p") is not None
 
             async def twice() -> bool:
                 return begins.read_text() == "\n\n"

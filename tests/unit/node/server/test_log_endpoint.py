@@ -16,18 +16,18 @@ import aiohttp
 import pytest
 
 from dray.api.json_text import read_json
-from dray.client.config.kubeconfig import find_access
-from dray.client.object_refs import kind_called
+from dray.client.config.kubeconfig import load_client_config
+from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
-from dray.client.transport import Request
-from dray.client.transports.http import Http
-from dray.cluster.local.transport import Inside
+from dray.client.transport import TransportRequest
+from dray.client.transports.http import HttpTransport
+from dray.cluster.local.transport import LocalTransport
 from dray.errors import InputError
-from dray.node.agent import Agent
-from dray.node.server.authentication import shown_by
-from dray.server.auth.authn.certificates import Certificates
+from dray.node.agent import NodeAgent
+from dray.node.server.authentication import load_or_create_certificate
+from dray.server.auth.authn.certificates import CertificateAuthority
 from dray.server.http.requests import AUTHENTICATED
-from dray.server.registry.pod_logs import CERTIFICATE
+from dray.server.registry.pod_logs import CERTIFICATE_ANNOTATION
 from tests.unit.node.stage import NODE, Stage, container, played, pod
 
 TALKS = "for i in 1 2 3; do echo line $i; done; echo oops >&2; sleep 600"
@@ -35,19 +35,21 @@ LOG = "line 1\nline 2\nline 3\noops\n"
 
 
 @asynccontextmanager
-async def agent(stage: Stage) -> AsyncIterator[Agent]:
+async def agent(stage: Stage) -> AsyncIterator[NodeAgent]:
     async with stage.agent(port=0, authority=stage.server.authority) as running:
         yield running
 
 
 async def asked(stage: Stage, name: str, user: str = "", **query: str) -> tuple[int, str]:
     """What the server answers for `pods/log`; the text of an error is its message."""
-    http = Http(find_access(str(stage.server.kubeconfig)))
+    http = HttpTransport(load_client_config(str(stage.server.kubeconfig)))
     if user:
-        http = Http(replace(find_access(str(stage.server.kubeconfig)), headers={"Impersonate-User": user}))
+        http = HttpTransport(
+            replace(load_client_config(str(stage.server.kubeconfig)), headers={"Impersonate-User": user})
+        )
     path = f"/api/v1/namespaces/default/pods/{name}/log"
     try:
-        reply = await http.request(Request("GET", path, query))
+        reply = await http.request(TransportRequest("GET", path, query))
     finally:
         await http.close()
     text = reply.body.decode()
@@ -75,9 +77,9 @@ def test_a_log_is_read_through_the_server(tmp_path: Path) -> None:
             moment, _, words = text.partition(" ")
             assert words == "oops\n"
             assert abs(datetime.fromisoformat(moment) - datetime.now(UTC)) < timedelta(minutes=5)
-            inside = Inside(stage.server.app, "admin", ("system:masters", AUTHENTICATED))
+            inside = LocalTransport(stage.server.app, "admin", ("system:masters", AUTHENTICATED))
             path = "/api/v1/namespaces/default/pods/p/log"
-            async with inside.stream(Request("GET", path), silence=10) as stream:
+            async with inside.stream(TransportRequest("GET", path), idle_timeout=10) as stream:
                 assert b"".join([part async for part in stream.chunks]).decode() == LOG
 
     played(tmp_path, work)
@@ -90,10 +92,12 @@ def test_a_log_is_followed_until_the_container_ends(tmp_path: Path) -> None:
         async with agent(stage):
             await stage.create(pod("p", container("c", "sh", "-c", script), restartPolicy="Never"))
             await said(stage, "p", "first")
-            http = Http(find_access(str(stage.server.kubeconfig)))
+            http = HttpTransport(load_client_config(str(stage.server.kubeconfig)))
             path = "/api/v1/namespaces/default/pods/p/log"
             seen = b""
-            async with http.stream(Request("GET", path, {"follow": "true"}), silence=20) as stream:
+            async with http.stream(
+                TransportRequest("GET", path, {"follow": "true"}), idle_timeout=20
+            ) as stream:
                 async for part in stream.chunks:
                     seen += part
                     end.touch()
@@ -183,8 +187,8 @@ def test_only_the_certificate_of_the_node_is_believed(tmp_path: Path) -> None:
                 ("sha256:zz", "is no fingerprint"),
                 (None, "does not say where its logs are"),
             ):
-                patch = MergePatch({"metadata": {"annotations": {CERTIFICATE: mark}}})
-                await stage.admin.patch(kind_called("Node"), NODE, patch)
+                patch = MergePatch({"metadata": {"annotations": {CERTIFICATE_ANNOTATION: mark}}})
+                await stage.admin.patch(get_kind("Node"), NODE, patch)
                 code, text = await asked(stage, "p")
                 assert (code, words in text) == (500, True), text
 
@@ -201,7 +205,7 @@ def test_an_address_that_asks_for_more_than_a_log_is_not_asked(tmp_path: Path, a
             await stage.create(pod("p", container("c", "sh", "-c", TALKS)))
             await said(stage, "p", "oops")
         status = {"addresses": [{"type": "InternalIP", "address": address}]}
-        node = kind_called("Node")
+        node = get_kind("Node")
         await stage.admin.patch(node, NODE, MergePatch({"status": status}), subresource="status")
         code, text = await asked(stage, "p")
         assert (code, f"`{address}`" in text, "is no address" in text) == (500, True, True), text
@@ -239,10 +243,12 @@ def test_an_agent_answers_the_server_and_nobody_else(tmp_path: Path) -> None:
             await stage.create(pod("p", container("c", "sh", "-c", TALKS)))
             await said(stage, "p", "oops")
             url = f"https://{running.address}/containerLogs/default/p/c"
-            certificates = Certificates.of_clients(keys)
-            everybody = certificates.client_certificate("somebody")
-            admin = certificates.client_certificate("root", ("system:masters",))
-            stranger = Certificates.of_clients(_folder(tmp_path / "other")).client_certificate("root")
+            certificates = CertificateAuthority.open_for_clients(keys)
+            everybody = certificates.issue_client_certificate("somebody")
+            admin = certificates.issue_client_certificate("root", ("system:masters",))
+            stranger = CertificateAuthority.open_for_clients(
+                _folder(tmp_path / "other")
+            ).issue_client_certificate("root")
             assert (await _got(url, None))[0] == 401
             assert (await _got(url, everybody))[0] == 403
             assert await _got(url, admin) == (200, LOG)
@@ -275,13 +281,16 @@ async def _got(url: str, shown: Any) -> tuple[int, str]:
 
 def test_an_agent_keeps_its_certificate_until_that_nears_its_end(tmp_path: Path) -> None:
     file, now = tmp_path / "serving.pem", datetime(2026, 1, 1, tzinfo=UTC)
-    first = shown_by("n", file, now)
+    first = load_or_create_certificate("n", file, now)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert shown_by("n", file, now + timedelta(days=300)) == first
-    second = shown_by("n", file, now + timedelta(days=340))
+    assert load_or_create_certificate("n", file, now + timedelta(days=300)) == first
+    second = load_or_create_certificate("n", file, now + timedelta(days=340))
     assert second.fingerprint != first.fingerprint
     file.write_text("damaged")
-    assert shown_by("n", file, now).fingerprint not in (first.fingerprint, second.fingerprint)
+    assert load_or_create_certificate("n", file, now).fingerprint not in (
+        first.fingerprint,
+        second.fingerprint,
+    )
 
 
 @pytest.mark.parametrize(

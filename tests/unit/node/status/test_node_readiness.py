@@ -9,21 +9,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from dray.client.object_refs import kind_called
+from dray.client.object_refs import get_kind
 from dray.node.containers.runtime.oci import OciRuntime
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.status import node_readiness
-from dray.node.status.node_readiness import STARTING, Fitness, no_room
-from dray.node.status.node_registration import Board, Facts
-from dray.telemetry.logs import silent
+from dray.node.status.node_readiness import STARTING_MESSAGE, NodeReadinessMonitor, find_disk_problem
+from dray.node.status.node_registration import NodeDescription, NodeRegistration
+from dray.telemetry.logs import build_silent_logger
 from tests.unit.node.stage import NODE, Document, Stage, played, pod, until
 
-NODES = kind_called("Node")
+NODES = get_kind("Node")
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_readiness, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_readiness, "CHECK_SECONDS", 0.02)
 
 
 async def ready(stage: Stage) -> Document | None:
@@ -50,8 +50,8 @@ class Ailing(ProcessRuntime):
 
     ails = ""
 
-    async def trouble(self) -> str:
-        return self.ails or await super().trouble()
+    async def find_problem(self) -> str:
+        return self.ails or await super().find_problem()
 
 
 def test_a_runtime_that_starts_nothing_makes_the_node_not_ready_until_it_does(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_node_that_was_away_for_a_moment_stays_as_it_was(tmp_path: Path) -> No
     async def work(stage: Stage) -> None:
         async with stage.agent():
             before = await ready(stage)
-        board = Board(stage.own, Facts(NODE), silent())
+        board = NodeRegistration(stage.own, NodeDescription(NODE), build_silent_logger())
         await board.register()
         assert await ready(stage) == before, "an agent that has only begun to start says nothing"
         async with stage.agent():
@@ -106,12 +106,12 @@ def test_an_agent_that_takes_long_to_start_says_so(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(node_readiness, "START_SECONDS", 0.01)
 
     async def work(stage: Stage) -> None:
-        board = Board(stage.own, Facts(NODE), silent())
+        board = NodeRegistration(stage.own, NodeDescription(NODE), build_silent_logger())
         await board.register()
-        looking = Fitness(board, stage.own.habits.tempo, silent())
+        looking = NodeReadinessMonitor(board, stage.own.options.time_source, build_silent_logger())
         task = asyncio.create_task(looking.run())
-        await says(stage, "False", STARTING)
-        await looking.begin()
+        await says(stage, "False", STARTING_MESSAGE)
+        await looking.start()
         await says(stage, "True")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -121,7 +121,7 @@ def test_an_agent_that_takes_long_to_start_says_so(tmp_path: Path, monkeypatch: 
 
 def test_trouble_that_is_seen_once_is_not_told(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
-        board = Board(stage.own, Facts(NODE), silent())
+        board = NodeRegistration(stage.own, NodeDescription(NODE), build_silent_logger())
         await board.register()
         looks = iter(["", "once", "", "", "twice", "twice"])
         seen: list[tuple[str, str]] = []
@@ -132,9 +132,9 @@ def test_trouble_that_is_seen_once_is_not_told(tmp_path: Path) -> None:
             seen.append((why, said["status"] if said else ""))
             return why
 
-        looking = Fitness(board, stage.own.habits.tempo, silent())
+        looking = NodeReadinessMonitor(board, stage.own.options.time_source, build_silent_logger())
         task = asyncio.create_task(looking.run())
-        await looking.begin(check)
+        await looking.start(check)
 
         async def is_over() -> bool:
             return len(seen) > 7
@@ -166,14 +166,14 @@ def test_a_disk_tells_whether_anything_can_be_written(
     more = {"f_files": 99, "f_ffree": 9, "f_favail": 9}
     disk = SimpleNamespace(**{**fine, **more, **changes})
     monkeypatch.setattr("dray.node.status.node_readiness.os.statvfs", lambda _root: disk)
-    said = asyncio.run(no_room(Path("/somewhere")))
+    said = asyncio.run(find_disk_problem(Path("/somewhere")))
     assert says in said
     assert bool(said) == bool(says)
 
 
 def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
-    assert asyncio.run(no_room(tmp_path)) == ""
-    assert "No such file or directory" in asyncio.run(no_room(tmp_path / "gone"))
+    assert asyncio.run(find_disk_problem(tmp_path)) == ""
+    assert "No such file or directory" in asyncio.run(find_disk_problem(tmp_path / "gone"))
 
 
 def test_a_runtime_tells_what_it_lacks(tmp_path: Path) -> None:
@@ -182,10 +182,10 @@ def test_a_runtime_tells_what_it_lacks(tmp_path: Path) -> None:
     program.chmod(0o755)
     rootfs.mkdir()
     runtime = OciRuntime(containers, rootfs, program)
-    assert asyncio.run(runtime.trouble()) == ""
+    assert asyncio.run(runtime.find_problem()) == ""
     containers.rename(tmp_path / "elsewhere")
-    assert "where containers are kept, cannot be written" in asyncio.run(runtime.trouble())
+    assert "where containers are kept, cannot be written" in asyncio.run(runtime.find_problem())
     rootfs.rmdir()
-    assert "with the files that containers see, is gone" in asyncio.run(runtime.trouble())
+    assert "with the files that containers see, is gone" in asyncio.run(runtime.find_problem())
     program.unlink()
-    assert f"the OCI runtime `{program}` is gone" in asyncio.run(runtime.trouble())
+    assert f"the OCI runtime `{program}` is gone" in asyncio.run(runtime.find_problem())

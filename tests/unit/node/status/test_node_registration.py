@@ -11,19 +11,24 @@ from typing import Any
 
 import pytest
 
-from dray.api.preparation import ACCOUNTED, NO_RESTORE
+from dray.api.preparation import ACCOUNTED_ANNOTATION, NO_RESTORE
 from dray.client.client import Client
-from dray.client.errors import NotFound
-from dray.client.leases import Pulse
-from dray.client.object_refs import kind_called
-from dray.client.patches import MergePatch, StrategicPatch
+from dray.client.errors import NotFoundError
+from dray.client.leases import HeartbeatOptions
+from dray.client.object_refs import get_kind
+from dray.client.patches import MergePatch, StrategicMergePatch
 from dray.errors import InputError
-from dray.node.status.node_registration import CERTIFICATE, Board, Facts, node_status
-from dray.telemetry.logs import silent
+from dray.node.status.node_registration import (
+    CERTIFICATE_ANNOTATION,
+    NodeDescription,
+    NodeRegistration,
+    build_node_status,
+)
+from dray.telemetry.logs import build_silent_logger
 from tests.unit.node.stage import NODE, Stage, played, until
 
-NODES, LEASES = kind_called("Node"), kind_called("Lease.coordination.k8s.io")
-FACTS = Facts(
+NODES, LEASES = get_kind("Node"), get_kind("Lease.coordination.k8s.io")
+FACTS = NodeDescription(
     NODE,
     "10.0.0.7",
     10250,
@@ -34,8 +39,8 @@ FACTS = Facts(
 )
 
 
-async def kept(client: Client, facts: Facts) -> asyncio.Task[None]:
-    board = Board(client, facts, silent())
+async def kept(client: Client, facts: NodeDescription) -> asyncio.Task[None]:
+    board = NodeRegistration(client, facts, build_silent_logger())
     task = asyncio.create_task(board.run())
     await board.registered.wait()
     return task
@@ -43,13 +48,13 @@ async def kept(client: Client, facts: Facts) -> asyncio.Task[None]:
 
 def test_a_new_node_says_what_it_is(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
-        board = Board(stage.own, FACTS, silent())
+        board = NodeRegistration(stage.own, FACTS, build_silent_logger())
         task = asyncio.create_task(board.run())
         await board.registered.wait()
         node = await stage.admin.get(NODES, NODE)
         pressures = dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), "False")
         assert {one["type"]: one["status"] for one in node["status"]["conditions"]} == pressures
-        await board.say_ready(True)
+        await board.set_ready(True)
         node = await stage.admin.get(NODES, NODE)
         assert node["metadata"]["labels"] == {
             "kubernetes.io/hostname": NODE,
@@ -57,7 +62,7 @@ def test_a_new_node_says_what_it_is(tmp_path: Path) -> None:
             "kubernetes.io/arch": FACTS.all_labels["kubernetes.io/arch"],
             "rack": "r1",
         }
-        noted = {CERTIFICATE: "sha256:" + "ab" * 32, ACCOUNTED: NO_RESTORE}
+        noted = {CERTIFICATE_ANNOTATION: "sha256:" + "ab" * 32, ACCOUNTED_ANNOTATION: NO_RESTORE}
         assert node["metadata"]["annotations"] == noted
         status = node["status"]
         assert (status["capacity"]["cpu"], status["capacity"]["pods"]) == ("64", "7")
@@ -95,7 +100,7 @@ def test_a_node_that_is_there_is_adopted_with_what_others_wrote(tmp_path: Path) 
         task = await kept(stage.own, FACTS)
         node = await stage.admin.get(NODES, NODE)
         assert node["metadata"]["labels"].items() >= {"theirs": "x", "rack": "r1"}.items()
-        assert node["metadata"]["annotations"].keys() == {"note", CERTIFICATE}
+        assert node["metadata"]["annotations"].keys() == {"note", CERTIFICATE_ANNOTATION}
         assert node["spec"]["unschedulable"] is True
         await ended(task)
 
@@ -104,10 +109,12 @@ def test_a_node_that_is_there_is_adopted_with_what_others_wrote(tmp_path: Path) 
 
 def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lease, too: the one that belonged to the node before goes with that node."""
-    monkeypatch.setattr("dray.node.status.node_registration.Pulse", partial(Pulse, every=0.05))
+    monkeypatch.setattr(
+        "dray.node.status.node_registration.Pulse", partial(HeartbeatOptions, interval_seconds=0.05)
+    )
 
     async def work(stage: Stage) -> None:
-        board = Board(stage.own, FACTS, silent())
+        board = NodeRegistration(stage.own, FACTS, build_silent_logger())
         task = asyncio.create_task(board.run())
         await board.registered.wait()
         before = board.node.metadata.uid
@@ -123,9 +130,9 @@ def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: py
 
         await until(has_its_lease)
         await stage.admin.delete(NODES, NODE)
-        await board.say_ready(False, "for a test")
+        await board.set_ready(False, "for a test")
         await until(is_back)
-        with suppress(NotFound):
+        with suppress(NotFoundError):
             await stage.admin.delete(LEASES, NODE, "kube-node-lease")
         await until(has_its_lease)
         await ended(task)
@@ -135,11 +142,11 @@ def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: py
 
 def test_what_others_write_on_the_node_is_seen_and_what_is_wrong_is_put_right(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
-        board, told = Board(stage.own, FACTS, silent()), asyncio.Event()
+        board, told = NodeRegistration(stage.own, FACTS, build_silent_logger()), asyncio.Event()
         task = asyncio.create_task(board.run())
         await board.registered.wait()
-        await board.say_ready(True)
-        board.listen(told.set)
+        await board.set_ready(True)
+        board.add_listener(told.set)
         patch = MergePatch({"metadata": {"annotations": {"dray.dev/abandon-devices": "true"}}})
         await stage.admin.patch(NODES, NODE, patch)
 
@@ -149,7 +156,7 @@ def test_what_others_write_on_the_node_is_seen_and_what_is_wrong_is_put_right(tm
         await until(is_seen)
         assert told.is_set()
         lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
-        said = StrategicPatch({"status": {"conditions": [lost]}})
+        said = StrategicMergePatch({"status": {"conditions": [lost]}})
         await stage.admin.patch(NODES, NODE, said, subresource="status")
 
         async def is_ready() -> bool:
@@ -164,8 +171,8 @@ def test_what_others_write_on_the_node_is_seen_and_what_is_wrong_is_put_right(tm
 
 def test_conditions_keep_their_moments_and_a_node_can_say_that_it_is_not_ready() -> None:
     now, later = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
-    first: dict[str, Any] = {"status": node_status(FACTS, {}, (True, ""), now)}
-    second = node_status(FACTS, first, (False, "no disk"), later)
+    first: dict[str, Any] = {"status": build_node_status(FACTS, {}, (True, ""), now)}
+    second = build_node_status(FACTS, first, (False, "no disk"), later)
     seen = {one["type"]: one for one in second["conditions"]}
     assert seen["Ready"]["lastTransitionTime"] == later
     assert (seen["Ready"]["status"], seen["Ready"]["message"]) == ("False", "no disk")
@@ -175,21 +182,23 @@ def test_conditions_keep_their_moments_and_a_node_can_say_that_it_is_not_ready()
 
 def test_a_node_that_answers_nobody_names_no_port() -> None:
     facts = replace(FACTS, port=0, fingerprint="")
-    assert "daemonEndpoints" not in node_status(facts, {}, (True, ""), "now")
+    assert "daemonEndpoints" not in build_node_status(facts, {}, (True, ""), "now")
     assert facts.annotations == {}
 
 
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        (Facts("Bad_Name"), "metadata.name"),
-        (Facts(NODE, labels={"a b": "c"}), "metadata.labels"),
+        (NodeDescription("Bad_Name"), "metadata.name"),
+        (NodeDescription(NODE, labels={"a b": "c"}), "metadata.labels"),
     ],
 )
-def test_a_node_that_the_server_will_never_take_is_told_so(tmp_path: Path, facts: Facts, said: str) -> None:
+def test_a_node_that_the_server_will_never_take_is_told_so(
+    tmp_path: Path, facts: NodeDescription, said: str
+) -> None:
     async def work(stage: Stage) -> None:
         with pytest.raises(InputError) as refused:
-            await Board(stage.admin, facts, silent()).register()
+            await NodeRegistration(stage.admin, facts, build_silent_logger()).register()
         assert f"node `{facts.name}` cannot be registered" in str(refused.value)
         assert said in str(refused.value)
 

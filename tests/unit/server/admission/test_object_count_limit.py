@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dray.server.admission.object_count_limit import Crowding
-from dray.server.http.errors import Failure
+from dray.server.admission.object_count_limit import ObjectCountLimit
+from dray.server.http.errors import ApiStatusError
 from tests.unit.server.registries import CONFIGS, world
 
 
@@ -19,13 +19,13 @@ def config(name: str) -> dict[str, Any]:
 def test_one_too_many_is_refused_and_nothing_is_kept_of_an_empty_namespace() -> None:
     async def run() -> None:
         refusals: list[str] = []
-        async with world(lambda cache: [Crowding(cache, 2, refusals.append)]) as there:
+        async with world(lambda cache: [ObjectCountLimit(cache, 2, refusals.append)]) as there:
             rule = there.rules[0]
-            assert isinstance(rule, Crowding)
+            assert isinstance(rule, ObjectCountLimit)
             await there.put(config("a"))
             await there.put(config("b"))
             await there.caught_up()
-            with pytest.raises(Failure, match="namespace short has 2 configmaps, no more are taken"):
+            with pytest.raises(ApiStatusError, match="namespace short has 2 configmaps, no more are taken"):
                 await there.put(config("c"))
             assert refusals == ["max_objects_per_namespace"]
             await there.delete(CONFIGS, "short", "a")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dray.server.admission.resource_quota import Quotas
-from dray.server.http.errors import Failure
+from dray.server.admission.resource_quota import ResourceQuotaAdmission
+from dray.server.http.errors import ApiStatusError
 from tests.unit.server.registries import CLAIMS, CONFIGS, PODS, QUOTAS, World, claim, world
 
 COUNT = "count/resourceclaims.resource.k8s.io"
@@ -20,10 +20,10 @@ DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
 @asynccontextmanager
 async def limited(*, keeping: bool = True) -> AsyncIterator[World]:
     """A world with quotas, counted afresh in the background as a server does it."""
-    async with world(lambda cache: [Quotas(cache)]) as there:
+    async with world(lambda cache: [ResourceQuotaAdmission(cache)]) as there:
         rule = there.rules[0]
-        assert isinstance(rule, Quotas)
-        task = asyncio.create_task(rule.keep(there.store)) if keeping else None
+        assert isinstance(rule, ResourceQuotaAdmission)
+        task = asyncio.create_task(rule.run_recounts(there.store)) if keeping else None
         yield there
         if task is not None:
             task.cancel()
@@ -49,7 +49,7 @@ def pod(name: str, phase: str = "Running") -> dict[str, Any]:
 
 
 async def refused(doing: Any) -> str:
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(ApiStatusError) as failure:
         await doing
     assert failure.value.code == 403
     assert failure.value.reason == "Forbidden"
@@ -228,7 +228,7 @@ def test_many_at_once_never_go_beyond_the_limit():
             assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 7
             assert (await status(there))["used"] == {"configmaps": "7"}
             await asyncio.gather(
-                *(there.delete(CONFIGS, "default", held.name) for held in there.cache.all(CONFIGS))
+                *(there.delete(CONFIGS, "default", held.name) for held in there.cache.list_objects(CONFIGS))
             )
             assert (await status(there))["used"] == {"configmaps": "0"}
 
@@ -245,11 +245,11 @@ def test_a_quota_that_comes_at_the_same_time_misses_nothing():
                 steps.insert(4, there.put(quota(configmaps=str(limit))))
                 await asyncio.gather(*steps, return_exceptions=True)
                 used = (await status(there))["used"]["configmaps"]
-                assert int(used) == len(there.cache.all(CONFIGS))
-                if there.cache.all(CONFIGS):
-                    await there.delete(CONFIGS, "default", there.cache.all(CONFIGS)[0].name)
+                assert int(used) == len(there.cache.list_objects(CONFIGS))
+                if there.cache.list_objects(CONFIGS):
+                    await there.delete(CONFIGS, "default", there.cache.list_objects(CONFIGS)[0].name)
                     used = (await status(there))["used"]["configmaps"]
-                    assert int(used) == len(there.cache.all(CONFIGS))
+                    assert int(used) == len(there.cache.list_objects(CONFIGS))
 
     asyncio.run(story())
 
@@ -258,12 +258,12 @@ def test_nothing_is_kept_of_namespaces_without_quotas() -> None:
     async def run() -> None:
         async with limited(keeping=False) as there:
             rule = there.rules[0]
-            assert isinstance(rule, Quotas)
+            assert isinstance(rule, ResourceQuotaAdmission)
             await there.put(quota(namespace="short"))
             await there.caught_up()
-            assert list(rule._places) == ["short"]
+            assert list(rule._quota_keys) == ["short"]
             await there.delete(QUOTAS, "short", "q")
             await there.caught_up()
-            assert not rule._places
+            assert not rule._quota_keys
 
     asyncio.run(run())

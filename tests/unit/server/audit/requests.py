@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dray.api.kinds import kind_named
-from dray.server.http.requests import Call, Request, User
+from dray.api.kinds import find_kind
+from dray.server.http.requests import ApiCall, ApiRequest, RequestUser
 
 SOURCE = "127.0.0.1"
-CLAIM = kind_named("resource.k8s.io", "ResourceClaim")
+CLAIM = find_kind("resource.k8s.io", "ResourceClaim")
 
 
 def request(
     verb="create", *, plural="resourceclaims", group="resource.k8s.io", body=b"{}", **more
-) -> Request:
-    call = Call(
+) -> ApiRequest:
+    call = ApiCall(
         verb,
         f"/apis/{group}/v1/namespaces/ml/{plural}",
         kind=CLAIM if plural == "resourceclaims" else None,
@@ -24,6 +24,6 @@ def request(
         query=more.pop("query", {}),
         subresource=more.pop("subresource", ""),
     )
-    user = User("jane", ("dev", "system:authenticated"))
+    user = RequestUser("jane", ("dev", "system:authenticated"))
     headers = {"user-agent": "kubectl/v1.34", "authorization": "Bearer s3cr3t-t0ken"}
-    return Request(call, user, headers, more.pop("body", b"{}"), more.pop("audit_id", "a-1"), SOURCE)
+    return ApiRequest(call, user, headers, more.pop("body", b"{}"), more.pop("audit_id", "a-1"), SOURCE)

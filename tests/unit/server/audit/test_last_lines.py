@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dray.server.audit.hash_chain import GENESIS, sealed
-from dray.server.audit.verification import last_lines
+from dray.server.audit.hash_chain import GENESIS_HASH, format_chained_line
+from dray.server.audit.verification import read_last_line
 
-FIRST = sealed(b'{"event":"opened"}', 1, GENESIS)
-SECOND = sealed(b'{"event":"complete"}', 2, GENESIS)
+FIRST = format_chained_line(b'{"event":"opened"}', 1, GENESIS_HASH)
+SECOND = format_chained_line(b'{"event":"complete"}', 2, GENESIS_HASH)
 MUCH = b"x" * 300_000
 
 SCENES = {
@@ -31,4 +31,4 @@ def test_the_last_whole_line_and_what_is_torn_behind_it(name: str, tmp_path: Pat
     text, whole, torn = SCENES[name]
     path = tmp_path / "audit.log"
     path.write_bytes(text)
-    assert last_lines(path) == (whole, torn)
+    assert read_last_line(path) == (whole, torn)

@@ -11,24 +11,31 @@ from pathlib import Path
 import pytest
 
 from dray.clock import ManualClock
-from dray.server.audit import AuditLog, AuditSettings, Outcome, WhenStuck, files_of, verify
-from dray.server.audit.log_file import ChainFile
-from dray.server.http.errors import Failure
+from dray.server.audit import (
+    AuditFailurePolicy,
+    AuditLog,
+    AuditOptions,
+    AuditOutcome,
+    list_log_files,
+    verify_files,
+)
+from dray.server.audit.log_file import AuditLogFile
+from dray.server.http.errors import ApiStatusError
 from tests.unit.server.audit.requests import SOURCE, request
 
 
 def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for file in files_of(path) for line in file.read_bytes().splitlines()]
+    return [json.loads(line) for file in list_log_files(path) for line in file.read_bytes().splitlines()]
 
 
 async def carried_out(log: AuditLog, asked, outcome=None) -> None:
-    await log.ahead(asked)
-    await log.complete(asked, outcome or Outcome(201, decision="role `edit`", body=b'{"a":1}'))
+    await log.record_received(asked)
+    await log.record_complete(asked, outcome or AuditOutcome(201, decision="role `edit`", body=b'{"a":1}'))
 
 
 def run(path: Path, work, settings=None) -> None:
     async def main() -> None:
-        log = AuditLog(path, ManualClock(), settings or AuditSettings())
+        log = AuditLog(path, ManualClock(), settings or AuditOptions())
         log.open()
         try:
             async with asyncio.timeout(20):
@@ -85,11 +92,11 @@ def test_reads_leave_no_line_and_denied_ones_do(tmp_path):
     path = tmp_path / "audit.log"
 
     async def work(log):
-        await carried_out(log, request("list"), Outcome(200))
+        await carried_out(log, request("list"), AuditOutcome(200))
         await carried_out(
-            log, request("get", audit_id="a-2"), Outcome(403, 0.1, "Forbidden", "no role allows it")
+            log, request("get", audit_id="a-2"), AuditOutcome(403, 0.1, "Forbidden", "no role allows it")
         )
-        await carried_out(log, request("get", audit_id="a-3"), Outcome(404, 0.1, "NotFound"))
+        await carried_out(log, request("get", audit_id="a-3"), AuditOutcome(404, 0.1, "NotFound"))
 
     run(path, work)
     told = [line for line in lines(path) if line["event"] == "complete"]
@@ -127,7 +134,9 @@ def test_no_credential_and_no_body_ever_stands_in_it(tmp_path):
     )
     run(
         path,
-        lambda log: carried_out(log, asked, Outcome(200, 0.1, "", f"Bearer {token}", body=b"ALSOSECRET")),
+        lambda log: carried_out(
+            log, asked, AuditOutcome(200, 0.1, "", f"Bearer {token}", body=b"ALSOSECRET")
+        ),
     )
     text = path.read_text()
     for secret in ("s3cr3t-t0ken", "TOPSECRET", "ALSOSECRET", "hush-hush", token):
@@ -147,8 +156,8 @@ def test_a_thousand_writes_at_once_are_one_sound_chain(tmp_path):
     async def work(log):
         await asyncio.gather(*(carried_out(log, request(audit_id=f"a-{n}")) for n in range(1000)))
 
-    run(path, work, AuditSettings(largest=100_000, keep=100))
-    verdict = verify(files_of(path))
+    run(path, work, AuditOptions(max_bytes=100_000, max_backups=100))
+    verdict = verify_files(list_log_files(path))
     assert (verdict.lines, verdict.findings) == (2002, ())
     assert {line["id"] for line in lines(path) if line["event"] == "complete"} == {
         f"a-{n}" for n in range(1000)
@@ -157,13 +166,13 @@ def test_a_thousand_writes_at_once_are_one_sound_chain(tmp_path):
 
 def test_a_slow_disk_is_waited_for_in_a_thread(tmp_path, monkeypatch):
     path, threads = tmp_path / "audit.log", set()
-    real = ChainFile.append
+    real = AuditLogFile.append
 
     def append(file, bodies):
         threads.add(threading.current_thread() is threading.main_thread())
         real(file, bodies)
 
-    monkeypatch.setattr(ChainFile, "append", append)
+    monkeypatch.setattr(AuditLogFile, "append", append)
     monkeypatch.setattr("dray.server.audit.log.SLOW_SECONDS", -1.0)
 
     async def work(log):
@@ -172,7 +181,7 @@ def test_a_slow_disk_is_waited_for_in_a_thread(tmp_path, monkeypatch):
 
     run(path, work)
     assert threads == {True, False}
-    verdict = verify([path])
+    verdict = verify_files([path])
     assert (verdict.lines, verdict.findings) == (202, ())
 
 
@@ -181,7 +190,7 @@ def test_a_flood_of_denials_is_counted_and_not_written(tmp_path):
 
     async def work(log):
         for number in range(200):
-            await log.complete(request("get", audit_id=f"a-{number}"), Outcome(401))
+            await log.complete(request("get", audit_id=f"a-{number}"), AuditOutcome(401))
         await carried_out(log, request(audit_id="write"))
 
     run(path, work)
@@ -189,7 +198,7 @@ def test_a_flood_of_denials_is_counted_and_not_written(tmp_path):
     assert len([line for line in told if line.get("code") == 401]) == 20
     assert [line["count"] for line in told if line["event"] == "withheld"] == [180]
     assert [line["code"] for line in told if line.get("id") == "write" and "code" in line] == [201]
-    assert verify([path]).findings == ()
+    assert verify_files([path]).findings == ()
 
 
 class Disk:
@@ -197,14 +206,14 @@ class Disk:
 
     def __init__(self, monkeypatch) -> None:
         self.full = False
-        real = ChainFile.append
+        real = AuditLogFile.append
 
         def append(file, bodies):
             if self.full:
                 raise OSError(errno.ENOSPC, "No space left on device")
             real(file, bodies)
 
-        monkeypatch.setattr(ChainFile, "append", append)
+        monkeypatch.setattr(AuditLogFile, "append", append)
 
 
 async def until(condition) -> None:
@@ -218,17 +227,19 @@ def test_while_the_log_cannot_be_written_nothing_is_changed_and_reads_go_on(tmp_
     async def work(log):
         disk.full = True
         for _ in range(2):
-            with pytest.raises(Failure, match=r"audit log cannot be written .No space left") as refused:
+            with pytest.raises(
+                ApiStatusError, match=r"audit log cannot be written .No space left"
+            ) as refused:
                 await carried_out(log, request(audit_id="refused"))
             assert refused.value.code == 503
         assert log.trouble == "No space left on device"
-        await carried_out(log, request("get"), Outcome(200))
+        await carried_out(log, request("get"), AuditOutcome(200))
         disk.full = False
         await until(lambda: not log.trouble)
         await carried_out(log, request(audit_id="taken"))
 
     run(path, work)
-    assert verify([path]).findings == ()
+    assert verify_files([path]).findings == ()
     told = lines(path)
     assert "refused" not in {line.get("id") for line in told}
     assert "taken" in {line.get("id") for line in told}
@@ -243,7 +254,7 @@ def test_a_change_that_was_carried_out_is_noted_when_the_disk_has_room_again(tmp
     async def work(log):
         await log.ahead(request())
         disk.full = True
-        await log.complete(request(), Outcome(201))
+        await log.complete(request(), AuditOutcome(201))
         disk.full = False
         await until(lambda: not log.trouble)
 
@@ -253,12 +264,12 @@ def test_a_change_that_was_carried_out_is_noted_when_the_disk_has_room_again(tmp
 
 def test_whoever_prefers_service_gets_a_count_of_what_is_missing(tmp_path, monkeypatch):
     path, disk = tmp_path / "audit.log", Disk(monkeypatch)
-    settings = AuditSettings(queued=10, when_stuck=WhenStuck.COUNT)
+    settings = AuditOptions(max_queued=10, failure_policy=AuditFailurePolicy.COUNT)
 
     async def work(log):
         disk.full = True
         for number in range(30):
-            await carried_out(log, request(audit_id=f"a-{number}"), Outcome(409))
+            await carried_out(log, request(audit_id=f"a-{number}"), AuditOutcome(409))
         assert log.dropped > 0
         disk.full = False
         await until(lambda: not log.trouble)

@@ -9,14 +9,14 @@ import stat
 import pytest
 
 from dray.errors import InputError
-from dray.server.audit import files_of, verify
-from dray.server.audit.log_file import ChainFile
+from dray.server.audit import list_log_files, verify_files
+from dray.server.audit.log_file import AuditLogFile
 
 BODY = b'{"event":"complete"}'
 
 
 def opened(path, largest=1 << 20, keep=3):
-    return ChainFile(path, largest=largest, keep=keep)
+    return AuditLogFile(path, max_bytes=largest, max_backups=keep)
 
 
 def filled(path, batches=3, **more):
@@ -31,7 +31,7 @@ def test_the_chain_goes_on_after_a_restart(tmp_path):
     path = tmp_path / "audit.log"
     filled(path)
     filled(path)
-    verdict = verify([path])
+    verdict = verify_files([path])
     assert (verdict.lines, verdict.findings) == (12, ())
 
 
@@ -43,27 +43,27 @@ def test_only_the_owner_may_read_it(tmp_path):
 def test_the_chain_goes_on_through_rotated_files(tmp_path):
     path = tmp_path / "audit.log"
     filled(path, batches=20, largest=600, keep=99)
-    files = files_of(path)
+    files = list_log_files(path)
     assert len(files) > 5
     assert files[-1] == path
-    verdict = verify(files)
+    verdict = verify_files(files)
     assert (verdict.lines, verdict.findings) == (40, ())
 
 
 def test_a_missing_rotated_file_is_found(tmp_path):
     path = tmp_path / "audit.log"
     filled(path, batches=20, largest=600, keep=99)
-    files = files_of(path)
-    assert not verify(files[:2] + files[3:]).sound
+    files = list_log_files(path)
+    assert not verify_files(files[:2] + files[3:]).is_intact
 
 
 def test_no_more_rotated_files_are_kept_than_told(tmp_path):
     path = tmp_path / "audit.log"
     filled(path, batches=20, largest=600, keep=2)
-    files = files_of(path)
+    files = list_log_files(path)
     assert len(files) == 3
-    verdict = verify(files)
-    assert verdict.sound
+    verdict = verify_files(files)
+    assert verdict.is_intact
     assert verdict.last == 40
 
 
@@ -72,7 +72,7 @@ def test_a_crash_between_the_rename_and_the_new_file_loses_nothing(tmp_path):
     filled(path)
     path.rename(tmp_path / "audit-000000000006.log")
     filled(path, batches=1)
-    verdict = verify(files_of(path))
+    verdict = verify_files(list_log_files(path))
     assert (verdict.lines, verdict.findings) == (8, ())
 
 
@@ -84,8 +84,8 @@ def test_wherever_a_crash_tears_the_last_line_the_next_start_closes_it(tmp_path)
     for cut in range(last, len(whole) + 1):
         path.write_bytes(whole[:cut])
         filled(path, batches=1)
-        verdict = verify([path])
-        assert verdict.sound, (cut, verdict.findings)
+        verdict = verify_files([path])
+        assert verdict.is_intact, (cut, verdict.findings)
         assert verdict.last == (7 if cut == last else 8)
 
 
@@ -95,7 +95,7 @@ def test_a_torn_end_of_zeros_and_lines_is_closed(tmp_path):
     with path.open("ab") as file:
         file.write(b"\0" * 100 + b"\n" + b"\0" * 50)
     filled(path, batches=1)
-    assert verify([path]).sound
+    assert verify_files([path]).is_intact
 
 
 def test_two_processes_cannot_have_one_log(tmp_path):
@@ -129,5 +129,5 @@ def test_a_full_disk_leaves_whole_lines_and_the_chain_goes_on_when_there_is_room
     monkeypatch.setattr(os, "write", real)
     file.append([BODY])
     file.close()
-    verdict = verify([path])
+    verdict = verify_files([path])
     assert (verdict.lines, verdict.findings) == (2, ())

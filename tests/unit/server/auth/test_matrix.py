@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dray.server.auth.authz.policy_rules import Asked
-from dray.server.http.requests import NOBODY, User
+from dray.server.auth.authz.policy_rules import AccessAttributes
+from dray.server.http.requests import ANONYMOUS_USER, RequestUser
 from tests.tables import table
 from tests.unit.server.auth.world import (
     DEVICES,
@@ -35,8 +35,8 @@ NODES = {"own": "n1", "other": "n2"}
 TABLE: dict[str, Any] = table(Path(__file__).parent / "matrix.yaml")
 VERBS: dict[str, str] = TABLE["verbs"]
 
-USERS: Mapping[str, User] = {
-    "anonymous": NOBODY,
+USERS: Mapping[str, RequestUser] = {
+    "anonymous": ANONYMOUS_USER,
     "viewer": person("vera"),
     "editor": person("ed"),
     "namespace admin": person("ada"),
@@ -67,7 +67,7 @@ GRANTS = (
 class Target(NamedTuple):
     """What is asked for and, for writes, which object before and after."""
 
-    asked: Asked
+    asked: AccessAttributes
     old: dict[str, Any] | None = None
     new: dict[str, Any] | None = None
 
@@ -90,12 +90,14 @@ def _plain(api_version: str, kind: str, plural: str) -> Callable[[str, str], Tar
         group = api_version.rpartition("/")[0]
         namespaced = kind not in ("DeviceClass", "ResourceClass")
         namespace = NAMESPACES[where] if namespaced else ""
-        return _target(Asked(verb, group, plural, "", namespace), thing(api_version, kind, "x", namespace))
+        return _target(
+            AccessAttributes(verb, group, plural, "", namespace), thing(api_version, kind, "x", namespace)
+        )
 
     return made
 
 
-def _target(asked: Asked, document: Mapping[str, Any]) -> Target:
+def _target(asked: AccessAttributes, document: Mapping[str, Any]) -> Target:
     """The verb on the object: made, given a label, or removed."""
     before = dict(document)
     after = deepcopy(before)
@@ -116,12 +118,12 @@ def _target(asked: Asked, document: Mapping[str, Any]) -> Target:
 
 
 def _claims(verb: str, where: str) -> Target:
-    asked = Asked(verb, DEVICES, "resourceclaims", "", NAMESPACES[where])
+    asked = AccessAttributes(verb, DEVICES, "resourceclaims", "", NAMESPACES[where])
     return _target(asked, claim("c", NAMESPACES[where]))
 
 
 def _status(verb: str, where: str) -> Target:
-    asked = Asked(verb, DEVICES, "resourceclaims", "status", NAMESPACES[where], "c")
+    asked = AccessAttributes(verb, DEVICES, "resourceclaims", "status", NAMESPACES[where], "c")
     written = verb in ("update", "patch")
     return Target(asked, *((_claim(where), _claim(where)) if written else ()))
 
@@ -129,7 +131,7 @@ def _status(verb: str, where: str) -> Target:
 def _part_of_status(part: str, change: Callable[[dict[str, Any]], None]) -> Callable[[str, str], Target]:
     def made(verb: str, where: str) -> Target:
         if verb not in ("update", "patch"):
-            return Target(Asked(verb, DEVICES, "resourceclaims", part, NAMESPACES[where], "c"))
+            return Target(AccessAttributes(verb, DEVICES, "resourceclaims", part, NAMESPACES[where], "c"))
         target = _status(verb, where)
         new = deepcopy(_claim(where))
         change(new["status"])
@@ -155,29 +157,30 @@ def _selecting(target: Target, where: str) -> Target:
 def _slices(on: str) -> Callable[[str, str], Target]:
     def made(verb: str, where: str) -> Target:
         document = slice_of(A, NODES[on], f"slice-{NODES[on]}")
-        return _selecting(_target(Asked(verb, DEVICES, "resourceslices"), document), on)
+        return _selecting(_target(AccessAttributes(verb, DEVICES, "resourceslices"), document), on)
 
     return made
 
 
 def _pods(verb: str, where: str) -> Target:
-    return _selecting(_target(Asked(verb, "", "pods", "", NAMESPACES[where]), _pod(where)), where)
+    return _selecting(_target(AccessAttributes(verb, "", "pods", "", NAMESPACES[where]), _pod(where)), where)
 
 
 def _pod_status(verb: str, where: str) -> Target:
-    asked = Asked(verb, "", "pods", "status", NAMESPACES[where], "p")
+    asked = AccessAttributes(verb, "", "pods", "status", NAMESPACES[where], "p")
     after = _pod(where) | {"status": {"phase": "Failed"}}
     return Target(asked, *((_pod(where), after) if verb in ("update", "patch") else ()))
 
 
 def _secrets(verb: str, where: str) -> Target:
     return _target(
-        Asked(verb, "", "secrets", "", NAMESPACES[where]), thing("v1", "Secret", "s", NAMESPACES[where])
+        AccessAttributes(verb, "", "secrets", "", NAMESPACES[where]),
+        thing("v1", "Secret", "s", NAMESPACES[where]),
     )
 
 
 def _path(path: str) -> Callable[[str, str], Target]:
-    return lambda verb, where: Target(Asked(verb, path=path))
+    return lambda verb, where: Target(AccessAttributes(verb, path=path))
 
 
 KINDS: Mapping[str, Callable[[str, str], Target]] = {
@@ -208,7 +211,7 @@ def court() -> Iterator[Court]:
         yield Court(world)
 
 
-def is_allowed(court: Court, user: User, target: Target) -> bool:
+def is_allowed(court: Court, user: RequestUser, target: Target) -> bool:
     """Whether rights and rules let it happen."""
     if not court.access.allows(user, target.asked):
         return False
@@ -251,7 +254,7 @@ def test_the_matrix(court, role, kind):
 
 
 def test_without_roles_nobody_may_do_anything():
-    people = {role: user for role, user in USERS.items() if user.node is None}
+    people = {role: user for role, user in USERS.items() if user.node_name is None}
     with World([_pod("own"), _claim("own")], roles=False) as world:
         court = Court(world)
         allowed = [

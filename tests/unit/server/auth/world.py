@@ -9,16 +9,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from dray.api.codec import decode_document
-from dray.api.kinds import Kind, kind_of
-from dray.server.admission.change import CREATE, DELETE, UPDATE, Change, Extra
-from dray.server.auth.authz.authorizer import Access
-from dray.server.auth.authz.bootstrap_roles import bootstrap_documents
-from dray.server.auth.restriction.write_rules import confinement
-from dray.server.http.errors import Failure
-from dray.server.http.requests import AUTHENTICATED, Call, Request, User
-from dray.server.objects.pending_object import Draft
-from dray.server.objects.stored_object import Held, key, stored_bytes
-from dray.server.watch.cache import Cache
+from dray.api.kinds import Kind, parse_document_kind
+from dray.server.admission.change import CREATE, DELETE, UPDATE, AdmissionEffects, ObjectChange
+from dray.server.auth.authz.authorizer import UnionAuthorizer
+from dray.server.auth.authz.bootstrap_roles import build_bootstrap_documents
+from dray.server.auth.restriction.write_rules import build_write_rules
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import AUTHENTICATED, ApiCall, ApiRequest, RequestUser
+from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import StoredObject, build_key, encode_document
+from dray.server.watch.cache import WatchCache
 from dray.store import Delete, Put, Store, open_store
 
 RBAC = "rbac.authorization.k8s.io"
@@ -33,7 +33,7 @@ class World:
         self._runner = asyncio.Runner()
         self._store, self.cache = self._runner.run(_opened())
         self._task = self._runner.run(_started(self.cache))
-        self.put(*(bootstrap_documents() if roles else ()), *documents)
+        self.put(*(build_bootstrap_documents() if roles else ()), *documents)
 
     def __enter__(self) -> Self:
         return self
@@ -53,35 +53,35 @@ class World:
         """Write objects as they are."""
         writes = []
         for document in documents:
-            kind, _ = kind_of(document)
-            writes.append(Put(_place(kind, document), stored_bytes(kind, document)))
+            kind, _ = parse_document_kind(document)
+            writes.append(Put(_place(kind, document), encode_document(kind, document)))
         if writes:
             self._runner.run(self._written(writes))
 
     def delete(self, document: Mapping[str, Any]) -> None:
         """Remove an object."""
-        kind, _ = kind_of(document)
+        kind, _ = parse_document_kind(document)
         self._runner.run(self._written([Delete(_place(kind, document))]))
 
     async def _written(self, writes: list[Any]) -> None:
         await self._store.txn([], writes)
-        await self.cache.caught_up()
+        await self.cache.wait_until_fresh()
 
 
-async def _opened() -> tuple[Store, Cache]:
+async def _opened() -> tuple[Store, WatchCache]:
     store = await open_store("memory:")
-    cache = Cache(store)
-    await cache.fill()
+    cache = WatchCache(store)
+    await cache.resync()
     return store, cache
 
 
-async def _started(cache: Cache) -> asyncio.Task[None]:
+async def _started(cache: WatchCache) -> asyncio.Task[None]:
     return asyncio.create_task(cache.follow())
 
 
 def _place(kind: Kind, document: Mapping[str, Any]) -> bytes:
     metadata = document["metadata"]
-    return key(kind, metadata.get("namespace", ""), metadata["name"])
+    return build_key(kind, metadata.get("namespace", ""), metadata["name"])
 
 
 class Court:
@@ -89,45 +89,45 @@ class Court:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.access = Access(world.cache)
-        self.rules = confinement(world.cache, self.access)
+        self.access = UnionAuthorizer(world.cache)
+        self.rules = build_write_rules(world.cache, self.access)
 
     def judge(
         self,
-        user: User,
+        user: RequestUser,
         old: Mapping[str, Any] | None,
         new: Mapping[str, Any] | None,
         subresource: str = "",
         verb: str = "",
-    ) -> list[Extra]:
-        """What the rules say to a change; raises `Failure` when one objects."""
+    ) -> list[AdmissionEffects]:
+        """What the rules say to a change; raises `ApiStatusError` when one objects."""
         change = change_of(user, old, new, subresource, verb)
-        return [rule.judge(change) for rule in self.rules]
+        return [rule.admit(change) for rule in self.rules]
 
-    def refuses(self, *change: Any, **more: Any) -> Failure | None:
+    def refuses(self, *change: Any, **more: Any) -> ApiStatusError | None:
         """The objection to a change, if there is one."""
         try:
             self.judge(*change, **more)
-        except Failure as failure:
+        except ApiStatusError as failure:
             return failure
         return None
 
 
 def change_of(
-    user: User,
+    user: RequestUser,
     old: Mapping[str, Any] | None,
     new: Mapping[str, Any] | None,
     subresource: str = "",
     verb: str = "",
-) -> Change:
+) -> ObjectChange:
     """A change from one document to another, as the server would make it."""
     some = new or old
     assert some is not None
-    kind, _ = kind_of(some)
+    kind, _ = parse_document_kind(some)
     operation = CREATE if old is None else DELETE if new is None else UPDATE
     metadata = some["metadata"]
     namespace, name = metadata.get("namespace", ""), metadata["name"]
-    call = Call(
+    call = ApiCall(
         verb or VERBS[operation],
         "/",
         kind,
@@ -140,31 +140,31 @@ def change_of(
     )
     held = None if old is None else held_of(old)
     view = None if new is None else decode_document(deepcopy(dict(new))).object
-    draft = None if new is None else Draft(kind, dict(new), view)
-    return Change(Request(call, user), operation, kind, namespace, name, held, draft)
+    draft = None if new is None else PendingObject(kind, dict(new), view)
+    return ObjectChange(ApiRequest(call, user), operation, kind, namespace, name, held, draft)
 
 
-def held_of(document: Mapping[str, Any]) -> Held:
+def held_of(document: Mapping[str, Any]) -> StoredObject:
     """A document as the server holds it."""
-    kind, _ = kind_of(document)
-    return Held(kind, _place(kind, document), stored_bytes(kind, document), 7)
+    kind, _ = parse_document_kind(document)
+    return StoredObject(kind, _place(kind, document), encode_document(kind, document), 7)
 
 
 # --- people and things ---
 
 
-def person(name: str, *groups: str) -> User:
-    return User(name, (*groups, AUTHENTICATED))
+def person(name: str, *groups: str) -> RequestUser:
+    return RequestUser(name, (*groups, AUTHENTICATED))
 
 
-def node(name: str) -> User:
+def node(name: str) -> RequestUser:
     return person(f"system:node:{name}", "system:nodes")
 
 
-def account(name: str, namespace: str, on_node: str = "") -> User:
+def account(name: str, namespace: str, on_node: str = "") -> RequestUser:
     extra = {"authentication.kubernetes.io/node-name": (on_node,)} if on_node else {}
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-    return User(f"system:serviceaccount:{namespace}:{name}", groups, "", extra)
+    return RequestUser(f"system:serviceaccount:{namespace}:{name}", groups, "", extra)
 
 
 def thing(api_version: str, kind: str, name: str, namespace: str = "", **more: Any) -> dict[str, Any]:

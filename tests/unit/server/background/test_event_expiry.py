@@ -8,29 +8,29 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import known_kind
-from dray.clock import ManualClock, timestamp
-from dray.server.background.event_expiry import LIFETIME, Expiry
-from dray.server.objects.stored_object import key, stored_bytes
-from dray.server.registry.object_registry import Registry
-from dray.server.watch.cache import Cache
+from dray.api.kinds import get_kind
+from dray.clock import ManualClock, format_timestamp
+from dray.server.background.event_expiry import EVENT_LIFETIME, EventExpiry
+from dray.server.objects.stored_object import build_key, encode_document
+from dray.server.registry.object_registry import ObjectRegistry
+from dray.server.watch.cache import WatchCache
 from dray.store import Put, open_store
 
-EVENT = known_kind("", "Event")
+EVENT = get_kind("", "Event")
 
 
 async def left_after(events: dict[str, dict[str, Any]], clock: ManualClock) -> tuple[int, list[str]]:
     async with await open_store("memory:") as store:
         for name, fields in events.items():
             metadata = {"name": name, "namespace": "default", **fields.pop("metadata", {})}
-            value = stored_bytes(EVENT, {"metadata": metadata, **fields})
-            await store.txn([], [Put(key(EVENT, "default", name), value)])
-        cache = Cache(store)
-        await cache.fill()
+            value = encode_document(EVENT, {"metadata": metadata, **fields})
+            await store.txn([], [Put(build_key(EVENT, "default", name), value)])
+        cache = WatchCache(store)
+        await cache.resync()
         following = asyncio.create_task(cache.follow())
-        gone = await Expiry(cache, Registry(store, cache, []), clock).sweep()
-        await cache.caught_up()
-        left = [held.name for held in cache.all(EVENT)]
+        gone = await EventExpiry(cache, ObjectRegistry(store, cache, []), clock).sweep()
+        await cache.wait_until_fresh()
+        left = [held.name for held in cache.list_objects(EVENT)]
         following.cancel()
         return gone, left
 
@@ -49,7 +49,7 @@ async def left_after(events: dict[str, dict[str, Any]], clock: ManualClock) -> t
 )
 def test_what_was_told_long_ago_goes(fields):
     clock = ManualClock()
-    old = timestamp(clock.now() - LIFETIME - timedelta(seconds=1))
+    old = format_timestamp(clock.now() - EVENT_LIFETIME - timedelta(seconds=1))
     assert asyncio.run(left_after({"e": dated(fields, old)}, clock)) == (1, [])
 
 
@@ -64,7 +64,7 @@ def test_what_was_told_long_ago_goes(fields):
 )
 def test_what_was_told_lately_stays(fields):
     clock = ManualClock()
-    new = timestamp(clock.now() - LIFETIME + timedelta(seconds=1))
+    new = format_timestamp(clock.now() - EVENT_LIFETIME + timedelta(seconds=1))
     assert asyncio.run(left_after({"e": dated(fields, new)}, clock)) == (0, ["e"])
 
 

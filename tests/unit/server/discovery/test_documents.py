@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import KINDS
-from dray.server.discovery.documents import Discovery
-from dray.server.http.errors import Failure
+from dray.server.discovery.documents import DiscoveryEndpoints
+from dray.server.http.errors import ApiStatusError
 from tests.unit.server.samples import sample
 
 GROUPS = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -17,11 +17,11 @@ KUBECTL = f"{GROUPS},{GROUPS.replace('v2', 'v2beta1')},application/json"
 
 
 @pytest.fixture(scope="module")
-def discovery() -> Discovery:
-    return Discovery(KINDS, "127.0.0.1:6443")
+def discovery() -> DiscoveryEndpoints:
+    return DiscoveryEndpoints(KINDS, "127.0.0.1:6443")
 
 
-def told(discovery: Discovery, path: str, accept: str = "application/json") -> Any:
+def told(discovery: DiscoveryEndpoints, path: str, accept: str = "application/json") -> Any:
     answer = discovery.answer(path, accept, {})
     assert answer is not None
     assert answer.code == 200
@@ -172,7 +172,7 @@ def test_other_paths_are_not_discovery(discovery, path):
 
 
 def test_only_protobuf_is_refused(discovery):
-    with pytest.raises(Failure, match="Not Acceptable"):
+    with pytest.raises(ApiStatusError, match="Not Acceptable"):
         discovery.answer("/apis", "application/vnd.kubernetes.protobuf", {})
 
 

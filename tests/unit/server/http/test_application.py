@@ -8,22 +8,22 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from dray.clock import SystemClock
-from dray.server.http.application import App, Ending, Permit
-from dray.server.http.errors import bad_request
-from dray.server.http.requests import Answer, Call, Request, User
-from dray.server.http.routing import Routes
+from dray.server.http.application import ApiApplication, GrantedAccess, RequestResult
+from dray.server.http.errors import new_bad_request
+from dray.server.http.requests import ApiCall, ApiRequest, ApiResponse, RequestUser
+from dray.server.http.routing import Router
 
 
 class Open:
     """Lets everybody in."""
 
-    def identify(self, headers: Any, peer: Any, path: str) -> User:
-        return User("somebody")
+    def authenticate(self, headers: Any, peer: Any, path: str) -> RequestUser:
+        return RequestUser("somebody")
 
-    def permit(self, call: Call, user: User, headers: Any) -> Permit:
-        return Permit(user)
+    def authorize(self, call: ApiCall, user: RequestUser, headers: Any) -> GrantedAccess:
+        return GrantedAccess(user)
 
-    def entered(self, call: Call, user: User) -> Any:
+    def acquire(self, call: ApiCall, user: RequestUser) -> Any:
         return nullcontext()
 
 
@@ -32,18 +32,18 @@ class Noting:
 
     def __init__(self) -> None:
         self.broken: list[Exception] = []
-        self.endings: list[Ending] = []
+        self.endings: list[RequestResult] = []
 
-    async def arrived(self, request: Request) -> None:
+    async def record_arrival(self, request: ApiRequest) -> None:
         pass
 
-    async def answered(self, request: Request, ending: Ending) -> None:
+    async def record_response(self, request: ApiRequest, ending: RequestResult) -> None:
         self.endings.append(ending)
 
-    def broke(self, request: Request, error: Exception) -> None:
+    def record_fault(self, request: ApiRequest, error: Exception) -> None:
         self.broken.append(error)
 
-    def cut(self, request: Request) -> None:
+    def record_cutoff(self, request: ApiRequest) -> None:
         raise AssertionError("nobody was slow")
 
 
@@ -54,11 +54,11 @@ async def told(error: Exception, door: Any = None) -> tuple[list[dict[str, Any]]
         yield b"first"
         raise error
 
-    async def answer(request: Request) -> Answer:
-        return Answer(200, parts())
+    async def answer(request: ApiRequest) -> ApiResponse:
+        return ApiResponse(200, parts())
 
     noting, door = Noting(), door or Open()
-    app = App(Routes(()), door, door, noting, answer, answer, SystemClock())
+    app = ApiApplication(Router(()), door, door, noting, answer, answer, SystemClock())
     arrived = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
@@ -79,7 +79,7 @@ async def told(error: Exception, door: Any = None) -> tuple[list[dict[str, Any]]
 
 
 def test_a_stream_that_breaks_is_noted_and_left_unfinished():
-    for error in (ValueError("broken"), bad_request("too late to refuse")):
+    for error in (ValueError("broken"), new_bad_request("too late to refuse")):
         sent, noting = asyncio.run(told(error))
         assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
         assert sent[-1]["more_body"]
@@ -90,7 +90,7 @@ def test_a_stream_that_breaks_is_noted_and_left_unfinished():
 class Broken(Open):
     """Does not know what to think."""
 
-    def permit(self, call: Call, user: User, headers: Any) -> Permit:
+    def authorize(self, call: ApiCall, user: RequestUser, headers: Any) -> GrantedAccess:
         raise ZeroDivisionError
 
 
@@ -103,7 +103,7 @@ def test_a_door_that_breaks_is_noted():
 
 def test_a_node_has_a_name():
     nodes = ("system:nodes",)
-    assert User("system:node:n1", nodes).node == "n1"
-    assert User("system:node:", nodes).node is None
-    assert User("n1", nodes).node is None
-    assert User("system:node:n1").node is None
+    assert RequestUser("system:node:n1", nodes).node_name == "n1"
+    assert RequestUser("system:node:", nodes).node_name is None
+    assert RequestUser("n1", nodes).node_name is None
+    assert RequestUser("system:node:n1").node_name is None

@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 import uvicorn
 
-from dray.server.http.connection import Connection, bounded
-from dray.server.http.limits import Limits
+from dray.server.http.connection import LimitedConnection, build_connection_class
+from dray.server.http.limits import ServerLimits
 
 GET = b"GET /x HTTP/1.1\r\nhost: x\r\n\r\n"
-SMALL = Limits(max_header_bytes=2000, max_headers=20, max_url_bytes=500, max_connections=4)
+SMALL = ServerLimits(max_header_bytes=2000, max_headers=20, max_url_bytes=500, max_connections=4)
 
 
 async def app(scope, receive, send) -> None:
@@ -40,8 +40,8 @@ async def app(scope, receive, send) -> None:
 
 
 @asynccontextmanager
-async def served(limits: Limits, refused: list[str]) -> AsyncIterator[int]:
-    protocol = bounded(Connection, limits, refused.append)
+async def served(limits: ServerLimits, refused: list[str]) -> AsyncIterator[int]:
+    protocol = build_connection_class(LimitedConnection, limits, refused.append)
     config = uvicorn.Config(
         app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, log_level="error"
     )
@@ -84,7 +84,7 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, str]:
     return code, body["message"]
 
 
-def run(test, limits: Limits = SMALL) -> list[str]:
+def run(test, limits: ServerLimits = SMALL) -> list[str]:
     refused: list[str] = []
 
     async def main() -> None:

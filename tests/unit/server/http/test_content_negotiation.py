@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.server.http.content_negotiation import (
-    DISCOVERY,
-    DOCUMENTS,
+    DISCOVERY_FORMATS,
+    DOCUMENT_FORMATS,
     JSON,
-    OBJECTS,
-    WATCHES,
+    OBJECT_FORMATS,
+    WATCH_FORMATS,
     YAML,
-    Form,
-    Shape,
+    Representation,
+    ResponseFormat,
     negotiate,
 )
-from dray.server.http.errors import Failure
+from dray.server.http.errors import ApiStatusError
 from tests.unit.server.samples import sample
 
 PB = "application/vnd.kubernetes.protobuf"
@@ -32,35 +32,51 @@ OLD_GROUPS = GROUPS.replace("v2", "v2beta1")
 @pytest.mark.parametrize(
     ("accept", "offer", "form"),
     [
-        ("", OBJECTS, Form()),
-        ("*/*", OBJECTS, Form()),
-        (JSON, OBJECTS, Form()),
-        ("application/json, */*", OBJECTS, Form()),
-        ("APPLICATION/JSON ; charset=utf-8", OBJECTS, Form()),
-        (f"{PB},application/json", OBJECTS, Form()),
-        (f"{PB},*/*", OBJECTS, Form()),
-        ("application/json;stream=watch", WATCHES, Form()),
-        ("application/*", OBJECTS, Form()),
-        ("text/html,application/xhtml+xml,*/*;q=0.8", OBJECTS, Form()),
-        (YAML, OBJECTS, Form(YAML)),
-        ("application/json;q=0.2, application/yaml;q=0.9", OBJECTS, Form(YAML)),
-        ("*/*, application/yaml", OBJECTS, Form(YAML)),
-        ("application/yaml;q=0, */*;q=0.1", OBJECTS, Form()),
-        ("application/yaml, application/json;q=0.1", WATCHES, Form()),
-        (f"{TABLE},{OLD_TABLE},application/json", OBJECTS, Form(JSON, Shape.TABLE, "v1")),
-        (f"{OLD_TABLE},application/json", OBJECTS, Form(JSON, Shape.TABLE, "v1beta1")),
-        (f"{TABLE},application/json", WATCHES, Form(JSON, Shape.TABLE, "v1")),
-        (f"{TABLE},application/json", DOCUMENTS, Form()),
-        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", OBJECTS, Form()),
+        ("", OBJECT_FORMATS, ResponseFormat()),
+        ("*/*", OBJECT_FORMATS, ResponseFormat()),
+        (JSON, OBJECT_FORMATS, ResponseFormat()),
+        ("application/json, */*", OBJECT_FORMATS, ResponseFormat()),
+        ("APPLICATION/JSON ; charset=utf-8", OBJECT_FORMATS, ResponseFormat()),
+        (f"{PB},application/json", OBJECT_FORMATS, ResponseFormat()),
+        (f"{PB},*/*", OBJECT_FORMATS, ResponseFormat()),
+        ("application/json;stream=watch", WATCH_FORMATS, ResponseFormat()),
+        ("application/*", OBJECT_FORMATS, ResponseFormat()),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", OBJECT_FORMATS, ResponseFormat()),
+        (YAML, OBJECT_FORMATS, ResponseFormat(YAML)),
+        ("application/json;q=0.2, application/yaml;q=0.9", OBJECT_FORMATS, ResponseFormat(YAML)),
+        ("*/*, application/yaml", OBJECT_FORMATS, ResponseFormat(YAML)),
+        ("application/yaml;q=0, */*;q=0.1", OBJECT_FORMATS, ResponseFormat()),
+        ("application/yaml, application/json;q=0.1", WATCH_FORMATS, ResponseFormat()),
+        (
+            f"{TABLE},{OLD_TABLE},application/json",
+            OBJECT_FORMATS,
+            ResponseFormat(JSON, Representation.TABLE, "v1"),
+        ),
+        (
+            f"{OLD_TABLE},application/json",
+            OBJECT_FORMATS,
+            ResponseFormat(JSON, Representation.TABLE, "v1beta1"),
+        ),
+        (f"{TABLE},application/json", WATCH_FORMATS, ResponseFormat(JSON, Representation.TABLE, "v1")),
+        (f"{TABLE},application/json", DOCUMENT_FORMATS, ResponseFormat()),
+        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", OBJECT_FORMATS, ResponseFormat()),
         (
             f"{PB};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{PARTS},*/*",
-            OBJECTS,
-            Form(JSON, Shape.METADATA, "v1"),
+            OBJECT_FORMATS,
+            ResponseFormat(JSON, Representation.METADATA, "v1"),
         ),
-        (f"{PARTS_LIST},*/*", OBJECTS, Form(JSON, Shape.METADATA_LIST, "v1")),
-        (f"{GROUPS},{OLD_GROUPS},application/json", DISCOVERY, Form(JSON, Shape.DISCOVERY, "v2")),
-        (f"{OLD_GROUPS},application/json", DISCOVERY, Form(JSON, Shape.DISCOVERY, "v2beta1")),
-        (f"{GROUPS},application/json", OBJECTS, Form()),
+        (f"{PARTS_LIST},*/*", OBJECT_FORMATS, ResponseFormat(JSON, Representation.METADATA_LIST, "v1")),
+        (
+            f"{GROUPS},{OLD_GROUPS},application/json",
+            DISCOVERY_FORMATS,
+            ResponseFormat(JSON, Representation.DISCOVERY, "v2"),
+        ),
+        (
+            f"{OLD_GROUPS},application/json",
+            DISCOVERY_FORMATS,
+            ResponseFormat(JSON, Representation.DISCOVERY, "v2beta1"),
+        ),
+        (f"{GROUPS},application/json", OBJECT_FORMATS, ResponseFormat()),
     ],
 )
 def test_the_best_wish_that_can_be_met_wins(accept, offer, form):
@@ -71,27 +87,27 @@ def test_the_best_wish_that_can_be_met_wins(accept, offer, form):
     "accept", [PB, "text/plain", "application/json;q=0", "application/json;q=x", TABLE.replace("json", "xml")]
 )
 def test_what_cannot_be_met_is_refused_with_what_there_is(accept, pytestconfig):
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(ApiStatusError) as refused:
         negotiate(accept)
-    ours, theirs = refused.value.document(), sample(pytestconfig, "err_406.json")
+    ours, theirs = refused.value.to_status(), sample(pytestconfig, "err_406.json")
     assert ours["message"].endswith("application/json, application/yaml, application/json;stream=watch")
     assert ours | {"message": ""} == theirs | {"message": ""}
 
 
 def test_a_shape_that_is_not_offered_and_nothing_behind_it_is_refused():
-    with pytest.raises(Failure, match="Not Acceptable"):
-        negotiate(TABLE, DISCOVERY)
+    with pytest.raises(ApiStatusError, match="Not Acceptable"):
+        negotiate(TABLE, DISCOVERY_FORMATS)
 
 
 def test_only_discovery_says_its_shape_in_the_content_type():
-    assert negotiate(GROUPS, DISCOVERY).content_type == GROUPS
-    assert negotiate(TABLE, OBJECTS).content_type == JSON
+    assert negotiate(GROUPS, DISCOVERY_FORMATS).content_type == GROUPS
+    assert negotiate(TABLE, OBJECT_FORMATS).content_type == JSON
 
 
 def test_a_form_writes_json_as_it_is_and_yaml_for_people():
     text = b'{"kind":"Pod","metadata":{"name":"a"},"count":1.50}'
-    assert negotiate(JSON).write(text) is text
-    assert negotiate(YAML).write(text) == b"kind: Pod\nmetadata:\n  name: a\ncount: 1.50\n"
+    assert negotiate(JSON).encode(text) is text
+    assert negotiate(YAML).encode(text) == b"kind: Pod\nmetadata:\n  name: a\ncount: 1.50\n"
 
 
 @given(st.text(alphabet='abc/*;=,q.01 "jsonvTable', max_size=60))
@@ -102,5 +118,5 @@ def test_no_header_is_too_strange(accept):
 def _tried(accept: str) -> str | int:
     try:
         return negotiate(accept).media
-    except Failure as refused:
+    except ApiStatusError as refused:
         return refused.code

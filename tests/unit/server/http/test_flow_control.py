@@ -7,18 +7,18 @@ import asyncio
 import pytest
 
 from dray.clock import ManualClock
-from dray.server.http.errors import Failure
-from dray.server.http.flow_control import CLASSES, Gate, rank_of
-from dray.server.http.limits import Limits
-from dray.server.http.requests import MASTERS, NOBODY, NODES, Call, User
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.flow_control import PRIORITY_LEVELS, FlowController, get_priority_rank
+from dray.server.http.limits import ServerLimits
+from dray.server.http.requests import ANONYMOUS_USER, MASTERS, NODES, ApiCall, RequestUser
 
-JANE, JOHN = User("jane"), User("john")
-NODE, ADMIN = User("system:node:a", (NODES,)), User("admin", (MASTERS,))
-SCHEDULER = User("system:kube-scheduler")
-READ = Call("get", "/x", plural="pods")
-WRITE = Call("create", "/x", plural="pods")
-LEASE = Call("update", "/x", plural="leases", group="coordination.k8s.io")
-WATCH = Call("watch", "/x", version="v1", plural="pods")
+JANE, JOHN = RequestUser("jane"), RequestUser("john")
+NODE, ADMIN = RequestUser("system:node:a", (NODES,)), RequestUser("admin", (MASTERS,))
+SCHEDULER = RequestUser("system:kube-scheduler")
+READ = ApiCall("get", "/x", plural="pods")
+WRITE = ApiCall("create", "/x", plural="pods")
+LEASE = ApiCall("update", "/x", plural="leases", group="coordination.k8s.io")
+WATCH = ApiCall("watch", "/x", version="v1", plural="pods")
 
 
 class Room:
@@ -27,17 +27,17 @@ class Room:
     def __init__(self, **limits) -> None:
         self.refusals: list[str] = []
         self.clock = ManualClock()
-        self.gate = Gate(Limits(**limits), self.clock, self.refusals.append)
+        self.gate = FlowController(ServerLimits(**limits), self.clock, self.refusals.append)
         self.inside: list[str] = []
         self.stay = asyncio.Event()
 
-    async def visit(self, name: str, call: Call = READ, user: User = JANE) -> None:
-        async with self.gate.entered(call, user):
+    async def visit(self, name: str, call: ApiCall = READ, user: RequestUser = JANE) -> None:
+        async with self.gate.acquire(call, user):
             self.inside.append(name)
             await self.stay.wait()
             await asyncio.sleep(0)
 
-    def start(self, name: str, call: Call = READ, user: User = JANE) -> asyncio.Task[None]:
+    def start(self, name: str, call: ApiCall = READ, user: RequestUser = JANE) -> asyncio.Task[None]:
         return asyncio.create_task(self.visit(name, call, user))
 
 
@@ -58,17 +58,17 @@ def run(test) -> None:
     ("call", "user", "name"),
     [
         (LEASE, JANE, "leases"),
-        (LEASE, NOBODY, "anonymous"),
+        (LEASE, ANONYMOUS_USER, "anonymous"),
         (READ, NODE, "system"),
         (READ, ADMIN, "system"),
         (WRITE, SCHEDULER, "system"),
         (READ, JANE, "others"),
-        (READ, User("system:serviceaccount:kube-system:x"), "others"),
-        (READ, NOBODY, "anonymous"),
+        (READ, RequestUser("system:serviceaccount:kube-system:x"), "others"),
+        (READ, ANONYMOUS_USER, "anonymous"),
     ],
 )
 def test_every_request_has_a_class(call, user, name):
-    assert CLASSES[rank_of(call, user)].name == name
+    assert PRIORITY_LEVELS[get_priority_rank(call, user)].name == name
 
 
 def test_whoever_finds_no_place_waits_until_somebody_goes():
@@ -77,11 +77,11 @@ def test_whoever_finds_no_place_waits_until_somebody_goes():
         tasks = [room.start(str(number)) for number in range(5)]
         await settled()
         assert room.inside == ["0", "1", "2"]
-        assert room.gate.waiting == 2
+        assert room.gate.queued == 2
         room.stay.set()
         await asyncio.gather(*tasks)
         assert room.inside == ["0", "1", "2", "3", "4"]
-        assert (room.gate.waiting, room.gate.in_flight) == (0, {"readOnly": 0, "mutating": 0})
+        assert (room.gate.queued, room.gate.in_flight) == (0, {"readOnly": 0, "mutating": 0})
 
     run(test)
 
@@ -90,7 +90,7 @@ def test_the_last_places_are_for_those_above():
     async def test():
         room = Room(max_in_flight=20)
         tasks = [room.start("other") for _ in range(30)]
-        tasks += [room.start("anonymous", user=NOBODY) for _ in range(3)]
+        tasks += [room.start("anonymous", user=ANONYMOUS_USER) for _ in range(3)]
         tasks += [room.start("node", user=NODE) for _ in range(10)]
         tasks += [room.start("lease", LEASE) for _ in range(10)]
         await settled()
@@ -107,7 +107,7 @@ def test_places_that_come_free_go_to_the_highest_class_first():
         first = room.start("first")
         await settled()
         later = [
-            room.start("anonymous", user=NOBODY),
+            room.start("anonymous", user=ANONYMOUS_USER),
             room.start("other"),
             room.start("node", user=NODE),
             room.start("lease", LEASE),
@@ -141,7 +141,7 @@ def test_no_place_in_time_is_a_429_that_says_when_to_come_back():
         room = Room(max_in_flight=1, queue_seconds=0.01)
         first = room.start("first")
         await settled()
-        with pytest.raises(Failure, match="no place in time") as busy:
+        with pytest.raises(ApiStatusError, match="no place in time") as busy:
             await room.visit("late")
         assert busy.value.code == 429
         assert ("retry-after", "1") in busy.value.headers
@@ -161,7 +161,7 @@ def test_a_client_that_leaves_while_it_waits_leaves_no_trace():
         await settled()
         second.cancel()
         await settled()
-        assert room.gate.waiting == 1
+        assert room.gate.queued == 1
         room.stay.set()
         await asyncio.gather(first, third)
         assert room.inside == ["0", "2"]
@@ -196,7 +196,7 @@ def test_a_full_queue_turns_away_at_once(limits, limit):
         room = Room(max_in_flight=1, **limits)
         tasks = [room.start(str(number)) for number in range(4)]
         await settled()
-        with pytest.raises(Failure) as full:
+        with pytest.raises(ApiStatusError) as full:
             await room.visit("too many")
         assert full.value.code == 429
         assert room.refusals == [limit]
@@ -212,7 +212,7 @@ def test_health_checks_pass_a_full_house():
         first = room.start("first", user=ADMIN)
         await settled()
         room.stay.set()
-        await room.visit("health", Call("get", "/readyz"), NOBODY)
+        await room.visit("health", ApiCall("get", "/readyz"), ANONYMOUS_USER)
         assert room.inside == ["first", "health"]
         await first
 
@@ -224,11 +224,11 @@ def test_watches_are_counted_by_user_and_kind_and_take_no_place():
         room = Room(max_in_flight=1, max_watches=3, max_watches_per_user=2)
         tasks = [room.start("w", WATCH), room.start("w", WATCH)]
         await settled()
-        with pytest.raises(Failure, match="`jane` has 2 watches open"):
+        with pytest.raises(ApiStatusError, match="`jane` has 2 watches open"):
             await room.visit("w", WATCH)
         tasks.append(room.start("w", WATCH, JOHN))
         await settled()
-        with pytest.raises(Failure, match="3 watches are open"):
+        with pytest.raises(ApiStatusError, match="3 watches are open"):
             await room.visit("w", WATCH, NODE)
         assert room.gate.watches == {("", "v1", "pods"): 3}
         room.stay.set()
@@ -246,25 +246,25 @@ def test_the_rate_of_one_user_is_no_concern_of_another():
         room.stay.set()
         for _ in range(20):
             await room.visit("jane")
-        with pytest.raises(Failure, match="more than 10 requests per second of `jane`"):
+        with pytest.raises(ApiStatusError, match="more than 10 requests per second of `jane`"):
             await room.visit("jane")
         await room.visit("john", user=JOHN)
         room.clock.advance(0.1)
         await room.visit("jane")
-        with pytest.raises(Failure):
+        with pytest.raises(ApiStatusError):
             await room.visit("jane")
 
     run(test)
 
 
 def test_no_more_users_are_remembered_than_fit(monkeypatch):
-    monkeypatch.setattr("dray.server.http.flow_control.BUCKETS", 10)
+    monkeypatch.setattr("dray.server.http.flow_control.MAX_RATE_BUCKETS", 10)
 
     async def test():
         room = Room(requests_per_second=1)
         room.stay.set()
         for number in range(50):
-            await room.visit("x", user=User(f"user-{number}"))
-        assert len(room.gate._rates) == 10
+            await room.visit("x", user=RequestUser(f"user-{number}"))
+        assert len(room.gate._rate_buckets) == 10
 
     run(test)

@@ -7,11 +7,11 @@ from dataclasses import fields
 import pytest
 
 from dray.errors import InputError
-from dray.server.http.limits import LIMITS, Limits, parsed, rows
+from dray.server.http.limits import LIMITS, ServerLimits, list_rows, parse_limits
 
 
 def test_every_limit_has_a_row():
-    assert [row.name for row in LIMITS] == [field.name for field in fields(Limits)]
+    assert [row.name for row in LIMITS] == [field.name for field in fields(ServerLimits)]
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,14 @@ def test_every_limit_has_a_row():
     ],
 )
 def test_defaults_are_shown_as_people_read_them(word, shown):
-    assert {row[0]: row[2] for row in rows()}[word] == shown
+    assert {row[0]: row[2] for row in list_rows()}[word] == shown
 
 
 def test_limits_are_read_from_the_command_line():
-    assert parsed(["max-watches=7", "queue-seconds=0.5"]) == Limits(max_watches=7, queue_seconds=0.5)
-    assert parsed([]) == Limits()
+    assert parse_limits(["max-watches=7", "queue-seconds=0.5"]) == ServerLimits(
+        max_watches=7, queue_seconds=0.5
+    )
+    assert parse_limits([]) == ServerLimits()
 
 
 @pytest.mark.parametrize(
@@ -48,5 +50,5 @@ def test_limits_are_read_from_the_command_line():
 )
 def test_a_wrong_limit_is_told_in_a_line(text, words):
     with pytest.raises(InputError) as wrong:
-        parsed([text])
+        parse_limits([text])
     assert words in str(wrong.value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from dray.server.http.limits import Limits
-from dray.server.http.listener import Httpd, listen
+from dray.server.http.limits import ServerLimits
+from dray.server.http.listener import HttpListener, listen
 
 
 def test_a_request_that_does_not_end_is_cut_off_when_the_time_to_stop_is_over(monkeypatch):
@@ -24,7 +24,7 @@ async def _cut_off() -> None:
         await stubborn.wait()
 
     sock = listen("127.0.0.1", 0)
-    httpd = Httpd(serve, sock, None, Limits(), lambda why: None)
+    httpd = HttpListener(serve, sock, None, ServerLimits(), lambda why: None)
     serving = asyncio.create_task(httpd.run_until_stopped())
     reader, writer = await asyncio.open_connection(*sock.getsockname())
     writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dray.claims.ledger.rows import LEDGER
-from dray.server.http.errors import Failure
-from dray.server.ledger.admission import Guard
-from dray.store import Conflict, Delete, Put
+from dray.claims.ledger.rows import LEDGER_PREFIX
+from dray.server.http.errors import ApiStatusError
+from dray.server.ledger.admission import LedgerAdmission
+from dray.store import Delete, Put, TxnConflict
 from tests.unit.claims.ledgers import device, slice_of
 from tests.unit.server.registries import CLAIMS, PREPARATIONS, SLICES, World, preparation, result, world
 
@@ -20,18 +20,18 @@ def named(name: str, slice_: dict[str, Any]) -> dict[str, Any]:
 
 
 def guarded(cache):
-    return [Guard(cache)]
+    return [LedgerAdmission(cache)]
 
 
 async def denied(doing) -> dict[str, Any]:
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(ApiStatusError) as failure:
         await doing
     assert failure.value.code == 409
-    return failure.value.document()
+    return failure.value.to_status()
 
 
 def rows(there: World) -> list[bytes]:
-    return [entry.key for entry in there.cache.rows(LEDGER)]
+    return [entry.key for entry in there.cache.list_rows(LEDGER_PREFIX)]
 
 
 async def two_claims(there: World) -> None:
@@ -94,14 +94,14 @@ def test_other_changes_of_a_claim_do_not_touch_the_ledger():
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
             await there.caught_up()
-            before = there.cache.row(b"/ledger/devices/gpu.example.com/pool/gpu-0")
+            before = there.cache.get_row(b"/ledger/devices/gpu.example.com/pool/gpu-0")
 
             def label(document: dict[str, Any]) -> None:
                 document["metadata"]["labels"] = {"x": "y"}
 
             await there.change(CLAIMS, "default", "a", label)
             await there.caught_up()
-            assert there.cache.row(b"/ledger/devices/gpu.example.com/pool/gpu-0") == before
+            assert there.cache.get_row(b"/ledger/devices/gpu.example.com/pool/gpu-0") == before
 
     asyncio.run(story())
 
@@ -140,7 +140,7 @@ def test_shares_are_judged_by_the_slice_as_it_is_when_they_are_stored():
                     smaller = held.value.replace(b"40Gi", b"4Gi")
                     await txn([], [Put(held.key, smaller)])
                     outcome = await txn(compares, writes)
-                    assert isinstance(outcome, Conflict)
+                    assert isinstance(outcome, TxnConflict)
                     return outcome
                 return await txn(compares, writes)
 
@@ -187,7 +187,7 @@ def test_a_preparation_and_a_deallocation_at_the_same_time_agree():
             if first == "deallocation":
                 steps.reverse()
             outcomes = await asyncio.gather(*steps, return_exceptions=True)
-            refused = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+            refused = [outcome for outcome in outcomes if isinstance(outcome, ApiStatusError)]
             if refused:
                 await there.allocate("b", result("gpu-0"))
             else:
@@ -224,11 +224,11 @@ def test_a_preparation_has_no_owners_that_could_take_it_with_them():
             owned = preparation("p", "n1", "a", uid)
             owner = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "name": "a", "uid": uid}
             owned["metadata"]["ownerReferences"] = [owner]
-            with pytest.raises(Failure, match="a preparation has no owners") as failure:
+            with pytest.raises(ApiStatusError, match="a preparation has no owners") as failure:
                 await there.put(owned)
             assert failure.value.code == 403
             await there.put(preparation("p", "n1", "a", uid))
-            with pytest.raises(Failure, match="a preparation has no owners"):
+            with pytest.raises(ApiStatusError, match="a preparation has no owners"):
                 await there.put(owned)
 
     asyncio.run(story())
@@ -275,12 +275,12 @@ def test_slices_that_move_to_another_pool_or_go_are_forgotten():
 def test_denials_are_counted_and_an_unenforced_guard_does_nothing():
     async def story() -> None:
         counted: list[str] = []
-        async with world(lambda cache: [Guard(cache, on_denied=counted.append)]) as there:
+        async with world(lambda cache: [LedgerAdmission(cache, on_denied=counted.append)]) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
             await denied(there.allocate("b", result("gpu-0")))
             assert counted == ["DeviceHeld"]
-        async with world(lambda cache: [Guard(cache, enforced=False)]) as there:
+        async with world(lambda cache: [LedgerAdmission(cache, enforced=False)]) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
             await there.allocate("b", result("gpu-0"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.store import Conflict
+from dray.store import TxnConflict
 from tests.unit.claims.ledgers import device, slice_of
 from tests.unit.server.ledger.test_admission import denied, guarded, named, rows
 from tests.unit.server.registries import SLICES, World, result, world
@@ -74,7 +74,7 @@ def test_who_takes_a_device_unpublished_is_judged_again_when_it_is_published_mea
                     meddled = True
                     await there.put(named("parts", WHOLE))
                     outcome = await txn(compares, writes)
-                    assert isinstance(outcome, Conflict)
+                    assert isinstance(outcome, TxnConflict)
                     return outcome
                 return await txn(compares, writes)
 
@@ -101,7 +101,7 @@ def test_who_publishes_a_device_is_judged_again_when_it_is_taken_meanwhile():
                     meddled = True
                     await there.allocate("a", result("part-0"))
                     outcome = await txn(compares, writes)
-                    assert isinstance(outcome, Conflict)
+                    assert isinstance(outcome, TxnConflict)
                     return outcome
                 return await txn(compares, writes)
 

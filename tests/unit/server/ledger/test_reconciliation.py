@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from dray.claims.ledger.rows import (
-    COUNTERS,
-    DEVICES,
-    LEDGER,
-    PREPARATIONS,
+    COUNTER_PREFIX,
+    DEVICE_PREFIX,
+    LEDGER_PREFIX,
+    PREPARATION_PREFIX,
     CounterRow,
     CounterSetId,
     DeviceId,
     DeviceRow,
     Holder,
     Holding,
-    counter_key,
-    device_key,
-    preparation_key,
-    row_bytes,
+    build_counter_key,
+    build_device_key,
+    build_preparation_key,
+    encode_row,
 )
-from dray.server.ledger.admission import Guard
-from dray.server.ledger.reconciliation import audit, entries, repair
+from dray.server.ledger.admission import LedgerAdmission
+from dray.server.ledger.reconciliation import audit_cached_ledger, list_held_devices, repair_ledger
 from dray.store import Delete, Put
 from dray.values.quantity import Quantity
 from tests.unit.claims.ledgers import device, slice_of
@@ -37,10 +37,10 @@ SLICES = [
     ),
     slice_of(counters={"c": "10"}, count=2),
 ]
-GPU = device_key(DeviceId("gpu.example.com", "pool", "gpu-0"))
-SHARED = device_key(DeviceId("gpu.example.com", "pool", "gpu-1"))
-PART = device_key(DeviceId("gpu.example.com", "pool", "part"))
-SET = counter_key(CounterSetId("gpu.example.com", "pool", "set"))
+GPU = build_device_key(DeviceId("gpu.example.com", "pool", "gpu-0"))
+SHARED = build_device_key(DeviceId("gpu.example.com", "pool", "gpu-1"))
+PART = build_device_key(DeviceId("gpu.example.com", "pool", "part"))
+SET = build_counter_key(CounterSetId("gpu.example.com", "pool", "set"))
 NOBODY = Holder(namespace="default", name="nobody", uid="none")
 
 
@@ -60,15 +60,15 @@ async def furnished(there: World) -> None:
 
 
 def whole(holder: Holder, **more: Any) -> bytes:
-    return row_bytes(DeviceRow(holdings=(Holding(holder=holder, **more),)))
+    return encode_row(DeviceRow(holdings=(Holding(holder=holder, **more),)))
 
 
 def sum_of(amount: str) -> bytes:
-    return row_bytes(CounterRow(charged={"c": Quantity.parse(amount)}))
+    return encode_row(CounterRow(charged={"c": Quantity.parse(amount)}))
 
 
 LOST = Holder(namespace="default", name="lost", uid="uid-lost")
-EMPTY = device_key(DeviceId("gpu.example.com", "pool/x", "gpu-9"))
+EMPTY = build_device_key(DeviceId("gpu.example.com", "pool/x", "gpu-9"))
 
 SPOILT = [
     ("missing row", GPU, None),
@@ -77,7 +77,7 @@ SPOILT = [
     (
         "wrong amounts",
         SHARED,
-        row_bytes(
+        encode_row(
             DeviceRow(
                 holdings=(
                     Holding(
@@ -100,8 +100,8 @@ SPOILT = [
     ("wrong preparations", GPU, whole(Holder(namespace="default", name="a", uid="uid-a"))),
     ("wrong counter sums", SET, sum_of("5")),
     ("wrong counter sums", SET, None),
-    ("preparation row differs", preparation_key("nobody"), b'{"format":1,"node":"n1"}'),
-    ("preparation row differs", preparation_key("p-a"), None),
+    ("preparation row differs", build_preparation_key("nobody"), b'{"format":1,"node":"n1"}'),
+    ("preparation row differs", build_preparation_key("p-a"), None),
     ("unreadable row", GPU, b"spoilt"),
 ]
 
@@ -109,21 +109,21 @@ SPOILT = [
 @pytest.mark.parametrize(("flaw", "key", "value"), SPOILT)
 def test_a_row_that_differs_is_found_and_written_anew(flaw: str, key: bytes, value: bytes | None):
     async def story() -> None:
-        async with world(lambda cache: [Guard(cache)]) as there:
+        async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await furnished(there)
             await there.caught_up()
-            before = {entry.key: entry.value for entry in there.cache.rows(LEDGER)}
-            sound = await audit(there.cache)
-            assert sound.agrees, sound.findings
+            before = {entry.key: entry.value for entry in there.cache.list_rows(LEDGER_PREFIX)}
+            sound = await audit_cached_ledger(there.cache)
+            assert sound.is_consistent, sound.findings
             assert (sound.claims, sound.preparations, sound.rows) == (3, 2, 6)
             await there.store.txn([], [Delete(key) if value is None else Put(key, value)])
-            report = await audit(there.cache)
+            report = await audit_cached_ledger(there.cache)
             assert [finding.flaw.value for finding in report.findings] == [flaw]
             assert report.findings[0].key == key
-            repaired = await repair(there.store, there.cache)
-            assert repaired.agrees, repaired.findings
+            repaired = await repair_ledger(there.store, there.cache)
+            assert repaired.is_consistent, repaired.findings
             assert [finding.flaw.value for finding in repaired.repaired] == [flaw]
-            after = {entry.key: entry.value for entry in there.cache.rows(LEDGER)}
+            after = {entry.key: entry.value for entry in there.cache.list_rows(LEDGER_PREFIX)}
             assert after == before
 
     asyncio.run(story())
@@ -133,18 +133,20 @@ def test_a_ledger_that_is_lost_is_rebuilt():
     """All but what a gone claim left in the hands of a node: that is known to the ledger alone."""
 
     async def story() -> None:
-        async with world(lambda cache: [Guard(cache)]) as there:
+        async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await furnished(there)
             await there.caught_up()
-            before = {entry.key: entry.value for entry in there.cache.rows(LEDGER)}
-            await there.store.txn([], [Delete(key) for key in before if key.startswith((DEVICES, COUNTERS))])
-            report = await repair(there.store, there.cache)
-            assert report.agrees
-            assert {entry.key: entry.value for entry in there.cache.rows(LEDGER)} == before
+            before = {entry.key: entry.value for entry in there.cache.list_rows(LEDGER_PREFIX)}
+            await there.store.txn(
+                [], [Delete(key) for key in before if key.startswith((DEVICE_PREFIX, COUNTER_PREFIX))]
+            )
+            report = await repair_ledger(there.store, there.cache)
+            assert report.is_consistent
+            assert {entry.key: entry.value for entry in there.cache.list_rows(LEDGER_PREFIX)} == before
             await there.store.txn([], [Delete(key) for key in before])
-            report = await repair(there.store, there.cache)
-            assert report.agrees
-            rows = {entry.key: entry.value for entry in there.cache.rows(LEDGER)}
+            report = await repair_ledger(there.store, there.cache)
+            assert report.is_consistent
+            rows = {entry.key: entry.value for entry in there.cache.list_rows(LEDGER_PREFIX)}
             assert rows.keys() == before.keys()
             assert rows[GPU] == before[GPU]
             assert rows[PART] == before[PART]
@@ -156,11 +158,11 @@ def test_a_ledger_that_is_lost_is_rebuilt():
 
 def test_two_claims_with_one_device_are_told_and_block_it():
     async def story() -> None:
-        async with world(lambda cache: [Guard(cache, enforced=False)]) as there:
+        async with world(lambda cache: [LedgerAdmission(cache, enforced=False)]) as there:
             for name in ("a", "b"):
                 await there.claim(name)
                 await there.allocate(name, result("gpu-0"))
-            report = await repair(there.store, there.cache)
+            report = await repair_ledger(there.store, there.cache)
             assert [(finding.flaw.value, finding.repairable) for finding in report.findings] == [
                 ("held twice", False)
             ]
@@ -168,15 +170,15 @@ def test_two_claims_with_one_device_are_told_and_block_it():
                 "held by default/a and default/b, and at least one of them has it as a whole; "
                 "delete or deallocate all but one"
             )
-            assert report.findings[0].place == "device gpu.example.com/pool/gpu-0"
-            assert report.document()["agrees"] is False
+            assert report.findings[0].row_name == "device gpu.example.com/pool/gpu-0"
+            assert report.to_document()["agrees"] is False
 
     asyncio.run(story())
 
 
 def test_a_repair_does_not_undo_what_happens_meanwhile():
     async def story() -> None:
-        async with world(lambda cache: [Guard(cache)]) as there:
+        async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await furnished(there)
             await there.store.txn([], [Delete(GPU)])
             txn = there.store.txn
@@ -190,10 +192,10 @@ def test_a_repair_does_not_undo_what_happens_meanwhile():
                 return await txn(compares, writes)
 
             there.store.txn = meddling  # type: ignore[method-assign]
-            report = await repair(there.store, there.cache)
+            report = await repair_ledger(there.store, there.cache)
             assert meddled
-            assert report.agrees
-            row = there.cache.row(GPU)
+            assert report.is_consistent
+            row = there.cache.get_row(GPU)
             assert row is not None
             assert b'"gone":true' in row.value  # the node still has it; only the claim let go
 
@@ -202,31 +204,33 @@ def test_a_repair_does_not_undo_what_happens_meanwhile():
 
 def test_entries_tell_who_holds_what():
     async def story() -> None:
-        async with world(lambda cache: [Guard(cache)]) as there:
+        async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await furnished(there)
             await there.caught_up()
-            assert [entry["device"] for entry in entries(there.cache)] == [
+            assert [entry["device"] for entry in list_held_devices(there.cache)] == [
                 "gpu.example.com/pool/gpu-0",
                 "gpu.example.com/pool/gpu-1",
                 "gpu.example.com/pool/part",
             ]
-            mine = entries(there.cache, "n1")
+            mine = list_held_devices(there.cache, "n1")
             assert [entry["device"].rpartition("/")[2] for entry in mine] == ["gpu-0", "gpu-1"]
             assert [(held["claim"], held["quarantined"]) for held in mine[1]["holders"]] == [
                 ("default/b", False),
                 ("default/old", True),
             ]
-            assert entries(there.cache, "n2") == []
+            assert list_held_devices(there.cache, "n2") == []
 
     asyncio.run(story())
 
 
 def test_rows_beside_devices_counters_and_preparations_do_not_belong():
     async def story() -> None:
-        async with world(lambda cache: [Guard(cache)]) as there:
-            await there.store.txn([], [Put(LEDGER + b"novelty/x", b"{}"), Put(PREPARATIONS + b"x", b"{")])
-            report = await repair(there.store, there.cache)
-            assert report.agrees
-            assert there.cache.rows(LEDGER) == []
+        async with world(lambda cache: [LedgerAdmission(cache)]) as there:
+            await there.store.txn(
+                [], [Put(LEDGER_PREFIX + b"novelty/x", b"{}"), Put(PREPARATION_PREFIX + b"x", b"{")]
+            )
+            report = await repair_ledger(there.store, there.cache)
+            assert report.is_consistent
+            assert there.cache.list_rows(LEDGER_PREFIX) == []
 
     asyncio.run(story())

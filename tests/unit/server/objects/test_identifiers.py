@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import uuid
 
-from dray.server.objects.identifiers import request_ids, uids
+from dray.server.objects.identifiers import generate_request_ids, generate_uids
 
 MANY = 1000
 
 
 def test_uids_are_random_uuids_and_all_different() -> None:
-    found = list(itertools.islice(uids(), MANY))
+    found = list(itertools.islice(generate_uids(), MANY))
     assert len(set(found)) == MANY
     for text in found:
         read = uuid.UUID(text)
@@ -19,14 +19,14 @@ def test_uids_are_random_uuids_and_all_different() -> None:
 
 
 def test_every_free_bit_of_a_uid_is_left_to_chance() -> None:
-    ones = next(uids(lambda size: b"\xff" * size))
-    zeros = next(uids(lambda size: b"\x00" * size))
+    ones = next(generate_uids(lambda size: b"\xff" * size))
+    zeros = next(generate_uids(lambda size: b"\x00" * size))
     assert ones == "ffffffff-ffff-4fff-bfff-ffffffffffff"
     assert zeros == "00000000-0000-4000-8000-000000000000"
 
 
 def test_ids_of_requests_are_different_also_between_processes() -> None:
-    here, there = request_ids(), request_ids()
+    here, there = generate_request_ids(), generate_request_ids()
     found = [*itertools.islice(here, MANY), *itertools.islice(there, MANY)]
     assert len(set(found)) == 2 * MANY
     assert all(str(uuid.UUID(text)) == text for text in found)

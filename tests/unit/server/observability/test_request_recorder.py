@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from dray.clock import ManualClock
 from dray.server.audit import AuditLog
-from dray.server.http.application import Ending
-from dray.server.http.errors import Failure, internal
+from dray.server.http.application import RequestResult
+from dray.server.http.errors import ApiStatusError, new_internal_error
 from dray.server.observability import metrics
-from dray.server.observability.metrics import Metrics
-from dray.server.observability.request_recorder import Observing
-from dray.telemetry.logs import Level, Log
+from dray.server.observability.metrics import ApiServerMetrics
+from dray.server.observability.request_recorder import RequestRecorder
+from dray.telemetry.logs import LogLevel, StructuredLogger
 from tests.unit.server.audit.requests import request
 
 BODY = b'{"kind":"Status","password":"hunter22"}'
@@ -24,12 +24,12 @@ BODY = b'{"kind":"Status","password":"hunter22"}'
 class Seen:
     """An observer with everything it writes to."""
 
-    def __init__(self, path, level=Level.INFO) -> None:
-        self.path, self.numbers = path, Metrics()
+    def __init__(self, path, level=LogLevel.INFO) -> None:
+        self.path, self.numbers = path, ApiServerMetrics()
         self._lines: list[bytes] = []
-        self.log = Log(self._take, ManualClock(), level=level, json=True)
+        self.log = StructuredLogger(self._take, ManualClock(), level=level, json=True)
         self.audit = AuditLog(path, ManualClock())
-        self.observing = Observing(self.numbers, self.log, self.audit)
+        self.observing = RequestRecorder(self.numbers, self.log, self.audit)
 
     def _take(self, line: bytes) -> bool:
         self._lines.append(line)
@@ -39,8 +39,8 @@ class Seen:
         async def main() -> None:
             self.audit.open()
             for ending in endings:
-                await self.observing.arrived(asked or request())
-                await self.observing.answered(asked or request(), ending)
+                await self.observing.record_arrival(asked or request())
+                await self.observing.record_response(asked or request(), ending)
             await self.audit.close()
 
         asyncio.run(main())
@@ -62,7 +62,9 @@ def path(tmp_path):
 
 def test_a_write_is_counted_and_audited_with_the_rule_that_allowed_it(path):
     seen = Seen(path)
-    seen.run(Ending(201, 0.01, body=BODY), asked=replace(request(), decision="role `edit`"))
+    seen.run(
+        RequestResult(201, 0.01, body=BODY), asked=replace(request(), authorization_reason="role `edit`")
+    )
     assert [(line["code"], line["decision"]) for line in seen.audited] == [(201, "role `edit`")]
     assert f'{metrics.REQUESTS}{{code="201"' in seen.numbers.render().decode()
     assert seen.lines == []
@@ -70,21 +72,26 @@ def test_a_write_is_counted_and_audited_with_the_rule_that_allowed_it(path):
 
 def test_a_denial_is_audited_with_its_reason(path):
     seen = Seen(path)
-    seen.run(Ending(403, 0.01, Failure(403, "Forbidden", "no role allows it")), asked=request("get"))
+    seen.run(
+        RequestResult(403, 0.01, ApiStatusError(403, "Forbidden", "no role allows it")), asked=request("get")
+    )
     assert [(line["code"], line["reason"]) for line in seen.audited] == [(403, "Forbidden")]
 
 
 def test_a_name_the_server_chose_is_audited(path):
     seen = Seen(path)
-    seen.run(Ending(201, 0.01, body=b'{"metadata":{"name":"gpu-x7k2"}}'), asked=request(name=""))
+    seen.run(RequestResult(201, 0.01, body=b'{"metadata":{"name":"gpu-x7k2"}}'), asked=request(name=""))
     assert [line["name"] for line in seen.audited] == ["gpu-x7k2"]
 
 
 @pytest.mark.parametrize(
     ("ending", "level"),
     [
-        (Ending(503, 0.01, Failure(503, "ServiceUnavailable", "the store does not answer")), "error"),
-        (Ending(200, 1.5), "warning"),
+        (
+            RequestResult(503, 0.01, ApiStatusError(503, "ServiceUnavailable", "the store does not answer")),
+            "error",
+        ),
+        (RequestResult(200, 1.5), "warning"),
     ],
 )
 def test_what_fails_or_takes_long_has_a_line(path, ending, level):
@@ -97,35 +104,35 @@ def test_what_fails_or_takes_long_has_a_line(path, ending, level):
 
 def test_a_long_watch_is_as_it_should_be(path):
     seen = Seen(path)
-    seen.run(Ending(200, 1800.0), asked=request("watch"))
+    seen.run(RequestResult(200, 1800.0), asked=request("watch"))
     assert seen.lines == []
 
 
 def test_every_request_has_a_line_when_asked_for(path):
-    seen = Seen(path, level=Level.DEBUG)
-    seen.run(*[Ending(200, 0.001)] * 50)
+    seen = Seen(path, level=LogLevel.DEBUG)
+    seen.run(*[RequestResult(200, 0.001)] * 50)
     assert len(seen.lines) == 50
 
 
 def test_a_fault_is_told_and_counted(path):
     seen = Seen(path)
-    seen.observing.broke(request(), ZeroDivisionError("oops"))
+    seen.observing.record_fault(request(), ZeroDivisionError("oops"))
     assert seen.lines[0]["error"] == "ZeroDivisionError: oops"
-    assert f"{metrics.BROKEN} 1.0" in seen.numbers.render().decode()
+    assert f"{metrics.REQUEST_FAULTS} 1.0" in seen.numbers.render().decode()
 
 
 def test_a_cut_watch_is_told_and_counted(path):
     seen = Seen(path)
-    seen.observing.cut(request("watch"))
+    seen.observing.record_cutoff(request("watch"))
     assert seen.lines[0]["user"] == "jane"
-    assert f"{metrics.CUT} 1.0" in seen.numbers.render().decode()
+    assert f"{metrics.STALLED_WATCHES} 1.0" in seen.numbers.render().decode()
 
 
 def test_credentials_and_bodies_are_nowhere(path):
-    seen = Seen(path, level=Level.DEBUG)
-    secret = internal("Bearer s3cr3t-t0ken was refused")
+    seen = Seen(path, level=LogLevel.DEBUG)
+    secret = new_internal_error("Bearer s3cr3t-t0ken was refused")
     asked = request("create", query={"token": "s3cr3t-t0ken"}, body=BODY)
-    seen.run(Ending(201, 0.01, body=BODY), Ending(500, 0.01, secret, BODY), asked=asked)
+    seen.run(RequestResult(201, 0.01, body=BODY), RequestResult(500, 0.01, secret, BODY), asked=asked)
     everything = path.read_text() + str(seen.lines) + seen.numbers.render().decode()
     assert "s3cr3t-t0ken" not in everything
     assert "hunter22" not in everything

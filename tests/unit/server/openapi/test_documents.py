@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import KINDS
-from dray.server.http.errors import Failure
-from dray.server.openapi import OpenApi
+from dray.server.http.errors import ApiStatusError
+from dray.server.openapi import OpenApiDocuments
 from tests.unit.server.samples import sample
 
 V1 = "/openapi/v3/apis/resource.k8s.io/v1"
@@ -17,11 +17,11 @@ PACKAGE = "io.k8s.api.resource.v1."
 
 
 @pytest.fixture(scope="module")
-def openapi() -> OpenApi:
-    return OpenApi(KINDS)
+def openapi() -> OpenApiDocuments:
+    return OpenApiDocuments(KINDS)
 
 
-def told(openapi: OpenApi, path: str, **query: str) -> Any:
+def told(openapi: OpenApiDocuments, path: str, **query: str) -> Any:
     answer = openapi.answer(path, "application/json", {}, query)
     assert answer is not None
     assert answer.code == 200
@@ -78,7 +78,7 @@ def test_other_paths_are_not_openapi(openapi, path):
 def test_documents_are_also_yaml_and_nothing_strange(openapi):
     answer = openapi.answer("/openapi/v3", "application/yaml", {})
     assert answer.body.startswith(b"paths:\n")
-    with pytest.raises(Failure, match="Not Acceptable"):
+    with pytest.raises(ApiStatusError, match="Not Acceptable"):
         openapi.answer("/openapi/v3", "text/html", {})
 
 

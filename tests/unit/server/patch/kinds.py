@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dray.api.kinds import Kind, kind_named
+from dray.api.kinds import Kind, find_kind
 
 
 def _kind(group: str, name: str) -> Kind:
-    found = kind_named(group, name)
+    found = find_kind(group, name)
     assert found is not None
     return found
 

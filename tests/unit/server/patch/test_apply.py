@@ -8,8 +8,8 @@ import json
 import pytest
 
 from dray.server.patch import json_patch
-from dray.server.patch.errors import ApplyConflict, PatchError
-from dray.server.patch.managed_fields.field_ownership import applied, updated
+from dray.server.patch.errors import ApplyConflictError, PatchError
+from dray.server.patch.managed_fields.field_ownership import apply_configuration, update_managed_fields
 from tests.unit.server.patch.kinds import CLAIM, CONFIG, POD
 
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
@@ -33,13 +33,13 @@ def applying(live, configuration, manager="me", kind=CONFIG, **options):
     """Apply, check that nothing changed under our hands, and store the outcome."""
     before = copy.deepcopy((live, configuration))
     options = {"force": False, "now": NOON, **options}
-    outcome = applied(kind, live, configuration, manager=manager, **options)
+    outcome = apply_configuration(kind, live, configuration, manager=manager, **options)
     assert (live, configuration) == before
     return with_entries(outcome.document, outcome.managed_fields)
 
 
 def updating(live, new, manager, kind=CONFIG, **options):
-    return with_entries(new, updated(kind, live, new, manager=manager, now=NOON, **options))
+    return with_entries(new, update_managed_fields(kind, live, new, manager=manager, now=NOON, **options))
 
 
 def with_entries(document, entries):
@@ -93,14 +93,14 @@ def test_equal_values_are_shared():
 
 def test_another_value_is_a_conflict_with_its_owner():
     live = updating(None, config({"a": "1"}), "kubectl-edit")
-    with pytest.raises(ApplyConflict) as lost:
+    with pytest.raises(ApplyConflictError) as lost:
         applying(live, config({"a": "2"}))
     assert lost.value.code == 409
     assert (
         lost.value.message == 'Apply failed with 1 conflict: conflict with "kubectl-edit" using v1: .data.a'
     )
     assert lost.value.conflicts == (('"kubectl-edit" using v1', ".data.a"),)
-    assert lost.value.causes == [
+    assert lost.value.build_causes == [
         {
             "reason": "FieldManagerConflict",
             "message": 'conflict with "kubectl-edit" using v1',
@@ -112,7 +112,7 @@ def test_another_value_is_a_conflict_with_its_owner():
 def test_several_conflicts_are_told_by_owner():
     live = applying(None, config({"a": "1", "b": "1"}), "you")
     live = updating(live, {**bare(live), "data": {"a": "1", "b": "1", "c": "1"}}, "she")
-    with pytest.raises(ApplyConflict) as lost:
+    with pytest.raises(ApplyConflictError) as lost:
         applying(live, config({"a": "2", "b": "2", "c": "2"}))
     assert lost.value.message == (
         'Apply failed with 3 conflicts: conflicts with "she" using v1:\n- .data.c\n'
@@ -128,7 +128,7 @@ def test_a_conflict_names_the_item_and_the_subresource():
         "metadata": {"name": "p"},
         "status": {"resourceClaimStatuses": [{"name": "g", "resourceClaimName": "y"}]},
     }
-    with pytest.raises(ApplyConflict) as lost:
+    with pytest.raises(ApplyConflictError) as lost:
         applying(live, wanted, kind=POD, subresource="status")
     assert lost.value.conflicts == (
         (
@@ -201,7 +201,7 @@ def test_a_list_owned_as_one_is_replaced():
     live = applying(None, claim("big", "small"), kind=CLAIM)
     live = applying(live, claim("tiny"), kind=CLAIM)
     assert live["spec"] == claim("tiny")["spec"]
-    with pytest.raises(ApplyConflict) as lost:
+    with pytest.raises(ApplyConflictError) as lost:
         applying(live, claim("big"), "you", CLAIM)
     assert [path for _, path in lost.value.conflicts] == [".spec.devices.requests"]
 
@@ -265,7 +265,7 @@ REFUSED = {
 @pytest.mark.parametrize(("kind", "configuration", "words"), REFUSED.values(), ids=REFUSED)
 def test_a_configuration_is_refused(kind, configuration, words):
     with pytest.raises(PatchError) as refused:
-        applied(kind, None, configuration, manager="me", force=False, now=NOON)
+        apply_configuration(kind, None, configuration, manager="me", force=False, now=NOON)
     assert refused.value.code == 400
     assert words in refused.value.message
 
@@ -285,12 +285,12 @@ def test_kubectl_may_go_on_where_it_applied_from_the_client():
 def test_kubectl_may_not_take_what_somebody_changed_since():
     live = client_side({"a": "1"}, "1")
     live = updating(live, {**bare(live), "data": {"a": "5"}}, "you")
-    with pytest.raises(ApplyConflict):
+    with pytest.raises(ApplyConflictError):
         applying(live, config({"a": "2"}), "kubectl")
 
 
 def test_others_may_not_take_what_kubectl_applied():
-    with pytest.raises(ApplyConflict):
+    with pytest.raises(ApplyConflictError):
         applying(client_side({"a": "1"}, "1"), config({"a": "2"}), "me")
 
 
@@ -321,5 +321,5 @@ def test_kubectl_moves_from_the_client_to_the_server():
 
 def test_an_annotation_that_cannot_be_read_allows_nothing():
     live = updating(None, config({"a": "1"}, annotations={CSA: "{"}), "kubectl-client-side-apply")
-    with pytest.raises(ApplyConflict):
+    with pytest.raises(ApplyConflictError):
         applying(live, config({"a": "2"}), "kubectl")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dray.api.kinds import kind_of
-from dray.server.patch.managed_fields.field_comparison import compare
-from dray.server.patch.managed_fields.field_ownership import applied, updated
+from dray.api.kinds import parse_document_kind
+from dray.server.patch.managed_fields.field_comparison import compare_documents
+from dray.server.patch.managed_fields.field_ownership import apply_configuration, update_managed_fields
 from dray.server.patch.managed_fields.field_set import FieldSet
-from dray.server.patch.schema.kind_structures import structure_of
+from dray.server.patch.schema.kind_structures import get_structure
 from tests.outside import corpus_dir
 from tests.unit.server.patch.kinds import CLAIM, POD
 
@@ -55,7 +55,9 @@ def test_created_pods_are_owned_as_recorded(pytestconfig):
     assert len(histories) >= 3
     for first, *_ in histories:
         (entry,) = entries(first)
-        made = updated(POD, None, bare(first, ADMITTED), manager=entry["manager"], now=entry["time"])
+        made = update_managed_fields(
+            POD, None, bare(first, ADMITTED), manager=entry["manager"], now=entry["time"]
+        )
         assert made == [entry]
 
 
@@ -73,9 +75,9 @@ def test_pods_change_hands_as_recorded(pytestconfig):
             if operation == "Apply":
                 claims = new["status"]["resourceClaimStatuses"]
                 wanted = {"metadata": {"name": "p"}, "status": {"resourceClaimStatuses": claims}}
-                made = applied(POD, old, wanted, force=True, **options).managed_fields
+                made = apply_configuration(POD, old, wanted, force=True, **options).managed_fields
             else:
-                made = updated(POD, old, bare(new), **options)
+                made = update_managed_fields(POD, old, bare(new), **options)
             assert made == entries(new)
             replayed.add(operation)
     assert replayed == {"Apply", "Update"}
@@ -89,7 +91,7 @@ def test_claims_are_owned_as_recorded(pytestconfig):
         document, made = None, []
         for entry in entries(claim):
             step = as_written(claim, entry, document)
-            made = updated(
+            made = update_managed_fields(
                 CLAIM,
                 document,
                 step,
@@ -114,11 +116,11 @@ def as_written(claim, entry, before):
 
 def test_the_fields_of_a_recorded_object_are_all_its_entries_together(pytestconfig):
     for claim in recorded(pytestconfig, "watchlist_resourceclaims.jsonl"):
-        kind, _ = kind_of(claim)
+        kind, _ = parse_document_kind(claim)
         together = FieldSet({})
         for entry in entries(claim):
             together = together.union(FieldSet.parse(entry["fieldsV1"]))
         own = {"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"}
         metadata = {name: value for name, value in claim["metadata"].items() if name not in own}
         document = {"metadata": metadata, "spec": claim["spec"], "status": claim["status"]}
-        assert FieldSet(compare(structure_of(kind), {}, document).changed) == together
+        assert FieldSet(compare_documents(get_structure(kind), {}, document).changed) == together

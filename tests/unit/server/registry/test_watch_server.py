@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from dray.api.kinds import known_kind
+from dray.api.kinds import get_kind
 from dray.clock import ManualClock
-from dray.server.http.requests import Call, Request, User
-from dray.server.http.responses import Showing
-from dray.server.objects.stored_object import key, stored_bytes
-from dray.server.registry.watch_server import Watching
-from dray.store import Batch, Entry, Event
-from dray.store.errors import Closed
+from dray.server.http.requests import ApiCall, ApiRequest, RequestUser
+from dray.server.http.responses import ResponseWriter
+from dray.server.objects.stored_object import build_key, encode_document
+from dray.server.registry.watch_server import WatchServer
+from dray.store import EventBatch, StoreEntry, StoreEvent
+from dray.store.errors import StoreClosedError
 
-CONFIGS = known_kind("", "ConfigMap")
-PLACE = key(CONFIGS, "default", "c")
+CONFIGS = get_kind("", "ConfigMap")
+PLACE = build_key(CONFIGS, "default", "c")
 
 
 class Retold:
@@ -25,20 +25,20 @@ class Retold:
     revision = 5
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
+        self.batches: list[EventBatch] = []
 
     async def caught_up(self) -> int:
         return self.revision
 
-    async def watch(self, place: bytes, after: int, pause: float) -> AsyncGenerator[Batch, None]:
+    async def watch(self, place: bytes, after: int, pause: float) -> AsyncGenerator[EventBatch, None]:
         for batch in self.batches:
             yield batch
-        raise Closed("told")
+        raise StoreClosedError("told")
 
 
-def entry(revision: int) -> Entry:
+def entry(revision: int) -> StoreEntry:
     document = {"metadata": {"name": "c", "namespace": "default"}, "data": {"at": str(revision)}}
-    return Entry(PLACE, stored_bytes(CONFIGS, document), 6, revision, 1)
+    return StoreEntry(PLACE, encode_document(CONFIGS, document), 6, revision, 1)
 
 
 def test_a_change_that_is_told_in_short_is_not_told_as_others_saw_it():
@@ -46,12 +46,14 @@ def test_a_change_that_is_told_in_short_is_not_told_as_others_saw_it():
 
     async def story() -> list[bytes]:
         cache: Any = Retold()
-        watching = Watching(cache, cache, Showing(cache, ManualClock().now), lambda most: 0)
-        call = Call("watch", "", CONFIGS, "", "v1", "configmaps", "default", query={"resourceVersion": "5"})
+        watching = WatchServer(cache, cache, ResponseWriter(cache, ManualClock().now), lambda most: 0)
+        call = ApiCall(
+            "watch", "", CONFIGS, "", "v1", "configmaps", "default", query={"resourceVersion": "5"}
+        )
         told = []
         for before in (entry(6), None):
-            cache.batches = [Batch(7, (Event(PLACE, 7, entry(7), before),))]
-            lines = await watching.open(Request(call, User("u")), CONFIGS)
+            cache.batches = [EventBatch(7, (StoreEvent(PLACE, 7, entry(7), before),))]
+            lines = await watching.open(ApiRequest(call, RequestUser("u")), CONFIGS)
             told.append(b"".join([line async for line in lines])[:16])
         return told
 

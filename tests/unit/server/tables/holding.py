@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from dray.api.kinds import Kind, kind_named, kind_of
-from dray.server.objects.stored_object import Held, keeper, key, stored_bytes
-from dray.server.tables import columns, row
-from dray.server.watch.cache import Cache
-from dray.store import Entry, Put
+from dray.api.kinds import Kind, find_kind, parse_document_kind
+from dray.server.objects.stored_object import StoredObject, build_key, encode_document, get_storage_kind
+from dray.server.tables import build_column_definitions, build_row
+from dray.server.watch.cache import WatchCache
+from dray.store import Put, StoreEntry
 from dray.store.memory import MemoryStore
 
 NOW = datetime(2027, 1, 15, 8, 0, 0, tzinfo=UTC)
@@ -19,7 +19,7 @@ AN_HOUR_AGO = "2027-01-15T07:00:00Z"
 
 
 def kind(name: str, group: str = "") -> Kind:
-    found = kind_named(group, name)
+    found = find_kind(group, name)
     assert found is not None
     return found
 
@@ -30,32 +30,32 @@ def thing(api_version: str, name: str, **rest: Any) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
 
 
-def held(document: dict[str, Any], revision: int = 7) -> Held:
-    its = keeper(kind_of(document)[0])
+def held(document: dict[str, Any], revision: int = 7) -> StoredObject:
+    its = get_storage_kind(parse_document_kind(document)[0])
     metadata = document["metadata"]
-    place = key(its, metadata.get("namespace", ""), metadata["name"])
-    return Held.of(Entry(place, stored_bytes(its, document), revision, revision, 1))
+    place = build_key(its, metadata.get("namespace", ""), metadata["name"])
+    return StoredObject.from_entry(StoreEntry(place, encode_document(its, document), revision, revision, 1))
 
 
-def cache_of(documents: Iterable[dict[str, Any]], rows: Iterable[tuple[bytes, bytes]] = ()) -> Cache:
+def cache_of(documents: Iterable[dict[str, Any]], rows: Iterable[tuple[bytes, bytes]] = ()) -> WatchCache:
     """A cache that holds documents and rows."""
 
-    async def fill() -> Cache:
+    async def fill() -> WatchCache:
         store = MemoryStore()
         objects = [held(document) for document in documents]
         writes = [Put(one.key, one.value) for one in objects] + [Put(*one) for one in rows]
         if writes:
             await store.txn([], writes)
-        cache = Cache(store)
-        await cache.fill()
+        cache = WatchCache(store)
+        await cache.resync()
         await store.close()
         return cache
 
     return asyncio.run(fill())
 
 
-def cells(document: dict[str, Any], cache: Cache | None = None) -> dict[str, Any]:
+def cells(document: dict[str, Any], cache: WatchCache | None = None) -> dict[str, Any]:
     """The cells of one row, by the names of their columns."""
-    its = kind_of(document)[0]
-    names = [column["name"] for column in columns(its)]
-    return dict(zip(names, row(its, held(document), now=NOW, cache=cache)["cells"], strict=True))
+    its = parse_document_kind(document)[0]
+    names = [column["name"] for column in build_column_definitions(its)]
+    return dict(zip(names, build_row(its, held(document), now=NOW, cache=cache)["cells"], strict=True))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.server.tables.ages import human, since
+from dray.server.tables.ages import format_age, format_duration
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
@@ -40,22 +40,22 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
     ],
 )
 def test_the_longer_the_less_exact(seconds, text):
-    assert human(timedelta(seconds=seconds)) == text
+    assert format_duration(timedelta(seconds=seconds)) == text
 
 
 @given(st.integers(0, 10**9))
 def test_a_duration_is_short_and_never_zero_of_something(seconds):
-    text = human(timedelta(seconds=seconds))
+    text = format_duration(timedelta(seconds=seconds))
     assert len(text) <= 6
     assert text == "0s" or text[0] != "0"
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday", 5, "2027-01-15T08:00:00", {}])
 def test_a_time_that_is_none_is_unknown(text):
-    assert since(text, datetime(2027, 1, 1, tzinfo=UTC)) == "<unknown>"
+    assert format_age(text, datetime(2027, 1, 1, tzinfo=UTC)) == "<unknown>"
 
 
 def test_times_of_both_forms_are_read():
     now = datetime(2027, 1, 15, 8, 0, 30, tzinfo=UTC)
-    assert since("2027-01-15T08:00:00Z", now) == "30s"
-    assert since("2027-01-15T08:00:00.500000Z", now) == "29s"
+    assert format_age("2027-01-15T08:00:00Z", now) == "30s"
+    assert format_age("2027-01-15T08:00:00.500000Z", now) == "29s"

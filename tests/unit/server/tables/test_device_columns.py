@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.claims.ledger.rows import DeviceId, device_key
+from dray.claims.ledger.rows import DeviceId, build_device_key
 from dray.server.tables import device_columns
 from tests.unit.server.tables.holding import cache_of, cells, thing
 
@@ -112,7 +112,7 @@ def test_a_pending_claim_that_a_pod_names_tells_it_too(monkeypatch):
     cache = cache_of([waiting_pod(resourceClaims=[{"name": "g", "resourceClaimName": "a"}])])
     assert cells(thing(*CLAIM), cache)["Reason"] == "no GPU is free"
     assert cells(thing(*CLAIM, metadata={"name": "other"}), cache)["Reason"] == ""
-    monkeypatch.setattr(device_columns, "PODS_LOOKED_AT", 0)
+    monkeypatch.setattr(device_columns, "MAX_PODS_SCANNED", 0)
     assert cells(thing(*CLAIM), cache)["Reason"] == ""
 
 
@@ -140,8 +140,8 @@ def slice_of(*names: str, **where: Any) -> dict[str, Any]:
 
 
 def test_a_slice_tells_what_of_it_is_free():
-    taken = (device_key(DeviceId("gpu.example.com", "a/b", "two")), b"{}")
-    elsewhere = (device_key(DeviceId("gpu.example.com", "b", "one")), b"{}")
+    taken = (build_device_key(DeviceId("gpu.example.com", "a/b", "two")), b"{}")
+    elsewhere = (build_device_key(DeviceId("gpu.example.com", "b", "one")), b"{}")
     shown = cells(slice_of("one", "two", "three"), cache_of([], [taken, elsewhere]))
     assert shown == {
         "Name": "a",

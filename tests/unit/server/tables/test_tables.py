@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.json_text import write_json
-from dray.api.kinds import KINDS, kind_of
-from dray.server.tables import columns, partial, row, table
+from dray.api.kinds import KINDS, parse_document_kind
+from dray.server.tables import build_column_definitions, build_partial_metadata, build_row, build_table
 from tests.unit.server.samples import sample
 from tests.unit.server.tables.holding import NOW, held, kind, thing
 
@@ -42,7 +42,7 @@ def test_columns_of_kubernetes_keep_their_names_order_and_width(pytestconfig, pl
     its = next(one for one in KINDS if one.plural == plural and one.group in ("", "resource.k8s.io"))
     ours = [
         {field: value for field, value in column.items() if field != "description"}
-        for column in columns(its)
+        for column in build_column_definitions(its)
         if column["name"] not in OURS.get(plural, ())
     ]
     for column in theirs:
@@ -52,14 +52,14 @@ def test_columns_of_kubernetes_keep_their_names_order_and_width(pytestconfig, pl
 
 def test_a_table_has_the_form_of_kubernetes(pytestconfig):
     theirs = sample(pytestconfig, "table_deviceclasses.json")
-    ours = table(kind("DeviceClass", "resource.k8s.io"), [], now=NOW)
+    ours = build_table(kind("DeviceClass", "resource.k8s.io"), [], now=NOW)
     assert ours | {"rows": 0, "columnDefinitions": 0, "metadata": 0} == theirs | {
         "rows": 0,
         "columnDefinitions": 0,
         "metadata": 0,
     }
     row_keys = {tuple(one) for one in theirs["rows"]}
-    assert row_keys == {tuple(row(kind("Node"), _node(), now=NOW))}
+    assert row_keys == {tuple(build_row(kind("Node"), _node(), now=NOW))}
 
 
 def _node() -> Any:
@@ -78,19 +78,19 @@ def test_a_row_carries_what_was_asked_for():
     short = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
     whole = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"x": 1}}
     for include, expected in (("Metadata", short), ("Object", whole)):
-        shown = json.loads(write_json(row(kind("Node"), node, now=NOW, include=include)))
+        shown = json.loads(write_json(build_row(kind("Node"), node, now=NOW, include=include)))
         assert shown["object"] == expected
-    assert row(kind("Node"), node, now=NOW, include="None").keys() == {"cells"}
+    assert build_row(kind("Node"), node, now=NOW, include="None").keys() == {"cells"}
 
 
 def test_the_version_of_a_table_is_the_one_asked_for():
-    made = table(kind("Node"), [_node(), _node()], now=NOW, version="v1beta1")
+    made = build_table(kind("Node"), [_node(), _node()], now=NOW, version="v1beta1")
     assert made["apiVersion"] == "meta.k8s.io/v1beta1"
     assert [one["cells"][0] for one in made["rows"]] == ["a", "a"]
 
 
 def test_an_object_reduced_to_its_metadata_has_all_of_it():
-    document = json.loads(write_json(partial(_node(), "v1beta1")))
+    document = json.loads(write_json(build_partial_metadata(_node(), "v1beta1")))
     assert document["apiVersion"] == "meta.k8s.io/v1beta1"
     assert document["metadata"].keys() == {
         "name",
@@ -106,8 +106,8 @@ def test_every_kind_makes_a_row_of_as_many_cells_as_columns(its):
     document = thing(its.internal_api_version, its.name)
     if not its.namespaced:
         document["metadata"]["namespace"] = ""
-    cells = row(its, held(document), now=NOW)["cells"]
-    assert len(cells) == len(columns(its))
+    cells = build_row(its, held(document), now=NOW)["cells"]
+    assert len(cells) == len(build_column_definitions(its))
     assert all(isinstance(cell, str | int) for cell in cells)
 
 
@@ -129,6 +129,6 @@ _anything = st.recursive(
 )
 def test_no_object_is_too_strange_for_a_row(its, rest):
     document = thing(its.internal_api_version, its.name, **rest)
-    assert kind_of(document)[0] is its
-    cells = row(its, held(document), now=NOW)["cells"]
+    assert parse_document_kind(document)[0] is its
+    cells = build_row(its, held(document), now=NOW)["cells"]
     assert all(isinstance(cell, str | int) for cell in cells)

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from dray.api.kinds import KINDS
-from dray.server.objects.stored_object import LEDGER, Held, key
+from dray.server.objects.stored_object import LEDGER_PREFIX, StoredObject, build_key
 from dray.server.watch import cache_verifier
-from dray.server.watch.cache import Cache
-from dray.server.watch.cache_verifier import Comparison, Watchdog, compare
+from dray.server.watch.cache import WatchCache
+from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier, compare_with_store
 from dray.store import Delete, Put
 from dray.store.memory import MemoryStore
 
@@ -20,16 +20,18 @@ CLAIM = next(kind for kind in KINDS if kind.qualified_name == "ResourceClaim.res
 
 
 def place(number: int) -> bytes:
-    return key(CLAIM, "ml", f"claim-{number:04d}")
+    return build_key(CLAIM, "ml", f"claim-{number:04d}")
 
 
 @asynccontextmanager
 async def filled(objects: int = 700):
     store = MemoryStore()
     for number in range(objects):
-        await store.txn([], [Put(place(number), b'{"n":%d}' % number), Put(LEDGER + b"%d" % number, b"row")])
-    cache = Cache(store)
-    await cache.fill()
+        await store.txn(
+            [], [Put(place(number), b'{"n":%d}' % number), Put(LEDGER_PREFIX + b"%d" % number, b"row")]
+        )
+    cache = WatchCache(store)
+    await cache.resync()
     following = asyncio.create_task(cache.follow())
     try:
         yield cache, store
@@ -49,12 +51,12 @@ def run(test) -> None:
 
 def test_a_sound_cache_is_equal_and_has_one_digest():
     async def test(cache, store):
-        first, again = await compare(cache, store), await compare(cache, store)
+        first, again = await compare_with_store(cache, store), await compare_with_store(cache, store)
         assert first == again
         assert (first.equal, first.entries) == (True, 1400)
         await store.txn([], [Put(place(3), b"{}")])
-        await cache.caught_up()
-        assert (await compare(cache, store)).digest != first.digest
+        await cache.wait_until_fresh()
+        assert (await compare_with_store(cache, store)).digest != first.digest
 
     run(test)
 
@@ -67,7 +69,7 @@ def test_writes_while_it_looks_are_no_difference():
 
         writing = asyncio.create_task(write())
         for _ in range(5):
-            assert (await compare(cache, store)).equal
+            assert (await compare_with_store(cache, store)).equal
         await writing
 
     run(test)
@@ -82,12 +84,12 @@ def _left_over(objects):
 
 
 def _other_bytes(objects):
-    held: Held = objects[place(5)]
+    held: StoredObject = objects[place(5)]
     objects[place(5)] = replace(held, value=b'{"n":6}')
 
 
 def _old(objects):
-    held: Held = objects[place(5)]
+    held: StoredObject = objects[place(5)]
     objects[place(5)] = replace(held, revision=held.revision - 1)
 
 
@@ -103,7 +105,7 @@ def _old(objects):
 def test_every_corruption_is_found_and_named(spoil, words):
     async def test(cache, store):
         spoil(cache._objects)
-        found = await compare(cache, store)
+        found = await compare_with_store(cache, store)
         assert len(found.differences) == 1
         assert words in found.differences[0]
 
@@ -112,16 +114,18 @@ def test_every_corruption_is_found_and_named(spoil, words):
 
 def test_a_lost_row_of_the_ledger_is_found():
     async def test(cache, store):
-        del cache._rows[LEDGER + b"7"]
-        assert (await compare(cache, store)).differences == ("/ledger/7: in the store, not in the cache",)
+        del cache._rows[LEDGER_PREFIX + b"7"]
+        assert (await compare_with_store(cache, store)).differences == (
+            "/ledger/7: in the store, not in the cache",
+        )
 
     run(test)
 
 
 def test_the_watchdog_finds_a_corruption_within_a_period_and_sees_it_healed():
     async def test(cache, store):
-        seen: list[Comparison] = []
-        dog = Watchdog(cache, store, seen.append, period=0.02)
+        seen: list[CacheComparison] = []
+        dog = CacheVerifier(cache, store, seen.append, period=0.02)
         running = asyncio.create_task(dog.run())
         while not seen:
             await asyncio.sleep(0.005)
@@ -143,7 +147,9 @@ def test_the_watchdog_finds_a_corruption_within_a_period_and_sees_it_healed():
 
 
 def test_many_differences_are_not_all_named():
-    found = Comparison(7, 0, "", tuple(f"x{number}" for number in range(cache_verifier.MOST_NAMED + 5)))
-    dog = Watchdog(None, None, lambda found: None)  # type: ignore[arg-type]
-    dog.note(found)
+    found = CacheComparison(
+        7, 0, "", tuple(f"x{number}" for number in range(cache_verifier.MAX_NAMED_DIFFERENCES + 5))
+    )
+    dog = CacheVerifier(None, None, lambda found: None)  # type: ignore[arg-type]
+    dog.record(found)
     assert "and 5 more" in (dog.check() or "")

@@ -9,17 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.resource import AllocationResult
-from dray.simulation.vectors.answers import Answer, Kind, list_differences
-from dray.simulation.vectors.comparison import Standing, judge_answer
-from dray.simulation.vectors.reference.departure_conditions import SITUATIONS, possible_departures
-from dray.simulation.vectors.reference.departures import DECISIONS, EVERY, Departure
+from dray.simulation.vectors.answers import AllocatorAnswer, AnswerKind, list_differences
+from dray.simulation.vectors.comparison import VectorStanding, compare_answer
+from dray.simulation.vectors.reference.departure_conditions import (
+    DEPARTURE_CONDITIONS,
+    find_possible_departures,
+)
+from dray.simulation.vectors.reference.departures import ALL_DEPARTURES, DECISIONS, Departure
 from dray.simulation.vectors.reference.prediction import predict
-from dray.simulation.vectors.vector import Vector, answer, read_vector
+from dray.simulation.vectors.vector import Vector, answer_vector, read_vector
 from tests.unit.simulation.questions import QUESTIONS, allocated, device, exactly, failed, got, page, question
 
-JUDGE = Admission.switched({}).judge()
+JUDGE = AllocatorGateFilter.from_overrides({}).build_selector_evaluator()
 
 UNCHECKED = (Departure.DERIVED_ATTRIBUTES,)
 """What the model cannot recompute; that our answer is sound is all that is known."""
@@ -31,10 +34,10 @@ RECOMPUTED = [case for case in ASKED if case.values[0] not in UNCHECKED]
 @pytest.mark.parametrize("departure", ASKED)
 def test_a_decision_explains_its_difference(departure: Departure) -> None:
     vector = read_vector(QUESTIONS[departure])
-    verdict = judge_answer(vector, answer(vector, JUDGE), JUDGE)
+    verdict = compare_answer(vector, answer_vector(vector, JUDGE), JUDGE)
     assert verdict.departures == (departure,), verdict.because
     built = DECISIONS[departure].built
-    assert verdict.standing is (Standing.DECIDED if built else Standing.NOT_BUILT)
+    assert verdict.standing is (VectorStanding.DECIDED if built else VectorStanding.NOT_BUILT)
     assert verdict.because == DECISIONS[departure].text
     assert list(list_differences(verdict.ours, vector.recorded))
 
@@ -42,49 +45,49 @@ def test_a_decision_explains_its_difference(departure: Departure) -> None:
 @pytest.mark.parametrize("departure", RECOMPUTED)
 def test_a_forged_answer_of_ours_is_wrong(departure: Departure) -> None:
     vector = read_vector(QUESTIONS[departure])
-    ours = answer(vector, JUDGE)
-    forged = [other for other in _forgeries(vector, ours) if not other.equals(vector.recorded)]
+    ours = answer_vector(vector, JUDGE)
+    forged = [other for other in _forgeries(vector, ours) if not other.is_equal(vector.recorded)]
     assert len(forged) >= 3
     for other in forged:
-        verdict = judge_answer(vector, other, JUDGE)
-        assert verdict.standing is Standing.WRONG, other
+        verdict = compare_answer(vector, other, JUDGE)
+        assert verdict.standing is VectorStanding.WRONG, other
         assert verdict.because
 
 
 @pytest.mark.parametrize("departure", RECOMPUTED)
 def test_a_forged_record_is_wrong(departure: Departure) -> None:
     vector = read_vector(QUESTIONS[departure])
-    ours = answer(vector, JUDGE)
-    forged = [other for other in _forgeries(vector, vector.recorded) if not other.equals(ours)]
+    ours = answer_vector(vector, JUDGE)
+    forged = [other for other in _forgeries(vector, vector.recorded) if not other.is_equal(ours)]
     assert forged
     for other in forged:
         changed = _with_record(vector, other)
-        assert judge_answer(changed, ours, JUDGE).standing is Standing.WRONG, other
+        assert compare_answer(changed, ours, JUDGE).standing is VectorStanding.WRONG, other
 
 
-def _with_record(vector: Vector, recorded: Answer) -> Vector:
+def _with_record(vector: Vector, recorded: AllocatorAnswer) -> Vector:
     changed = copy.copy(vector)
     object.__setattr__(changed, "recorded", recorded)
     return changed
 
 
-def _forgeries(vector: Vector, answer_: Answer) -> Iterator[Answer]:
+def _forgeries(vector: Vector, answer_: AllocatorAnswer) -> Iterator[AllocatorAnswer]:
     """Everything else that could be said to a question."""
     said = [
-        Answer(Kind.REFUSED),
-        Answer(Kind.INVALID_POOLS),
-        Answer(Kind.FAULT, text="BrokenSelector on somewhere/else"),
-        Answer(Kind.CRASH, text="panic: something else"),
-        Answer(Kind.GAVE_UP),
+        AllocatorAnswer(AnswerKind.REFUSED),
+        AllocatorAnswer(AnswerKind.INVALID_POOLS),
+        AllocatorAnswer(AnswerKind.FAULT, text="BrokenSelector on somewhere/else"),
+        AllocatorAnswer(AnswerKind.CRASH, text="panic: something else"),
+        AllocatorAnswer(AnswerKind.GAVE_UP),
     ]
     yield from (other for other in said if other.kind is not answer_.kind)
     for document in _allocations(vector, answer_):
-        other = Answer(Kind.ALLOCATED, (document,))
-        if not other.equals(answer_):
+        other = AllocatorAnswer(AnswerKind.ALLOCATED, (document,))
+        if not other.is_equal(answer_):
             yield other
 
 
-def _allocations(vector: Vector, answer_: Answer) -> Iterator[AllocationResult]:
+def _allocations(vector: Vector, answer_: AllocatorAnswer) -> Iterator[AllocationResult]:
     """Allocations of one device, and those of an answer with one field changed."""
     changes: list[dict[str, Any]]
     for published in vector.slices:
@@ -105,17 +108,19 @@ def test_every_departure_has_a_question_and_a_decision() -> None:
     assert QUESTIONS.keys() == set(Departure)
     assert DECISIONS.keys() == set(Departure)
     outside = {Departure.TIME_LIMIT, Departure.DERIVED_ATTRIBUTES}
-    assert SITUATIONS.keys() == set(Departure) - outside
+    assert DEPARTURE_CONDITIONS.keys() == set(Departure) - outside
 
 
-@pytest.mark.parametrize("departure", [pytest.param(d, id=d.value) for d in SITUATIONS])
+@pytest.mark.parametrize("departure", [pytest.param(d, id=d.value) for d in DEPARTURE_CONDITIONS])
 def test_a_situation_is_seen_in_the_question_alone(departure: Departure) -> None:
     vector = read_vector(QUESTIONS[departure])
-    assert departure in possible_departures(vector)
+    assert departure in find_possible_departures(vector)
     plain = read_vector(question([page(device("a"))], exactly(), []))
-    assert possible_departures(plain) == frozenset()
+    assert find_possible_departures(plain) == frozenset()
     # What cannot matter does not: all departures lead where the possible ones lead.
-    possible, every = (predict(vector, JUDGE, chosen) for chosen in (possible_departures(vector), EVERY))
+    possible, every = (
+        predict(vector, JUDGE, chosen) for chosen in (find_possible_departures(vector), ALL_DEPARTURES)
+    )
     assert possible is not None
     assert every is not None
     assert possible == every
@@ -128,24 +133,24 @@ def test_two_decisions_in_one_question_are_both_named() -> None:
     held = {"driver": "d.example.com", "pool": "q", "device": "b", "shareID": "x"}
     document["allocatedSharedDeviceIDs"] = [held]
     vector = read_vector(document)
-    verdict = judge_answer(vector, answer(vector, JUDGE), JUDGE)
-    assert verdict.ours.words == "r/s1=d.example.com/q/e"
+    verdict = compare_answer(vector, answer_vector(vector, JUDGE), JUDGE)
+    assert verdict.ours.summary == "r/s1=d.example.com/q/e"
     assert verdict.departures == (Departure.ALL_POOL, Departure.HELD_SHARES)
 
 
 def test_an_answer_that_breaks_a_rule_is_wrong_even_when_it_is_on_record() -> None:
     held = [{"driver": "d.example.com", "pool": "p", "device": "a"}]
     vector = read_vector(question([page(device("a"))], exactly(), allocated(got("a")), allocatedDevices=held))
-    verdict = judge_answer(vector, vector.recorded, JUDGE)
-    assert verdict.standing is Standing.WRONG
+    verdict = compare_answer(vector, vector.recorded, JUDGE)
+    assert verdict.standing is VectorStanding.WRONG
     assert "is in use already" in verdict.because
 
 
 def test_giving_up_where_kubernetes_answers_is_wrong() -> None:
     vector = read_vector(question([page(device("a"))], exactly(), allocated(got("a"))))
-    verdict = judge_answer(vector, Answer(Kind.GAVE_UP), JUDGE)
+    verdict = compare_answer(vector, AllocatorAnswer(AnswerKind.GAVE_UP), JUDGE)
     assert (verdict.standing, verdict.because) == (
-        Standing.WRONG,
+        VectorStanding.WRONG,
         "the search gave up where Kubernetes answers",
     )
 
@@ -153,23 +158,25 @@ def test_giving_up_where_kubernetes_answers_is_wrong() -> None:
 def test_a_question_too_large_to_recompute_is_not_excused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dray.simulation.vectors.comparison.predict", lambda *_, **__: None)
     vector = read_vector(QUESTIONS[Departure.HELD_SHARES])
-    verdict = judge_answer(vector, answer(vector, JUDGE), JUDGE)
-    assert verdict.standing is Standing.WRONG
+    verdict = compare_answer(vector, answer_vector(vector, JUDGE), JUDGE)
+    assert verdict.standing is VectorStanding.WRONG
     assert "too large" in verdict.because
 
 
 def test_a_fault_too_large_to_recompute_must_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search is longer here than in Kubernetes: all that can be checked is the device of the fault."""
 
-    def answers_of_kubernetes_alone(*asked: Any, **_: Any) -> Answer | None:
-        return Answer(Kind.REFUSED) if len(asked) == 2 else None
+    def answers_of_kubernetes_alone(*asked: Any, **_: Any) -> AllocatorAnswer | None:
+        return AllocatorAnswer(AnswerKind.REFUSED) if len(asked) == 2 else None
 
     monkeypatch.setattr("dray.simulation.vectors.comparison.predict", answers_of_kubernetes_alone)
-    vector = _with_record(read_vector(QUESTIONS[Departure.ALL_UNREACHED]), Answer(Kind.REFUSED))
-    for name, standing in (("b", Standing.DECIDED), ("a", Standing.WRONG)):
+    vector = _with_record(
+        read_vector(QUESTIONS[Departure.ALL_UNREACHED]), AllocatorAnswer(AnswerKind.REFUSED)
+    )
+    for name, standing in (("b", VectorStanding.DECIDED), ("a", VectorStanding.WRONG)):
         about = f"d.example.com/p/{name}"
-        ours = Answer(Kind.FAULT, text=f"BrokenSelector on {about}", about=about)
-        assert judge_answer(vector, ours, JUDGE).standing is standing
+        ours = AllocatorAnswer(AnswerKind.FAULT, text=f"BrokenSelector on {about}", about=about)
+        assert compare_answer(vector, ours, JUDGE).standing is standing
 
 
 def test_a_field_of_the_record_that_dray_does_not_have_is_not_overlooked() -> None:
@@ -181,9 +188,12 @@ def test_a_field_of_the_record_that_dray_does_not_have_is_not_overlooked() -> No
         "metadata": {"name": "n"},
         "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]},
     }
-    for slices, standing in (([skipping], Standing.NOT_BUILT), ([page(device("a"))], Standing.WRONG)):
+    for slices, standing in (
+        ([skipping], VectorStanding.NOT_BUILT),
+        ([page(device("a"))], VectorStanding.WRONG),
+    ):
         vector = read_vector(question(slices, exactly(), allocated(result), node=node))
-        verdict = judge_answer(vector, answer(vector, JUDGE), JUDGE)
+        verdict = compare_answer(vector, answer_vector(vector, JUDGE), JUDGE)
         assert verdict.standing is standing
         assert list(list_differences(verdict.ours, vector.recorded)) == [
             "fields dray does not have: skipNodeOperations"

@@ -11,58 +11,64 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dray.allocator.refusals import Conflict, Reason, Refusal, Short
+from dray.allocator.refusals import ConstraintConflict, Refusal, RefusalReason, Shortage
 from dray.allocator.search.pruning.assignment import has_assignment
-from dray.allocator.search.pruning.components import Packing
-from dray.allocator.search.pruning.counter_sums import capacities_by_name, counter_sums
-from dray.allocator.search.pruning.model import ANY_VALUE, Model, State, bits
-from dray.allocator.search.pruning.open_requests import Alternative, Open
+from dray.allocator.search.pruning.components import ComponentPacking
+from dray.allocator.search.pruning.counter_sums import build_counter_sums, group_capacities
+from dray.allocator.search.pruning.model import ANY_VALUE, PruningModel, PruningState, iter_bits
+from dray.allocator.search.pruning.open_requests import OpenAlternative, OpenRequest
 
-MANY_SETS = 4096
+MAX_SETS = 4096
 """Sets of devices whose values are remembered."""
 
-MANY_SUMS = 2048
+MAX_SUMS = 2048
 """Sums of amounts that are enumerated for one device; with more, only totals are compared."""
 
 
-class Bounds:
+class FeasibilityBounds:
     """The necessary conditions for one model."""
 
-    def __init__(self, model: Model, packing: Packing) -> None:
+    def __init__(self, model: PruningModel, packing: ComponentPacking) -> None:
         self._model = model
-        self._sums = counter_sums(model)
+        self._sums = build_counter_sums(model)
         self._packing = packing
-        self._capacities = capacities_by_name(model)
+        self._capacities = group_capacities(model)
         self._values: dict[tuple[int, int], tuple[int, int]] = {}
 
-    def narrow(self, state: State, opens: Sequence[Open]) -> list[Open] | Refusal:
+    def narrow(
+        self, state: PruningState, open_requests: Sequence[OpenRequest]
+    ) -> list[OpenRequest] | Refusal:
         """The open requests with only the devices that could serve them, or what is lacking.
 
         Values that a match constraint cannot agree on any more leave the state.
         """
-        found: list[Open] = []
+        found: list[OpenRequest] = []
         feasible: dict[int, int] = {}
-        for one in opens:
-            left = self._viable(state, one, feasible)
+        for one in open_requests:
+            left = self._keep_viable(state, one, feasible)
             if isinstance(left, Refusal):
                 return left
             found.append(left)
         if state.pins:
-            lacking = self._constraints(state, found)
+            lacking = self._check_constraints(state, found)
             if lacking is not None:
                 return lacking
-        return self._lacking(state, found) or found
+        return self._find_blocker(state, found) or found
 
-    def _viable(self, state: State, one: Open, feasible: dict[int, int]) -> Open | Refusal:
-        """An open request with the alternatives that have enough devices; `feasible` is by kind of demand."""
-        kept: list[Alternative] = []
+    def _keep_viable(
+        self, state: PruningState, open_request: OpenRequest, feasible: dict[int, int]
+    ) -> OpenRequest | Refusal:
+        """An open request with the alternatives that have enough devices; `find_feasible` is by kind of
+        demand.
+        """
+        kept: list[OpenAlternative] = []
         most = 0
         changed = False
-        for alternative in one.alternatives:
+        for alternative in open_request.alternatives:
             demand, count, mask = alternative
             devices = feasible.get(demand.kind)
             if devices is None:
-                devices = feasible[demand.kind] = self._model.feasible(state, demand)
+                devices = feasible[demand.kind] = self._model.find_feasible(state, demand)
             now = mask & devices
             if now == mask:
                 kept.append(alternative)
@@ -72,33 +78,35 @@ class Bounds:
             if size >= count and not demand.is_all:
                 kept.append((demand, count, now))
             most = max(most, size)
-        if not changed and one.is_enough:
-            return one
+        if not changed and open_request.has_enough:
+            return open_request
         kept = [alternative for alternative in kept if alternative[2].bit_count() >= alternative[1]]
         if kept:
-            return one.keeping(kept)
-        return Refusal(Reason.TOO_FEW, Short(one.name, one.count, most))
+            return open_request.replace_alternatives(kept)
+        return Refusal(RefusalReason.TOO_FEW, Shortage(open_request.name, open_request.count, most))
 
-    def _lacking(self, state: State, opens: Sequence[Open]) -> Refusal | None:
-        if self._model.minds_limit:
+    def _find_blocker(self, state: PruningState, open_requests: Sequence[OpenRequest]) -> Refusal | None:
+        if self._model.may_exceed_limit:
             counts = state.counts[:]
-            for one in opens:
-                counts[one.alternatives[0][0].claim] += one.count
-            if max(counts) > self._model.most_devices:
-                return Refusal(Reason.TOO_MANY_DEVICES, Short("", max(counts), self._model.most_devices))
+            for one in open_requests:
+                counts[one.alternatives[0][0].claim_index] += one.count
+            if max(counts) > self._model.max_devices:
+                return Refusal(
+                    RefusalReason.TOO_MANY_DEVICES, Shortage("", max(counts), self._model.max_devices)
+                )
         return (
-            self._exclusive(opens)
-            or self._counters(state, opens)
-            or self._components(state, opens)
-            or self._shares(state, opens)
+            self._check_exclusive(open_requests)
+            or self._check_counters(state, open_requests)
+            or self._check_components(state, open_requests)
+            or self._check_shares(state, open_requests)
         )
 
     # --- devices that only one request can have ---
 
-    def _exclusive(self, opens: Sequence[Open]) -> Refusal | None:
+    def _check_exclusive(self, open_requests: Sequence[OpenRequest]) -> Refusal | None:
         shareable = self._model.shareable
         wanted: dict[int, int] = {}
-        for one in opens:
+        for one in open_requests:
             if not one.exclusive:
                 continue
             count = one.count - (one.mask & shareable).bit_count()
@@ -108,59 +116,60 @@ class Bounds:
         if len(wanted) <= 1:
             for mask, count in wanted.items():
                 if count > mask.bit_count():
-                    return Refusal(Reason.TOO_FEW, Short("", count, mask.bit_count()))
+                    return Refusal(RefusalReason.TOO_FEW, Shortage("", count, mask.bit_count()))
             return None
-        return None if has_assignment(wanted) else _too_few(wanted)
+        return None if has_assignment(wanted) else _refuse_too_few(wanted)
 
     # --- values of attributes ---
 
-    def _constraints(self, state: State, opens: list[Open]) -> Refusal | None:
+    def _check_constraints(self, state: PruningState, open_requests: list[OpenRequest]) -> Refusal | None:
         model = self._model
-        for index, rule in enumerate(model.rules):
-            covered = [one for one in opens if one.count and one.rules >> index & 1]
+        for index, rule in enumerate(model.constraints):
+            covered = [one for one in open_requests if one.count and one.constraint_mask >> index & 1]
             if not covered:
                 continue
             if rule.distinct:
-                lacking = self._distinct(index, covered)
+                lacking = self._check_distinct(index, covered)
                 if lacking is not None:
                     return lacking
                 continue
             pin = state.pins[index]
-            viable = self._common_values(index, pin, covered)
+            viable = self._find_common_values(index, pin, covered)
             if not viable:
-                conflict = Conflict(rule.attribute, False, frozenset(), frozenset())
-                return Refusal(Reason.CONSTRAINT, conflict)
+                conflict = ConstraintConflict(rule.attribute, False, frozenset(), frozenset())
+                return Refusal(RefusalReason.CONSTRAINT, conflict)
             if viable != pin:
                 state.pins[index] = viable
-                mask = model.rule_mask(index, viable)
-                for position, one in enumerate(opens):
-                    left = self._within(index, mask, one)
+                mask = model.get_constraint_mask(index, viable)
+                for position, one in enumerate(open_requests):
+                    left = self._restrict(index, mask, one)
                     if left is None:
                         return Refusal(
-                            Reason.TOO_FEW, Short(one.name, one.count, (one.mask & mask).bit_count())
+                            RefusalReason.TOO_FEW,
+                            Shortage(one.name, one.count, (one.mask & mask).bit_count()),
                         )
-                    opens[position] = left
+                    open_requests[position] = left
         return None
 
-    def _within(self, index: int, mask: int, one: Open) -> Open | None:
+    def _restrict(self, index: int, mask: int, open_request: OpenRequest) -> OpenRequest | None:
         """A request with only the devices that a constraint can still agree on."""
         kept = []
-        for demand, count, devices in one.alternatives:
-            if index in demand.rules:
+        for demand, count, devices in open_request.alternatives:
+            if index in demand.constraints:
                 if demand.is_all and devices & ~mask:
                     continue
                 devices &= mask
                 if devices.bit_count() < count:
                     continue
             kept.append((demand, count, devices))
-        return one.keeping(kept) if kept else None
+        return open_request.replace_alternatives(kept) if kept else None
 
-    def _common_values(self, index: int, pin: int, covered: Sequence[Open]) -> int:
+    def _find_common_values(self, index: int, pin: int, covered: Sequence[OpenRequest]) -> int:
         """The values that all covered requests can find devices for."""
         masks = self._model.by_value[index]
         shareable = self._model.shareable
         viable = 0
-        for value in range(len(masks)) if pin == ANY_VALUE else bits(pin):
+        for value in range(len(masks)) if pin == ANY_VALUE else iter_bits(pin):
             mask = masks[value]
             union = total = 0
             for one in covered:
@@ -174,34 +183,34 @@ class Bounds:
                     viable |= 1 << value
         return viable
 
-    def _distinct(self, index: int, covered: Sequence[Open]) -> Refusal | None:
+    def _check_distinct(self, index: int, covered: Sequence[OpenRequest]) -> Refusal | None:
         """Every device of the covered requests needs values of its own."""
         union = wanted = 0
         per_request: dict[int, int] = {}
-        smallest = MANY_SUMS
+        smallest = MAX_SUMS
         for one in covered:
-            own, fewest = self._values_of(index, one.mask)
+            own, fewest = self._collect_values(index, one.mask)
             smallest = min(smallest, fewest)
             union |= own
             wanted += one.count
             per_request[own] = per_request.get(own, 0) + one.count
         room = union.bit_count() // max(smallest, 1)
-        attribute = self._model.rules[index].attribute
+        attribute = self._model.constraints[index].attribute
         if wanted > room:
-            return Refusal(Reason.TOO_FEW, Short(attribute, wanted, room))
+            return Refusal(RefusalReason.TOO_FEW, Shortage(attribute, wanted, room))
         if len(per_request) > 1 and not has_assignment(per_request):
-            return Refusal(Reason.TOO_FEW, Short(attribute, wanted, wanted - 1))
+            return Refusal(RefusalReason.TOO_FEW, Shortage(attribute, wanted, wanted - 1))
         return None
 
-    def _values_of(self, index: int, mask: int) -> tuple[int, int]:
+    def _collect_values(self, index: int, mask: int) -> tuple[int, int]:
         """All values of some devices, and how many the device with the fewest has."""
         found = self._values.get((index, mask))
         if found is None:
-            if len(self._values) >= MANY_SETS:
+            if len(self._values) >= MAX_SETS:
                 self._values.clear()
             values = self._model.values[index]
-            own, fewest = 0, MANY_SUMS
-            for device in bits(mask):
+            own, fewest = 0, MAX_SUMS
+            for device in iter_bits(mask):
                 own |= values[device]
                 fewest = min(fewest, values[device].bit_count())
             found = self._values[index, mask] = (own, fewest)
@@ -209,13 +218,13 @@ class Bounds:
 
     # --- counters ---
 
-    def _counters(self, state: State, opens: Sequence[Open]) -> Refusal | None:
+    def _check_counters(self, state: PruningState, open_requests: Sequence[OpenRequest]) -> Refusal | None:
         """Even the devices that draw least must not draw more than is left of a counter or a sum of them."""
         if not self._sums:
             return None
         shareable = self._model.shareable
         needs = []
-        for one in opens:
+        for one in open_requests:
             # Shares of a device draw once, whoever has them: they are taken as free.
             count = one.count - (one.mask & shareable).bit_count()
             if one.exclusive and count > 0:
@@ -245,16 +254,16 @@ class Bounds:
                         least += amount * here
                         count -= here
                 if least > left:
-                    return Refusal(Reason.COUNTER_SHORT, Short(name, least, left))
+                    return Refusal(RefusalReason.COUNTER_SHORT, Shortage(name, least, left))
         return None
 
-    def _components(self, state: State, opens: Sequence[Open]) -> Refusal | None:
+    def _check_components(self, state: PruningState, open_requests: Sequence[OpenRequest]) -> Refusal | None:
         """Of each component so many devices can be had together; all of them must be enough."""
         if not self._packing.components:
             return None
         shareable = self._model.shareable
         wanted: dict[int, int] = {}
-        for one in opens:
+        for one in open_requests:
             count = one.count - (one.mask & shareable).bit_count()
             if one.exclusive and count > 0:
                 mask = one.mask & ~shareable
@@ -266,24 +275,25 @@ class Bounds:
             wanted[union] = sum(wanted.values())
         for mask, count in wanted.items():
             if count > 1:
-                room = self._packing.room(state, mask, count)
+                room = self._packing.count_available(state, mask, count)
                 if room < count:
-                    return Refusal(Reason.TOO_FEW, Short("", count, room))
+                    return Refusal(RefusalReason.TOO_FEW, Shortage("", count, room))
         return None
 
     # --- capacities of shared devices ---
 
-    def _shares(self, state: State, opens: Sequence[Open]) -> Refusal | None:
+    def _check_shares(self, state: PruningState, open_requests: Sequence[OpenRequest]) -> Refusal | None:
         """What all shares take at the least must fit into what the devices can be filled with."""
         shareable = self._model.shareable
-        sharing = [one for one in opens if one.count and not one.mask & ~shareable]
+        sharing = [one for one in open_requests if one.count and not one.mask & ~shareable]
         if not sharing or not self._capacities:
             return None
         for name, unit, amounts, devices in self._capacities:
             wanted = 0
             for one in sharing:
                 wanted += min(
-                    _least(amounts[demand.shares], mask, count) for demand, count, mask in one.alternatives
+                    _sum_smallest(amounts[demand.shares], mask, count)
+                    for demand, count, mask in one.alternatives
                 )
             if not wanted:
                 continue
@@ -291,17 +301,17 @@ class Bounds:
             union = 0
             for one in sharing:
                 union |= one.mask
-            for device in bits(union):
+            for device in iter_bits(union):
                 index = devices.get(device)
                 if index is None:
                     continue
-                room += _fill(state.rest[index], unit, self._sizes(sharing, amounts, device))
+                room += _fill_capacity(state.rest[index], unit, self._list_sizes(sharing, amounts, device))
             if wanted > room:
-                return Refusal(Reason.CAPACITY_SHORT, Short(name, wanted, room))
+                return Refusal(RefusalReason.CAPACITY_SHORT, Shortage(name, wanted, room))
         return None
 
-    def _sizes(
-        self, sharing: Sequence[Open], amounts: Sequence[dict[int, int]], device: int
+    def _list_sizes(
+        self, sharing: Sequence[OpenRequest], amounts: Sequence[dict[int, int]], device: int
     ) -> Iterator[list[int]]:
         bit = 1 << device
         for one in sharing:
@@ -314,19 +324,19 @@ class Bounds:
                 yield sizes
 
 
-def _least(amounts: dict[int, int], mask: int, count: int) -> int:
+def _sum_smallest(amounts: dict[int, int], mask: int, count: int) -> int:
     """The sum of the smallest amounts."""
     if count == 1:
-        return min([amounts.get(device, 0) for device in bits(mask)])
-    return sum(sorted([amounts.get(device, 0) for device in bits(mask)])[:count])
+        return min([amounts.get(device, 0) for device in iter_bits(mask)])
+    return sum(sorted([amounts.get(device, 0) for device in iter_bits(mask)])[:count])
 
 
-def _fill(rest: int, unit: int, requests: Iterator[list[int]]) -> int:
+def _fill_capacity(rest: int, unit: int, requests: Iterator[list[int]]) -> int:
     """How much of what is left of a device some of the requests can take together."""
     if rest <= 0:
         return 0
     limit = rest // unit
-    if limit > MANY_SUMS:
+    if limit > MAX_SUMS:
         return min(rest, sum(max(sizes) for sizes in requests))
     everything = (1 << (limit + 1)) - 1
     sums = 1
@@ -338,8 +348,8 @@ def _fill(rest: int, unit: int, requests: Iterator[list[int]]) -> int:
     return (sums.bit_length() - 1) * unit
 
 
-def _too_few(wanted: dict[int, int]) -> Refusal:
+def _refuse_too_few(wanted: dict[int, int]) -> Refusal:
     union = 0
     for mask in wanted:
         union |= mask
-    return Refusal(Reason.TOO_FEW, Short("", sum(wanted.values()), union.bit_count()))
+    return Refusal(RefusalReason.TOO_FEW, Shortage("", sum(wanted.values()), union.bit_count()))

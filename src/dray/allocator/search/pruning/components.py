@@ -2,8 +2,8 @@
 
 Theory of operation: a GPU with its partitions is a component; what is taken of one component leaves the
 others as they are. How many devices of a component fit into what is left of its counters is a small problem
-of its own. It is solved exactly, within `PATIENCE`, and remembered: the same few states come back all the
-time.
+of its own. It is solved exactly, within `MAX_PACKING_STEPS`, and remembered: the same few states come back
+all the time.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dray.allocator.search.pruning.model import Model, State, bits
+from dray.allocator.search.pruning.model import PruningModel, PruningState, iter_bits
 
-PATIENCE = 200
+MAX_PACKING_STEPS = 200
 """Steps to find out how many devices of a component fit; after that it may be all of them."""
 
-MANY_DEVICES = 16
+MAX_COMPONENT_DEVICES = 16
 """Devices of a component that are looked at together; with more, it costs more than it is worth."""
 
-MANY_STATES = 4096
+MAX_STATES = 4096
 """States of components to remember in one search."""
 
 
-class Component:
+class CounterComponent:
     """Devices connected by counters, in order, with the resources and the private values only they use."""
 
     __slots__ = ("mask", "offset", "positions", "private", "resources")
@@ -36,7 +36,7 @@ class Component:
         self.resources: list[int] = []
         self.private: list[tuple[int, int]] = []
 
-    def relative(self, mask: int) -> int:
+    def to_relative(self, mask: int) -> int:
         """A mask as seen from the first device of the component."""
         if self.offset >= 0:
             return (mask & self.mask) >> self.offset
@@ -45,19 +45,19 @@ class Component:
             found |= (mask >> device & 1) << position
         return found
 
-    def state(self, state: State, masks: Sequence[int]) -> Any:
+    def capture_state(self, state: PruningState, masks: Sequence[int]) -> Any:
         """Everything about the component that can change."""
         return (
             [state.rest[index] for index in self.resources],
-            [self.relative(mask) for mask in masks],
-            self.relative(state.used),
-            self.relative(state.drawn),
-            [self.relative(own) for own in state.own if own],
+            [self.to_relative(mask) for mask in masks],
+            self.to_relative(state.used),
+            self.to_relative(state.drawn),
+            [self.to_relative(own) for own in state.own if own],
             [state.pins[rule] >> value & 1 for rule, value in self.private],
         )
 
 
-def find_components(model: Model) -> list[Component]:
+def find_components(model: PruningModel) -> list[CounterComponent]:
     """The devices of a model joined by counters; devices that draw nothing belong to none."""
     root = list(range(len(model.levels)))
 
@@ -77,21 +77,21 @@ def find_components(model: Model) -> list[Component]:
     for device, amounts in enumerate(model.draws):
         if amounts:
             joined.setdefault(find(amounts[0][0]), []).append(device)
-    return [Component(positions) for positions in joined.values()]
+    return [CounterComponent(positions) for positions in joined.values()]
 
 
-class Packing:
+class ComponentPacking:
     """How many devices of each component can be had together."""
 
-    def __init__(self, model: Model, components: Sequence[Component]) -> None:
+    def __init__(self, model: PruningModel, components: Sequence[CounterComponent]) -> None:
         self.components = components
         self._drawing = 0
         for component in components:
             self._drawing |= component.mask
-        self._fields = [_Fields(model, component) for component in components]
+        self._fields = [_CounterFields(model, component) for component in components]
         self._known: dict[tuple[int, int, int], int] = {}
 
-    def room(self, state: State, mask: int, enough: int) -> int:
+    def count_available(self, state: PruningState, mask: int, enough: int) -> int:
         """How many devices of a mask can be had at the most; counted only until there are enough."""
         found = (mask & ~self._drawing).bit_count()
         for number, component in enumerate(self.components):
@@ -99,28 +99,30 @@ class Packing:
                 return found
             here = mask & component.mask
             size = here.bit_count()
-            found += size if size < 2 or size > MANY_DEVICES else self._most(state, number, here)
+            found += (
+                size if size < 2 or size > MAX_COMPONENT_DEVICES else self._count_max(state, number, here)
+            )
         return found
 
-    def _most(self, state: State, number: int, mask: int) -> int:
+    def _count_max(self, state: PruningState, number: int, mask: int) -> int:
         fields = self._fields[number]
-        left = fields.left(state)
+        left = fields.pack_left(state)
         key = (number, mask, left)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= MANY_STATES:
+            if len(self._known) >= MAX_STATES:
                 self._known.clear()
-            draws = sorted(fields.draws[device] for device in bits(mask))
-            found = self._known[key] = _most_that_fit(draws, left, fields.guards)
+            draws = sorted(fields.draws[device] for device in iter_bits(mask))
+            found = self._known[key] = _count_max_fitting(draws, left, fields.guards)
         return found
 
 
-class _Fields:
+class _CounterFields:
     """The counters of a component in one number: a field for each, below a bit that borrowing clears."""
 
     __slots__ = ("_shifts", "draws", "guards")
 
-    def __init__(self, model: Model, component: Component) -> None:
+    def __init__(self, model: PruningModel, component: CounterComponent) -> None:
         self._shifts: list[tuple[int, int]] = []
         self.guards = shift = 0
         places: dict[int, int] = {}
@@ -136,13 +138,13 @@ class _Fields:
             for device in component.positions
         }
 
-    def left(self, state: State) -> int:
+    def pack_left(self, state: PruningState) -> int:
         """What is left of all counters."""
         rest = state.rest
         return sum([rest[index] << shift for index, shift in self._shifts])
 
 
-def _most_that_fit(draws: list[int], left: int, guards: int) -> int:
+def _count_max_fitting(draws: list[int], left: int, guards: int) -> int:
     """The largest number of consumers that fit together; too many when that takes too long to find out."""
     best = steps = 0
     most = len(draws)
@@ -154,7 +156,7 @@ def _most_that_fit(draws: list[int], left: int, guards: int) -> int:
         steps += 1
         if steps == 1:
             most = len(fitting)
-        if steps > PATIENCE:
+        if steps > MAX_PACKING_STEPS:
             return most
         if taken > best:
             best = taken

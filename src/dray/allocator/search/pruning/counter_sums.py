@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from dray.allocator.search.pruning.model import Model
+from dray.allocator.search.pruning.model import PruningModel
 
 SCALE = 1 << 32
 """Counters of different sizes are added up as parts of this."""
@@ -21,7 +21,7 @@ CounterSum = tuple[str, list[tuple[int, int]], Levels]
 """A name, the counters with their weights, and what devices draw of the weighted sum."""
 
 
-def counter_sums(model: Model) -> list[tuple[int, list[CounterSum]]]:
+def build_counter_sums(model: PruningModel) -> list[tuple[int, list[CounterSum]]]:
     """Counters and sums of counters worth looking at, with the devices that draw from them.
 
     Sums over counters of one name are what decides between partitions of several equal devices.
@@ -39,17 +39,17 @@ def counter_sums(model: Model) -> list[tuple[int, list[CounterSum]]]:
     for indices in by_pool.values():
         if len(indices) > 1:
             weights = [(i, SCALE // model.totals[i]) for i in indices if model.totals[i] > 0]
-            found.append(_weighted(model, [("", weights)]))
+            found.append(_build_weighted(model, [("", weights)]))
     for (_pool, name), indices in by_name.items():
         if len(indices) > 1:
-            found.append(_weighted(model, [(name, [(i, 1) for i in indices])]))
+            found.append(_build_weighted(model, [(name, [(i, 1) for i in indices])]))
     for indices in by_set.values():
-        found.append(_weighted(model, [(names[i], [(i, 1)]) for i in indices]))
+        found.append(_build_weighted(model, [(names[i], [(i, 1)]) for i in indices]))
     return found
 
 
-def _weighted(
-    model: Model, sums: Sequence[tuple[str, list[tuple[int, int]]]]
+def _build_weighted(
+    model: PruningModel, sums: Sequence[tuple[str, list[tuple[int, int]]]]
 ) -> tuple[int, list[CounterSum]]:
     drawing = 0
     members: list[CounterSum] = []
@@ -71,13 +71,13 @@ def _weighted(
     return drawing, members
 
 
-Capacity = tuple[str, int, list[dict[int, int]], dict[int, int]]
+CapacityAmounts = tuple[str, int, list[dict[int, int]], dict[int, int]]
 """A name, the unit all amounts are multiples of, amounts by demand and device, each device's resource."""
 
 
-def capacities_by_name(model: Model) -> list[Capacity]:
+def group_capacities(model: PruningModel) -> list[CapacityAmounts]:
     """The capacities of shared devices that demands ask for, one entry for each name."""
-    found: list[Capacity] = []
+    found: list[CapacityAmounts] = []
     for name in dict.fromkeys(name for _device, name in model.capacities):
         devices = {device: index for (device, other), index in model.capacities.items() if other == name}
         names = {index: device for device, index in devices.items()}

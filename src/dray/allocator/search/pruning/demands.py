@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dray.allocator.inventory.device_inventory import Shape
-from dray.allocator.requests import Choice, Rule, Want
-from dray.allocator.search.candidates import Options
+from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.requests import ClaimConstraint, RequestAlternative, RequestChoice
+from dray.allocator.search.candidates import CandidateSet
 
 
 class Demand:
@@ -12,38 +12,45 @@ class Demand:
 
     __slots__ = (
         "admin",
-        "claim",
+        "alternative",
+        "claim_index",
+        "constraint_mask",
+        "constraints",
         "count",
         "is_all",
         "kind",
         "mask",
         "name",
         "possible",
-        "rule_mask",
-        "rules",
         "shares",
-        "want",
         "weight",
     )
 
-    def __init__(self, choice: Choice, want: Want, options: Options, shape: Shape, rules: dict[Rule, int]):
-        self.claim = choice.claim
-        self.want = want
-        self.name = want.name
-        self.admin = want.admin
-        self.is_all = want.wants_all
-        self.rules = tuple(rules[rule] for rule in want.rules)
-        self.rule_mask = sum(1 << rule for rule in self.rules)
+    def __init__(
+        self,
+        choice: RequestChoice,
+        alternative: RequestAlternative,
+        candidates: CandidateSet,
+        shape: NodeShape,
+        constraint_numbers: dict[ClaimConstraint, int],
+    ):
+        self.claim_index = choice.claim_index
+        self.alternative = alternative
+        self.name = alternative.name
+        self.admin = alternative.admin
+        self.is_all = alternative.takes_all
+        self.constraints = tuple(constraint_numbers[rule] for rule in alternative.constraints)
+        self.constraint_mask = sum(1 << rule for rule in self.constraints)
         self.shares = self.kind = self.weight = -1
-        taken = 0 if want.admin else shape.taken
-        if want.wants_all:
-            self.mask = options.suiting
+        taken = 0 if alternative.admin else shape.taken
+        if alternative.takes_all:
+            self.mask = candidates.matching
             self.count = self.mask.bit_count()
-            refused = self.mask & (~options.mask | taken)
+            refused = self.mask & (~candidates.mask | taken)
             self.possible = bool(self.count) and not refused and not shape.flaws
         else:
-            self.mask = options.mask & ~taken
-            self.count = want.count
+            self.mask = candidates.mask & ~taken
+            self.count = alternative.count
             self.possible = True
 
     def covers(self, other: Demand) -> bool:
@@ -55,7 +62,7 @@ class Demand:
             and self.count <= other.count
             and not other.mask & ~self.mask
             and self.shares == other.shares
-            and set(self.rules) <= set(other.rules)
+            and set(self.constraints) <= set(other.constraints)
         )
 
 

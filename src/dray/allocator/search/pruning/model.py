@@ -3,10 +3,10 @@
 Theory of operation: once a search has to step back, the same questions are asked thousands of times: which
 devices can still serve a request, and is enough left. Here the requests and the devices of one node shape are
 translated once: sets of devices and of attribute values are bit masks, counters and capacities are numbers in
-one list (`State.rest`). A `State` is cheap to copy, so that a branch needs no undo.
+one list (`State.rest`). A `PruningState` is cheap to copy, so that a branch needs no undo.
 
-Everything here is a relaxation or exact: a device that `feasible` leaves out would be refused by the checks
-of the search as well. Leaving the model out changes how long a search takes, never its answer.
+Everything here is a relaxation or exact: a device that `find_feasible` leaves out would be refused by the
+checks of the search as well. Leaving the model out changes how long a search takes, never its answer.
 """
 
 from __future__ import annotations
@@ -14,76 +14,84 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dray.allocator.inventory.device_inventory import Shape
-from dray.allocator.requests import Ask, Want
-from dray.allocator.search.candidates import Options
+from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.requests import AllocationRequest, RequestAlternative
+from dray.allocator.search.candidates import CandidateSet
 from dray.allocator.search.pruning.demands import Demand, drop_dominated
 from dray.allocator.search.trace import Pick
 
 ANY_VALUE = -1
 """The values a match constraint can still agree on before the first device is taken: all of them."""
 
-MANY_MASKS = 4096
+MAX_MASKS = 4096
 """Masks remembered per constraint; a search may come across many combinations of values."""
 
-Amounts = tuple[tuple[int, int], ...]
+ResourceAmounts = tuple[tuple[int, int], ...]
 """Index of a resource and how much of it."""
 
 
-class State:
+class PruningState:
     """What is left at some point of the search."""
 
     __slots__ = ("counts", "drawn", "full", "own", "pins", "rest", "short", "used")
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: PruningModel) -> None:
         self.used = self.drawn = self.short = 0
         self.rest = list(model.totals)
         self.full = [0] * len(model.shares)
-        self.pins = [0 if rule.distinct else ANY_VALUE for rule in model.rules]
+        self.pins = [0 if rule.distinct else ANY_VALUE for rule in model.constraints]
         self.own = [0] * model.claims
         self.counts = [0] * model.claims
 
-    def copy(self) -> State:
-        other: State = object.__new__(State)
+    def copy(self) -> PruningState:
+        other: PruningState = object.__new__(PruningState)
         other.used, other.drawn, other.short = self.used, self.drawn, self.short
         other.rest, other.full = self.rest[:], self.full[:]
         other.pins, other.own, other.counts = self.pins[:], self.own[:], self.counts[:]
         return other
 
 
-class Model:
+class PruningModel:
     """The requests and devices of one search, in integers."""
 
-    def __init__(self, ask: Ask, shape: Shape, options: Mapping[Want, Options], most_devices: int) -> None:
+    def __init__(
+        self,
+        allocation_request: AllocationRequest,
+        shape: NodeShape,
+        candidate_sets: Mapping[RequestAlternative, CandidateSet],
+        max_devices: int,
+    ) -> None:
         self.shape = shape
-        self.most_devices = most_devices
-        self.rules = ask.rules
-        self.claims = len(ask.claims)
-        self.minds_admin = ask.minds_admin
+        self.max_devices = max_devices
+        self.constraints = allocation_request.constraints
+        self.claims = len(allocation_request.claims)
+        self.has_admin_access = allocation_request.has_admin_access
         self.shareable = shape.shareable
         self.totals: list[int] = []
         self.usable = True
-        numbers = {rule: i for i, rule in enumerate(ask.rules)}
+        numbers = {rule: i for i, rule in enumerate(allocation_request.constraints)}
         self.demands: list[tuple[Demand, ...]] = []
         """The alternatives of each choice."""
         self.needed: list[tuple[Demand, ...]] = []
         """Those of them that count for whether a choice can be met at all: the others ask for more."""
         self.faulty: list[bool] = []
         """Whether the search may reach a device that cannot be judged in this choice: it ends there."""
-        for choice in ask.choices:
+        for choice in allocation_request.choices:
             self.demands.append(
-                tuple(Demand(choice, want, options[want], shape, numbers) for want in choice.wants)
+                tuple(
+                    Demand(choice, want, candidate_sets[want], shape, numbers) for want in choice.alternatives
+                )
             )
             self.faulty.append(
                 any(
-                    options[want].faulty & (-1 if want.wants_all or want.admin else ~shape.taken)
-                    for want in choice.wants
+                    candidate_sets[want].faulty & (-1 if want.takes_all or want.admin else ~shape.taken)
+                    for want in choice.alternatives
                 )
             )
-        self.minds_limit = self._may_exceed()
+        self.may_exceed_limit = self._may_exceed()
         self._number_values()
         self._number_counters()
-        self._number_shares(options)
+        self._number_shares(candidate_sets)
         self._number_kinds()
         self._weigh()
         self.needed = [drop_dominated(alternatives) for alternatives in self.demands]
@@ -95,28 +103,28 @@ class Model:
         most = [0] * self.claims
         for alternatives in self.demands:
             if alternatives:
-                most[alternatives[0].claim] += max(demand.count for demand in alternatives)
-        return max(most, default=0) > self.most_devices
+                most[alternatives[0].claim_index] += max(demand.count for demand in alternatives)
+        return max(most, default=0) > self.max_devices
 
     def _number_values(self) -> None:
         """The values of every attribute in a constraint, as bits."""
         self.by_value: list[list[int]] = []
-        self.having: list[int] = []
+        self.with_attribute: list[int] = []
         self.values: list[list[int]] = []
         known: dict[str, tuple[int, list[int], list[int]]] = {}
-        for rule in self.rules:
+        for rule in self.constraints:
             if rule.attribute not in known:
-                having, by_value = self.shape.values(rule.attribute)
-                of_device = [0] * len(self.shape.contents)
+                having, by_value = self.shape.get_value_masks(rule.attribute)
+                of_device = [0] * len(self.shape.profiles)
                 for bit, mask in enumerate(by_value.values()):
-                    for device in bits(mask):
+                    for device in iter_bits(mask):
                         of_device[device] |= 1 << bit
                 known[rule.attribute] = (having, list(by_value.values()), of_device)
             having, masks, of_device = known[rule.attribute]
-            self.having.append(having)
+            self.with_attribute.append(having)
             self.by_value.append(masks)
             self.values.append(of_device)
-        self._masks: list[dict[int, int]] = [{} for _ in self.rules]
+        self._masks: list[dict[int, int]] = [{} for _ in self.constraints]
 
     def _number_counters(self) -> None:
         """What each device draws from which counter; nothing where its shares paid already."""
@@ -125,14 +133,14 @@ class Model:
         for alternatives in self.demands:
             for demand in alternatives:
                 relevant |= 0 if demand.admin else demand.mask
-        self.draws: list[Amounts] = [()] * len(shape.contents)
+        self.draws: list[ResourceAmounts] = [()] * len(shape.profiles)
         self.counters: dict[tuple[int, str, str], int] = {}
         blocked = 0
-        for device in bits(relevant):
-            content = shape.contents[device]
+        for device in iter_bits(relevant):
+            content = shape.profiles[device]
             if not content.counter_sets or shape.shared >> device & 1:
                 continue
-            pool = shape.pool_of[device]
+            pool = shape.pool_indexes[device]
             if pool in shape.overdrawn:
                 blocked |= 1 << device
                 continue
@@ -141,49 +149,51 @@ class Model:
                 if amount < 0:
                     self.usable = False  # never valid; the bounds rely on amounts that only grow
                 if amount:
-                    index = self._counter(pool, group, name)
+                    index = self._number_counter(pool, group, name)
                     drawn[index] = drawn.get(index, 0) + amount
             self.draws[device] = tuple(drawn.items())
-        self.levels: list[list[tuple[int, int]]] = _levels(self.draws, len(self.totals))
+        self.levels: list[list[tuple[int, int]]] = _build_levels(self.draws, len(self.totals))
         self.blocked = blocked
         """Devices that draw from a pool whose counters are overdrawn: only admin access can have them."""
 
-    def _counter(self, pool: int, group: str, name: str) -> int:
+    def _number_counter(self, pool: int, group: str, name: str) -> int:
         index = self.counters.get((pool, group, name))
         if index is None:
             index = self.counters[pool, group, name] = len(self.totals)
-            self.totals.append(self.shape.counters[pool][group, name])
+            self.totals.append(self.shape.counters_left[pool][group, name])
         return index
 
-    def _number_shares(self, options: Mapping[Want, Options]) -> None:
+    def _number_shares(self, candidate_sets: Mapping[RequestAlternative, CandidateSet]) -> None:
         """What one share of each shareable device takes, by the amounts that are asked for."""
         shape = self.shape
-        self.shares: list[dict[int, Amounts]] = []
+        self.shares: list[dict[int, ResourceAmounts]] = []
         self.capacities: dict[tuple[int, str], int] = {}
         known: dict[Any, int] = {}
         for alternatives in self.demands:
             for demand in alternatives:
                 if not demand.mask & shape.shareable:
                     continue
-                amounts = demand.want.amounts
+                amounts = demand.alternative.amounts
                 if amounts not in known:
                     known[amounts] = len(self.shares)
                     self.shares.append({})
                 demand.shares = known[amounts]
                 self._add_shares(
-                    self.shares[demand.shares], options[demand.want], demand.mask & shape.shareable
+                    self.shares[demand.shares],
+                    candidate_sets[demand.alternative],
+                    demand.mask & shape.shareable,
                 )
 
-    def _add_shares(self, found: dict[int, Amounts], options: Options, devices: int) -> None:
-        for device in bits(devices & options.mask):
+    def _add_shares(self, found: dict[int, ResourceAmounts], candidates: CandidateSet, devices: int) -> None:
+        for device in iter_bits(devices & candidates.mask):
             if device in found:
                 continue
             amounts = []
-            for name, amount in options.share(device).items():
+            for name, amount in candidates.get_share(device).items():
                 index = self.capacities.get((device, name))
                 if index is None:
                     index = self.capacities[device, name] = len(self.totals)
-                    self.totals.append(self.shape.left[device][name])
+                    self.totals.append(self.shape.capacity_left[device][name])
                 if amount or self.totals[index] < 0:
                     amounts.append((index, amount))
             found[device] = tuple(amounts)
@@ -196,10 +206,10 @@ class Model:
                 key = (
                     demand.mask,
                     demand.shares,
-                    demand.rules,
+                    demand.constraints,
                     demand.admin,
                     demand.is_all,
-                    demand.claim if self.minds_admin or self.minds_limit else -1,
+                    demand.claim_index if self.has_admin_access or self.may_exceed_limit else -1,
                 )
                 demand.kind = kinds.setdefault(key, len(kinds))
 
@@ -215,13 +225,13 @@ class Model:
                     self.devices_of[index] |= 1 << device
         for alternatives in self.demands:
             for demand in alternatives:
-                demand.weight = self._weight(demand)
+                demand.weight = self._compute_weight(demand)
 
-    def _weight(self, demand: Demand) -> int:
+    def _compute_weight(self, demand: Demand) -> int:
         """The part of its resources that the most modest device of a demand takes, in thousandths."""
         shares = self.shares[demand.shares] if demand.shares >= 0 else {}
         least = -1
-        for device in bits(demand.mask):
+        for device in iter_bits(demand.mask):
             amounts = (*self.draws[device], *shares.get(device, ()))
             part = sum(1000 * amount // max(self.totals[index], 1) for index, amount in amounts)
             least = part if least < 0 else min(least, part)
@@ -229,64 +239,64 @@ class Model:
 
     # --- asking ---
 
-    def start(self) -> State:
+    def build_start_state(self) -> PruningState:
         """The state before anything is taken."""
-        state = State(self)
+        state = PruningState(self)
         for index, levels in enumerate(self.levels):
-            state.short |= _above(levels, state.rest[index])
+            state.short |= _find_above(levels, state.rest[index])
         for key, shares in enumerate(self.shares):
             for device in shares:
                 self._check_share(state, key, device)
         return state
 
-    def state_after(self, picks: Iterable[Pick]) -> State:
+    def build_state_after(self, picks: Iterable[Pick]) -> PruningState:
         """The state after the search took these devices."""
-        state = self.start()
+        state = self.build_start_state()
         for pick in picks:
             choice = pick.point.choice
-            demand = self.demands[choice.index][choice.wants.index(pick.point.want)]
+            demand = self.demands[choice.index][choice.alternatives.index(pick.point.alternative)]
             self.take(state, demand, pick.candidate)
             # The search lets nobody have what admin access of this attempt was given before.
             if demand.admin and not self.shareable >> pick.candidate & 1:
                 state.used |= 1 << pick.candidate
         return state
 
-    def feasible(self, state: State, demand: Demand) -> int:
+    def find_feasible(self, state: PruningState, demand: Demand) -> int:
         """The devices that can serve a demand now."""
         if demand.admin:
-            mask = demand.mask & ~state.own[demand.claim]
+            mask = demand.mask & ~state.own[demand.claim_index]
         else:
             mask = demand.mask & ~(state.used | self.blocked | state.short & ~state.drawn)
         if demand.shares >= 0:
             mask &= ~state.full[demand.shares]
-        for rule in demand.rules:
-            mask &= self.rule_mask(rule, state.pins[rule])
+        for rule in demand.constraints:
+            mask &= self.get_constraint_mask(rule, state.pins[rule])
         return mask
 
-    def rule_mask(self, rule: int, pin: int) -> int:
+    def get_constraint_mask(self, constraint: int, pin: int) -> int:
         """The devices that a constraint admits, given what was agreed on or is taken already."""
-        known = self._masks[rule]
+        known = self._masks[constraint]
         found = known.get(pin)
         if found is None:
-            found = self.having[rule]
+            found = self.with_attribute[constraint]
             if pin != ANY_VALUE:
                 touched = 0
-                for value in bits(pin):
-                    touched |= self.by_value[rule][value]
-                found = found & ~touched if self.rules[rule].distinct else touched
-            if len(known) >= MANY_MASKS:
+                for value in iter_bits(pin):
+                    touched |= self.by_value[constraint][value]
+                found = found & ~touched if self.constraints[constraint].distinct else touched
+            if len(known) >= MAX_MASKS:
                 known.clear()
             known[pin] = found
         return found
 
-    def take(self, state: State, demand: Demand, device: int) -> None:
+    def take(self, state: PruningState, demand: Demand, device: int) -> None:
         """Change a state as if a device were taken for a demand."""
         bit = 1 << device
-        state.counts[demand.claim] += 1
+        state.counts[demand.claim_index] += 1
         if self.draws[device] and not demand.admin and not state.drawn & bit:
             for index, amount in self.draws[device]:
                 state.rest[index] -= amount
-                state.short |= _above(self.levels[index], state.rest[index])
+                state.short |= _find_above(self.levels[index], state.rest[index])
         if self.shareable & bit:
             if not demand.admin:
                 state.drawn |= bit
@@ -297,16 +307,16 @@ class Model:
         else:
             if not demand.admin:
                 state.used |= bit
-            if self.minds_admin:
-                state.own[demand.claim] |= bit
-        for rule in demand.rules:
+            if self.has_admin_access:
+                state.own[demand.claim_index] |= bit
+        for rule in demand.constraints:
             values = self.values[rule][device]
-            if self.rules[rule].distinct:
+            if self.constraints[rule].distinct:
                 state.pins[rule] |= values
             else:
                 state.pins[rule] = values if state.pins[rule] == ANY_VALUE else state.pins[rule] & values
 
-    def _check_share(self, state: State, key: int, device: int) -> None:
+    def _check_share(self, state: PruningState, key: int, device: int) -> None:
         rest = state.rest
         for index, amount in self.shares[key].get(device, ()):
             if amount > rest[index]:
@@ -314,7 +324,7 @@ class Model:
                 return
 
 
-def _levels(draws: Sequence[Amounts], counters: int) -> list[list[tuple[int, int]]]:
+def _build_levels(draws: Sequence[ResourceAmounts], counters: int) -> list[list[tuple[int, int]]]:
     """For each counter, ascending: an amount, and the devices that draw as much or more."""
     exactly: list[dict[int, int]] = [{} for _ in range(counters)]
     for device, amounts in enumerate(draws):
@@ -330,7 +340,7 @@ def _levels(draws: Sequence[Amounts], counters: int) -> list[list[tuple[int, int
     return found
 
 
-def _above(levels: list[tuple[int, int]], rest: int) -> int:
+def _find_above(levels: list[tuple[int, int]], rest: int) -> int:
     """The devices that draw more than what is left."""
     for amount, mask in levels:
         if amount > rest:
@@ -338,7 +348,7 @@ def _above(levels: list[tuple[int, int]], rest: int) -> int:
     return 0
 
 
-def bits(mask: int) -> Iterator[int]:
+def iter_bits(mask: int) -> Iterator[int]:
     """The positions of the bits in a mask, in order."""
     while mask:
         low = mask & -mask

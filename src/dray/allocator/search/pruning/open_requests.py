@@ -6,44 +6,53 @@ from collections.abc import Sequence
 
 from dray.allocator.search.pruning.demands import Demand
 
-Alternative = tuple[Demand, int, int]
+OpenAlternative = tuple[Demand, int, int]
 """A demand, how many devices it still needs, and the devices it may take them from."""
 
-Part = tuple[int, Demand, int]
+OpenPart = tuple[int, Demand, int]
 """A request, its alternative, and how many devices it still needs."""
 
 
-class Open:
+class OpenRequest:
     """A request that still needs devices, with the alternatives that could provide them.
 
     Several requests that want the same can be one: `parts` says whose devices they are.
     """
 
-    __slots__ = ("alternatives", "choice", "count", "exclusive", "mask", "name", "parts", "rules")
+    __slots__ = (
+        "alternatives",
+        "choice_index",
+        "constraint_mask",
+        "count",
+        "exclusive",
+        "mask",
+        "name",
+        "parts",
+    )
 
     def __init__(
-        self, choice: int, alternatives: Sequence[Alternative], parts: tuple[Part, ...] = ()
+        self, choice_index: int, alternatives: Sequence[OpenAlternative], parts: tuple[OpenPart, ...] = ()
     ) -> None:
-        self.choice = choice
+        self.choice_index = choice_index
         self.alternatives = alternatives
         first = alternatives[0]
         self.name = first[0].name
         self.count = first[1]
         self.mask = first[2]
         self.exclusive = not first[0].admin
-        self.rules = first[0].rule_mask
+        self.constraint_mask = first[0].constraint_mask
         self.parts = parts
         if len(alternatives) == 1:
-            self.parts = parts or ((choice, first[0], first[1]),)
+            self.parts = parts or ((choice_index, first[0], first[1]),)
             return
         for demand, count, mask in alternatives[1:]:
             self.mask |= mask
             self.count = min(self.count, count)
             self.exclusive &= not demand.admin
-            self.rules &= demand.rule_mask
+            self.constraint_mask &= demand.constraint_mask
 
     @property
-    def is_enough(self) -> bool:
+    def has_enough(self) -> bool:
         """Whether every alternative has devices enough."""
         return all(mask.bit_count() >= count for _demand, count, mask in self.alternatives)
 
@@ -52,11 +61,11 @@ class Open:
         """Equal for requests that nothing tells apart any more."""
         return tuple([(demand.kind, count, mask) for demand, count, mask in self.alternatives])
 
-    def keeping(self, alternatives: Sequence[Alternative]) -> Open:
+    def replace_alternatives(self, alternatives: Sequence[OpenAlternative]) -> OpenRequest:
         """The same request with fewer alternatives, or fewer devices."""
-        return Open(self.choice, alternatives, self.parts)
+        return OpenRequest(self.choice_index, alternatives, self.parts)
 
-    def after(self, taken: int) -> Open:
+    def take_devices(self, taken: int) -> OpenRequest:
         """What is left of a request with one alternative after some devices were taken for it."""
         demand, count, mask = self.alternatives[0]
         number = taken.bit_count()
@@ -66,17 +75,19 @@ class Open:
             number -= given
             if needed > given:
                 parts.append((choice, own, needed - given))
-        return Open(self.choice, [(demand, count - taken.bit_count(), mask & ~taken)], tuple(parts))
+        return OpenRequest(
+            self.choice_index, [(demand, count - taken.bit_count(), mask & ~taken)], tuple(parts)
+        )
 
 
-def merge(opens: Sequence[Open], shareable: int) -> list[Open]:
+def merge_requests(open_requests: Sequence[OpenRequest], shareable: int) -> list[OpenRequest]:
     """Requests for devices that serve one request each, joined where they want the same.
 
     A request never has a shared device twice, two requests may: those stay apart.
     """
-    found: list[Open] = []
+    found: list[OpenRequest] = []
     known: dict[tuple[int, int], int] = {}
-    for one in opens:
+    for one in open_requests:
         if not one.parts or one.mask & shareable or one.alternatives[0][0].is_all or not one.exclusive:
             found.append(one)
             continue
@@ -87,5 +98,5 @@ def merge(opens: Sequence[Open], shareable: int) -> list[Open]:
         else:
             other = found[place]
             alternative = (other.alternatives[0][0], other.count + count, mask)
-            found[place] = Open(other.choice, [alternative], other.parts + one.parts)
+            found[place] = OpenRequest(other.choice_index, [alternative], other.parts + one.parts)
     return found

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.allocator.search.pruning.open_requests import Open
+from dray.allocator.search.pruning.open_requests import OpenRequest
 
-ROUNDS = 24
+MAX_ROUNDS = 24
 """How often prices are changed before a question begins."""
 
-UNIT = 1024
+PRICE_UNIT = 1024
 """The price of everything at the beginning."""
 
-MANY_REQUESTS = 3
+MIN_REQUESTS = 3
 """Open requests with alternatives from which on prices are worth their cost."""
 
 
-class Prices:
+class DevicePrices:
     """Prices of classes of devices that are alike."""
 
     def __init__(self, classes: Sequence[int]) -> None:
@@ -31,38 +31,38 @@ class Prices:
         self._priced = 0
         for mask in classes:
             self._priced |= mask
-        self._prices = [UNIT] * len(classes)
+        self._prices = [PRICE_UNIT] * len(classes)
         self._order = list(range(len(classes)))
         self._tuned = False
 
-    def exclude(self, opens: Sequence[Open]) -> bool:
+    def proves_infeasible(self, open_requests: Sequence[OpenRequest]) -> bool:
         """Whether the requests cannot all be met; prices are found when first asked."""
-        if sum(len(one.alternatives) > 1 for one in opens) < MANY_REQUESTS or len(self._classes) < 2:
+        if sum(len(one.alternatives) > 1 for one in open_requests) < MIN_REQUESTS or len(self._classes) < 2:
             return False
-        rounds = 1 if self._tuned else ROUNDS
+        rounds = 1 if self._tuned else MAX_ROUNDS
         self._tuned = True
-        step = UNIT // 4
+        step = PRICE_UNIT // 4
         for turn in range(rounds):
-            surplus, used, there = self._compare(opens)
+            surplus, used, there = self._compare(open_requests)
             if surplus > 0:
                 return True
             if turn + 1 < rounds:
-                self._change(used, there, max(step // (1 + turn // 4), 8))
+                self._adjust(used, there, max(step // (1 + turn // 4), 8))
         return False
 
-    def _change(self, used: list[int], there: list[int], step: int) -> None:
+    def _adjust(self, used: list[int], available: list[int], step: int) -> None:
         for number, count in enumerate(used):
-            excess = count - there[number]
-            self._prices[number] = max(0, self._prices[number] + step * excess // max(there[number], 1))
+            excess = count - available[number]
+            self._prices[number] = max(0, self._prices[number] + step * excess // max(available[number], 1))
         self._order.sort(key=self._prices.__getitem__)
 
-    def _compare(self, opens: Sequence[Open]) -> tuple[int, list[int], list[int]]:
+    def _compare(self, open_requests: Sequence[OpenRequest]) -> tuple[int, list[int], list[int]]:
         """What must be paid more than there is, what the cheapest alternatives use, and what is there."""
         classes, prices, order = self._classes, self._prices, self._order
         used = [0] * len(classes)
         union = due = 0
         known: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
-        for one in opens:
+        for one in open_requests:
             if not one.exclusive:
                 continue
             union |= one.mask

@@ -14,17 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dray.allocator.search.pruning.components import Component
-from dray.allocator.search.pruning.model import Model, State, bits
+from dray.allocator.search.pruning.components import CounterComponent
+from dray.allocator.search.pruning.model import PruningModel, PruningState, iter_bits
 
-MANY_ALIKE = 64
+MAX_ALIKE = 64
 """Components of one signature that are compared; with more, the others count as different."""
 
 
-class Symmetry:
+class DeviceSymmetry:
     """Interchangeable devices of one model."""
 
-    def __init__(self, model: Model, components: Sequence[Component], faulty: Sequence[int]) -> None:
+    def __init__(
+        self, model: PruningModel, components: Sequence[CounterComponent], faulty: Sequence[int]
+    ) -> None:
         self._model = model
         demanded: dict[int, None] = {}
         relevant = 0
@@ -36,11 +38,11 @@ class Symmetry:
         self._twins = self._find_twins(relevant)
         self.classes = [mask for mask in dict.fromkeys(self._twins) if mask]
         """Exclusive devices by twins."""
-        self._class_of: dict[int, list[Component]] = {}
-        self._place: dict[int, tuple[Component, int]] = {}
-        self._group(relevant, components)
+        self._class_of: dict[int, list[CounterComponent]] = {}
+        self._positions: dict[int, tuple[CounterComponent, int]] = {}
+        self._group_components(relevant, components)
 
-    def equivalents(self, state: State, masks: Sequence[int], device: int) -> int:
+    def find_equivalents(self, state: PruningState, masks: Sequence[int], device: int) -> int:
         """The devices that nothing can tell from this one, itself among them.
 
         `masks` are the devices that each open demand may take.
@@ -55,10 +57,10 @@ class Symmetry:
         found |= 1 << device
         others = self._class_of.get(device)
         if others:
-            own, position = self._place[device]
-            now = own.state(state, masks)
+            own, position = self._positions[device]
+            now = own.capture_state(state, masks)
             for other in others:
-                if other is not own and other.state(state, masks) == now:
+                if other is not own and other.capture_state(state, masks) == now:
                     found |= 1 << other.positions[position]
         return found
 
@@ -69,21 +71,21 @@ class Symmetry:
         """
         if self._twins[device] >> other & 1:
             return other > device
-        first, second = self._place[device][0], self._place[other][0]
+        first, second = self._positions[device][0], self._positions[other][0]
         return all(b > a for a, b in zip(first.positions, second.positions, strict=True))
 
     def _find_twins(self, relevant: int) -> list[int]:
         model = self._model
         groups: dict[Any, int] = {}
         keys: dict[int, Any] = {}
-        for device in bits(relevant):
+        for device in iter_bits(relevant):
             if model.shareable >> device & 1:
                 continue
             keys[device] = key = (
-                self._membership(device),
+                self._collect_memberships(device),
                 model.draws[device],
                 model.blocked >> device & 1,
-                device if device in model.shape.left else -1,  # old shares hold some of it
+                device if device in model.shape.capacity_left else -1,  # old shares hold some of it
                 *[values[device] for values in model.values],
             )
             groups[key] = groups.get(key, 0) | 1 << device
@@ -92,7 +94,7 @@ class Symmetry:
             twins[device] = groups[key]
         return twins
 
-    def _membership(self, device: int) -> int:
+    def _collect_memberships(self, device: int) -> int:
         found = 0
         for number, mask in enumerate(self._masks):
             found |= (mask >> device & 1) << number
@@ -100,26 +102,26 @@ class Symmetry:
 
     # --- components ---
 
-    def _group(self, relevant: int, components: Sequence[Component]) -> None:
+    def _group_components(self, relevant: int, components: Sequence[CounterComponent]) -> None:
         """Sort components into classes; devices that only have twins need no component."""
         model = self._model
-        classes: dict[Any, list[Component]] = {}
+        classes: dict[Any, list[CounterComponent]] = {}
         alone = [
-            Component([device])
-            for device in bits(relevant)
-            if not model.draws[device] and (model.shareable >> device & 1 or model.rules)
+            CounterComponent([device])
+            for device in iter_bits(relevant)
+            if not model.draws[device] and (model.shareable >> device & 1 or model.constraints)
         ]
         for component in (*components, *alone):
-            classes.setdefault(self._signature(component), []).append(component)
+            classes.setdefault(self._build_signature(component), []).append(component)
         for members in classes.values():
             if len(members) > 1:
-                compared = members[:MANY_ALIKE]
+                compared = members[:MAX_ALIKE]
                 for component in members:
                     for position, device in enumerate(component.positions):
                         self._class_of[device] = compared
-                        self._place[device] = (component, position)
+                        self._positions[device] = (component, position)
 
-    def _signature(self, component: Component) -> Any:
+    def _build_signature(self, component: CounterComponent) -> Any:
         model = self._model
         numbers: dict[int, int] = {}
         private: dict[tuple[int, int], int] = {}
@@ -134,13 +136,15 @@ class Symmetry:
 
         parts = tuple(
             (
-                self._membership(device),
+                self._collect_memberships(device),
                 model.shareable >> device & 1,
                 model.blocked >> device & 1,
-                device if device in model.shape.left and not model.shareable >> device & 1 else -1,
+                device if device in model.shape.capacity_left and not model.shareable >> device & 1 else -1,
                 relative(model.draws[device]),
                 tuple([relative(shares.get(device, ())) for shares in model.shares]),
-                tuple([tuple([value(r, v) for v in bits(of[device])]) for r, of in enumerate(model.values)]),
+                tuple(
+                    [tuple([value(r, v) for v in iter_bits(of[device])]) for r, of in enumerate(model.values)]
+                ),
             )
             for device in component.positions
         )

@@ -12,32 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dray.api.fields import FieldError, Path, duplicate, forbidden, invalid, required, too_many
+from dray.api.fields import FieldError, FieldPath, duplicate, forbidden, invalid, required, too_many
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 from dray.api.validation import limits
-from dray.api.validation.field_rules import Errors
+from dray.api.validation.field_rules import FieldErrors
 from dray.values.quantity import Quantity
 
 _NON_NEGATIVE = "must be greater than or equal to 0"
 _BOTH = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
 
 
-def capacity(item: DeviceCapacity, path: Path, *, shared: bool) -> Errors:
+def validate_capacity(item: DeviceCapacity, path: FieldPath, *, shared: bool) -> FieldErrors:
     """An amount of a device; only devices that are shared may say how it is divided."""
     policy, value = item.request_policy, item.value
     if value is None:
-        yield required(path.field("value"))
+        yield required(path.child("value"))
     elif value.sign < 0:
-        yield invalid(path.field("value"), str(value), _NON_NEGATIVE)
+        yield invalid(path.child("value"), str(value), _NON_NEGATIVE)
     if policy is None:
         return
     if not shared:
-        yield forbidden(path.field("requestPolicy"), "allowMultipleAllocations must be true")
+        yield forbidden(path.child("requestPolicy"), "allowMultipleAllocations must be true")
     elif value is not None:
-        yield from request_policy(policy, value, path.field("requestPolicy"))
+        yield from validate_request_policy(policy, value, path.child("requestPolicy"))
 
 
-def request_policy(policy: CapacityRequestPolicy, total: Quantity, path: Path) -> Errors:
+def validate_request_policy(policy: CapacityRequestPolicy, total: Quantity, path: FieldPath) -> FieldErrors:
     """Which parts of a total a share may take, and which one it gets when it does not say."""
     default, values, bounds = policy.default, policy.valid_values, policy.valid_range
     if values and bounds is not None:
@@ -45,23 +45,25 @@ def request_policy(policy: CapacityRequestPolicy, total: Quantity, path: Path) -
     elif default is None:
         if values or bounds is not None:
             field = "validValues" if values else "validRange"
-            yield required(path.field("default"), f"required when {field} is defined")
+            yield required(path.child("default"), f"required when {field} is defined")
     elif values:
-        yield from _valid_values(values, default, total, path.field("validValues"))
+        yield from _validate_values(values, default, total, path.child("validValues"))
     elif bounds is not None:
-        yield from _valid_range(bounds, default, total, path.field("validRange"))
+        yield from _validate_range(bounds, default, total, path.child("validRange"))
     if default is not None:
-        yield from _default(default, total, path.field("default"))
+        yield from _validate_default(default, total, path.child("default"))
 
 
-def _default(default: Quantity, total: Quantity, path: Path) -> Errors:
+def _validate_default(default: Quantity, total: Quantity, path: FieldPath) -> FieldErrors:
     if default.sign < 0:
         yield invalid(path, str(default), _NON_NEGATIVE)
     elif default > total:
         yield invalid(path, str(default), f"default is larger than capacity value: {total}")
 
 
-def _valid_values(values: tuple[Quantity, ...], default: Quantity, total: Quantity, path: Path) -> Errors:
+def _validate_values(
+    values: tuple[Quantity, ...], default: Quantity, total: Quantity, path: FieldPath
+) -> FieldErrors:
     if len(values) > limits.VALID_VALUES:
         yield too_many(path, len(values), limits.VALID_VALUES)
         return
@@ -81,52 +83,56 @@ def _valid_values(values: tuple[Quantity, ...], default: Quantity, total: Quanti
         yield invalid(path, str(default), "default value is not valid according to the requestPolicy")
 
 
-def _valid_range(
-    bounds: CapacityRequestPolicyRange, default: Quantity, total: Quantity, path: Path
-) -> Errors:
+def _validate_range(
+    bounds: CapacityRequestPolicyRange, default: Quantity, total: Quantity, path: FieldPath
+) -> FieldErrors:
     least, most, step = bounds.min, bounds.max, bounds.step
     if least is None:
-        yield required(path.field("min"), "required when validRange is defined")
+        yield required(path.child("min"), "required when validRange is defined")
         return
     if least.sign < 0:
-        yield invalid(path.field("min"), str(least), _NON_NEGATIVE)
+        yield invalid(path.child("min"), str(least), _NON_NEGATIVE)
     if least > total:
-        yield invalid(path.field("min"), str(least), f"min is larger than capacity value: {total}")
+        yield invalid(path.child("min"), str(least), f"min is larger than capacity value: {total}")
     if default < least:
-        yield invalid(path.field("default"), str(default), f"default is less than min: {least}")
+        yield invalid(path.child("default"), str(default), f"default is less than min: {least}")
     if most is not None:
-        yield from _maximum(most, least, default, total, path)
-    unreadable = list(_unreadable(bounds, default, path))
+        yield from _validate_maximum(most, least, default, total, path)
+    unreadable = list(_validate_representable(bounds, default, path))
     yield from unreadable
     if step is not None and least.sign >= 0 and not unreadable:
-        yield from _step(step, bounds, default, total, path.field("step"))
+        yield from _validate_step(step, bounds, default, total, path.child("step"))
 
 
-def _maximum(most: Quantity, least: Quantity, default: Quantity, total: Quantity, path: Path) -> Errors:
-    if least > most:
-        yield invalid(path.field("max"), str(least), f"min is larger than max: {most}")
-    if most > total:
-        yield invalid(path.field("max"), str(most), f"max is larger than capacity value: {total}")
-    if default > most:
-        yield invalid(path.field("default"), str(default), f"default is more than max: {most}")
+def _validate_maximum(
+    maximum: Quantity, minimum: Quantity, default: Quantity, total: Quantity, path: FieldPath
+) -> FieldErrors:
+    if minimum > maximum:
+        yield invalid(path.child("max"), str(minimum), f"min is larger than max: {maximum}")
+    if maximum > total:
+        yield invalid(path.child("max"), str(maximum), f"max is larger than capacity value: {total}")
+    if default > maximum:
+        yield invalid(path.child("default"), str(default), f"default is more than max: {maximum}")
 
 
-def _unreadable(bounds: CapacityRequestPolicyRange, default: Quantity, path: Path) -> Iterator[FieldError]:
+def _validate_representable(
+    bounds: CapacityRequestPolicyRange, default: Quantity, path: FieldPath
+) -> Iterator[FieldError]:
     """Bounds that a program with 64 bits cannot compute with."""
     named = (("default", default), ("min", bounds.min), ("max", bounds.max), ("step", bounds.step))
     given = [(field, value) for field, value in named if value is not None]
     fractions = not all(value.is_integer for _, value in given)
     for field, value in given:
-        if fractions and value.milli() is None:
-            yield invalid(path.field(field), str(value), "value cannot be represented as a milli value")
-        elif not fractions and bounds.step is not None and value > limits.LARGEST_STEP_VALUE:
-            text = f"must not be larger than {limits.LARGEST_STEP_VALUE}"
-            yield invalid(path.field(field), str(value), text)
+        if fractions and value.to_milli() is None:
+            yield invalid(path.child(field), str(value), "value cannot be represented as a milli value")
+        elif not fractions and bounds.step is not None and value > limits.MAX_STEP_VALUE:
+            text = f"must not be larger than {limits.MAX_STEP_VALUE}"
+            yield invalid(path.child(field), str(value), text)
 
 
-def _step(
-    step: Quantity, bounds: CapacityRequestPolicyRange, default: Quantity, total: Quantity, path: Path
-) -> Errors:
+def _validate_step(
+    step: Quantity, bounds: CapacityRequestPolicyRange, default: Quantity, total: Quantity, path: FieldPath
+) -> FieldErrors:
     least = bounds.min
     assert least is not None, "a range without minimum was refused before"
     if step.sign <= 0:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dray.api.fields import ROOT, Path, forbidden, invalid, required, too_long
+from dray.api.fields import ROOT, FieldPath, forbidden, invalid, required, too_long
 from dray.api.resource import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -24,163 +24,190 @@ from dray.api.resource import (
     ResourceClaimStatus,
 )
 from dray.api.validation import limits
-from dray.api.validation.conditions import conditions
+from dray.api.validation.conditions import validate_conditions
 from dray.api.validation.field_rules import (
     IMMUTABLE,
-    Errors,
-    binding_conditions,
-    configuration,
-    distinct,
-    each,
-    keyed,
-    misnamed,
-    named,
-    node_selector,
-    one_of,
-    opaque,
-    size,
-    toleration,
+    FieldErrors,
+    count_bytes,
+    report_name_faults,
+    validate_binding_conditions,
+    validate_distinct,
+    validate_each,
+    validate_keys,
+    validate_name,
+    validate_node_selector,
+    validate_one_of,
+    validate_opaque,
+    validate_opaque_config,
+    validate_toleration,
 )
-from dray.api.validation.kinds.claim import RequestNames, reference, references, request_names
-from dray.api.validation.semantic_equality import same
-from dray.values.names import attribute_name, dns_label, driver_name, pool_name, uid
+from dray.api.validation.kinds.claim import (
+    RequestNames,
+    collect_request_names,
+    validate_request_reference,
+    validate_request_references,
+)
+from dray.api.validation.semantic_equality import is_semantically_equal
+from dray.values.names import (
+    check_attribute_name,
+    check_dns_label,
+    check_driver_name,
+    check_pool_name,
+    check_uid,
+)
 
-_STATUS = ROOT.field("status")
+_STATUS = ROOT.child("status")
 _SOURCES = ("FromClaim", "FromClass")
 _CIDR = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 
-Place: TypeAlias = tuple[str, str, str, str | None]
+DeviceIdentity: TypeAlias = tuple[str, str, str, str | None]
 """A device or a share of one: driver, pool, device, share id."""
 
 
-def claim_status(obj: ResourceClaim) -> Errors:
+def validate_claim_status(obj: ResourceClaim) -> FieldErrors:
     """What holds of a status by itself, whether it is new or stored; the allocation aside."""
-    status, place = obj.status, _STATUS.field("reservedFor")
+    status, place = obj.status, _STATUS.child("reservedFor")
     if status.reserved_for:
-        yield from each(status.reserved_for, limits.CONSUMERS_PER_CLAIM, _consumer, place)
+        yield from validate_each(status.reserved_for, limits.CONSUMERS_PER_CLAIM, _validate_consumer, place)
         if len(status.reserved_for) <= limits.CONSUMERS_PER_CLAIM:
-            yield from distinct((consumer.uid for consumer in status.reserved_for), place)
+            yield from validate_distinct((consumer.uid for consumer in status.reserved_for), place)
         if status.allocation is None:
             yield forbidden(place, "may not be specified when `allocated` is not set")
     if status.devices:
-        yield from _device_statuses(status, _STATUS.field("devices"))
+        yield from _validate_device_statuses(status, _STATUS.child("devices"))
 
 
-def claim_allocation(obj: ResourceClaim) -> Errors:
+def validate_claim_allocation(obj: ResourceClaim) -> FieldErrors:
     """What holds of an allocation, given what the claim asks for."""
     allocation = obj.status.allocation
     if allocation is not None:
-        yield from _allocation(allocation, request_names(obj.spec.devices), _STATUS.field("allocation"))
+        yield from _validate_allocation(
+            allocation, collect_request_names(obj.spec.devices), _STATUS.child("allocation")
+        )
 
 
-def claim_status_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
+def validate_claim_status_update(new: ResourceClaim, old: ResourceClaim) -> FieldErrors:
     """What holds of the step from one status to the next. What is asked for is what is stored."""
     if old.status.allocation is None:
-        yield from claim_allocation(msgspec.structs.replace(old, status=new.status))
-    elif new.status.allocation is not None and not same(new.status.allocation, old.status.allocation):
-        yield invalid(_STATUS.field("allocation"), new.status.allocation, IMMUTABLE)
+        yield from validate_claim_allocation(msgspec.structs.replace(old, status=new.status))
+    elif new.status.allocation is not None and not is_semantically_equal(
+        new.status.allocation, old.status.allocation
+    ):
+        yield invalid(_STATUS.child("allocation"), new.status.allocation, IMMUTABLE)
     deleting = new.metadata.deletion_timestamp is not None or old.metadata.deletion_timestamp is not None
     if deleting and not set(new.status.reserved_for) <= set(old.status.reserved_for):
         text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        yield forbidden(_STATUS.field("reservedFor"), text)
+        yield forbidden(_STATUS.child("reservedFor"), text)
 
 
 # --- reservations ---
 
 
-def _consumer(consumer: ConsumerReference, path: Path) -> Errors:
+def _validate_consumer(consumer: ConsumerReference, path: FieldPath) -> FieldErrors:
     for field in ("resource", "name", "uid"):
         if not getattr(consumer, field):
-            yield required(path.field(field))
+            yield required(path.child(field))
 
 
 # --- the allocation ---
 
 
-def _allocation(allocation: AllocationResult, names: RequestNames, path: Path) -> Errors:
-    devices = path.field("devices")
-    judge_result = partial(_result, names=names)
-    judge_config = partial(_configuration, names=names)
+def _validate_allocation(allocation: AllocationResult, names: RequestNames, path: FieldPath) -> FieldErrors:
+    devices = path.child("devices")
+    judge_result = partial(_validate_result, names=names)
+    judge_config = partial(_validate_config, names=names)
     results, config = allocation.devices.results, allocation.devices.config
-    yield from each(results, limits.RESULTS_PER_ALLOCATION, judge_result, devices.field("results"))
-    yield from each(config, limits.CONFIGS_PER_ALLOCATION, judge_config, devices.field("config"))
+    yield from validate_each(results, limits.RESULTS_PER_ALLOCATION, judge_result, devices.child("results"))
+    yield from validate_each(config, limits.CONFIGS_PER_ALLOCATION, judge_config, devices.child("config"))
     if allocation.node_selector is not None:
-        yield from node_selector(allocation.node_selector, path.field("nodeSelector"))
+        yield from validate_node_selector(allocation.node_selector, path.child("nodeSelector"))
 
 
-def _result(result: DeviceRequestAllocationResult, path: Path, *, names: RequestNames) -> Errors:
-    yield from reference(result.request, path.field("request"), names=names)
-    yield from _place(result, path)
+def _validate_result(
+    result: DeviceRequestAllocationResult, path: FieldPath, *, names: RequestNames
+) -> FieldErrors:
+    yield from validate_request_reference(result.request, path.child("request"), names=names)
+    yield from _validate_device_identity(result, path)
     conditions, failures = result.binding_conditions, result.binding_failure_conditions
     if conditions or failures:
-        yield from binding_conditions(conditions, failures, path)
+        yield from validate_binding_conditions(conditions, failures, path)
     if result.tolerations:
-        yield from each(result.tolerations, limits.TOLERATIONS, toleration, path.field("tolerations"))
+        yield from validate_each(
+            result.tolerations, limits.TOLERATIONS, validate_toleration, path.child("tolerations")
+        )
     if result.consumed_capacity:
-        yield from _consumed(result, path.field("consumedCapacity"))
+        yield from _validate_consumed_capacity(result, path.child("consumedCapacity"))
 
 
-def _place(item: DeviceRequestAllocationResult | AllocatedDeviceStatus, path: Path) -> Errors:
+def _validate_device_identity(
+    item: DeviceRequestAllocationResult | AllocatedDeviceStatus, path: FieldPath
+) -> FieldErrors:
     """Where a device is to be found: driver, pool, name; and which share of it."""
-    yield from named(item.driver, driver_name, path.field("driver"))
-    yield from named(item.pool, pool_name, path.field("pool"))
-    yield from named(item.device, dns_label, path.field("device"))
+    yield from validate_name(item.driver, check_driver_name, path.child("driver"))
+    yield from validate_name(item.pool, check_pool_name, path.child("pool"))
+    yield from validate_name(item.device, check_dns_label, path.child("device"))
     if item.share_id is not None:
-        yield from misnamed(uid(item.share_id), path.field("shareID"))
+        yield from report_name_faults(check_uid(item.share_id), path.child("shareID"))
 
 
-def _consumed(result: DeviceRequestAllocationResult, path: Path) -> Errors:
+def _validate_consumed_capacity(result: DeviceRequestAllocationResult, path: FieldPath) -> FieldErrors:
     """Amounts taken from a shared device; a negative one would make capacity out of nothing."""
-    yield from keyed(result.consumed_capacity, attribute_name, path)
+    yield from validate_keys(result.consumed_capacity, check_attribute_name, path)
     for name, amount in result.consumed_capacity.items():
         if amount.sign < 0:
             yield invalid(path.key(name), str(amount), "must be greater than or equal to 0")
 
 
-def _configuration(config: DeviceAllocationConfiguration, path: Path, *, names: RequestNames) -> Errors:
-    yield from one_of(config.source, _SOURCES, path.field("source"))
-    yield from references(config.requests, path.field("requests"), names)
-    yield from configuration(config.opaque, path)
+def _validate_config(
+    config: DeviceAllocationConfiguration, path: FieldPath, *, names: RequestNames
+) -> FieldErrors:
+    yield from validate_one_of(config.source, _SOURCES, path.child("source"))
+    yield from validate_request_references(config.requests, path.child("requests"), names)
+    yield from validate_opaque_config(config.opaque, path)
 
 
 # --- what drivers report ---
 
 
-def _device_statuses(status: ResourceClaimStatus, path: Path) -> Errors:
+def _validate_device_statuses(status: ResourceClaimStatus, path: FieldPath) -> FieldErrors:
     results = status.allocation.devices.results if status.allocation is not None else ()
-    judge = partial(_device_status, allocated=frozenset(map(_identity, results)))
-    yield from each(status.devices, limits.RESULTS_PER_ALLOCATION, judge, path)
+    judge = partial(_validate_device_status, allocated=frozenset(map(_get_device_identity, results)))
+    yield from validate_each(status.devices, limits.RESULTS_PER_ALLOCATION, judge, path)
     if len(status.devices) <= limits.RESULTS_PER_ALLOCATION:
-        yield from distinct(map(_identity, status.devices), path)
+        yield from validate_distinct(map(_get_device_identity, status.devices), path)
 
 
-def _identity(item: DeviceRequestAllocationResult | AllocatedDeviceStatus) -> Place:
+def _get_device_identity(item: DeviceRequestAllocationResult | AllocatedDeviceStatus) -> DeviceIdentity:
     return item.driver, item.pool, item.device, item.share_id
 
 
-def _device_status(item: AllocatedDeviceStatus, path: Path, *, allocated: frozenset[Place]) -> Errors:
-    yield from _place(item, path)
-    if _identity(item) not in allocated:
-        yield invalid(path, _identity(item), "must be an allocated device in the claim")
+def _validate_device_status(
+    item: AllocatedDeviceStatus, path: FieldPath, *, allocated: frozenset[DeviceIdentity]
+) -> FieldErrors:
+    yield from _validate_device_identity(item, path)
+    if _get_device_identity(item) not in allocated:
+        yield invalid(path, _get_device_identity(item), "must be an allocated device in the claim")
     if item.conditions:
-        yield from conditions(item.conditions, limits.CONDITIONS_PER_DEVICE, path.field("conditions"))
+        yield from validate_conditions(
+            item.conditions, limits.CONDITIONS_PER_DEVICE, path.child("conditions")
+        )
     if bytes(item.data) not in (b"", b"null"):
-        yield from opaque(item.data, limits.DEVICE_DATA_BYTES, path.field("data"))
+        yield from validate_opaque(item.data, limits.DEVICE_DATA_BYTES, path.child("data"))
     if item.network_data is not None:
-        yield from _network(item.network_data, path.field("networkData"))
+        yield from _validate_network(item.network_data, path.child("networkData"))
 
 
-def _network(network: NetworkDeviceData, path: Path) -> Errors:
-    if size(network.interface_name) > limits.INTERFACE_NAME_BYTES:
-        yield too_long(path.field("interfaceName"), limits.INTERFACE_NAME_BYTES)
-    if size(network.hardware_address) > limits.HARDWARE_ADDRESS_BYTES:
-        yield too_long(path.field("hardwareAddress"), limits.HARDWARE_ADDRESS_BYTES)
-    yield from each(network.ips, limits.ADDRESSES_PER_DEVICE, _address, path.field("ips"))
+def _validate_network(network: NetworkDeviceData, path: FieldPath) -> FieldErrors:
+    if count_bytes(network.interface_name) > limits.INTERFACE_NAME_BYTES:
+        yield too_long(path.child("interfaceName"), limits.INTERFACE_NAME_BYTES)
+    if count_bytes(network.hardware_address) > limits.HARDWARE_ADDRESS_BYTES:
+        yield too_long(path.child("hardwareAddress"), limits.HARDWARE_ADDRESS_BYTES)
+    yield from validate_each(network.ips, limits.ADDRESSES_PER_DEVICE, _validate_address, path.child("ips"))
     if len(network.ips) <= limits.ADDRESSES_PER_DEVICE:
-        yield from distinct(network.ips, path.field("ips"))
+        yield from validate_distinct(network.ips, path.child("ips"))
 
 
-def _address(address: str, path: Path) -> Errors:
+def _validate_address(address: str, path: FieldPath) -> FieldErrors:
     """An address with the length of its network, in the one form everybody compares."""
     try:
         parsed = ip_interface(address)

@@ -13,31 +13,31 @@ from typing import Final
 import msgspec
 
 from dray.api.classic import (
-    ClassicClaim,
     ClassicClaimSpec,
     ClassicClaimStatus,
+    ClassicResourceClaim,
     ResourceClass,
     SchedulingStatus,
 )
 from dray.api.classic.resource_claim import ALLOCATED, DELAYED, IMMEDIATE, PENDING, REALLOCATE
-from dray.api.fields import ROOT, Path, forbidden, invalid, not_supported, too_long, too_many
+from dray.api.fields import ROOT, FieldPath, forbidden, invalid, not_supported, too_long, too_many
 from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     IMMUTABLE,
     OMITTED,
-    Errors,
-    distinct,
-    each,
-    misnamed,
-    named,
-    node_selector,
+    FieldErrors,
+    report_name_faults,
+    validate_distinct,
+    validate_each,
+    validate_name,
+    validate_node_selector,
 )
-from dray.api.validation.metadata import owner_reference
-from dray.api.validation.semantic_equality import same
-from dray.values.names import dns_subdomain, driver_name
+from dray.api.validation.metadata import validate_owner_reference
+from dray.api.validation.semantic_equality import is_semantically_equal
+from dray.values.names import check_dns_subdomain, check_driver_name
 
-_SPEC = ROOT.field("spec")
-_STATUS = ROOT.field("status")
+_SPEC = ROOT.child("spec")
+_STATUS = ROOT.child("status")
 
 UNLIMITED: Final = -1
 """The `userLimit` of a resource that any number of pods may use."""
@@ -54,26 +54,26 @@ TRANSITIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 driver frees the resource."""
 
 
-def resource_class(obj: ResourceClass) -> Errors:
+def validate_resource_class(obj: ResourceClass) -> FieldErrors:
     """What holds of a classic class besides its metadata."""
-    yield from named(obj.driver_name, driver_name, ROOT.field("driverName"))
-    yield from _parameters(obj.parameters, ROOT.field("parameters"))
+    yield from validate_name(obj.driver_name, check_driver_name, ROOT.child("driverName"))
+    yield from _validate_parameters(obj.parameters, ROOT.child("parameters"))
 
 
-def classic_claim(obj: ClassicClaim) -> Errors:
+def validate_classic_claim(obj: ClassicResourceClaim) -> FieldErrors:
     """What holds of a new classic claim besides its metadata."""
-    return classic_spec(obj.spec, _SPEC)
+    return validate_classic_spec(obj.spec, _SPEC)
 
 
-def classic_spec(spec: ClassicClaimSpec, path: Path) -> Errors:
+def validate_classic_spec(spec: ClassicClaimSpec, path: FieldPath) -> FieldErrors:
     """What a classic claim asks for, also inside a pod's template. That the class exists is not checked."""
-    yield from named(spec.resource_class_name, dns_subdomain, path.field("resourceClassName"))
-    yield from _parameters(spec.parameters, path.field("parameters"))
+    yield from validate_name(spec.resource_class_name, check_dns_subdomain, path.child("resourceClassName"))
+    yield from _validate_parameters(spec.parameters, path.child("parameters"))
     if spec.allocation_mode and spec.allocation_mode not in (IMMEDIATE, DELAYED):
-        yield not_supported(path.field("allocationMode"), spec.allocation_mode, (IMMEDIATE, DELAYED))
+        yield not_supported(path.child("allocationMode"), spec.allocation_mode, (IMMEDIATE, DELAYED))
 
 
-def _parameters(raw: msgspec.Raw, path: Path) -> Errors:
+def _validate_parameters(raw: msgspec.Raw, path: FieldPath) -> FieldErrors:
     """Arbitrary JSON for the driver; there need not be any."""
     written = bytes(raw)
     if not written:
@@ -87,32 +87,34 @@ def _parameters(raw: msgspec.Raw, path: Path) -> Errors:
         yield invalid(path, OMITTED, f"error parsing data as JSON: {broken}")
 
 
-def classic_claim_update(new: ClassicClaim, old: ClassicClaim) -> Errors:
+def validate_classic_claim_update(new: ClassicResourceClaim, old: ClassicResourceClaim) -> FieldErrors:
     """What somebody needs never changes."""
-    if not same(new.spec, old.spec):
+    if not is_semantically_equal(new.spec, old.spec):
         yield invalid(_SPEC, new.spec, IMMUTABLE)
 
 
 # --- status ---
 
 
-def classic_claim_status_update(new: ClassicClaim, old: ClassicClaim) -> Errors:
+def validate_classic_status_update(new: ClassicResourceClaim, old: ClassicResourceClaim) -> FieldErrors:
     """What holds of the step from one status to the next."""
     deleting = new.metadata.deletion_timestamp is not None or old.metadata.deletion_timestamp is not None
-    yield from _step(new.status, old.status, deleting=deleting)
+    yield from _validate_phase_transition(new.status, old.status, deleting=deleting)
     after = new.status.phase or PENDING
     added = set(new.status.reserved_for) - set(old.status.reserved_for)
     if added and (deleting or after != ALLOCATED):
         why = "the claim is being deleted" if deleting else f"the claim is `{after}`, not `{ALLOCATED}`"
-        yield forbidden(_STATUS.field("reservedFor"), f"new entries may not be added while {why}")
+        yield forbidden(_STATUS.child("reservedFor"), f"new entries may not be added while {why}")
 
 
-def _step(new: ClassicClaimStatus, old: ClassicClaimStatus, *, deleting: bool) -> Errors:
+def _validate_phase_transition(
+    new: ClassicClaimStatus, old: ClassicClaimStatus, *, deleting: bool
+) -> FieldErrors:
     """Whether a claim may go from its phase to the next."""
     before, after = old.phase or PENDING, new.phase or PENDING
     if before == after or before not in TRANSITIONS:
         return
-    place, ways = _STATUS.field("phase"), TRANSITIONS[before]
+    place, ways = _STATUS.child("phase"), TRANSITIONS[before]
     if deleting and before == ALLOCATED:
         ways = (*ways, PENDING)
     if after not in ways:
@@ -122,49 +124,49 @@ def _step(new: ClassicClaimStatus, old: ClassicClaimStatus, *, deleting: bool) -
         yield forbidden(place, f"the claim is in use, and stays `{before}` while `reservedFor` has entries")
 
 
-def classic_claim_status(obj: ClassicClaim) -> Errors:
+def validate_classic_status(obj: ClassicResourceClaim) -> FieldErrors:
     """What holds of a status by itself."""
     status = obj.status
     if status.phase and status.phase not in PHASES:
-        yield not_supported(_STATUS.field("phase"), status.phase, PHASES)
+        yield not_supported(_STATUS.child("phase"), status.phase, PHASES)
     if status.driver_name:
-        yield from misnamed(driver_name(status.driver_name), _STATUS.field("driverName"))
+        yield from report_name_faults(check_driver_name(status.driver_name), _STATUS.child("driverName"))
     if status.available_on_nodes is not None:
-        yield from node_selector(status.available_on_nodes, _STATUS.field("availableOnNodes"))
+        yield from validate_node_selector(status.available_on_nodes, _STATUS.child("availableOnNodes"))
     if status.scheduling is not None:
-        yield from _negotiation(status.scheduling, _STATUS.field("scheduling"))
-    yield from _users(status, _STATUS)
+        yield from _validate_scheduling(status.scheduling, _STATUS.child("scheduling"))
+    yield from _validate_users(status, _STATUS)
 
 
-def _users(status: ClassicClaimStatus, path: Path) -> Errors:
-    limit, users, place = status.user_limit, status.reserved_for, path.field("reservedFor")
+def _validate_users(status: ClassicClaimStatus, path: FieldPath) -> FieldErrors:
+    limit, users, place = status.user_limit, status.reserved_for, path.child("reservedFor")
     if limit is not None and limit <= 0 and limit != UNLIMITED:
         text = f"must be greater than zero, or {UNLIMITED} for any number of users"
-        yield invalid(path.field("userLimit"), limit, text)
+        yield invalid(path.child("userLimit"), limit, text)
         limit = None
-    yield from each(users, limits.CONSUMERS_PER_CLAIM, owner_reference, place)
+    yield from validate_each(users, limits.CONSUMERS_PER_CLAIM, validate_owner_reference, place)
     if limit is not None and limit != UNLIMITED and len(users) > limit:
         yield too_many(place, len(users), limit)
     if len(users) <= limits.CONSUMERS_PER_CLAIM:
-        yield from distinct((user.uid for user in users), place)
+        yield from validate_distinct((user.uid for user in users), place)
 
 
-def _negotiation(item: SchedulingStatus, path: Path) -> Errors:
+def _validate_scheduling(item: SchedulingStatus, path: FieldPath) -> FieldErrors:
     scheduler, driver = item.scheduler, item.driver
     if scheduler.selected_node:
-        place = path.field("scheduler", "selectedNode")
-        yield from misnamed(dns_subdomain(scheduler.selected_node), place)
-    yield from _node_names(scheduler.potential_nodes, path.field("scheduler", "potentialNodes"))
-    yield from _node_names(driver.unsuitable_nodes, path.field("driver", "unsuitableNodes"))
+        place = path.child("scheduler", "selectedNode")
+        yield from report_name_faults(check_dns_subdomain(scheduler.selected_node), place)
+    yield from _validate_node_names(scheduler.potential_nodes, path.child("scheduler", "potentialNodes"))
+    yield from _validate_node_names(driver.unsuitable_nodes, path.child("driver", "unsuitableNodes"))
     if driver.available_on_nodes is not None:
-        yield from node_selector(driver.available_on_nodes, path.field("driver", "availableOnNodes"))
+        yield from validate_node_selector(driver.available_on_nodes, path.child("driver", "availableOnNodes"))
 
 
-def _node_names(names: Sequence[str], path: Path) -> Errors:
-    yield from each(names, limits.NODES_PER_CLASSIC_LIST, _node_name, path)
+def _validate_node_names(names: Sequence[str], path: FieldPath) -> FieldErrors:
+    yield from validate_each(names, limits.NODES_PER_CLASSIC_LIST, _validate_node_name, path)
     if len(names) <= limits.NODES_PER_CLASSIC_LIST:
-        yield from distinct(names, path)
+        yield from validate_distinct(names, path)
 
 
-def _node_name(name: str, path: Path) -> Errors:
-    return named(name, dns_subdomain, path)
+def _validate_node_name(name: str, path: FieldPath) -> FieldErrors:
+    return validate_name(name, check_dns_subdomain, path)

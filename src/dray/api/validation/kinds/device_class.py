@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from dray.api.fields import ROOT, Path
+from dray.api.fields import ROOT, FieldPath
 from dray.api.resource import DeviceClass, DeviceClassConfiguration
 from dray.api.validation import limits
-from dray.api.validation.field_rules import Errors, configuration, each, selector
+from dray.api.validation.field_rules import (
+    FieldErrors,
+    validate_each,
+    validate_opaque_config,
+    validate_selector,
+)
 
-_SPEC = ROOT.field("spec")
+_SPEC = ROOT.child("spec")
 
 
-def device_class(obj: DeviceClass) -> Errors:
+def validate_device_class(obj: DeviceClass) -> FieldErrors:
     """What holds of a device class besides its metadata."""
     spec = obj.spec
     if spec.selectors:
-        yield from each(spec.selectors, limits.SELECTORS_PER_REQUEST, selector, _SPEC.field("selectors"))
+        yield from validate_each(
+            spec.selectors, limits.SELECTORS_PER_REQUEST, validate_selector, _SPEC.child("selectors")
+        )
     if spec.config:
-        yield from each(spec.config, limits.CONFIGS_PER_CLAIM, _configuration, _SPEC.field("config"))
+        yield from validate_each(
+            spec.config, limits.CONFIGS_PER_CLAIM, _validate_config, _SPEC.child("config")
+        )
 
 
-def _configuration(config: DeviceClassConfiguration, path: Path) -> Errors:
-    return configuration(config.opaque, path)
+def _validate_config(config: DeviceClassConfiguration, path: FieldPath) -> FieldErrors:
+    return validate_opaque_config(config.opaque, path)

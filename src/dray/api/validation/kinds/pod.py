@@ -12,15 +12,29 @@ from dray.api.core import (
     PodResourceClaim,
     PodResourceClaimStatus,
 )
-from dray.api.fields import ROOT, Fault, FieldError, Path, duplicate, forbidden, invalid, required
-from dray.api.validation.field_rules import Errors, exactly_one, misnamed, named
-from dray.api.validation.kinds.classic import classic_spec
-from dray.api.validation.metadata import template_metadata
-from dray.api.validation.semantic_equality import same
-from dray.values.names import dns_label, dns_subdomain
+from dray.api.fields import (
+    ROOT,
+    FieldError,
+    FieldErrorType,
+    FieldPath,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
+from dray.api.validation.field_rules import (
+    FieldErrors,
+    report_name_faults,
+    validate_exactly_one,
+    validate_name,
+)
+from dray.api.validation.kinds.classic import validate_classic_spec
+from dray.api.validation.metadata import validate_template_metadata
+from dray.api.validation.semantic_equality import is_semantically_equal
+from dray.values.names import check_dns_label, check_dns_subdomain
 
-_SPEC = ROOT.field("spec")
-_STATUSES = ROOT.field("status", "resourceClaimStatuses")
+_SPEC = ROOT.child("spec")
+_STATUSES = ROOT.child("status", "resourceClaimStatuses")
 _CONTAINER_LISTS = (
     ("init_containers", "initContainers"),
     ("containers", "containers"),
@@ -28,75 +42,77 @@ _CONTAINER_LISTS = (
 )
 
 
-def pod(obj: Pod) -> Errors:
+def validate_pod(obj: Pod) -> FieldErrors:
     """The claims of a pod and the containers that use them."""
     claims = obj.spec.resource_claims
     if claims:
-        yield from _entries(obj, _SPEC.field("resourceClaims"))
+        yield from _validate_pod_claims(obj, _SPEC.child("resourceClaims"))
     names = frozenset(entry.name for entry in claims)
-    for container, path in _containers(obj):
+    for container, path in _iterate_containers(obj):
         if container.resources.claims:
-            yield from _uses(container.resources.claims, names, path.field("resources", "claims"))
+            yield from _validate_container_claims(
+                container.resources.claims, names, path.child("resources", "claims")
+            )
 
 
-def pod_update(new: Pod, old: Pod) -> Errors:
+def validate_pod_update(new: Pod, old: Pod) -> FieldErrors:
     """What a pod claims is settled when it is created; ephemeral containers cannot claim anything more."""
-    changed = not same(new.spec.resource_claims, old.spec.resource_claims)
-    if changed or _claims_by_container(new) != _claims_by_container(old):
+    changed = not is_semantically_equal(new.spec.resource_claims, old.spec.resource_claims)
+    if changed or _map_claims_by_container(new) != _map_claims_by_container(old):
         text = "pod updates may not change `resourceClaims` or the claims that containers use"
         yield forbidden(_SPEC, text)
 
 
-def _claims_by_container(obj: Pod) -> dict[str, tuple[ContainerClaim, ...]]:
-    used = ((container.name, container.resources.claims) for container, _ in _containers(obj))
+def _map_claims_by_container(obj: Pod) -> dict[str, tuple[ContainerClaim, ...]]:
+    used = ((container.name, container.resources.claims) for container, _ in _iterate_containers(obj))
     return {name: claims for name, claims in used if claims}
 
 
-def _containers(obj: Pod) -> Iterator[tuple[Container, Path]]:
+def _iterate_containers(obj: Pod) -> Iterator[tuple[Container, FieldPath]]:
     for attribute, field in _CONTAINER_LISTS:
         containers: Sequence[Container] = getattr(obj.spec, attribute)
         for position, container in enumerate(containers):
-            yield container, _SPEC.field(field).index(position)
+            yield container, _SPEC.child(field).index(position)
 
 
 # --- the claims of a pod ---
 
 
-def _entries(obj: Pod, path: Path) -> Errors:
+def _validate_pod_claims(obj: Pod, path: FieldPath) -> FieldErrors:
     seen: set[str] = set()
     for position, entry in enumerate(obj.spec.resource_claims):
         place = path.index(position)
-        yield from named(entry.name, dns_label, place.field("name"))
+        yield from validate_name(entry.name, check_dns_label, place.child("name"))
         if entry.name in seen:
-            yield duplicate(place.field("name"), entry.name)
+            yield duplicate(place.child("name"), entry.name)
         seen.add(entry.name)
-        yield from _source(entry, obj.metadata.name, place)
+        yield from _validate_claim_source(entry, obj.metadata.name, place)
 
 
-def _source(entry: PodResourceClaim, pod_name: str, path: Path) -> Errors:
+def _validate_claim_source(entry: PodResourceClaim, pod_name: str, path: FieldPath) -> FieldErrors:
     """Where the claim comes from: a claim, a template object, or a template written inside the pod."""
     named_sources = {
         "resourceClaimName": entry.resource_claim_name,
         "resourceClaimTemplateName": entry.resource_claim_template_name,
     }
     given = {field: name is not None for field, name in named_sources.items()}
-    yield from exactly_one({**given, "template": entry.template is not None}, path)
+    yield from validate_exactly_one({**given, "template": entry.template is not None}, path)
     for field, name in named_sources.items():
-        if name is not None and (faults := dns_subdomain(name)):
-            yield from misnamed(faults, path.field(field))
+        if name is not None and (faults := check_dns_subdomain(name)):
+            yield from report_name_faults(faults, path.child(field))
     if entry.template is not None:
-        yield from _template(entry.template, path.field("template"))
+        yield from _validate_inline_template(entry.template, path.child("template"))
         if pod_name and entry.name:
-            yield from _generated_name(f"{pod_name}-{entry.name}", path.field("name"))
+            yield from _validate_generated_name(f"{pod_name}-{entry.name}", path.child("name"))
 
 
-def _template(template: InlineTemplate, path: Path) -> Errors:
-    yield from template_metadata(template.metadata, path.field("metadata"))
-    yield from classic_spec(template.spec, path.field("spec"))
+def _validate_inline_template(template: InlineTemplate, path: FieldPath) -> FieldErrors:
+    yield from validate_template_metadata(template.metadata, path.child("metadata"))
+    yield from validate_classic_spec(template.spec, path.child("spec"))
 
 
-def _generated_name(name: str, path: Path) -> Errors:
-    for fault in dns_subdomain(name):
+def _validate_generated_name(name: str, path: FieldPath) -> FieldErrors:
+    for fault in check_dns_subdomain(name):
         text = f"the claim made for this entry would be called `{name}`: {fault.text}"
         yield invalid(path, name, text)
 
@@ -104,7 +120,9 @@ def _generated_name(name: str, path: Path) -> Errors:
 # --- containers ---
 
 
-def _uses(claims: Sequence[ContainerClaim], names: frozenset[str], path: Path) -> Errors:
+def _validate_container_claims(
+    claims: Sequence[ContainerClaim], names: frozenset[str], path: FieldPath
+) -> FieldErrors:
     seen: set[str] = set()
     for position, claim in enumerate(claims):
         place = path.index(position)
@@ -113,7 +131,7 @@ def _uses(claims: Sequence[ContainerClaim], names: frozenset[str], path: Path) -
             continue
         if claim.request:
             # A label has no slash: a container uses a request, whichever alternative was chosen for it.
-            yield from misnamed(dns_label(claim.request), place.field("request"))
+            yield from report_name_faults(check_dns_label(claim.request), place.child("request"))
         key = f"{claim.name}/{claim.request}" if claim.request else claim.name
         if key in seen:
             yield duplicate(place, key)
@@ -121,27 +139,29 @@ def _uses(claims: Sequence[ContainerClaim], names: frozenset[str], path: Path) -
         if claim.name not in names:
             known = ", ".join(f"`{name}`" for name in sorted(names)) or "none"
             text = f"must be one of the names in pod.spec.resourceClaims: {known}"
-            yield FieldError(Fault.NOT_FOUND, str(place), claim.name, text)
+            yield FieldError(FieldErrorType.NOT_FOUND, str(place), claim.name, text)
 
 
 # --- status ---
 
 
-def pod_status(obj: Pod) -> Errors:
+def validate_pod_status(obj: Pod) -> FieldErrors:
     """Which claims were made for which entries."""
     entries = frozenset(entry.name for entry in obj.spec.resource_claims)
     seen: set[str] = set()
     for position, item in enumerate(obj.status.resource_claim_statuses):
         place = _STATUSES.index(position)
-        yield from _made_claim(item, entries, place)
+        yield from _validate_claim_status_entry(item, entries, place)
         if item.name in seen:
-            yield duplicate(place.field("name"), item.name)
+            yield duplicate(place.child("name"), item.name)
         seen.add(item.name)
 
 
-def _made_claim(item: PodResourceClaimStatus, entries: frozenset[str], path: Path) -> Errors:
+def _validate_claim_status_entry(
+    item: PodResourceClaimStatus, entries: frozenset[str], path: FieldPath
+) -> FieldErrors:
     if item.name not in entries:
         text = "must match the name of an entry in `spec.resourceClaims`"
-        yield invalid(path.field("name"), item.name, text)
-    if item.resource_claim_name is not None and (faults := dns_subdomain(item.resource_claim_name)):
-        yield from misnamed(faults, path.field("resourceClaimName"))
+        yield invalid(path.child("name"), item.name, text)
+    if item.resource_claim_name is not None and (faults := check_dns_subdomain(item.resource_claim_name)):
+        yield from report_name_faults(faults, path.child("resourceClaimName"))

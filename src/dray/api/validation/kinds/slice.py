@@ -5,67 +5,73 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from dray.api.fields import ROOT, Path, invalid
+from dray.api.fields import ROOT, FieldPath, invalid
 from dray.api.resource import CounterSet, Device, ResourcePool, ResourceSlice, ResourceSliceSpec
 from dray.api.validation import limits
-from dray.api.validation.field_rules import Errors, distinct, each, named, unchanged
+from dray.api.validation.field_rules import (
+    FieldErrors,
+    validate_distinct,
+    validate_each,
+    validate_immutable,
+    validate_name,
+)
 from dray.api.validation.kinds import bulk_device_check
-from dray.api.validation.kinds.device import counters, device, extras
-from dray.api.validation.kinds.node_selection import node_choice
-from dray.values.names import dns_label, driver_name, pool_name
+from dray.api.validation.kinds.device import validate_counters, validate_device, validate_optional_fields
+from dray.api.validation.kinds.node_selection import validate_node_selection
+from dray.values.names import check_dns_label, check_driver_name, check_pool_name
 
-_SPEC = ROOT.field("spec")
+_SPEC = ROOT.child("spec")
 _NODES = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 
 
-def resource_slice(obj: ResourceSlice) -> Errors:
+def validate_resource_slice(obj: ResourceSlice) -> FieldErrors:
     """What holds of a slice besides its metadata."""
     spec = obj.spec
-    if not spec.driver or driver_name(spec.driver):
-        yield from named(spec.driver, driver_name, _SPEC.field("driver"))
-    yield from _pool(spec.pool, _SPEC.field("pool"))
-    yield from node_choice(spec, _NODES, _SPEC)
+    if not spec.driver or check_driver_name(spec.driver):
+        yield from validate_name(spec.driver, check_driver_name, _SPEC.child("driver"))
+    yield from _validate_pool(spec.pool, _SPEC.child("pool"))
+    yield from validate_node_selection(spec, _NODES, _SPEC)
     if spec.devices:
-        yield from _devices(spec, _SPEC.field("devices"))
+        yield from _validate_devices(spec, _SPEC.child("devices"))
     if spec.shared_counters:
-        yield from _shared_counters(spec, _SPEC)
+        yield from _validate_shared_counters(spec, _SPEC)
 
 
-def resource_slice_update(new: ResourceSlice, old: ResourceSlice) -> Errors:
+def validate_resource_slice_update(new: ResourceSlice, old: ResourceSlice) -> FieldErrors:
     """A slice stays where it is: same driver, same pool, same node."""
-    yield from unchanged(new.spec.driver, old.spec.driver, _SPEC.field("driver"))
-    yield from unchanged(new.spec.pool.name, old.spec.pool.name, _SPEC.field("pool", "name"))
-    yield from unchanged(new.spec.node_name, old.spec.node_name, _SPEC.field("nodeName"))
+    yield from validate_immutable(new.spec.driver, old.spec.driver, _SPEC.child("driver"))
+    yield from validate_immutable(new.spec.pool.name, old.spec.pool.name, _SPEC.child("pool", "name"))
+    yield from validate_immutable(new.spec.node_name, old.spec.node_name, _SPEC.child("nodeName"))
 
 
-def _pool(pool: ResourcePool, path: Path) -> Errors:
-    if not pool.name or pool_name(pool.name):
-        yield from named(pool.name, pool_name, path.field("name"))
+def _validate_pool(pool: ResourcePool, path: FieldPath) -> FieldErrors:
+    if not pool.name or check_pool_name(pool.name):
+        yield from validate_name(pool.name, check_pool_name, path.child("name"))
     if pool.resource_slice_count <= 0:
-        place = path.field("resourceSliceCount")
+        place = path.child("resourceSliceCount")
         yield invalid(place, pool.resource_slice_count, "must be greater than zero")
     if pool.generation < 0:
-        yield invalid(path.field("generation"), pool.generation, "must be greater than or equal to zero")
+        yield invalid(path.child("generation"), pool.generation, "must be greater than or equal to zero")
 
 
 # --- devices ---
 
 
-def _devices(spec: ResourceSliceSpec, path: Path) -> Errors:
+def _validate_devices(spec: ResourceSliceSpec, path: FieldPath) -> FieldErrors:
     devices, chooses_nodes = spec.devices, spec.per_device_node_selection is True
-    sound, plain = bulk_device_check.verdict(devices)
+    sound, plain = bulk_device_check.check_devices(devices)
     if sound and plain and not chooses_nodes:
         return
     most = limits.DEVICES_PER_SLICE
-    if len(devices) > limits.RICH_DEVICES_PER_SLICE and _rich(devices):
+    if len(devices) > limits.RICH_DEVICES_PER_SLICE and _has_rich_devices(devices):
         most = limits.RICH_DEVICES_PER_SLICE
-    judge = partial(extras if sound else device, chooses_nodes=chooses_nodes)
-    yield from each(devices, most, judge, path)
+    judge = partial(validate_optional_fields if sound else validate_device, chooses_nodes=chooses_nodes)
+    yield from validate_each(devices, most, judge, path)
     if len(devices) <= most:
-        yield from distinct((item.name for item in devices), path)
+        yield from validate_distinct((item.name for item in devices), path)
 
 
-def _rich(devices: Sequence[Device]) -> bool:
+def _has_rich_devices(devices: Sequence[Device]) -> bool:
     """Whether some device has what makes devices large: lists, taints or counters."""
     return any(
         item.taints or item.consumes_counters or any(value.is_list for value in item.attributes.values())
@@ -76,15 +82,15 @@ def _rich(devices: Sequence[Device]) -> bool:
 # --- counters ---
 
 
-def _shared_counters(spec: ResourceSliceSpec, path: Path) -> Errors:
+def _validate_shared_counters(spec: ResourceSliceSpec, path: FieldPath) -> FieldErrors:
     if spec.devices:
         yield invalid(path, "", "only one of `sharedCounters` or `devices` is allowed")
-    place, sets = path.field("sharedCounters"), spec.shared_counters
-    yield from each(sets, limits.COUNTER_SETS_PER_SLICE, _counter_set, place)
+    place, sets = path.child("sharedCounters"), spec.shared_counters
+    yield from validate_each(sets, limits.COUNTER_SETS_PER_SLICE, _validate_counter_set, place)
     if len(sets) <= limits.COUNTER_SETS_PER_SLICE:
-        yield from distinct((item.name for item in sets), place)
+        yield from validate_distinct((item.name for item in sets), place)
 
 
-def _counter_set(item: CounterSet, path: Path) -> Errors:
-    yield from named(item.name, dns_label, path.field("name"))
-    yield from counters(item.counters, path.field("counters"))
+def _validate_counter_set(item: CounterSet, path: FieldPath) -> FieldErrors:
+    yield from validate_name(item.name, check_dns_label, path.child("name"))
+    yield from validate_counters(item.counters, path.child("counters"))

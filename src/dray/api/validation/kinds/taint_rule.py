@@ -5,27 +5,27 @@ from __future__ import annotations
 from dray.api.fields import ROOT
 from dray.api.resource import DeviceTaintRule
 from dray.api.validation import limits
-from dray.api.validation.conditions import conditions
-from dray.api.validation.field_rules import Errors, named
-from dray.api.validation.kinds.device import taint
-from dray.values.names import dns_label, driver_name, pool_name
+from dray.api.validation.conditions import validate_conditions
+from dray.api.validation.field_rules import FieldErrors, validate_name
+from dray.api.validation.kinds.device import validate_taint
+from dray.values.names import check_dns_label, check_driver_name, check_pool_name
 
-_SPEC = ROOT.field("spec")
-_SELECTOR = _SPEC.field("deviceSelector")
-_NAMES = (("driver", driver_name), ("pool", pool_name), ("device", dns_label))
+_SPEC = ROOT.child("spec")
+_SELECTOR = _SPEC.child("deviceSelector")
+_NAME_RULES = (("driver", check_driver_name), ("pool", check_pool_name), ("device", check_dns_label))
 
 
-def taint_rule(obj: DeviceTaintRule) -> Errors:
+def validate_taint_rule(obj: DeviceTaintRule) -> FieldErrors:
     """What holds of a taint rule besides its metadata."""
     selector = obj.spec.device_selector
-    for field, rule in _NAMES:
+    for field, rule in _NAME_RULES:
         name = None if selector is None else getattr(selector, field)
         if name is not None:
-            yield from named(name, rule, _SELECTOR.field(field))
-    yield from taint(obj.spec.taint, _SPEC.field("taint"))
+            yield from validate_name(name, rule, _SELECTOR.child(field))
+    yield from validate_taint(obj.spec.taint, _SPEC.child("taint"))
 
 
-def taint_rule_status(obj: DeviceTaintRule) -> Errors:
+def validate_taint_rule_status(obj: DeviceTaintRule) -> FieldErrors:
     """Conditions of a form that everybody can read."""
-    path = ROOT.field("status", "conditions")
-    yield from conditions(obj.status.conditions, limits.CONDITIONS_PER_RULE, path)
+    path = ROOT.child("status", "conditions")
+    yield from validate_conditions(obj.status.conditions, limits.CONDITIONS_PER_RULE, path)

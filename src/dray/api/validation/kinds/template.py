@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dray.api.fields import ROOT, invalid
 from dray.api.resource import ResourceClaimTemplate
-from dray.api.validation.field_rules import IMMUTABLE, Errors
-from dray.api.validation.kinds.claim import device_claim
-from dray.api.validation.metadata import template_metadata
-from dray.api.validation.semantic_equality import same
+from dray.api.validation.field_rules import IMMUTABLE, FieldErrors
+from dray.api.validation.kinds.claim import validate_device_claim
+from dray.api.validation.metadata import validate_template_metadata
+from dray.api.validation.semantic_equality import is_semantically_equal
 
-_SPEC = ROOT.field("spec")
-_DEVICES = _SPEC.field("spec", "devices")
+_SPEC = ROOT.child("spec")
+_DEVICES = _SPEC.child("spec", "devices")
 
 
-def template(obj: ResourceClaimTemplate) -> Errors:
+def validate_template(obj: ResourceClaimTemplate) -> FieldErrors:
     """What holds of a new template besides its own metadata."""
-    yield from template_metadata(obj.spec.metadata, _SPEC.field("metadata"))
-    yield from device_claim(obj.spec.spec.devices, _DEVICES)
+    yield from validate_template_metadata(obj.spec.metadata, _SPEC.child("metadata"))
+    yield from validate_device_claim(obj.spec.spec.devices, _DEVICES)
 
 
-def template_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> Errors:
+def validate_template_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> FieldErrors:
     """All claims of a template are alike, so it never changes."""
-    if not same(new.spec, old.spec):
+    if not is_semantically_equal(new.spec, old.spec):
         yield invalid(_SPEC, new.spec, IMMUTABLE)

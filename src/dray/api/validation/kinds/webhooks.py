@@ -21,61 +21,74 @@ from dray.api.admission import (
     WebhookClientConfig,
 )
 from dray.api.admission import webhook_configuration as words
-from dray.api.admission.match_conditions import compiled
-from dray.api.fields import ROOT, Path, duplicate, invalid, not_supported, required, too_long
+from dray.api.admission.match_conditions import compile_condition
+from dray.api.fields import ROOT, FieldPath, duplicate, invalid, not_supported, required, too_long
 from dray.api.validation import limits
-from dray.api.validation.field_rules import OMITTED, Errors, each, named, one_of, size
+from dray.api.validation.field_rules import (
+    OMITTED,
+    FieldErrors,
+    count_bytes,
+    validate_each,
+    validate_name,
+    validate_one_of,
+)
 from dray.values import label_selectors
-from dray.values.names import dns_subdomain, qualified_name
+from dray.values.names import check_dns_subdomain, check_qualified_name
 
 _OPERATIONS: Final = (words.CREATE, words.UPDATE, words.DELETE, words.CONNECT, words.ALL)
-_WEBHOOKS = ROOT.field("webhooks")
-_LEAST_SEGMENTS: Final = 3
+_WEBHOOKS = ROOT.child("webhooks")
+_MIN_SEGMENTS: Final = 3
 
 
-def webhook_configuration(obj: ValidatingWebhookConfiguration | MutatingWebhookConfiguration) -> Errors:
+def validate_webhook_configuration(
+    obj: ValidatingWebhookConfiguration | MutatingWebhookConfiguration,
+) -> FieldErrors:
     """What holds of a configuration besides its metadata."""
     seen: set[str] = set()
     webhooks: Sequence[words.Webhook] = obj.webhooks
     for position, webhook in enumerate(webhooks):
         path = _WEBHOOKS.index(position)
         if webhook.name in seen:
-            yield duplicate(path.field("name"), webhook.name)
+            yield duplicate(path.child("name"), webhook.name)
         seen.add(webhook.name)
-        yield from _webhook(webhook, path)
+        yield from _validate_webhook(webhook, path)
 
 
-def _webhook(webhook: words.Webhook, path: Path) -> Errors:
-    yield from _name(webhook.name, path.field("name"))
-    yield from _client(webhook.client_config, path.field("clientConfig"))
+def _validate_webhook(webhook: words.Webhook, path: FieldPath) -> FieldErrors:
+    yield from _validate_webhook_name(webhook.name, path.child("name"))
+    yield from _validate_client_config(webhook.client_config, path.child("clientConfig"))
     for position, rule in enumerate(webhook.rules):
-        yield from _rule(rule, path.field("rules").index(position))
+        yield from _validate_rule(rule, path.child("rules").index(position))
     for field, value, supported in (
         ("failurePolicy", webhook.failure_policy, (words.FAIL, words.IGNORE)),
         ("matchPolicy", webhook.match_policy, (words.EXACT, words.EQUIVALENT)),
         ("sideEffects", webhook.side_effects, (words.NO_EFFECTS, words.NONE_ON_DRY_RUN)),
     ):
-        yield from one_of(value or "", supported, path.field(field))
+        yield from validate_one_of(value or "", supported, path.child(field))
     if isinstance(webhook, MutatingWebhook):
         policies = (words.NEVER, words.IF_NEEDED)
-        yield from one_of(webhook.reinvocation_policy or "", policies, path.field("reinvocationPolicy"))
+        yield from validate_one_of(
+            webhook.reinvocation_policy or "", policies, path.child("reinvocationPolicy")
+        )
     seconds = webhook.timeout_seconds
     if seconds is not None and not 1 <= seconds <= limits.WEBHOOK_SECONDS:
         expected = f"the timeout value must be between 1 and {limits.WEBHOOK_SECONDS} seconds"
-        yield invalid(path.field("timeoutSeconds"), seconds, expected)
-    yield from _versions(webhook.admission_review_versions, path.field("admissionReviewVersions"))
-    yield from _selector(webhook.namespace_selector, path.field("namespaceSelector"))
-    yield from _selector(webhook.object_selector, path.field("objectSelector"))
-    yield from _conditions(webhook.match_conditions, path.field("matchConditions"))
+        yield invalid(path.child("timeoutSeconds"), seconds, expected)
+    yield from _validate_review_versions(
+        webhook.admission_review_versions, path.child("admissionReviewVersions")
+    )
+    yield from _validate_label_selector(webhook.namespace_selector, path.child("namespaceSelector"))
+    yield from _validate_label_selector(webhook.object_selector, path.child("objectSelector"))
+    yield from _validate_conditions(webhook.match_conditions, path.child("matchConditions"))
 
 
-def _name(name: str, path: Path) -> Errors:
-    yield from named(name, dns_subdomain, path)
-    if name and not dns_subdomain(name) and name.count(".") < _LEAST_SEGMENTS - 1:
+def _validate_webhook_name(name: str, path: FieldPath) -> FieldErrors:
+    yield from validate_name(name, check_dns_subdomain, path)
+    if name and not check_dns_subdomain(name) and name.count(".") < _MIN_SEGMENTS - 1:
         yield invalid(path, name, "should be a domain with at least three segments separated by dots")
 
 
-def _versions(versions: Sequence[str], path: Path) -> Errors:
+def _validate_review_versions(versions: Sequence[str], path: FieldPath) -> FieldErrors:
     if not versions:
         yield required(path, f"must include {words.REVIEW_VERSION}")
     elif words.REVIEW_VERSION not in versions:
@@ -88,20 +101,20 @@ def _versions(versions: Sequence[str], path: Path) -> Errors:
 # --- where it is ---
 
 
-def _client(client: WebhookClientConfig, path: Path) -> Errors:
+def _validate_client_config(client: WebhookClientConfig, path: FieldPath) -> FieldErrors:
     if (client.url is None) == (client.service is None):
         yield required(path, "exactly one of url or service is required")
     if client.url is not None:
-        yield from _url(client.url, path.field("url"))
+        yield from _validate_url(client.url, path.child("url"))
     if client.service is not None:
-        yield from _service(client.service, path.field("service"))
+        yield from _validate_service(client.service, path.child("service"))
     try:
         base64.b64decode(client.ca_bundle, validate=True)
     except (binascii.Error, ValueError):
-        yield invalid(path.field("caBundle"), OMITTED, "must be certificates in PEM, encoded as base64")
+        yield invalid(path.child("caBundle"), OMITTED, "must be certificates in PEM, encoded as base64")
 
 
-def _url(url: str, path: Path) -> Errors:
+def _validate_url(url: str, path: FieldPath) -> FieldErrors:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -124,47 +137,51 @@ def _url(url: str, path: Path) -> Errors:
             yield invalid(path, shown, expected)
 
 
-def _service(service: ServiceReference, path: Path) -> Errors:
-    yield from named(service.namespace, dns_subdomain, path.field("namespace"))
-    yield from named(service.name, dns_subdomain, path.field("name"))
-    if service.port is not None and not 1 <= service.port <= limits.LARGEST_PORT:
-        expected = f"must be between 1 and {limits.LARGEST_PORT}, inclusive"
-        yield invalid(path.field("port"), service.port, expected)
+def _validate_service(service: ServiceReference, path: FieldPath) -> FieldErrors:
+    yield from validate_name(service.namespace, check_dns_subdomain, path.child("namespace"))
+    yield from validate_name(service.name, check_dns_subdomain, path.child("name"))
+    if service.port is not None and not 1 <= service.port <= limits.MAX_PORT:
+        expected = f"must be between 1 and {limits.MAX_PORT}, inclusive"
+        yield invalid(path.child("port"), service.port, expected)
     if service.path is not None and not service.path.startswith("/"):
-        yield invalid(path.field("path"), service.path, "must start with a '/'")
+        yield invalid(path.child("path"), service.path, "must start with a '/'")
 
 
 # --- what it is asked about ---
 
 
-def _rule(rule: RuleWithOperations, path: Path) -> Errors:
+def _validate_rule(rule: RuleWithOperations, path: FieldPath) -> FieldErrors:
     for field, values in (
         ("operations", rule.operations),
         ("apiGroups", rule.api_groups),
         ("apiVersions", rule.api_versions),
         ("resources", rule.resources),
     ):
-        yield from _listed(values, path.field(field), alone=field != "resources", empty=field == "apiGroups")
+        yield from _validate_value_list(
+            values, path.child(field), wildcard_alone=field != "resources", allow_empty=field == "apiGroups"
+        )
     for position, operation in enumerate(rule.operations):
         if operation and operation not in _OPERATIONS:
-            yield not_supported(path.field("operations").index(position), operation, _OPERATIONS)
-    yield from _resources(rule.resources, path.field("resources"))
+            yield not_supported(path.child("operations").index(position), operation, _OPERATIONS)
+    yield from _validate_resources(rule.resources, path.child("resources"))
     scopes = (words.CLUSTER, words.NAMESPACED, words.ALL)
     if rule.scope is not None and rule.scope not in scopes:
-        yield not_supported(path.field("scope"), rule.scope, scopes)
+        yield not_supported(path.child("scope"), rule.scope, scopes)
 
 
-def _listed(values: Sequence[str], path: Path, *, alone: bool, empty: bool) -> Errors:
+def _validate_value_list(
+    values: Sequence[str], path: FieldPath, *, wildcard_alone: bool, allow_empty: bool
+) -> FieldErrors:
     if not values:
         yield required(path)
-    if alone and len(values) > 1 and words.ALL in values:
+    if wildcard_alone and len(values) > 1 and words.ALL in values:
         yield invalid(path, list(values), "if '*' is present, must not specify other values")
     for position, value in enumerate(values):
-        if not value and not empty:
+        if not value and not allow_empty:
             yield required(path.index(position))
 
 
-def _resources(resources: Sequence[str], path: Path) -> Errors:
+def _validate_resources(resources: Sequence[str], path: FieldPath) -> FieldErrors:
     """What another entry already says is a mistake, mostly one that hides another."""
     if "*/*" in resources and len(resources) > 1:
         yield invalid(path, list(resources), "if '*/*' is present, must not specify other resources")
@@ -185,29 +202,29 @@ def _resources(resources: Sequence[str], path: Path) -> Errors:
             yield invalid(path.index(position), entry, what)
 
 
-def _conditions(conditions: Sequence[MatchCondition], path: Path) -> Errors:
-    yield from each(conditions, limits.MATCH_CONDITIONS, _condition, path)
+def _validate_conditions(conditions: Sequence[MatchCondition], path: FieldPath) -> FieldErrors:
+    yield from validate_each(conditions, limits.MATCH_CONDITIONS, _validate_condition, path)
     names = [condition.name for condition in conditions]
     for position, name in enumerate(names):
         if name in names[:position]:
-            yield duplicate(path.index(position).field("name"), name)
+            yield duplicate(path.index(position).child("name"), name)
 
 
-def _condition(condition: MatchCondition, path: Path) -> Errors:
-    yield from named(condition.name, qualified_name, path.field("name"))
-    place, text = path.field("expression"), condition.expression
+def _validate_condition(condition: MatchCondition, path: FieldPath) -> FieldErrors:
+    yield from validate_name(condition.name, check_qualified_name, path.child("name"))
+    place, text = path.child("expression"), condition.expression
     if not text.strip():
         yield required(place)
-    elif size(text) > limits.EXPRESSION_BYTES:
+    elif count_bytes(text) > limits.EXPRESSION_BYTES:
         yield too_long(place, limits.EXPRESSION_BYTES)
-    elif isinstance(why := compiled(text), str):
+    elif isinstance(why := compile_condition(text), str):
         yield invalid(place, text, why)
 
 
-def _selector(selector: LabelSelector | None, path: Path) -> Errors:
+def _validate_label_selector(selector: LabelSelector | None, path: FieldPath) -> FieldErrors:
     if selector is None:
         return
     try:
-        label_selectors.LabelSelector.read(msgspec.to_builtins(selector))
+        label_selectors.ParsedLabelSelector.from_document(msgspec.to_builtins(selector))
     except label_selectors.LabelSelectorError as wrong:
         yield invalid(path, msgspec.to_builtins(selector), wrong.reason)

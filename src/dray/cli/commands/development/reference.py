@@ -18,9 +18,9 @@ def command(folder: str, check: bool) -> int:
 
     The pages are made from the tables that the code itself uses.
     """
-    made = reference_pages.everything()
+    made = reference_pages.render_all_pages()
     if check:
-        stale = [name for name, text in made.items() if _read(os.path.join(folder, name)) != text]
+        stale = [name for name, text in made.items() if _read_file(os.path.join(folder, name)) != text]
         for name in stale:
             click.echo(f"{os.path.join(folder, name)} is not up to date")
         return 1 if stale else 0
@@ -35,7 +35,7 @@ def command(folder: str, check: bool) -> int:
     return 0
 
 
-def _read(path: str) -> str | None:
+def _read_file(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return file.read()

@@ -13,102 +13,102 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import inspect
 
-from dray.api.field_docs import words_of
+from dray.api.field_docs import get_field_docs
 from dray.api.kinds import KINDS, Kind
 from dray.api.strategies.defaults import DEFAULTS, NOW
-from dray.api.strategies.gated_fields import GATED
+from dray.api.strategies.gated_fields import GATED_FIELDS
 from dray.api.validation import LIMITS
 from dray.gates import GATES, GateSet
 from dray.lint import RULES
 
 if TYPE_CHECKING:
-    from dray.telemetry.metrics import Measure
+    from dray.telemetry.metrics import MetricDefinition
 
-_MADE = "<!-- Made by `make docs` from the tables in the code; change those, not this page. -->"
-
-
-def _page(title: str, *parts: str) -> str:
-    return "\n\n".join([f"# {title}", _MADE, *parts]) + "\n"
+_GENERATED_NOTICE = "<!-- Made by `make docs` from the tables in the code; change those, not this page. -->"
 
 
-def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def _render_page(title: str, *parts: str) -> str:
+    return "\n\n".join([f"# {title}", _GENERATED_NOTICE, *parts]) + "\n"
+
+
+def _render_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     titles = list(titles)
     lines = [titles, ["---"] * len(titles), *(list(row) for row in rows)]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _code(words: Iterable[str]) -> str:
+def _format_code(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
-def gates() -> str:
+def render_gates() -> str:
     """Every gate, and the fields behind it."""
     rows = [
-        [f"`{gate.name}`", gate.stage.value, "on" if on else "off", _code(gate.requires), gate.about]
-        for gate, on in GateSet.default()
+        [f"`{gate.name}`", gate.stage.value, "on" if on else "off", _format_code(gate.requires), gate.about]
+        for gate, on in GateSet.from_defaults()
     ]
     fields = [
         [f"`{gate}`", kind.partition(".")[0], f"`{field}`"]
         for gate in GATES
-        for kind, patterns in GATED.get(gate, {}).items()
+        for kind, patterns in GATED_FIELDS.get(gate, {}).items()
         for field in patterns
     ]
-    return _page(
+    return _render_page(
         "Feature gates",
         "Switch them with `--feature-gates A=true,B=false`; `AllAlpha` and `AllBeta` stand for whole stages.",
-        _table(["gate", "stage", "default", "requires", "about"], rows),
+        _render_table(["gate", "stage", "default", "requires", "about"], rows),
         "## Fields behind gates",
         "With the gate off, these are dropped from new objects. `[]` is every item of a list, `{}` every "
         "entry of a map. The kinds of `cdi.k8s.io` stand behind `DRAControlPlaneController` as a whole.",
-        _table(["gate", "kind", "field"], fields),
+        _render_table(["gate", "kind", "field"], fields),
     )
 
 
-def limits() -> str:
+def render_limits() -> str:
     """Every limit."""
-    rows = [[limit.where, f"{limit.largest:,}", limit.counted] for limit in LIMITS]
-    return _page(
-        "Limits", "An object beyond one of these is refused.", _table(["where", "at most", "of"], rows)
+    rows = [[limit.subject, f"{limit.maximum:,}", limit.unit] for limit in LIMITS]
+    return _render_page(
+        "Limits", "An object beyond one of these is refused.", _render_table(["where", "at most", "of"], rows)
     )
 
 
-def server_limits() -> str:
+def render_server_limits() -> str:
     """Every limit of the server."""
-    from dray.server.http.flow_control import CLASSES
-    from dray.server.http.limits import FIXED, rows
+    from dray.server.http.flow_control import PRIORITY_LEVELS
+    from dray.server.http.limits import FIXED_LIMITS, list_rows
 
-    classes = [[row.name, row.about, f"{row.share:.0%}"] for row in CLASSES]
-    return _page(
+    classes = [[row.name, row.description, f"{row.share:.0%}"] for row in PRIORITY_LEVELS]
+    return _render_page(
         "Limits of the server",
         "What one client may take of what all need. A limit that is hit is counted in "
         "`dray_requests_refused_total`, by its name. Set them with `dray server --limit NAME=VALUE`.",
-        _table(
+        _render_table(
             ["limit", "bounds", "default", "beyond it"],
-            ([f"`{word}`", *rest] for word, *rest in rows()),
+            ([f"`{word}`", *rest] for word, *rest in list_rows()),
         ),
         "## Limits that are fixed",
-        _table(["bounds", "at most", "beyond it"], FIXED),
+        _render_table(["bounds", "at most", "beyond it"], FIXED_LIMITS),
         "## Who comes first",
         "Requests of a class may fill the places of `max-in-flight` up to its share; the rest is left for "
         "the classes above. In a queue, users take turns. Health checks always pass.",
-        _table(["class", "requests", "share"], classes),
+        _render_table(["class", "requests", "share"], classes),
     )
 
 
-def metrics() -> str:
+def render_metrics() -> str:
     """Every metric of every service."""
-    return _page(
+    return _render_page(
         "Metrics",
         "What `/metrics` tells, in the text format of Prometheus: that of the server, and for `dray up` that "
         "of everything it runs; a scheduler or controllers that run alone tell theirs at "
         "`--metrics-address`. Names are those of Kubernetes where it has them. Labels never hold names of "
         "objects, users or namespaces, and what the server does not know is `other`. The metrics of the "
         "process (`process_*`) and of Python's garbage collector (`python_gc_*`) come with them.",
-        *(f"## {title}\n\n{_measures(rows)}" for title, rows in metric_tables().items()),
+        *(f"## {title}\n\n{_render_definitions(rows)}" for title, rows in collect_metric_tables().items()),
     )
 
 
-def metric_tables() -> Mapping[str, Mapping[str, Measure]]:
+def collect_metric_tables() -> Mapping[str, Mapping[str, MetricDefinition]]:
     """The metrics by the service that tells them."""
     from dray.controllers import metrics as controllers
     from dray.driver import metrics as driver
@@ -119,101 +119,103 @@ def metric_tables() -> Mapping[str, Mapping[str, Measure]]:
 
     return {
         "The server": server.MEASURES,
-        "The scheduler": scheduler.MEASURES,
-        "The controllers": controllers.MEASURES,
+        "The scheduler": scheduler.METRIC_DEFINITIONS,
+        "The controllers": controllers.METRIC_DEFINITIONS,
         "Node agents": node.MEASURES,
         "Drivers": {**driver.MEASURES, **async_controller.MEASURES},
     }
 
 
-def _measures(rows: Mapping[str, Measure]) -> str:
-    cells = [[f"`{row.name}`", row.sort.value, _code(row.labels), row.about] for row in rows.values()]
-    return _table(["metric", "type", "labels", "about"], cells)
+def _render_definitions(rows: Mapping[str, MetricDefinition]) -> str:
+    cells = [[f"`{row.name}`", row.type.value, _format_code(row.labels), row.about] for row in rows.values()]
+    return _render_table(["metric", "type", "labels", "about"], cells)
 
 
-def driver_checks() -> str:
+def render_driver_checks() -> str:
     """Every check of `dray driver conformance`."""
     from dray.driver.conformance.suite import CHECKS, CLASSIC_CHECKS
 
     titles = ["check", "what is true of a good driver", "hint"]
-    return _page(
+    return _render_page(
         "Checks of drivers",
         "What `dray driver conformance` holds a driver against, in this order.",
-        _table(titles, ([f"`{each.name}`", each.title, each.hint] for each in CHECKS)),
+        _render_table(titles, ([f"`{each.name}`", each.title, each.hint] for each in CHECKS)),
         "## Drivers for classic claims",
         "Those that register as `ResourcePlugin` (KEP-3063).",
-        _table(titles, ([f"`{each.name}`", each.title, each.hint] for each in CLASSIC_CHECKS)),
+        _render_table(titles, ([f"`{each.name}`", each.title, each.hint] for each in CLASSIC_CHECKS)),
     )
 
 
-def differences() -> str:
+def render_differences() -> str:
     """Every difference from the allocator of Kubernetes that is meant to be."""
     from dray.simulation.vectors.reference.departures import DECISIONS
 
     built = [[f"`{name.value}`", said.text] for name, said in DECISIONS.items() if said.built]
     missing = [[f"`{name.value}`"] for name, said in DECISIONS.items() if not said.built]
-    return _page(
+    return _render_page(
         "Differences from Kubernetes",
         "Where the allocator answers otherwise than that of Kubernetes; `dray vectors run` uses these names.",
-        _table(["difference", "decision"], built),
+        _render_table(["difference", "decision"], built),
         "## Not built",
         "Features of Kubernetes that dray does not have; a vector that needs one is counted as not built.",
-        _table(["gate of Kubernetes"], missing),
+        _render_table(["gate of Kubernetes"], missing),
     )
 
 
-def lint_rules() -> str:
+def render_lint_rules() -> str:
     """Every rule of lint, with a manifest that breaks it."""
     rows = [[f"[`{rule.id}`](#{rule.id})", rule.severity.value, rule.about] for rule in RULES.values()]
     details = [
         f"## {rule.id}\n\n{rule.severity.value.capitalize()}: {rule.about}.\n\n```yaml\n{rule.example}\n```"
         for rule in RULES.values()
     ]
-    return _page("Rules of `dray lint`", _table(["rule", "weight", "about"], rows), *details)
+    return _render_page("Rules of `dray lint`", _render_table(["rule", "weight", "about"], rows), *details)
 
 
-def kinds() -> str:
+def render_kinds() -> str:
     """Every kind of object that dray knows, with its fields."""
     rows = [
         [
-            kind.name if kind.bystander else f"[{kind.name}](#{_anchor(kind)})",
+            kind.name if kind.is_opaque else f"[{kind.name}](#{_format_anchor(kind)})",
             f"`{kind.group}`" if kind.group else "(core)",
-            _code(kind.versions),
+            _format_code(kind.versions),
             "namespace" if kind.namespaced else "cluster",
-            _code(kind.subresources),
+            _format_code(kind.subresources),
         ]
         for kind in KINDS
     ]
-    return _page(
+    return _render_page(
         "Kinds and their fields",
         "Fields are those of the first version of a kind; older versions are brought to it. A kind that is "
         "marked as open keeps every field it comes with, and only those listed are read; a kind without a "
         "section of its own is kept whole and not looked into.",
-        _table(["kind", "group", "versions", "lives in", "subresources"], rows),
-        *(_kind(kind) for kind in KINDS if not kind.bystander),
+        _render_table(["kind", "group", "versions", "lives in", "subresources"], rows),
+        *(_render_kind(kind) for kind in KINDS if not kind.is_opaque),
     )
 
 
-def _title(kind: Kind) -> str:
+def _format_title(kind: Kind) -> str:
     return f"{kind.name} ({kind.internal_api_version})"
 
 
-def _anchor(kind: Kind) -> str:
+def _format_anchor(kind: Kind) -> str:
     """The anchor that Markdown makes of a title."""
-    kept = (char for char in _title(kind).lower().replace(" ", "-") if char.isalnum() or char == "-")
+    kept = (char for char in _format_title(kind).lower().replace(" ", "-") if char.isalnum() or char == "-")
     return "".join(kept)
 
 
-def _kind(kind: Kind) -> str:
-    about = _about(kind.type) + (" Open: other fields are kept." if kind.open else "")
+def _render_kind(kind: Kind) -> str:
+    about = _get_summary(kind.type) + (" Open: other fields are kept." if kind.open else "")
     rows = [
-        [f"`{field}`", shape, _default(kind, field), _code(_gates_of(kind, field)), words]
-        for field, shape, words in _fields(kind.type, "")
+        [f"`{field}`", shape, _format_default(kind, field), _format_code(_list_gates(kind, field)), words]
+        for field, shape, words in _iterate_fields(kind.type, "")
     ]
-    return f"## {_title(kind)}\n\n{about}\n\n" + _table(["field", "type", "default", "gates", "about"], rows)
+    return f"## {_format_title(kind)}\n\n{about}\n\n" + _render_table(
+        ["field", "type", "default", "gates", "about"], rows
+    )
 
 
-def _default(kind: Kind, field: str) -> str:
+def _format_default(kind: Kind, field: str) -> str:
     row = next((row for row in DEFAULTS.get(kind.type, ()) if row.field == field), None)
     if row is None:
         return ""
@@ -221,11 +223,11 @@ def _default(kind: Kind, field: str) -> str:
     return value if row.about == "always" else f"{value} {row.about}"
 
 
-def _gates_of(kind: Kind, field: str) -> list[str]:
+def _list_gates(kind: Kind, field: str) -> list[str]:
     """The gates a field stands behind, by itself or inside a field that does."""
     return [
         gate
-        for gate, by_kind in GATED.items()
+        for gate, by_kind in GATED_FIELDS.items()
         if any(
             field == behind or field.startswith((f"{behind}.", f"{behind}[", f"{behind}{{"))
             for behind in by_kind.get(kind.qualified_name, ())
@@ -233,49 +235,49 @@ def _gates_of(kind: Kind, field: str) -> list[str]:
     ]
 
 
-def _about(shape: type) -> str:
+def _get_summary(shape: type) -> str:
     return (shape.__doc__ or "").strip().partition("\n")[0]
 
 
-_LEAVES = ("ObjectMeta", "NodeSelector")
+_LEAF_STRUCTS = ("ObjectMeta", "NodeSelector")
 """Structs that are everywhere and the same everywhere; their fields are not repeated."""
 
 
-def _fields(shape: type, prefix: str) -> Iterator[tuple[str, str, str]]:
+def _iterate_fields(shape: type, prefix: str) -> Iterator[tuple[str, str, str]]:
     """Every field below a struct, by its path, with its type and what it is for."""
-    words = words_of(shape)
+    words = get_field_docs(shape)
     info = inspect.type_info(shape)
     assert isinstance(info, inspect.StructType)
     for field in info.fields:
         path = f"{prefix}{field.encode_name}"
-        marks, inner = _unwrapped(field.type)
-        if isinstance(inner, inspect.StructType) and inner.cls.__name__ not in _LEAVES:
-            yield path + marks, _many(marks, inner.cls.__name__), words[field.encode_name]
-            yield from _fields(inner.cls, f"{path}{marks}.")
+        marks, inner = _unwrap_type(field.type)
+        if isinstance(inner, inspect.StructType) and inner.cls.__name__ not in _LEAF_STRUCTS:
+            yield path + marks, _format_type(marks, inner.cls.__name__), words[field.encode_name]
+            yield from _iterate_fields(inner.cls, f"{path}{marks}.")
         else:
-            yield path + marks, _many(marks, _word(inner)), words[field.encode_name]
+            yield path + marks, _format_type(marks, _format_type_name(inner)), words[field.encode_name]
 
 
-def _many(marks: str, word: str) -> str:
+def _format_type(marks: str, word: str) -> str:
     return {"": word, "[]": f"list of {word}", "{}": f"map of {word}"}.get(marks, word)
 
 
-def _unwrapped(kind: inspect.Type) -> tuple[str, inspect.Type]:
+def _unwrap_type(kind: inspect.Type) -> tuple[str, inspect.Type]:
     """What a field holds, and whether in a list (`[]`) or a map (`{}`)."""
     match kind:
         case inspect.Metadata(type=inner):
-            return _unwrapped(inner)
+            return _unwrap_type(inner)
         case inspect.UnionType(types=members):
-            return _unwrapped(next(m for m in members if not isinstance(m, inspect.NoneType)))
+            return _unwrap_type(next(m for m in members if not isinstance(m, inspect.NoneType)))
         case inspect.VarTupleType(item_type=inner):
-            return "[]", _unwrapped(inner)[1]
+            return "[]", _unwrap_type(inner)[1]
         case inspect.DictType(value_type=inner):
-            return "{}", _unwrapped(inner)[1]
+            return "{}", _unwrap_type(inner)[1]
         case _:
             return "", kind
 
 
-_WORDS: Mapping[type, str] = {
+_TYPE_NAMES: Mapping[type, str] = {
     inspect.StrType: "string",
     inspect.IntType: "integer",
     inspect.BoolType: "boolean",
@@ -284,37 +286,39 @@ _WORDS: Mapping[type, str] = {
 }
 
 
-def _word(kind: inspect.Type) -> str:
+def _format_type_name(kind: inspect.Type) -> str:
     cls = getattr(kind, "cls", None)
     if isinstance(kind, inspect.CustomType | inspect.StructType) and cls is not None:
         return str(cls.__name__)
     if isinstance(kind, inspect.StrType) and kind.pattern:
         return "time"
-    return _WORDS.get(type(kind), type(kind).__name__)
+    return _TYPE_NAMES.get(type(kind), type(kind).__name__)
 
 
-def commands() -> str:
+def render_commands() -> str:
     """The help of every command, as it prints it."""
     from dray.cli.app import COMMANDS, dray
 
-    root = _context(dray, "dray")
+    root = _build_context(dray, "dray")
     each = [(command, name) for name in COMMANDS if (command := dray.get_command(root, name))]
-    helps = [text for command, name in each for text in _helps(command, _context(command, name, root))]
-    return _page("Commands", _help(dray, root), *helps)
+    helps = [
+        text for command, name in each for text in _render_helps(command, _build_context(command, name, root))
+    ]
+    return _render_page("Commands", _render_help(dray, root), *helps)
 
 
-def _helps(command: click.Command, context: click.Context) -> Iterator[str]:
+def _render_helps(command: click.Command, context: click.Context) -> Iterator[str]:
     """The help of a command and of the commands in it."""
-    yield _help(command, context)
+    yield _render_help(command, context)
     for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
-        yield _help(inner, _context(inner, name, context))
+        yield _render_help(inner, _build_context(inner, name, context))
 
 
-def _help(command: click.Command, context: click.Context) -> str:
+def _render_help(command: click.Command, context: click.Context) -> str:
     return f"## {context.command_path}\n\n```text\n{command.get_help(context).rstrip()}\n```"
 
 
-def _context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
+def _build_context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
     """A context that does not depend on the terminal."""
     return click.Context(
         command,
@@ -328,25 +332,27 @@ def _context(command: click.Command, name: str, parent: click.Context | None = N
 
 PAGES: Mapping[str, tuple[str, Callable[[], str]]] = MappingProxyType(
     {
-        "commands": ("Commands", commands),
-        "lint-rules": ("Rules of `dray lint`", lint_rules),
-        "kinds": ("Kinds and their fields", kinds),
-        "gates": ("Feature gates", gates),
-        "limits": ("Limits", limits),
-        "server-limits": ("Limits of the server", server_limits),
-        "metrics": ("Metrics", metrics),
-        "driver-checks": ("Checks of drivers", driver_checks),
-        "differences": ("Differences from Kubernetes", differences),
+        "commands": ("Commands", render_commands),
+        "lint-rules": ("Rules of `dray lint`", render_lint_rules),
+        "kinds": ("Kinds and their fields", render_kinds),
+        "gates": ("Feature gates", render_gates),
+        "limits": ("Limits", render_limits),
+        "server-limits": ("Limits of the server", render_server_limits),
+        "metrics": ("Metrics", render_metrics),
+        "driver-checks": ("Checks of drivers", render_driver_checks),
+        "differences": ("Differences from Kubernetes", render_differences),
     }
 )
 """Every page: its file, its title, what makes it."""
 
 
-def index() -> str:
+def render_index() -> str:
     """The list of the pages."""
-    return _page("Reference", "\n".join(f"- [{title}]({name}.md)" for name, (title, _) in PAGES.items()))
+    return _render_page(
+        "Reference", "\n".join(f"- [{title}]({name}.md)" for name, (title, _) in PAGES.items())
+    )
 
 
-def everything() -> dict[str, str]:
+def render_all_pages() -> dict[str, str]:
     """All pages by file name."""
-    return {"index.md": index(), **{f"{name}.md": make() for name, (_, make) in PAGES.items()}}
+    return {"index.md": render_index(), **{f"{name}.md": make() for name, (_, make) in PAGES.items()}}

@@ -10,26 +10,32 @@ from typing import Any
 
 import click
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.json_text import read_json
-from dray.cli.app import NO, YES
+from dray.cli.app import EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
-from dray.cli.input.cluster_files import say
+from dray.cli.input.cluster_files import print_message
 from dray.cli.input.options import output_option
-from dray.cli.output.progress import progress
-from dray.cli.output.text import clean
+from dray.cli.output.progress import show_progress
+from dray.cli.output.text import sanitize_text
 from dray.errors import DecodeError, InputError
-from dray.manifests import Source, as_json, read
-from dray.simulation.vectors.answers import Answer, list_differences
-from dray.simulation.vectors.comparison import NONE_KNOWN, Known, Standing, Verdict, judge_answer
-from dray.simulation.vectors.vector import VectorError, answer, read_vector
+from dray.manifests import ManifestSource, read_documents, to_json
+from dray.simulation.vectors.answers import AllocatorAnswer, list_differences
+from dray.simulation.vectors.comparison import (
+    NO_KNOWN_DIFFERENCES,
+    KnownDifferences,
+    VectorComparison,
+    VectorStanding,
+    compare_answer,
+)
+from dray.simulation.vectors.vector import VectorError, answer_vector, read_vector
 
 _SUFFIXES = (".json", ".jsonl")
 _SEARCH_SECONDS = 10.0
 """As long as a scheduler of Kubernetes may take for a node."""
 
-_RULES = ""
+_NO_FILE = ""
 """What `--known` is without a file: the rules alone, which always count."""
 
 
@@ -44,7 +50,7 @@ def command() -> None:
     "--known",
     metavar="[FILE]",
     is_flag=False,
-    flag_value=_RULES,
+    flag_value=_NO_FILE,
     help="A list of further differences that are meant to be, with reasons. Decisions count without one.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show both answers wherever they differ, and where.")
@@ -58,60 +64,62 @@ def run_vectors(paths: tuple[str, ...], known: str | None, verbose: bool, output
     else is wrong, and so is an answer that breaks a rule. Exit code 0 when none is wrong, 1 when one is, 2
     when a file is no vector.
     """
-    paths, listed = _paths(paths, known)
+    paths, listed = _resolve_paths(paths, known)
     if not paths:
         raise click.UsageError("missing argument: name files or folders of vectors")
-    judge = Admission.switched({}).judge()
+    judge = AllocatorGateFilter.from_overrides({}).build_selector_evaluator()
     limit = TimeLimit(time.perf_counter, _SEARCH_SECONDS)
-    documents = list(_documents(paths))
-    verdicts: list[Verdict] = []
-    with progress(documents, "vectors") as each:
+    documents = list(_read_vectors(paths))
+    verdicts: list[VectorComparison] = []
+    with show_progress(documents, "vectors") as each:
         for document in each:
             vector = read_vector(document)
-            ours = answer(vector, judge, limit)
-            verdicts.append(listed.apply(judge_answer(vector, ours, judge)))
+            ours = answer_vector(vector, judge, limit)
+            verdicts.append(listed.apply(compare_answer(vector, ours, judge)))
     if output == "json":
-        click.echo(as_json([_document(verdicts)]), nl=False)
+        click.echo(to_json([_build_document(verdicts)]), nl=False)
     else:
-        click.echo("\n".join(_lines(verdicts, verbose)))
-    return YES if all(verdict.good for verdict in verdicts) else NO
+        click.echo("\n".join(_render_lines(verdicts, verbose)))
+    return EXIT_YES if all(verdict.is_good for verdict in verdicts) else EXIT_NO
 
 
-def _paths(paths: tuple[str, ...], known: str | None) -> tuple[tuple[str, ...], Known]:
+def _resolve_paths(paths: tuple[str, ...], known: str | None) -> tuple[tuple[str, ...], KnownDifferences]:
     """The vectors and the list; `--known` takes the word behind it, which may be a vector and no list."""
     if not known:
-        return paths, NONE_KNOWN
+        return paths, NO_KNOWN_DIFFERENCES
     if os.path.isdir(known) or known.endswith(".jsonl"):
-        return (*paths, known), NONE_KNOWN
-    source = Source.decode(known, manifest_files.contents(manifest_files.Target(known, known)))
-    document = next((item.value for item in read(source)), None)
+        return (*paths, known), NO_KNOWN_DIFFERENCES
+    source = ManifestSource.decode(
+        known, manifest_files.read_contents(manifest_files.InputFile(known, known))
+    )
+    document = next((item.value for item in read_documents(source)), None)
     if isinstance(document, Mapping) and "claimsToAllocate" in document:
-        return (*paths, known), NONE_KNOWN
-    return paths, Known.read(document)
+        return (*paths, known), NO_KNOWN_DIFFERENCES
+    return paths, KnownDifferences.parse(document)
 
 
-def _documents(paths: Sequence[str]) -> Iterator[Any]:
+def _read_vectors(paths: Sequence[str]) -> Iterator[Any]:
     """The vectors in files; in a folder, documents that are something else are passed over."""
     skipped: list[str] = []
     for path in paths:
         if not os.path.isdir(path):
-            yield from _read(path)
+            yield from _read_documents(path)
             continue
         names = sorted(name for name in os.listdir(path) if name.endswith(_SUFFIXES))
         if not names:
             raise InputError(f"no vectors in folder `{path}`; looked for {', '.join(_SUFFIXES)}")
         for name in names:
-            for document in _read(os.path.join(path, name)):
+            for document in _read_documents(os.path.join(path, name)):
                 if isinstance(document, dict) and "claimsToAllocate" in document:
                     yield document
                 else:
                     skipped.append(name)
     if skipped:
-        say(f"not a vector, passed over: {', '.join(dict.fromkeys(skipped))}")
+        print_message(f"not a vector, passed over: {', '.join(dict.fromkeys(skipped))}")
 
 
-def _read(path: str) -> Iterator[Any]:
-    data = manifest_files.contents(manifest_files.Target(path, path))
+def _read_documents(path: str) -> Iterator[Any]:
+    data = manifest_files.read_contents(manifest_files.InputFile(path, path))
     lines = data.splitlines() if path.endswith(".jsonl") else [data]
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -124,46 +132,48 @@ def _read(path: str) -> Iterator[Any]:
 # --- for people ---
 
 
-def _lines(verdicts: Sequence[Verdict], verbose: bool) -> Iterator[str]:
+def _render_lines(verdicts: Sequence[VectorComparison], verbose: bool) -> Iterator[str]:
     for verdict in verdicts:
-        if verdict.standing is Standing.EQUAL or (verdict.good and not verbose):
+        if verdict.standing is VectorStanding.EQUAL or (verdict.is_good and not verbose):
             continue
         by = f" by {', '.join(verdict.departures)}" if verdict.departures else ""
-        yield clean(f"{verdict.standing.value}: {verdict.vector.name}{by}")
-        yield from _shown("on record", verdict.vector.recorded)
-        yield from _shown("ours", verdict.ours)
+        yield sanitize_text(f"{verdict.standing.value}: {verdict.vector.name}{by}")
+        yield from _render_answer("on record", verdict.vector.recorded)
+        yield from _render_answer("ours", verdict.ours)
         parts = list(list_differences(verdict.ours, verdict.vector.recorded))
-        yield from (clean(f"  {'differs' if i == 0 else '':10} {part}") for i, part in enumerate(parts))
+        yield from (
+            sanitize_text(f"  {'differs' if i == 0 else '':10} {part}") for i, part in enumerate(parts)
+        )
         if verdict.because:
-            yield clean(f"  {'because':10} {verdict.because}")
-    yield from _counts(verdicts)
+            yield sanitize_text(f"  {'because':10} {verdict.because}")
+    yield from _render_counts(verdicts)
 
 
-def _shown(whose: str, answer: Answer) -> Iterator[str]:
+def _render_answer(whose: str, answer: AllocatorAnswer) -> Iterator[str]:
     for number, line in enumerate(answer.render_lines()):
-        yield clean(f"  {whose if number == 0 else '':10} {line}")
+        yield sanitize_text(f"  {whose if number == 0 else '':10} {line}")
 
 
-def _counts(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _render_counts(verdicts: Sequence[VectorComparison]) -> Iterator[str]:
     """The numbers in a line, and how many differences each departure takes part in."""
     counts = Counter(verdict.standing for verdict in verdicts)
-    yield " · ".join(f"{counts[standing]} {standing.value}" for standing in Standing)
-    for departure, times in sorted(_departures(verdicts).items()):
-        yield clean(f"  {times:5} {departure}")
+    yield " · ".join(f"{counts[standing]} {standing.value}" for standing in VectorStanding)
+    for departure, times in sorted(_count_departures(verdicts).items()):
+        yield sanitize_text(f"  {times:5} {departure}")
 
 
-def _departures(verdicts: Sequence[Verdict]) -> Counter[str]:
+def _count_departures(verdicts: Sequence[VectorComparison]) -> Counter[str]:
     return Counter(departure for verdict in verdicts for departure in verdict.departures)
 
 
 # --- for machines ---
 
 
-def _document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def _build_document(verdicts: Sequence[VectorComparison]) -> dict[str, Any]:
     counts = Counter(verdict.standing for verdict in verdicts)
     return {
-        "summary": {standing.value: counts[standing] for standing in Standing},
-        "departures": dict(sorted(_departures(verdicts).items())),
+        "summary": {standing.value: counts[standing] for standing in VectorStanding},
+        "departures": dict(sorted(_count_departures(verdicts).items())),
         "vectors": [
             {
                 "name": verdict.vector.name,

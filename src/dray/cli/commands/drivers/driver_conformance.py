@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.app import NO, YES
-from dray.cli.input.server_connection import done, reached, server_options
-from dray.cli.output.progress import progress
-from dray.cli.output.tables import table
-from dray.cli.output.text import clean
+from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
+from dray.cli.output.progress import show_progress
+from dray.cli.output.tables import render_table
+from dray.cli.output.text import sanitize_text
 from dray.errors import InputError
 
 if TYPE_CHECKING:
-    from dray.driver.conformance import Choices, Report
+    from dray.driver.conformance import ConformanceOptions, ConformanceReport
 
-_LONGEST_RESTART = 60.0
+_RESTART_TIMEOUT_SECONDS = 60.0
 
-Restart = Callable[[], Awaitable[None]]
+RestartDriver = Callable[[], Awaitable[None]]
 
 
 @click.command("conformance")
@@ -69,40 +69,42 @@ def command(socket_path: Path, kubeconfig: str, context: str, only: tuple[str, .
 
     Exit codes: 0 nothing was found wrong, 1 something was, 2 the driver could not be examined.
     """
-    from dray.driver.conformance import Choices
-    from dray.driver.conformance.suite import chosen
+    from dray.driver.conformance import ConformanceOptions
+    from dray.driver.conformance.suite import select_checks
 
-    chosen(only)
+    select_checks(only)
     if given["restart"] and given["supervised"]:
         raise InputError("give --restart or --supervised, not both")
-    choices = Choices(
-        _one_socket(socket_path),
+    choices = ConformanceOptions(
+        _resolve_socket(socket_path),
         driver=given["name"],
         node=given["node"],
         cdi_dir=given["cdi_dir"],
-        restart=_restart(given["restart"], socket_path if given["supervised"] else None),
-        parameters=_parameters(given["parameters"]),
+        restart=_build_restart(given["restart"], socket_path if given["supervised"] else None),
+        parameters=_parse_parameters(given["parameters"]),
         class_name=given["class_name"],
         only=only,
     )
-    report = done(_examined(choices, kubeconfig, context))
-    click.echo(json.dumps(_document(report), indent=2) if given["output"] == "json" else _text(report))
-    return YES if report.is_good else NO
+    report = run_to_completion(_run_checks(choices, kubeconfig, context))
+    click.echo(
+        json.dumps(_build_document(report), indent=2) if given["output"] == "json" else _render_text(report)
+    )
+    return EXIT_YES if report.is_conformant else EXIT_NO
 
 
-async def _examined(choices: Choices, kubeconfig: str, context: str) -> Report:
-    from dray.driver.conformance import examine
+async def _run_checks(choices: ConformanceOptions, kubeconfig: str, context: str) -> ConformanceReport:
+    from dray.driver.conformance import run_conformance
 
-    async with reached(kubeconfig, context) as (client, _):
+    async with connect_to_server(kubeconfig, context) as (client, _):
         with ExitStack() as stack:
 
-            def tracked(checks: tuple[Any, ...]) -> Iterable[Any]:
-                return stack.enter_context(progress(checks, "checking", few=1))
+            def track_checks(checks: tuple[Any, ...]) -> Iterable[Any]:
+                return stack.enter_context(show_progress(checks, "checking", min_items=1))
 
-            return await examine(client, choices, tracked)
+            return await run_conformance(client, choices, track_checks)
 
 
-def _one_socket(path: Path) -> Path:
+def _resolve_socket(path: Path) -> Path:
     """The socket that is meant; a directory with one socket stands for it."""
     if not path.is_dir():
         return path.absolute()
@@ -113,7 +115,7 @@ def _one_socket(path: Path) -> Path:
     return found[0].absolute()
 
 
-def _parameters(text: str) -> dict[str, Any] | None:
+def _parse_parameters(text: str) -> dict[str, Any] | None:
     if not text:
         return None
     try:
@@ -128,33 +130,34 @@ def _parameters(text: str) -> dict[str, Any] | None:
 # --- restarting what is examined ---
 
 
-def _restart(shell: str, supervised: Path | None) -> Restart | None:
+def _build_restart(shell: str, supervised: Path | None) -> RestartDriver | None:
     if shell:
-        return lambda: _ran(shell)
+        return lambda: _run_shell(shell)
     if supervised is not None:
-        return lambda: asyncio.to_thread(_killed, _one_socket(supervised))
+        return lambda: asyncio.to_thread(_kill_listener, _resolve_socket(supervised))
     return None
 
 
-async def _ran(shell: str) -> None:
+async def _run_shell(shell: str) -> None:
     process = await asyncio.create_subprocess_shell(
         shell, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
     )
     try:
-        async with asyncio.timeout(_LONGEST_RESTART):
+        async with asyncio.timeout(_RESTART_TIMEOUT_SECONDS):
             code = await process.wait()
     except TimeoutError:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         raise InputError(
-            f"--restart: `{shell}` has not ended after {_LONGEST_RESTART:g} seconds; it should return when "
+            f"--restart: `{shell}` has not ended after {_RESTART_TIMEOUT_SECONDS:g} seconds; it "
+            "should return when "
             "the driver is started"
         ) from None
     if code:
         raise InputError(f"--restart: `{shell}` ended with exit code {code}")
 
 
-def _killed(path: Path) -> None:
+def _kill_listener(path: Path) -> None:
     """End the process that listens at a socket, without a word, and wait until it is gone."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.connect(str(path))
@@ -165,7 +168,7 @@ def _killed(path: Path) -> None:
     descriptor = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        select.select([descriptor], [], [], _LONGEST_RESTART)
+        select.select([descriptor], [], [], _RESTART_TIMEOUT_SECONDS)
     except OSError as refused:
         raise InputError(f"--supervised: cannot end process {pid}: {refused.strerror}") from None
     finally:
@@ -175,43 +178,45 @@ def _killed(path: Path) -> None:
 # --- what came of it ---
 
 
-def _text(report: Report) -> str:
-    return "\n".join(_lines(report))
+def _render_text(report: ConformanceReport) -> str:
+    return "\n".join(_render_lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
-    from dray.driver.conformance import Verdict
+def _render_lines(report: ConformanceReport) -> Iterator[str]:
+    from dray.driver.conformance import ConformanceVerdict
 
     where = f" on node {report.node}" if report.node else ""
-    yield clean(f"driver {report.driver}{where}, {' and '.join(report.versions)}")
+    yield sanitize_text(f"driver {report.driver}{where}, {' and '.join(report.versions)}")
     yield ""
-    rows = [(each.check, each.verdict.value, each.title) for each in report.outcomes]
-    yield from table(("check", "result", "what is true of a good driver"), rows)
-    for (verdict, why, hint), names in _told(report).items():
+    rows = [(each.check, each.verdict.value, each.title) for each in report.results]
+    yield from render_table(("check", "result", "what is true of a good driver"), rows)
+    for (verdict, why, hint), names in _group_messages(report).items():
         yield ""
-        yield clean(f"{', '.join(names)}: {verdict}: {why}")
+        yield sanitize_text(f"{', '.join(names)}: {verdict}: {why}")
         if hint:
             yield f"hint: {hint}"
     yield ""
-    counts = (f"{report.count(verdict)} {verdict.value}" for verdict in Verdict if report.count(verdict))
+    counts = (
+        f"{report.count(verdict)} {verdict.value}" for verdict in ConformanceVerdict if report.count(verdict)
+    )
     yield ", ".join(counts)
 
 
-def _told(report: Report) -> dict[tuple[str, str, str], list[str]]:
+def _group_messages(report: ConformanceReport) -> dict[tuple[str, str, str], list[str]]:
     """What is to be said, with the checks of which it is true."""
     told: dict[tuple[str, str, str], list[str]] = {}
-    for each in report.outcomes:
+    for each in report.results:
         if each.why:
             told.setdefault((each.verdict.value, each.why, each.hint), []).append(each.check)
     return told
 
 
-def _document(report: Report) -> dict[str, Any]:
+def _build_document(report: ConformanceReport) -> dict[str, Any]:
     return {
         "driver": report.driver,
         "node": report.node,
         "versions": list(report.versions),
-        "good": report.is_good,
+        "good": report.is_conformant,
         "checks": [
             {
                 "name": each.check,
@@ -220,6 +225,6 @@ def _document(report: Report) -> dict[str, Any]:
                 "why": each.why,
                 "hint": each.hint,
             }
-            for each in report.outcomes
+            for each in report.results
         ],
     }

@@ -8,20 +8,20 @@ from typing import Any
 
 import click
 
-from dray.allocator.requests import named
-from dray.claims.claim_names import Name
-from dray.cli.app import BROKEN, NO, YES
-from dray.cli.commands.explain.page import Options, painted, print_pages
+from dray.allocator.requests import format_claim_name
+from dray.claims.claim_names import NamespacedName
+from dray.cli.app import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
+from dray.cli.commands.explain.page import ExplainCommandOptions, print_pages, render_page
 from dray.cli.input.cluster_files import (
-    Cluster,
-    abort_document,
+    ClusterInput,
+    build_abort_document,
+    build_validation_document,
     check_node,
-    cluster_of,
     files_option,
-    judgement,
-    nothing_valid,
-    resolved,
-    subject_named,
+    is_everything_invalid,
+    load_cluster,
+    parse_subject,
+    resolve_name,
 )
 from dray.cli.input.options import (
     color_option,
@@ -30,15 +30,21 @@ from dray.cli.input.options import (
     search_timeout_option,
     strict_option,
 )
-from dray.cli.input.server_connection import Server, server_options
-from dray.cli.output.text import clean
-from dray.errors import AllocationFault
-from dray.explain import Diagnosis, Effort, Verdict, diagnose, of_fault, to_document
+from dray.cli.input.server_connection import ServerTarget, server_options
+from dray.cli.output.text import sanitize_text
+from dray.errors import UnanswerableClaimError
+from dray.explain import Diagnosis, DiagnosisVerdict, WorkBudget, diagnose, diagnose_fault, to_document
 from dray.explain.rendering.document import API_VERSION, KIND
-from dray.manifests import as_json
-from dray.simulation.file_placement import Limits, NotPlaced, Outcome, Placed, place
-from dray.simulation.object_reader import listed
-from dray.simulation.share_ids import new_share_id
+from dray.manifests import to_json
+from dray.simulation.file_placement import (
+    PlacedUnit,
+    PlacementOutcome,
+    PlacementScope,
+    UnplacedUnit,
+    place_all,
+)
+from dray.simulation.object_reader import format_names
+from dray.simulation.share_ids import generate_share_id
 
 
 @click.command("explain")
@@ -63,10 +69,10 @@ def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> in
     invalid is named and left out. Exit code 0 when what is explained finds its place, 1 when it does not,
     2 when the input is broken, or when the pod or claim that is named is invalid.
     """
-    asked = [subject for word in words if (subject := subject_named(word)) is not None]
-    files = (*paths, *(word for word in words if subject_named(word) is None))
-    server = Server(chosen.pop("kubeconfig"), chosen.pop("context"))
-    options = Options(**chosen)
+    asked = [subject for word in words if (subject := parse_subject(word)) is not None]
+    files = (*paths, *(word for word in words if parse_subject(word) is None))
+    server = ServerTarget(chosen.pop("kubeconfig"), chosen.pop("context"))
+    options = ExplainCommandOptions(**chosen)
     if len(asked) > 1:
         raise click.UsageError("one pod or claim at a time, or none for all of them")
     if not files:
@@ -74,107 +80,120 @@ def command(paths: tuple[str, ...], words: tuple[str, ...], **chosen: Any) -> in
             raise click.UsageError("`--strict` is for files: a server has judged what it has")
         from dray.cli.commands.explain import live
 
-        return live.told(server, asked[0] if asked else None, options)
-    if server.is_named:
+        return live.explain_live(server, asked[0] if asked else None, options)
+    if server.is_explicit:
         raise click.UsageError("either files or a server: leave `-f` or `--kubeconfig` and `--context` out")
-    cluster = cluster_of(files, options.gates, strict=options.strict)
+    cluster = load_cluster(files, options.gates, strict=options.strict)
     check_node(cluster.bundle, options.node)
     wanted = None
     if asked:
         kind, name = asked[0]
-        wanted = (kind, resolved(cluster.bundle, kind, name, options.namespace))
-    return _tell(cluster, list(_outcomes(cluster, wanted, options)), wanted, options)
+        wanted = (kind, resolve_name(cluster.bundle, kind, name, options.namespace))
+    return _print_result(cluster, list(_place_subjects(cluster, wanted, options)), wanted, options)
 
 
-Wanted = tuple[str, Name]
+Wanted = tuple[str, NamespacedName]
 """Kind and name of what is to be explained."""
 
 
-def _outcomes(cluster: Cluster, wanted: Wanted | None, options: Options) -> Iterator[Outcome]:
+def _place_subjects(
+    cluster: ClusterInput, wanted: Wanted | None, options: ExplainCommandOptions
+) -> Iterator[PlacementOutcome]:
     """What is to be explained, met as `dray allocate` meets it."""
-    limits = Limits(options.node, search=options.limit)
+    limits = PlacementScope(options.node, time_limit=options.limit)
     if wanted is not None and (options.alone or wanted[0] == "claim"):
         # A claim of a pod is not placed on its own, but may be explained on its own.
         only = frozenset({wanted[1]})
         limits = replace(limits, claims=only) if wanted[0] == "claim" else replace(limits, pods=only)
     elif wanted is not None:
         limits = replace(limits, node=None)
-    for outcome in place(
-        cluster.bundle, cluster.stock, cluster.door, new_share_id=new_share_id, limits=limits
+    for outcome in place_all(
+        cluster.bundle, cluster.inventory, cluster.admission, new_share_id=generate_share_id, scope=limits
     ):
-        if wanted is None or (outcome.subject.kind, outcome.subject.name) == wanted:
+        if wanted is None or (outcome.unit.kind, outcome.unit.name) == wanted:
             yield outcome
             if wanted is not None:
                 return
 
 
-def _tell(cluster: Cluster, outcomes: list[Outcome], wanted: Wanted | None, options: Options) -> int:
-    diagnoses = [_diagnosis(cluster, outcome, options) for outcome in outcomes]
+def _print_result(
+    cluster: ClusterInput,
+    outcomes: list[PlacementOutcome],
+    wanted: Wanted | None,
+    options: ExplainCommandOptions,
+) -> int:
+    diagnoses = [_diagnose_outcome(cluster, outcome, options) for outcome in outcomes]
     if options.output == "json":
-        said = judgement(cluster.bundle)
+        said = build_validation_document(cluster.bundle)
         documents = [
-            {**to_document(diagnosis), **abort_document(outcome)}
+            {**to_document(diagnosis), **build_abort_document(outcome)}
             for diagnosis, outcome in zip(diagnoses, outcomes, strict=True)
         ]
         many = {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents, **said}
         one = [{**document, **said} for document in documents]
-        click.echo(as_json(one if wanted is not None else [many]), nl=False)
+        click.echo(to_json(one if wanted is not None else [many]), nl=False)
     elif outcomes:
-        _print(outcomes, diagnoses, options)
+        _print_diagnoses(outcomes, diagnoses, options)
     else:
         who = (
             f"{wanted[0]} {'/'.join(wanted[1])} waits for nothing" if wanted else "nothing waits for devices"
         )
         click.echo(f"{who}: what is asked for is there already")
-    if nothing_valid(outcomes):
-        return BROKEN
-    return YES if all(diagnosis.verdict is Verdict.FITS for diagnosis in diagnoses) else NO
+    if is_everything_invalid(outcomes):
+        return EXIT_INVALID_INPUT
+    return EXIT_YES if all(diagnosis.verdict is DiagnosisVerdict.FITS for diagnosis in diagnoses) else EXIT_NO
 
 
-def _diagnosis(cluster: Cluster, outcome: Outcome, options: Options) -> Diagnosis:
-    subject, outlook, node = outcome.subject, outcome.outlook, options.node
+def _diagnose_outcome(
+    cluster: ClusterInput, outcome: PlacementOutcome, options: ExplainCommandOptions
+) -> Diagnosis:
+    subject, outlook, node = outcome.unit, outcome.context, options.node
     pod = "/".join(subject.name) if subject.pod is not None else ""
     nodes = [known for known in outlook.nodes if node in (None, known.metadata.name)]
     try:
         if not nodes:
-            raise AllocationFault(_without_nodes(outcome, node))
-        claims = cluster.door.claims(subject.pending)
-        return diagnose(outlook.stock, claims, nodes, effort=Effort(options.limit), pod=pod)
-    except AllocationFault as fault:
-        return of_fault(fault, subject.claims, pod=pod)
+            raise UnanswerableClaimError(_explain_no_nodes(outcome, node))
+        claims = cluster.admission.admit_claims(subject.pending)
+        return diagnose(outlook.inventory, claims, nodes, work_budget=WorkBudget(options.limit), pod=pod)
+    except UnanswerableClaimError as fault:
+        return diagnose_fault(fault, subject.claims, pod=pod)
 
 
-def _without_nodes(outcome: Outcome, node: str | None) -> str:
+def _explain_no_nodes(outcome: PlacementOutcome, node: str | None) -> str:
     """Why no node is left to look at."""
-    if isinstance(outcome, NotPlaced) and outcome.why:
+    if isinstance(outcome, UnplacedUnit) and outcome.why:
         return outcome.why
-    for barred, claim in outcome.outlook.barred:
+    for barred, claim in outcome.context.excluded:
         if barred.metadata.name == node:
-            return f"claim {named(claim)} has its devices elsewhere, out of reach of node `{node}`"
+            return (
+                f"claim {format_claim_name(claim)} has its devices elsewhere, out of reach of node `{node}`"
+            )
     return f"node `{node}` does not come into question"
 
 
-def _print(outcomes: list[Outcome], diagnoses: list[Diagnosis], options: Options) -> None:
+def _print_diagnoses(
+    outcomes: list[PlacementOutcome], diagnoses: list[Diagnosis], options: ExplainCommandOptions
+) -> None:
     print_pages(
         [
-            "\n".join([painted(diagnosis), *_around(outcome)])
+            "\n".join([render_page(diagnosis), *_render_context(outcome)])
             for outcome, diagnosis in zip(outcomes, diagnoses, strict=True)
         ],
         options.color,
     )
 
 
-def _around(outcome: Outcome) -> Iterator[str]:
+def _render_context(outcome: PlacementOutcome) -> Iterator[str]:
     """What claims that have devices already mean for the others, and what Kubernetes would do."""
-    held = [claim for claim in outcome.subject.claims if claim.status.allocation is not None]
+    held = [claim for claim in outcome.unit.claims if claim.status.allocation is not None]
     if held:
         yield ""
-        yield clean(f"  has devices already: {', '.join(named(claim) for claim in held)}")
+        yield sanitize_text(f"  has devices already: {', '.join(format_claim_name(claim) for claim in held)}")
     elsewhere: dict[str, list[str]] = {}
-    for node, claim in outcome.outlook.barred:
-        elsewhere.setdefault(named(claim), []).append(node.metadata.name)
+    for node, claim in outcome.context.excluded:
+        elsewhere.setdefault(format_claim_name(claim), []).append(node.metadata.name)
     for claim_name, nodes in elsewhere.items():
-        yield clean(f"  left out, as {claim_name} has its devices elsewhere: {listed(nodes)}")
-    if isinstance(outcome, Placed) and outcome.abort is not None:
+        yield sanitize_text(f"  left out, as {claim_name} has its devices elsewhere: {format_names(nodes)}")
+    if isinstance(outcome, PlacedUnit) and outcome.abort is not None:
         yield ""
-        yield clean(f"note: {outcome.abort}")
+        yield sanitize_text(f"note: {outcome.abort}")

@@ -13,23 +13,23 @@ from typing import Any
 import click
 
 from dray.allocator.search.resumable import TimeLimit
-from dray.cli.input.options import wants_color
-from dray.explain import Diagnosis, Role, render_text
+from dray.cli.input.options import should_use_color
+from dray.explain import Diagnosis, PageRole, render_text
 from dray.gates import GateSet
 
-_WIDTH, _WIDEST = 100, 120
+_DEFAULT_WIDTH, _MAX_WIDTH = 100, 120
 """Columns where there is no screen, and the most of one that a page takes."""
 
-_PAINTS: dict[Role, dict[str, Any]] = {
-    Role.HEADLINE: {"bold": True},
-    Role.NODE: {"bold": True},
-    Role.MARK: {"fg": "green"},
-    Role.HINT: {"fg": "cyan"},
+_STYLES: dict[PageRole, dict[str, Any]] = {
+    PageRole.HEADLINE: {"bold": True},
+    PageRole.NODE: {"bold": True},
+    PageRole.MARK: {"fg": "green"},
+    PageRole.HINT: {"fg": "cyan"},
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ExplainCommandOptions:
     """What the command line chose."""
 
     namespace: str | None
@@ -47,22 +47,22 @@ class Options:
         return TimeLimit(time.monotonic, self.search_timeout)
 
 
-def width() -> int:
+def get_page_width() -> int:
     """Columns of a page."""
-    return min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else _WIDTH
+    return min(shutil.get_terminal_size().columns, _MAX_WIDTH) if sys.stdout.isatty() else _DEFAULT_WIDTH
 
 
-def paint(role: Role, text: str) -> str:
+def paint(role: PageRole, text: str) -> str:
     """A piece of a page in its colour; `print_pages` takes it away again where none is wanted."""
-    return click.style(text, **_PAINTS[role])
+    return click.style(text, **_STYLES[role])
 
 
-def painted(diagnosis: Diagnosis) -> str:
+def render_page(diagnosis: Diagnosis) -> str:
     """The page of a diagnosis."""
-    return render_text(diagnosis, width(), paint=paint)
+    return render_text(diagnosis, get_page_width(), paint=paint)
 
 
 def print_pages(pages: Sequence[str], color: str) -> None:
     """Pages, with an empty line between them."""
-    wanted = wants_color(color, terminal=sys.stdout.isatty(), no_color="NO_COLOR" in os.environ)
+    wanted = should_use_color(color, terminal=sys.stdout.isatty(), no_color="NO_COLOR" in os.environ)
     click.echo("\n\n".join(pages), color=wanted)

@@ -14,31 +14,37 @@ import click
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.codec import to_document
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
-from dray.cli.app import BROKEN, NO, YES
+from dray.cli.app import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
 from dray.cli.input.cluster_files import (
-    Cluster,
-    abort_document,
+    ClusterInput,
+    build_abort_document,
+    build_validation_document,
     check_node,
-    cluster_of,
     files_option,
-    judgement,
-    names_of,
-    nothing_valid,
-    resolved,
-    say,
+    is_everything_invalid,
+    list_names,
+    load_cluster,
+    print_message,
+    resolve_name,
 )
 from dray.cli.input.options import gates_option, search_timeout_option, strict_option
-from dray.cli.output.tables import table
-from dray.cli.output.text import clean
-from dray.explain import Effort, diagnose, summary
+from dray.cli.output.tables import render_table
+from dray.cli.output.text import sanitize_text
+from dray.explain import WorkBudget, diagnose, summarize
 from dray.gates import GateSet
-from dray.manifests import as_json, as_yaml
-from dray.simulation.file_placement import Limits, NotPlaced, Outcome, Placed, place
-from dray.simulation.share_ids import new_share_id
+from dray.manifests import to_json, to_yaml
+from dray.simulation.file_placement import (
+    PlacedUnit,
+    PlacementOutcome,
+    PlacementScope,
+    UnplacedUnit,
+    place_all,
+)
+from dray.simulation.share_ids import generate_share_id
 
 _STDOUT = "-"
-_MOST_NOTES = 20
+_MAX_NOTES = 20
 """Notes about Kubernetes that people are told."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
 
@@ -78,22 +84,22 @@ def command(paths: tuple[str, ...], more: tuple[str, ...], **chosen: Any) -> int
     something did not, 2 when the input is broken, or when a pod or claim that is named is invalid.
     """
     options = _Options(**chosen)
-    cluster = cluster_of((*paths, *more), options.gates, strict=options.strict)
+    cluster = load_cluster((*paths, *more), options.gates, strict=options.strict)
     outcomes = list(
-        place(
+        place_all(
             cluster.bundle,
-            cluster.stock,
-            cluster.door,
-            new_share_id=new_share_id,
-            limits=_limits(cluster, options),
+            cluster.inventory,
+            cluster.admission,
+            new_share_id=generate_share_id,
+            scope=_build_limits(cluster, options),
         )
     )
-    _report(cluster, outcomes, options)
-    if not any(isinstance(outcome, NotPlaced) for outcome in outcomes):
-        return YES
+    _print_report(cluster, outcomes, options)
+    if not any(isinstance(outcome, UnplacedUnit) for outcome in outcomes):
+        return EXIT_YES
     if options.output == "table" and options.write != _STDOUT:
-        _hint(outcomes, (*paths, *more), options)
-    return BROKEN if nothing_valid(outcomes) else NO
+        _print_hint(outcomes, (*paths, *more), options)
+    return EXIT_INVALID_INPUT if is_everything_invalid(outcomes) else EXIT_NO
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,31 +121,31 @@ class _Options:
         return TimeLimit(time.monotonic, self.search_timeout)
 
 
-def _limits(cluster: Cluster, options: _Options) -> Limits:
+def _build_limits(cluster: ClusterInput, options: _Options) -> PlacementScope:
     bundle = cluster.bundle
     check_node(bundle, options.node)
-    return Limits(
+    return PlacementScope(
         options.node,
-        frozenset(resolved(bundle, "pod", name) for name in options.pods),
-        frozenset(resolved(bundle, "claim", name) for name in options.claims),
+        frozenset(resolve_name(bundle, "pod", name) for name in options.pods),
+        frozenset(resolve_name(bundle, "claim", name) for name in options.claims),
         options.limit,
     )
 
 
-def _report(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) -> None:
-    changed = _changed(outcomes)
+def _print_report(cluster: ClusterInput, outcomes: Sequence[PlacementOutcome], options: _Options) -> None:
+    changed = _collect_changed_claims(outcomes)
     if options.write == _STDOUT:
-        click.echo(_written(changed, options.output), nl=False)
-        for line in (*_notes(outcomes), *_refusals(cluster, outcomes, options)):
-            say(line.strip())
+        click.echo(_render_claims(changed, options.output), nl=False)
+        for line in (*_render_notes(outcomes), *_render_refusals(cluster, outcomes, options)):
+            print_message(line.strip())
         return
     if options.write is not None:
-        _save(changed, options.write, options.output)
+        _save_claims(changed, options.write, options.output)
     if options.output == "table":
-        click.echo("\n".join(_page(cluster, outcomes, options)))
+        click.echo("\n".join(_render_page(cluster, outcomes, options)))
     else:
-        document = [_document(cluster, outcomes, options)]
-        click.echo(as_json(document) if options.output == "json" else as_yaml(document), nl=False)
+        document = [_build_document(cluster, outcomes, options)]
+        click.echo(to_json(document) if options.output == "json" else to_yaml(document), nl=False)
 
 
 # --- for people ---
@@ -147,31 +153,36 @@ def _report(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) ->
 _TITLES = ("pod", "claim", "request", "node", "device", "share", "consumed")
 
 
-def _page(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) -> Iterator[str]:
-    placed = [outcome for outcome in outcomes if isinstance(outcome, Placed)]
+def _render_page(
+    cluster: ClusterInput, outcomes: Sequence[PlacementOutcome], options: _Options
+) -> Iterator[str]:
+    placed = [outcome for outcome in outcomes if isinstance(outcome, PlacedUnit)]
     if not outcomes:
-        yield _nothing(cluster)
+        yield _describe_nothing(cluster)
         return
-    rows = [row for outcome in placed for row in _rows(outcome)]
+    rows = [row for outcome in placed for row in _build_rows(outcome)]
     if rows:
-        yield from table(_TITLES, rows)
+        yield from render_table(_TITLES, rows)
         yield ""
-    notes = list(_notes(outcomes))
+    notes = list(_render_notes(outcomes))
     if notes:
         yield from (*notes, "")
-    refusals = list(_refusals(cluster, outcomes, options))
+    refusals = list(_render_refusals(cluster, outcomes, options))
     if refusals:
         yield from (*refusals, "")
     yield f"placed {len(placed)} of {len(outcomes)}"
 
 
-def _nothing(cluster: Cluster) -> str:
-    pods, claims = len(names_of(cluster.bundle, "pod")), len(names_of(cluster.bundle, "claim"))
-    return f"nothing waits for devices: looked at {_plural(pods, 'pod')} and {_plural(claims, 'claim')}"
+def _describe_nothing(cluster: ClusterInput) -> str:
+    pods, claims = len(list_names(cluster.bundle, "pod")), len(list_names(cluster.bundle, "claim"))
+    return (
+        f"nothing waits for devices: looked at {_format_count(pods, 'pod')} and "
+        f"{_format_count(claims, 'claim')}"
+    )
 
 
-def _rows(outcome: Placed) -> Iterator[tuple[str, ...]]:
-    pod = "/".join(outcome.subject.name) if outcome.subject.pod is not None else ""
+def _build_rows(outcome: PlacedUnit) -> Iterator[tuple[str, ...]]:
+    pod = "/".join(outcome.unit.name) if outcome.unit.pod is not None else ""
     for claim in outcome.claims:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         allocation = claim.status.allocation
@@ -184,87 +195,99 @@ def _rows(outcome: Placed) -> Iterator[tuple[str, ...]]:
                 name,
                 result.request,
                 outcome.node.metadata.name,
-                _device(result),
+                _format_device(result),
                 (result.share_id or "").partition("-")[0],
                 " ".join(f"{key}={amount}" for key, amount in result.consumed_capacity.items()),
             )
 
 
-def _device(result: DeviceRequestAllocationResult) -> str:
+def _format_device(result: DeviceRequestAllocationResult) -> str:
     name = f"{result.driver}/{result.pool}/{result.device}"
     return f"{name} (admin)" if result.admin_access else name
 
 
-def _refusals(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) -> Iterator[str]:
+def _render_refusals(
+    cluster: ClusterInput, outcomes: Sequence[PlacementOutcome], options: _Options
+) -> Iterator[str]:
     for outcome in outcomes:
-        if isinstance(outcome, NotPlaced):
-            yield clean(f"not placed: {outcome.subject}: {_reason(cluster, outcome, options)}")
+        if isinstance(outcome, UnplacedUnit):
+            yield sanitize_text(f"not placed: {outcome.unit}: {_explain_reason(cluster, outcome, options)}")
 
 
-def _notes(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _render_notes(outcomes: Sequence[PlacementOutcome]) -> Iterator[str]:
     """Where Kubernetes would not have placed what is placed here."""
-    aborted = [outcome for outcome in outcomes if isinstance(outcome, Placed) and outcome.abort is not None]
-    for outcome in aborted[:_MOST_NOTES]:
-        yield clean(f"note: {outcome.subject}: {outcome.abort}")
-    if len(aborted) > _MOST_NOTES:
-        yield f"note: the same for {len(aborted) - _MOST_NOTES} more; `-o json` says it of each"
+    aborted = [
+        outcome for outcome in outcomes if isinstance(outcome, PlacedUnit) and outcome.abort is not None
+    ]
+    for outcome in aborted[:_MAX_NOTES]:
+        yield sanitize_text(f"note: {outcome.unit}: {outcome.abort}")
+    if len(aborted) > _MAX_NOTES:
+        yield f"note: the same for {len(aborted) - _MAX_NOTES} more; `-o json` says it of each"
 
 
-def _reason(cluster: Cluster, outcome: NotPlaced, options: _Options) -> str:
+def _explain_reason(cluster: ClusterInput, outcome: UnplacedUnit, options: _Options) -> str:
     """Why a subject has no place, in a line."""
     if outcome.why:
         return outcome.why
-    claims = cluster.door.claims(outcome.subject.pending)
-    effort = Effort(options.limit)
-    return summary(diagnose(outcome.outlook.stock, claims, outcome.outlook.nodes, effort=effort, hints=0))
+    claims = cluster.admission.admit_claims(outcome.unit.pending)
+    effort = WorkBudget(options.limit)
+    return summarize(
+        diagnose(outcome.context.inventory, claims, outcome.context.nodes, work_budget=effort, hints=0)
+    )
 
 
-def _hint(outcomes: Sequence[Outcome], paths: Sequence[str], options: _Options) -> None:
-    refused = [outcome for outcome in outcomes if isinstance(outcome, NotPlaced)]
-    first = next((outcome for outcome in refused if not outcome.subject.invalid), None)
+def _print_hint(outcomes: Sequence[PlacementOutcome], paths: Sequence[str], options: _Options) -> None:
+    refused = [outcome for outcome in outcomes if isinstance(outcome, UnplacedUnit)]
+    first = next((outcome for outcome in refused if not outcome.unit.invalid), None)
     if first is None:
         return
-    space, name = first.subject.name
+    space, name = first.unit.name
     given = " ".join(f"-f {path}" for path in paths)
     alone = " --alone" if options.pods or options.claims else ""
     node = f" --node {options.node}" if options.node else ""
-    click.echo(f"hint: dray explain {given} {first.subject.kind}/{name} -n {space}{node}{alone}")
+    click.echo(f"hint: dray explain {given} {first.unit.kind}/{name} -n {space}{node}{alone}")
 
 
-def _plural(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # --- for machines ---
 
 
-def _document(cluster: Cluster, outcomes: Sequence[Outcome], options: _Options) -> dict[str, Any]:
+def _build_document(
+    cluster: ClusterInput, outcomes: Sequence[PlacementOutcome], options: _Options
+) -> dict[str, Any]:
     return {
         "placed": [
             {
-                **_subject(outcome),
+                **_build_subject(outcome),
                 "node": outcome.node.metadata.name,
-                "claims": [_claim(claim, claim in outcome.fresh) for claim in outcome.claims],
-                **abort_document(outcome),
+                "claims": [_build_claim(claim, claim in outcome.newly_allocated) for claim in outcome.claims],
+                **build_abort_document(outcome),
             }
             for outcome in outcomes
-            if isinstance(outcome, Placed)
+            if isinstance(outcome, PlacedUnit)
         ],
         "notPlaced": [
-            {**_subject(outcome), "reason": _reason(cluster, outcome, options), "gaveUp": outcome.gave_up}
+            {
+                **_build_subject(outcome),
+                "reason": _explain_reason(cluster, outcome, options),
+                "gaveUp": outcome.gave_up,
+            }
             for outcome in outcomes
-            if isinstance(outcome, NotPlaced)
+            if isinstance(outcome, UnplacedUnit)
         ],
-        **judgement(cluster.bundle),
+        **build_validation_document(cluster.bundle),
     }
 
 
-def _subject(outcome: Outcome) -> dict[str, str]:
-    space, name = outcome.subject.name
-    return {"kind": outcome.subject.kind, "namespace": space, "name": name}
+def _build_subject(outcome: PlacementOutcome) -> dict[str, str]:
+    space, name = outcome.unit.name
+    return {"kind": outcome.unit.kind, "namespace": space, "name": name}
 
 
-def _claim(claim: ResourceClaim, fresh: bool) -> dict[str, Any]:
+def _build_claim(claim: ResourceClaim, fresh: bool) -> dict[str, Any]:
     document = to_document(claim)
     return {
         "namespace": claim.metadata.namespace,
@@ -274,24 +297,24 @@ def _claim(claim: ResourceClaim, fresh: bool) -> dict[str, Any]:
     }
 
 
-def _changed(outcomes: Sequence[Outcome]) -> list[ResourceClaim]:
+def _collect_changed_claims(outcomes: Sequence[PlacementOutcome]) -> list[ResourceClaim]:
     """Every claim that got devices or a consumer, as it is in the end."""
     latest: dict[tuple[str, str], ResourceClaim] = {}
     for outcome in outcomes:
-        for claim in outcome.claims if isinstance(outcome, Placed) else ():
+        for claim in outcome.claims if isinstance(outcome, PlacedUnit) else ():
             latest[claim.metadata.namespace, claim.metadata.name] = claim
     return list(latest.values())
 
 
-def _written(claims: Sequence[ResourceClaim], output: str) -> str:
+def _render_claims(claims: Sequence[ResourceClaim], output: str) -> str:
     documents = [to_document(claim) for claim in claims]
-    return as_json(documents) if output == "json" else as_yaml(documents)
+    return to_json(documents) if output == "json" else to_yaml(documents)
 
 
-def _save(claims: Sequence[ResourceClaim], folder: str, output: str) -> None:
+def _save_claims(claims: Sequence[ResourceClaim], folder: str, output: str) -> None:
     suffix = "json" if output == "json" else "yaml"
     for claim in claims:
         # Names come from files, and nothing has checked them: they must not lead out of the folder.
         name = _UNSAFE.sub("_", f"{claim.metadata.namespace}-{claim.metadata.name}")
-        manifest_files.save_file(os.path.join(folder, f"{name}.{suffix}"), _written([claim], output))
-    say(f"wrote {_plural(len(claims), 'claim')} into `{folder}`")
+        manifest_files.save_file(os.path.join(folder, f"{name}.{suffix}"), _render_claims([claim], output))
+    print_message(f"wrote {_format_count(len(claims), 'claim')} into `{folder}`")

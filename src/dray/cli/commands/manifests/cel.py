@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from dray.api.devices.device_cel import COST_LIMIT, environment, prepare
-from dray.cel import CompileFault, EvalFault, Measured, Program
-from dray.cel.values import type_name
-from dray.cli.app import BROKEN, NO, YES
-from dray.cli.input.cluster_files import bundle_of, files_option, say
+from dray.api.devices.device_cel import SELECTOR_COST_LIMIT, bind_device, build_environment
+from dray.cel import CelProgram, CompileFault, EvalFault, MeasuredResult
+from dray.cel.values import get_type_name
+from dray.cli.app import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
+from dray.cli.input.cluster_files import files_option, load_bundle, print_message
 from dray.cli.input.options import gates_option
-from dray.cli.output.tables import table
-from dray.cli.output.text import clean
+from dray.cli.output.tables import render_table
+from dray.cli.output.text import sanitize_text
 from dray.errors import InputError
 from dray.gates import GateSet
-from dray.manifests import as_json
-from dray.manifests.source import excerpt
+from dray.manifests import to_json
+from dray.manifests.source import render_excerpt
 from dray.simulation.bundle import Bundle
 
 
@@ -45,29 +45,29 @@ def command(
     expression is only compiled. Exit code 0 when a device matches, 1 when none does, 2 when the expression
     does not compile or the input is broken.
     """
-    program = environment(
-        sharing=gates.enabled("DRAConsumableCapacity"), lists=gates.enabled("DRAListTypeAttributes")
+    program = build_environment(
+        sharing=gates.is_enabled("DRAConsumableCapacity"), lists=gates.is_enabled("DRAListTypeAttributes")
     ).compile(expression)
     if isinstance(program, CompileFault):
-        for line in _issues(program):
+        for line in _render_issues(program):
             click.echo(line, err=True)
-        return BROKEN
-    answers = list(_answers(program, bundle_of((*paths, *more)))) if paths or more else None
+        return EXIT_INVALID_INPUT
+    answers = list(_evaluate_devices(program, load_bundle((*paths, *more)))) if paths or more else None
     if output == "json":
-        click.echo(as_json([_document(program, answers or [])]), nl=False)
+        click.echo(to_json([_build_document(program, answers or [])]), nl=False)
     else:
-        _print(program, answers)
+        _print_table(program, answers)
     if answers is None:
-        return YES
-    return YES if any(answer.result is True or answer.has_value for answer in answers) else NO
+        return EXIT_YES
+    return EXIT_YES if any(answer.result is True or answer.has_value for answer in answers) else EXIT_NO
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeviceEvaluation:
     """What the expression says of one device."""
 
     device: str
-    measured: Measured
+    measured: MeasuredResult
 
     @property
     def result(self) -> Any:
@@ -79,66 +79,76 @@ class Answer:
         return not isinstance(self.result, bool | EvalFault)
 
 
-def _answers(program: Program, bundle: Bundle) -> Iterator[Answer]:
+def _evaluate_devices(program: CelProgram, bundle: Bundle) -> Iterator[DeviceEvaluation]:
     if not bundle.slices:
         raise InputError("no ResourceSlice is among the manifests: there is no device to try it on")
     for published in bundle.slices:
         spec = published.spec
         for device in spec.devices:
-            value = prepare(spec.driver, device).value
+            value = bind_device(spec.driver, device).value
             fails = isinstance(value, EvalFault)
-            measured = Measured(value, 0) if fails else program.measure({"device": value})
-            yield Answer(f"{spec.driver}/{spec.pool.name}/{device.name}", measured)
+            measured = MeasuredResult(value, 0) if fails else program.measure({"device": value})
+            yield DeviceEvaluation(f"{spec.driver}/{spec.pool.name}/{device.name}", measured)
 
 
-def _issues(fault: CompileFault) -> Iterator[str]:
+def _render_issues(fault: CompileFault) -> Iterator[str]:
     """What is wrong with the expression: each issue with its line and a caret."""
     lines = fault.text.split("\n")
     for issue in fault.issues:
-        line, column = _place(fault.text, issue.offset)
-        yield f"dray: the expression does not compile, {line}:{column}: {clean(issue.message)}"
-        shown, caret = excerpt(clean(lines[line - 1]), column)
+        line, column = _locate_offset(fault.text, issue.offset)
+        yield f"dray: the expression does not compile, {line}:{column}: {sanitize_text(issue.message)}"
+        shown, caret = render_excerpt(sanitize_text(lines[line - 1]), column)
         yield f"  {shown}"
         yield f"  {caret}"
 
 
-def _place(text: str, offset: int) -> tuple[int, int]:
+def _locate_offset(text: str, offset: int) -> tuple[int, int]:
     before = text[:offset]
     return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
 
-def _print(program: Program, answers: Sequence[Answer] | None) -> None:
-    if program.cost > COST_LIMIT:
-        say(f"too complex: it may cost {_bound(program)}, and a selector at most {COST_LIMIT:,}")
+def _print_table(program: CelProgram, answers: Sequence[DeviceEvaluation] | None) -> None:
+    if program.cost > SELECTOR_COST_LIMIT:
+        print_message(
+            f"too complex: it may cost {_format_cost_bound(program)}, and a selector at most "
+            f"{SELECTOR_COST_LIMIT:,}"
+        )
     if answers is None:
-        click.echo(f"compiles: {program.type}, costs at most {_bound(program)}")
+        click.echo(f"compiles: {program.type}, costs at most {_format_cost_bound(program)}")
         return
     rows = [
-        (answer.device, _match(answer), clean(_value(answer)), f"{answer.measured.cost:,}")
+        (
+            answer.device,
+            _format_match(answer),
+            sanitize_text(_format_value(answer)),
+            f"{answer.measured.cost:,}",
+        )
         for answer in answers
     ]
-    click.echo("\n".join(table(("device", "match", "value", "cost"), rows, right=frozenset({"cost"}))))
+    click.echo(
+        "\n".join(render_table(("device", "match", "value", "cost"), rows, right_aligned=frozenset({"cost"})))
+    )
     click.echo("")
-    click.echo(_summary(answers))
+    click.echo(_render_summary(answers))
 
 
-def _bound(program: Program) -> str:
+def _format_cost_bound(program: CelProgram) -> str:
     return f"{program.cost:,}" if program.cost < 2**64 - 1 else "any amount"
 
 
-def _match(answer: Answer) -> str:
+def _format_match(answer: DeviceEvaluation) -> str:
     if isinstance(answer.result, EvalFault):
         return "error"
     return {True: "yes", False: "no"}.get(answer.result, "") if isinstance(answer.result, bool) else ""
 
 
-def _value(answer: Answer) -> str:
+def _format_value(answer: DeviceEvaluation) -> str:
     if isinstance(answer.result, EvalFault):
         return str(answer.result)
-    return "" if isinstance(answer.result, bool) else shown(answer.result)
+    return "" if isinstance(answer.result, bool) else format_cel_value(answer.result)
 
 
-def shown(value: Any) -> str:
+def format_cel_value(value: Any) -> str:
     """A value of CEL as people write it."""
     match value:
         case None:
@@ -148,20 +158,28 @@ def shown(value: Any) -> str:
         case str():
             return f'"{value}"'
         case dict():
-            return "{" + ", ".join(f"{shown(key)}: {shown(item)}" for key, item in value.items()) + "}"
+            return (
+                "{"
+                + ", ".join(
+                    f"{format_cel_value(key)}: {format_cel_value(item)}" for key, item in value.items()
+                )
+                + "}"
+            )
         case list() | tuple():
-            return "[" + ", ".join(shown(item) for item in value) + "]"
+            return "[" + ", ".join(format_cel_value(item) for item in value) + "]"
         case _:
             return str(value)
 
 
-def _summary(answers: Sequence[Answer]) -> str:
+def _render_summary(answers: Sequence[DeviceEvaluation]) -> str:
     matching = sum(answer.result is True for answer in answers)
     failing = sum(isinstance(answer.result, EvalFault) for answer in answers)
     valued = [answer for answer in answers if answer.has_value]
     text = f"matches {matching} of {len(answers)} devices"
     if valued:
-        text = f"{len(valued)} of {len(answers)} devices have a value, of type {type_name(valued[0].result)}"
+        text = (
+            f"{len(valued)} of {len(answers)} devices have a value, of type {get_type_name(valued[0].result)}"
+        )
         text += "; a selector must be true or false"
     if failing:
         text += f"\nfails on {failing}: a selector that fails keeps a claim from that node"
@@ -169,7 +187,7 @@ def _summary(answers: Sequence[Answer]) -> str:
     return text
 
 
-def _document(program: Program, answers: Sequence[Answer]) -> dict[str, Any]:
+def _build_document(program: CelProgram, answers: Sequence[DeviceEvaluation]) -> dict[str, Any]:
     return {
         "expression": program.text,
         "type": str(program.type),
@@ -178,7 +196,7 @@ def _document(program: Program, answers: Sequence[Answer]) -> dict[str, Any]:
             {
                 "device": answer.device,
                 "match": answer.result if isinstance(answer.result, bool) else None,
-                "value": None if isinstance(answer.result, EvalFault) else _plain(answer.result),
+                "value": None if isinstance(answer.result, EvalFault) else _to_plain_value(answer.result),
                 "error": str(answer.result) if isinstance(answer.result, EvalFault) else None,
                 "cost": answer.measured.cost,
             }
@@ -187,5 +205,5 @@ def _document(program: Program, answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str | None) else shown(value)
+def _to_plain_value(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str | None) else format_cel_value(value)

@@ -15,18 +15,18 @@ from typing import Any
 import click
 
 from dray.api.codec import decode_document
-from dray.api.conversion import down, up
-from dray.api.conversion.legacy_pods import tidied as tidied_pod
+from dray.api.conversion import convert_from_internal, convert_to_internal
+from dray.api.conversion.legacy_pods import normalize_pod as tidied_pod
 from dray.api.kinds import KINDS, Kind, split_api_version
-from dray.cli.app import NO, YES
+from dray.cli.app import EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
-from dray.cli.output.text import clean
+from dray.cli.output.text import sanitize_text
 from dray.errors import DecodeError
-from dray.lint.document_kind import Known, Workload, identify
-from dray.lint.legacy.pods import repaired_pod
-from dray.lint.legacy.repairs import repaired
-from dray.manifests import Document, Source, as_json, as_yaml, read
-from dray.manifests.documents import below, implied_by, is_list
+from dray.lint.document_kind import KnownObject, WorkloadTemplate, identify
+from dray.lint.legacy.pods import repair_pod
+from dray.lint.legacy.repairs import repair_document
+from dray.manifests import ManifestDocument, ManifestSource, read_documents, to_json, to_yaml
+from dray.manifests.documents import infer_item_type, is_list_object, join_path
 from dray.manifests.json_reader import looks_like_json
 from dray.manifests.yaml_reader import has_comments
 
@@ -50,10 +50,10 @@ class VersionType(click.ParamType[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedFile:
     """One file: its documents as they were and as they are now, and what there is to say about it."""
 
-    target: manifest_files.Target
+    target: manifest_files.InputFile
     is_json: bool
     before: tuple[Any, ...]
     after: tuple[Any, ...]
@@ -62,7 +62,7 @@ class Converted:
     faults: tuple[str, ...]
 
     @property
-    def changed(self) -> bool:
+    def is_changed(self) -> bool:
         return self.before != self.after
 
 
@@ -81,29 +81,32 @@ def command(paths: tuple[str, ...], version: str, output: str | None, write: boo
     Other objects are passed through unchanged; pods get today's spelling of their claims when the version
     is v1. Lists stay lists and files with many documents stay so. Comments are lost, and said to be.
     """
-    found = manifest_files.targets(paths)
+    found = manifest_files.find_input_files(paths)
     if write and any(target.path is None for target in found):
         raise click.UsageError("`--write` cannot write back to standard input; name files")
-    converted = [_converted(target, version) for target in found]
+    converted = [_convert_file(target, version) for target in found]
     for one in converted:
-        _talk(one, write)
+        _print_remarks(one, write)
     if any(one.faults for one in converted):
-        _say("nothing was written, because of the errors above")
-        return NO
+        _print_message("nothing was written, because of the errors above")
+        return EXIT_NO
     if write:
-        return _write(converted, output)
-    click.echo(_text([document for one in converted for document in one.after], output or "yaml"), nl=False)
-    return YES
+        return _write_files(converted, output)
+    click.echo(
+        _render_documents([document for one in converted for document in one.after], output or "yaml"),
+        nl=False,
+    )
+    return EXIT_YES
 
 
-def _converted(target: manifest_files.Target, version: str) -> Converted:
-    source = Source.decode(target.name, manifest_files.contents(target))
-    documents = list(read(source))
+def _convert_file(target: manifest_files.InputFile, version: str) -> ConvertedFile:
+    source = ManifestSource.decode(target.name, manifest_files.read_contents(target))
+    documents = list(read_documents(source))
     remarks: list[str] = []
     faults: list[str] = []
-    after = tuple(_document(document, version, remarks, faults) for document in documents)
+    after = tuple(_convert_document(document, version, remarks, faults) for document in documents)
     before = tuple(document.value for document in documents)
-    return Converted(
+    return ConvertedFile(
         target,
         looks_like_json(source.text),
         before,
@@ -114,15 +117,15 @@ def _converted(target: manifest_files.Target, version: str) -> Converted:
     )
 
 
-def _document(document: Document, version: str, remarks: list[str], faults: list[str]) -> Any:
+def _convert_document(document: ManifestDocument, version: str, remarks: list[str], faults: list[str]) -> Any:
     name = document.source.name
     for twice in document.duplicates:
-        faults.append(f"{name}:{twice.again}: `{twice.key}` stands here a second time; which one counts?")
-    return _value(document, document.value, "", _Pen(version, remarks, faults))
+        faults.append(f"{name}:{twice.second}: `{twice.key}` stands here a second time; which one counts?")
+    return _convert_value(document, document.value, "", _ConversionContext(version, remarks, faults))
 
 
 @dataclass(frozen=True, slots=True)
-class _Pen:
+class _ConversionContext:
     """Where to go, and what is said on the way."""
 
     version: str
@@ -130,98 +133,116 @@ class _Pen:
     faults: list[str]
 
 
-def _value(document: Document, value: Any, prefix: str, pen: _Pen) -> Any:
+def _convert_value(document: ManifestDocument, value: Any, prefix: str, context: _ConversionContext) -> Any:
     """A value of a document in the version wanted; lists item by item."""
-    if is_list(value):
-        implied = implied_by(value)
+    if is_list_object(value):
+        implied = infer_item_type(value)
         items = []
         for i, item in enumerate(value["items"]):
             added = {k: v for k, v in implied.items() if k not in item} if isinstance(item, dict) else {}
-            new = _value(document, {**added, **item} if added else item, below(prefix, f"items[{i}]"), pen)
+            new = _convert_value(
+                document, {**added, **item} if added else item, join_path(prefix, f"items[{i}]"), context
+            )
             items.append({k: v for k, v in new.items() if k not in added} if added else new)
-        return {**value, **_list_version(value, pen.version), "items": items}
+        return {**value, **_build_list_version(value, context.version), "items": items}
     if not isinstance(value, dict):
         return value
     match identify(value):
-        case Known(kind=kind, version=written) if kind.group == GROUP:
-            return _object(document, value, prefix, (kind, written), pen)
-        case Known(kind=kind) if kind.name == "Pod" and pen.version == "v1":
-            return _pod(document, value, prefix, pen)
-        case Workload(template=way) if pen.version == "v1":
-            return _inside(document, value, (prefix, way.split(".")), pen)
+        case KnownObject(kind=kind, version=written) if kind.group == GROUP:
+            return _convert_object(document, value, prefix, (kind, written), context)
+        case KnownObject(kind=kind) if kind.name == "Pod" and context.version == "v1":
+            return _convert_pod(document, value, prefix, context)
+        case WorkloadTemplate(template=way) if context.version == "v1":
+            return _convert_workload(document, value, (prefix, way.split(".")), context)
     return value
 
 
-def _list_version(value: Mapping[str, Any], version: str) -> dict[str, str]:
+def _build_list_version(value: Mapping[str, Any], version: str) -> dict[str, str]:
     """A typed list (`ResourceClaimList`) names the version of its items."""
     group, written = split_api_version(str(value.get("apiVersion")))
     typed = group == GROUP and written in VERSIONS and value["kind"] != "List"
     return {"apiVersion": f"{GROUP}/{version}"} if typed else {}
 
 
-def _object(document: Document, value: dict[str, Any], prefix: str, what: tuple[Kind, str], pen: _Pen) -> Any:
-    kind, written = what
-    given, repairs = repaired(value, kind.name, written)
+def _convert_object(
+    document: ManifestDocument,
+    value: dict[str, Any],
+    prefix: str,
+    kind_and_version: tuple[Kind, str],
+    context: _ConversionContext,
+) -> Any:
+    kind, written = kind_and_version
+    given, repairs = repair_document(value, kind.name, written)
 
-    def place(path: str) -> str:
-        return f"{document.source.name}:{document.locate(below(prefix, path))}"
+    def format_place(path: str) -> str:
+        return f"{document.source.name}:{document.locate(join_path(prefix, path))}"
 
     for repair in repairs:
-        pen.remarks.append(f"{place(repair.complaint.path)}: {repair.complaint.message}; repaired")
+        context.remarks.append(f"{format_place(repair.finding.path)}: {repair.finding.message}; repaired")
     try:
         decoded = decode_document(given)
     except DecodeError as refused:
-        pen.faults.extend(f"{place(problem.path)}: {problem}" for problem in refused.problems)
+        context.faults.extend(f"{format_place(problem.path)}: {problem}" for problem in refused.problems)
         if not refused.problems:
-            pen.faults.append(f"{place('')}: {refused}")
+            context.faults.append(f"{format_place('')}: {refused}")
         return value
-    for field in decoded.unknown:
-        pen.remarks.append(f"{place(field.path)}: kept as it is: {field}")
-    if written == pen.version:
+    for field in decoded.unknown_fields:
+        context.remarks.append(f"{format_place(field.path)}: kept as it is: {field}")
+    if written == context.version:
         return dict(given)
-    return down(kind, pen.version, up(kind, written, given))
+    return convert_from_internal(kind, context.version, convert_to_internal(kind, written, given))
 
 
-def _pod(document: Document, value: Mapping[str, Any], prefix: str, pen: _Pen) -> Any:
-    pod, repairs = repaired_pod(value)
+def _convert_pod(
+    document: ManifestDocument, value: Mapping[str, Any], prefix: str, context: _ConversionContext
+) -> Any:
+    pod, repairs = repair_pod(value)
     for repair in repairs:
-        at = document.locate(below(prefix, repair.complaint.path))
-        pen.remarks.append(f"{document.source.name}:{at}: {repair.complaint.message}; repaired")
+        at = document.locate(join_path(prefix, repair.finding.path))
+        context.remarks.append(f"{document.source.name}:{at}: {repair.finding.message}; repaired")
     return tidied_pod(pod)
 
 
-def _inside(document: Document, value: Mapping[str, Any], where: tuple[str, list[str]], pen: _Pen) -> Any:
+def _convert_workload(
+    document: ManifestDocument,
+    value: Mapping[str, Any],
+    where: tuple[str, list[str]],
+    context: _ConversionContext,
+) -> Any:
     """A workload with today's spelling in its pod template."""
     prefix, way = where
     if not way:
-        return _pod(document, value, prefix, pen)
+        return _convert_pod(document, value, prefix, context)
     inner = value.get(way[0])
     if not isinstance(inner, Mapping):
         return value
-    return {**value, way[0]: _inside(document, inner, (below(prefix, way[0]), way[1:]), pen)}
+    return {
+        **value,
+        way[0]: _convert_workload(document, inner, (join_path(prefix, way[0]), way[1:]), context),
+    }
 
 
-def _text(documents: Sequence[Any], output: str) -> str:
-    return as_json(documents) if output == "json" else as_yaml(documents)
+def _render_documents(documents: Sequence[Any], output: str) -> str:
+    return to_json(documents) if output == "json" else to_yaml(documents)
 
 
-def _talk(one: Converted, write: bool) -> None:
+def _print_remarks(one: ConvertedFile, write: bool) -> None:
     for remark in (*one.remarks, *one.faults):
-        _say(remark)
-    if one.loses_comments and not one.faults and (one.changed or not write):
-        _say(f"{one.target.name}: comments are not kept")
+        _print_message(remark)
+    if one.loses_comments and not one.faults and (one.is_changed or not write):
+        _print_message(f"{one.target.name}: comments are not kept")
 
 
-def _write(converted: Sequence[Converted], output: str | None) -> int:
-    changed = [one for one in converted if one.changed]
+def _write_files(converted: Sequence[ConvertedFile], output: str | None) -> int:
+    changed = [one for one in converted if one.is_changed]
     for one in changed:
         assert one.target.path is not None
         manifest_files.replace_file(
-            one.target.path, _text(one.after, output or ("json" if one.is_json else "yaml"))
+            one.target.path, _render_documents(one.after, output or ("json" if one.is_json else "yaml"))
         )
-    _say(f"converted {len(changed)} of {len(converted)} file{'s' if len(converted) != 1 else ''}")
-    return YES
+    _print_message(f"converted {len(changed)} of {len(converted)} file{'s' if len(converted) != 1 else ''}")
+    return EXIT_YES
 
 
-def _say(text: str) -> None:
-    click.echo(f"dray: {clean(text)}", err=True)
+def _print_message(text: str) -> None:
+    click.echo(f"dray: {sanitize_text(text)}", err=True)

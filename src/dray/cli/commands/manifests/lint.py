@@ -12,18 +12,18 @@ from typing import Any
 
 import click
 
-from dray.cli.app import BROKEN, NO, YES
+from dray.cli.app import EXIT_INVALID_INPUT, EXIT_NO, EXIT_YES
 from dray.cli.input import manifest_files
-from dray.cli.input.options import color_option, gates_option, output_option, wants_color
+from dray.cli.input.options import color_option, gates_option, output_option, should_use_color
 from dray.cli.output import text
-from dray.clock import SystemClock, timestamp
+from dray.clock import SystemClock, format_timestamp
 from dray.gates import GateSet
-from dray.lint import Facts, Finding, Severity, crosscheck, inspect, settled
+from dray.lint import LintFinding, ObjectFacts, Severity, crosscheck, inspect_document, resolve_deferred
 from dray.lint.rules import RULES
-from dray.manifests import Document, ReadError, Source, as_json, read
+from dray.manifests import ManifestDocument, ManifestReadError, ManifestSource, read_documents, to_json
 
-_UNREAD = ("unreadable", "syntax")
-_MANY = 100
+_UNREADABLE_RULES = ("unreadable", "syntax")
+_PROGRESS_MIN_FILES = 100
 """From so many files on, a terminal gets a progress bar."""
 
 
@@ -52,13 +52,13 @@ def command(paths: tuple[str, ...], **chosen: Any) -> int:
     1 when there are errors, 2 when a file cannot be read.
     """
     options = _Options(**chosen)
-    tally = check(manifest_files.targets(paths), options.gates, complete=options.complete)
+    tally = lint_files(manifest_files.find_input_files(paths), options.gates, complete=options.complete)
     shown = [f for f in tally.findings if f.severity.rank <= Severity(options.severity).rank]
     if options.output == "json":
-        click.echo(as_json([text.as_document(tally, shown)]), nl=False)
+        click.echo(to_json([text.build_lint_document(tally, shown)]), nl=False)
     else:
-        _print(shown, tally, options)
-    return _exit_code(tally, options.strict)
+        _print_findings(shown, tally, options)
+    return _compute_exit_code(tally, options.strict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,67 +74,71 @@ class _Options:
     color: str
 
 
-def _exit_code(tally: text.Tally, strict: bool) -> int:
-    if any(finding.rule in _UNREAD for finding in tally.findings):
-        return BROKEN
+def _compute_exit_code(tally: text.LintTally, strict: bool) -> int:
+    if any(finding.rule in _UNREADABLE_RULES for finding in tally.findings):
+        return EXIT_INVALID_INPUT
     grave = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
-    return NO if any(finding.severity in grave for finding in tally.findings) else YES
+    return EXIT_NO if any(finding.severity in grave for finding in tally.findings) else EXIT_YES
 
 
-def _print(shown: Iterable[Finding], tally: text.Tally, options: _Options) -> None:
-    color = wants_color(options.color, terminal=sys.stdout.isatty(), no_color="NO_COLOR" in os.environ)
+def _print_findings(shown: Iterable[LintFinding], tally: text.LintTally, options: _Options) -> None:
+    color = should_use_color(options.color, terminal=sys.stdout.isatty(), no_color="NO_COLOR" in os.environ)
     for finding in shown:
         if finding.rule != "not-checked":  # these are counted in the summary
-            click.echo("\n".join(text.lines(finding)) + "\n", color=color)
+            click.echo("\n".join(text.render_finding(finding)) + "\n", color=color)
     if not options.quiet:
-        click.echo(text.summary(tally), color=color)
+        click.echo(text.render_summary(tally), color=color)
 
 
-def check(found: Sequence[manifest_files.Target], gates: GateSet, *, complete: bool) -> text.Tally:
+def lint_files(
+    found: Sequence[manifest_files.InputFile], gates: GateSet, *, complete: bool
+) -> text.LintTally:
     """Look into every file, then at all objects together; one document is in memory at a time."""
-    now = timestamp(SystemClock().now())
-    findings: list[Finding] = []
-    facts: list[Facts] = []
+    now = format_timestamp(SystemClock().now())
+    findings: list[LintFinding] = []
+    facts: list[ObjectFacts] = []
     objects = 0
     by_name = {target.name: target for target in found}
     kept: dict[str, bytes] = {}  # standard input cannot be read twice
-    with _progress(found) as progressing, _without_collector():
+    with _track_progress(found) as progressing, _pause_garbage_collector():
         for target in progressing:
             try:
-                data = manifest_files.contents(target)
+                data = manifest_files.read_contents(target)
                 if target.path is None:
                     kept[target.name] = data
-                for document in read(Source.decode(target.name, data)):
-                    inspected = inspect(document, gates, now=now)
+                for document in read_documents(ManifestSource.decode(target.name, data)):
+                    inspected = inspect_document(document, gates, now=now)
                     findings += inspected.findings
                     facts += inspected.facts
                     objects += inspected.objects
-            except (manifest_files.UnreadableError, ReadError) as broken:
-                findings.append(_unread(target, broken))
+            except (manifest_files.UnreadableFileError, ManifestReadError) as broken:
+                findings.append(_build_unread_finding(target, broken))
 
-    def reopen(name: str) -> Iterator[Document]:
+    def reopen(name: str) -> Iterator[ManifestDocument]:
         try:
-            data = kept[name] if name in kept else manifest_files.contents(by_name[name])
-            yield from read(Source.decode(name, data))
-        except (manifest_files.UnreadableError, ReadError):
+            data = kept[name] if name in kept else manifest_files.read_contents(by_name[name])
+            yield from read_documents(ManifestSource.decode(name, data))
+        except (manifest_files.UnreadableFileError, ManifestReadError):
             return  # said already; what could be read of it has been
 
-    findings += settled(crosscheck(facts, complete=complete), reopen)
-    ordered = text.in_order(findings, [target.name for target in found])
-    return text.Tally(len(found), objects, tuple(ordered))
+    findings += resolve_deferred(crosscheck(facts, complete=complete), reopen)
+    ordered = text.sort_findings(findings, [target.name for target in found])
+    return text.LintTally(len(found), objects, tuple(ordered))
 
 
-def _unread(target: manifest_files.Target, broken: manifest_files.UnreadableError | ReadError) -> Finding:
-    if isinstance(broken, ReadError):
-        rule, (line, column), message, excerpt = "syntax", broken.position, broken.problem, broken.line
+def _build_unread_finding(
+    target: manifest_files.InputFile, error: manifest_files.UnreadableFileError | ManifestReadError
+) -> LintFinding:
+    if isinstance(error, ManifestReadError):
+        rule, (line, column), message, excerpt = "syntax", error.position, error.problem, error.line
     else:
-        rule, (line, column), message, excerpt = "unreadable", (1, 1), str(broken), ""
+        rule, (line, column), message, excerpt = "unreadable", (1, 1), str(error), ""
     severity = RULES[rule].severity
-    return Finding(rule, severity, target.name, line, column, "", "", message, excerpt=excerpt)
+    return LintFinding(rule, severity, target.name, line, column, "", "", message, excerpt=excerpt)
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def _pause_garbage_collector() -> Iterator[None]:
     """Documents hold no circles; looking for some in a million nodes takes longer than linting them."""
     gc.disable()
     try:
@@ -144,8 +148,10 @@ def _without_collector() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(found: Sequence[manifest_files.Target]) -> Iterator[Iterable[manifest_files.Target]]:
-    if len(found) < _MANY or not sys.stderr.isatty():
+def _track_progress(
+    found: Sequence[manifest_files.InputFile],
+) -> Iterator[Iterable[manifest_files.InputFile]]:
+    if len(found) < _PROGRESS_MIN_FILES or not sys.stderr.isatty():
         yield found
         return
     from rich.console import Console

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.requests import named
-from dray.cli.app import NO, YES
-from dray.cli.input.cluster_files import files_option, judged_bundle, judgement
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.requests import format_claim_name
+from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.input.cluster_files import build_validation_document, files_option, load_validated_bundle
 from dray.cli.input.options import gates_option, output_option, strict_option
-from dray.cli.output.text import clean
+from dray.cli.output.text import sanitize_text
 from dray.gates import GateSet
-from dray.manifests import as_json
-from dray.simulation.allocation_audit import Audited, audit
+from dray.manifests import to_json
+from dray.simulation.allocation_audit import AuditedClaim, audit_bundle
 
 
 @click.command("verify")
@@ -32,32 +32,32 @@ def command(paths: tuple[str, ...], more: tuple[str, ...], output: str, gates: G
     claims keep their devices. Exit code 0 when all is well, 1 when something is not, 2 when the input is
     broken.
     """
-    bundle = judged_bundle((*paths, *more), gates, strict=strict)
-    audited = list(audit(bundle, Admission(gates)))
+    bundle = load_validated_bundle((*paths, *more), gates, strict=strict)
+    audited = list(audit_bundle(bundle, AllocatorGateFilter(gates)))
     if output == "json":
-        click.echo(as_json([{**_document(audited), **judgement(bundle)}]), nl=False)
+        click.echo(to_json([{**_build_document(audited), **build_validation_document(bundle)}]), nl=False)
     else:
-        _print(audited)
-    return NO if any(one.complaints for one in audited) else YES
+        _print_report(audited)
+    return EXIT_NO if any(one.problems for one in audited) else EXIT_YES
 
 
-def _print(audited: Sequence[Audited]) -> None:
+def _print_report(audited: Sequence[AuditedClaim]) -> None:
     for one in audited:
-        for text, rule in zip(one.complaints, one.rules, strict=True):
-            click.echo(clean(f"claim {named(one.claim)}: {text} [{rule}]"))
-    wrong = sum(bool(one.complaints) for one in audited)
+        for text, rule in zip(one.problems, one.rules, strict=True):
+            click.echo(sanitize_text(f"claim {format_claim_name(one.claim)}: {text} [{rule}]"))
+    wrong = sum(bool(one.problems) for one in audited)
     checked = f"checked {len(audited)} allocation{'' if len(audited) == 1 else 's'}"
     click.echo(f"{checked}: {f'{wrong} with something wrong' if wrong else 'nothing wrong'}")
 
 
-def _document(audited: Sequence[Audited]) -> dict[str, Any]:
+def _build_document(audited: Sequence[AuditedClaim]) -> dict[str, Any]:
     return {
         "claims": [
             {
-                "claim": named(one.claim),
+                "claim": format_claim_name(one.claim),
                 "node": one.node.metadata.name if one.node is not None else None,
                 "findings": [
-                    {"rule": rule, "text": text} for text, rule in zip(one.complaints, one.rules, strict=True)
+                    {"rule": rule, "text": text} for text, rule in zip(one.problems, one.rules, strict=True)
                 ],
             }
             for one in audited

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dray.cli.app import NO, YES
-from dray.cli.output.text import clean
+from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.output.text import sanitize_text
 from dray.errors import InputError
 
 
@@ -25,18 +25,18 @@ def command(paths: tuple[Path, ...], expect: tuple[str, ...]) -> int:
     PATH is the log; its rotated files are found beside it. With several PATHs, those are read as they are
     given, oldest first. Prints the hash of the last line: keep it elsewhere, and `--expect` it next time.
     """
-    from dray.server.audit import files_of, verify
+    from dray.server.audit import list_log_files, verify_files
 
-    files = files_of(paths[0]) if len(paths) == 1 else list(paths)
+    files = list_log_files(paths[0]) if len(paths) == 1 else list(paths)
     if not files:
         raise InputError(f"there is no audit log at `{paths[0]}`")
-    verdict = verify(files, frozenset(hash_.lower() for hash_ in expect))
+    verdict = verify_files(files, frozenset(hash_.lower() for hash_ in expect))
     for finding in verdict.findings:
-        click.echo(clean(f"{'broken' if finding.broken else 'note'}: {finding}"))
+        click.echo(sanitize_text(f"{'broken' if finding.broken else 'note'}: {finding}"))
     lines = f"{verdict.lines:,} lines in {len(files)} file{'' if len(files) == 1 else 's'}"
     if not verdict.lines:
         click.echo("the log is empty")
     else:
-        state = "the chain holds" if verdict.sound else "the chain is broken"
+        state = "the chain holds" if verdict.is_intact else "the chain is broken"
         click.echo(f"{lines}, numbers {verdict.first} to {verdict.last}: {state}; last hash {verdict.head}")
-    return YES if verdict.sound else NO
+    return EXIT_YES if verdict.is_intact else EXIT_NO

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from dray.cli.app import NO, YES
+from dray.cli.app import EXIT_NO, EXIT_YES
 from dray.cli.input.options import output_option
-from dray.cli.input.server_connection import done, reached, server_options
-from dray.cli.output.text import clean
+from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
+from dray.cli.output.text import sanitize_text
 from dray.errors import InputError
 
-SHOWN = 50
+MAX_SHOWN = 50
 """So many findings are told to people; machines get all of them."""
 
 
@@ -39,54 +39,56 @@ def command(store: str, kubeconfig: str, context: str, repair: bool, output: str
     """
     if store and (kubeconfig or context):
         raise InputError("give either `--store` or a server, not both")
-    report = done(_in_store(store, repair) if store else _at_server(kubeconfig, context, repair))
+    report = run_to_completion(
+        _audit_store(store, repair) if store else _audit_server(kubeconfig, context, repair)
+    )
     if output == "json":
-        from dray.manifests import as_json
+        from dray.manifests import to_json
 
-        click.echo(as_json([report]), nl=False)
+        click.echo(to_json([report]), nl=False)
     else:
-        for line in lines(report):
-            click.echo(clean(line))
-    return YES if report["agrees"] else NO
+        for line in render_report(report):
+            click.echo(sanitize_text(line))
+    return EXIT_YES if report["agrees"] else EXIT_NO
 
 
-async def _at_server(kubeconfig: str, context: str, repair: bool) -> dict[str, Any]:
+async def _audit_server(kubeconfig: str, context: str, repair: bool) -> dict[str, Any]:
     from dray.api.json_text import read_json
-    from dray.client.errors import NotFound
-    from dray.client.transport import Request
+    from dray.client.errors import NotFoundError
+    from dray.client.transport import TransportRequest
 
-    async with reached(kubeconfig, context) as (client, caller):
+    async with connect_to_server(kubeconfig, context) as (client, caller):
         path = ("POST", "/dray/ledger/repair") if repair else ("GET", "/dray/ledger")
         try:
-            reply = await caller.call(Request(*path), attempts=1)
-        except NotFound:
+            reply = await caller.call(TransportRequest(*path), max_attempts=1)
+        except NotFoundError:
             raise InputError(f"`{client.address}` has no ledger; is it a dray server?") from None
         report: dict[str, Any] = read_json(reply.body)
         return report
 
 
-async def _in_store(address: str, repair: bool) -> dict[str, Any]:
+async def _audit_store(address: str, repair: bool) -> dict[str, Any]:
     from dray.server.ledger import reconciliation
-    from dray.server.watch.cache import Cache
+    from dray.server.watch.cache import WatchCache
     from dray.store import open_store
 
     _check_exists(address)
     async with await open_store(address) as store:
-        cache = Cache(store)
-        with _progress() as progress:
+        cache = WatchCache(store)
+        with _show_progress() as progress:
             progress("reading the store", 0, 0)
-            await cache.fill()
+            await cache.resync()
             following = asyncio.create_task(cache.follow())
             try:
                 report = await (
-                    reconciliation.repair(store, cache, progress)
+                    reconciliation.repair_ledger(store, cache, progress)
                     if repair
-                    else reconciliation.audit(cache, progress)
+                    else reconciliation.audit_cached_ledger(cache, progress)
                 )
             finally:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
-        return report.document()
+        return report.to_document()
 
 
 def _check_exists(address: str) -> None:
@@ -99,7 +101,7 @@ def _check_exists(address: str) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Any]:
+def _show_progress() -> Iterator[Any]:
     """Tells on a terminal what is being done."""
     if not sys.stderr.isatty():
         yield lambda what, done, total: None
@@ -110,23 +112,23 @@ def _progress() -> Iterator[Any]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
-        def tell(what: str, done: int, total: int) -> None:
+        def update_progress(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what)
             bar.update(tasks[what], completed=done, total=total or None)
 
-        yield tell
+        yield update_progress
 
 
-def lines(report: Mapping[str, Any]) -> Iterator[str]:
+def render_report(report: Mapping[str, Any]) -> Iterator[str]:
     """A report for people."""
     for finding in report["repaired"]:
         yield f"repaired: {finding['place']}: {finding['flaw']}: {finding['message']}"
     findings = report["findings"]
-    for finding in findings[:SHOWN]:
+    for finding in findings[:MAX_SHOWN]:
         yield f"{finding['place']}: {finding['flaw']}: {finding['message']}"
-    if len(findings) > SHOWN:
-        yield f"... and {len(findings) - SHOWN} more; `-o json` tells all"
+    if len(findings) > MAX_SHOWN:
+        yield f"... and {len(findings) - MAX_SHOWN} more; `-o json` tells all"
     looked = (
         f"{report['claims']:,} claims, {report['preparations']:,} preparations and {report['rows']:,} rows "
         f"at revision {report['revision']}"

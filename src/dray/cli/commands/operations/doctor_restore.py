@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from dray.cli.app import NO, YES
+from dray.cli.app import EXIT_NO, EXIT_YES
 from dray.cli.input.options import output_option
-from dray.cli.input.server_connection import done, reached, server_options
-from dray.cli.output.text import clean
+from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
+from dray.cli.output.text import sanitize_text
 from dray.errors import InputError
 
 
@@ -27,51 +27,51 @@ def command(kubeconfig: str, context: str, settle: bool, yes: bool, output: str)
     not know of uses a device, because two pods that use one device at once can destroy each other's work. A
     single node that is switched off is better fenced: `dray fence node NAME`.
     """
-    report = done(_asked(kubeconfig, context))
-    if settle and _is_open(report):
+    report = run_to_completion(_request_report(kubeconfig, context))
+    if settle and _is_pending(report):
         if not yes:
-            for line in lines(report):
-                click.echo(clean(line), err=True)
+            for line in render_report(report):
+                click.echo(sanitize_text(line), err=True)
             click.confirm(
                 "Does no node have a device of which the server does not know?", abort=True, err=True
             )
-        report = done(_asked(kubeconfig, context, settle=True))
+        report = run_to_completion(_request_report(kubeconfig, context, settle=True))
     if output == "json":
-        from dray.manifests import as_json
+        from dray.manifests import to_json
 
-        click.echo(as_json([report]), nl=False)
+        click.echo(to_json([report]), nl=False)
     else:
-        for line in lines(report):
-            click.echo(clean(line))
-    return NO if _is_open(report) else YES
+        for line in render_report(report):
+            click.echo(sanitize_text(line))
+    return EXIT_NO if _is_pending(report) else EXIT_YES
 
 
-async def _asked(kubeconfig: str, context: str, *, settle: bool = False) -> dict[str, Any]:
+async def _request_report(kubeconfig: str, context: str, *, settle: bool = False) -> dict[str, Any]:
     from dray.api.json_text import read_json
-    from dray.api.preparation import RESTORED_PAGE
-    from dray.client.errors import NotFound
-    from dray.client.transport import Request
+    from dray.api.preparation import RESTORED_PATH
+    from dray.client.errors import NotFoundError
+    from dray.client.transport import TransportRequest
 
-    way = ("POST", f"{RESTORED_PAGE}/settle") if settle else ("GET", f"{RESTORED_PAGE}/nodes")
-    async with reached(kubeconfig, context) as (client, caller):
+    way = ("POST", f"{RESTORED_PATH}/settle") if settle else ("GET", f"{RESTORED_PATH}/nodes")
+    async with connect_to_server(kubeconfig, context) as (client, caller):
         try:
-            reply = await caller.call(Request(*way), attempts=1)
-        except NotFound:
+            reply = await caller.call(TransportRequest(*way), max_attempts=1)
+        except NotFoundError:
             raise InputError(f"`{client.address}` knows of no restores; is it a dray server?") from None
         report: dict[str, Any] = read_json(reply.body)
         return report
 
 
-def _is_open(report: Mapping[str, Any]) -> bool:
+def _is_pending(report: Mapping[str, Any]) -> bool:
     return bool(report["id"]) and not report["settled"]
 
 
-def lines(report: Mapping[str, Any]) -> Iterator[str]:
+def render_report(report: Mapping[str, Any]) -> Iterator[str]:
     """A report for people."""
     if not report["id"]:
         yield "the server never was restored from a copy"
         return
-    if not _is_open(report):
+    if not _is_pending(report):
         yield f"restored at {report['at']}, settled at {report['settled']}: nobody is waited for"
         return
     for node in report["awaited"]:

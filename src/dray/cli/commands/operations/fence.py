@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dray.cli.app import NO, YES
-from dray.cli.input.server_connection import done, reached, server_options
-from dray.cli.output.text import flat
+from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
+from dray.cli.output.text import sanitize_line
 
 if TYPE_CHECKING:
-    from dray.claims.node_loss import Kept
-    from dray.cluster.live.fencing import Fencing, Found
+    from dray.claims.node_loss import RetainedDevice
+    from dray.cluster.live.fencing import NodeFencer, NodeHoldings
 
-SHOWN = 20
+MAX_SHOWN = 20
 """So many pods and devices are named before the question."""
-SOON = 30.0
+DEFAULT_TIMEOUT_SECONDS = 30.0
 """Seconds in which controllers have released the claims of pods that were removed."""
 
 
@@ -32,7 +32,7 @@ def command() -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--timeout",
-    default=SOON,
+    default=DEFAULT_TIMEOUT_SECONDS,
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(min=0),
@@ -47,91 +47,98 @@ def node(name: str, kubeconfig: str, context: str, yes: bool, timeout: float) ->
     shows what became free. Ends with 1 when something that should be free is not. `dray unfence node NAME`
     takes the node back into service.
     """
-    return done(_fenced(name, kubeconfig, context, yes=yes, timeout=timeout))
+    return run_to_completion(_fence_node(name, kubeconfig, context, yes=yes, timeout=timeout))
 
 
-async def _fenced(name: str, kubeconfig: str, context: str, *, yes: bool, timeout: float) -> int:
-    from dray.cluster.live.fencing import Fencing
+async def _fence_node(name: str, kubeconfig: str, context: str, *, yes: bool, timeout: float) -> int:
+    from dray.cluster.live.fencing import NodeFencer
 
-    async with reached(kubeconfig, context) as (client, _):
-        fencing = Fencing(client, name)
-        found = await fencing.find()
+    async with connect_to_server(kubeconfig, context) as (client, _):
+        fencing = NodeFencer(client, name)
+        found = await fencing.inspect_node()
         if found.node is None and not found.pods and not found.preparations:
-            _say(f"there is no node `{name}`, and nothing is prepared on one of that name")
-            return NO
-        for line in _what(name, found):
-            _say(line)
+            _print_message(f"there is no node `{name}`, and nothing is prepared on one of that name")
+            return EXIT_NO
+        for line in _describe_holdings(name, found):
+            _print_message(line)
         if not yes:
             click.confirm(f"Is node {name} switched off or cut off from all devices?", abort=True, err=True)
-        return await _carried_out(fencing, name, timeout)
+        return await _execute_fencing(fencing, name, timeout)
 
 
-async def _carried_out(fencing: Fencing, name: str, timeout: float) -> int:
-    known = await fencing.close()
+async def _execute_fencing(fencing: NodeFencer, name: str, timeout: float) -> int:
+    known = await fencing.add_taint()
     # What was found before the question may be old, and from here on no pod comes.
-    found = await fencing.find()
-    await fencing.remove(found.pods)
-    await fencing.let_go(found.preparations)
+    found = await fencing.inspect_node()
+    await fencing.remove_pods(found.pods)
+    await fencing.delete_preparations(found.preparations)
     if known:
-        await fencing.note()
-    kept = await fencing.settle(found.stakes, timeout, _Patience(timeout).tell)
-    devices, held = ({each.device for each in some} for some in (found.stakes, (k.stake for k in kept)))
+        await fencing.annotate_node()
+    kept = await fencing.wait_until_free(found.stakes, timeout, _WaitingNotice(timeout).report)
+    devices, held = ({each.device for each in some} for some in (found.stakes, (k.claimed for k in kept)))
     for device in sorted(devices - held):
-        click.echo(flat(f"{device} is free"))
+        click.echo(sanitize_line(f"{device} is free"))
     for each in kept:
-        click.echo(flat(f"{each.stake.device} stays with claim {each.stake.claim}: {each.why}"))
-    for pod in fencing.left:
+        click.echo(sanitize_line(f"{each.claimed.device} stays with claim {each.claimed.claim}: {each.why}"))
+    for pod in fencing.remaining_pods:
         keepers = ", ".join(pod.metadata.finalizers)
-        _say(f"pod {pod.metadata.namespace}/{pod.metadata.name} is kept by its finalizers: {keepers}")
+        _print_message(
+            f"pod {pod.metadata.namespace}/{pod.metadata.name} is kept by its finalizers: {keepers}"
+        )
     counts = (
-        f"{_many(fencing.removed, 'pod')} removed, {_many(len(found.preparations), 'preparation')} deleted"
+        f"{_format_count(fencing.removed_count, 'pod')} removed, "
+        f"{_format_count(len(found.preparations), 'preparation')} deleted"
     )
-    _say(f"fenced node {name}: {counts}, {_many(len(devices - held), 'device')} free")
+    _print_message(f"fenced node {name}: {counts}, {_format_count(len(devices - held), 'device')} free")
     if known:
-        _say(f"hint: when it is back, `dray unfence node {name}` lets pods run on it again")
-    return YES if all(each.rightly for each in kept) else NO
+        _print_message(f"hint: when it is back, `dray unfence node {name}` lets pods run on it again")
+    return EXIT_YES if all(each.expected for each in kept) else EXIT_NO
 
 
-def _what(name: str, found: Found) -> Iterator[str]:
-    from dray.placement.node_health import ready_of
+def _describe_holdings(name: str, found: NodeHoldings) -> Iterator[str]:
+    from dray.placement.node_health import find_ready_condition
 
     devices = {each.device for each in found.stakes}
-    counts = f"{_many(len(found.pods), 'pod')}, {_many(len(found.preparations), 'preparation')}"
-    yield f"node {name} has {counts} and {_many(len(devices), 'device')}"
-    yield from _some([f"  pod {pod.metadata.namespace}/{pod.metadata.name}" for pod in found.pods])
+    counts = (
+        f"{_format_count(len(found.pods), 'pod')}, {_format_count(len(found.preparations), 'preparation')}"
+    )
+    yield f"node {name} has {counts} and {_format_count(len(devices), 'device')}"
+    yield from _limit_lines([f"  pod {pod.metadata.namespace}/{pod.metadata.name}" for pod in found.pods])
     words = {True: "quarantined for", False: "held by"}
-    yield from _some(
+    yield from _limit_lines(
         [f"  {each.device}: {words[each.quarantined]} claim {each.claim}" for each in found.stakes]
     )
-    ready = None if found.node is None else ready_of(found.node)
+    ready = None if found.node is None else find_ready_condition(found.node)
     if ready is not None and ready.status == "True":
         yield f"warning: node {name} is ready as far as anybody knows; what runs there may use its devices"
 
 
-class _Patience:
+class _WaitingNotice:
     """Tells somebody who waits what for, now and then."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._told = ""
+        self._last_notice = ""
 
-    def tell(self, waiting: Sequence[Kept]) -> None:
-        claims = sorted({each.stake.claim for each in waiting})
-        what = f"{_many(len(claims), 'claim')} to be released: {', '.join(claims[:3])}"
-        if what != self._told:
-            _say(f"waiting up to {self._seconds:g} seconds for {what}{', ...' if len(claims) > 3 else ''}")
-        self._told = what
-
-
-def _some(lines: list[str]) -> Iterator[str]:
-    yield from lines[:SHOWN]
-    if len(lines) > SHOWN:
-        yield f"  and {len(lines) - SHOWN} more"
+    def report(self, waiting: Sequence[RetainedDevice]) -> None:
+        claims = sorted({each.claimed.claim for each in waiting})
+        what = f"{_format_count(len(claims), 'claim')} to be released: {', '.join(claims[:3])}"
+        if what != self._last_notice:
+            _print_message(
+                f"waiting up to {self._seconds:g} seconds for {what}{', ...' if len(claims) > 3 else ''}"
+            )
+        self._last_notice = what
 
 
-def _many(count: int, noun: str) -> str:
+def _limit_lines(lines: list[str]) -> Iterator[str]:
+    yield from lines[:MAX_SHOWN]
+    if len(lines) > MAX_SHOWN:
+        yield f"  and {len(lines) - MAX_SHOWN} more"
+
+
+def _format_count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _say(line: str) -> None:
-    click.echo(flat(line), err=True)
+def _print_message(line: str) -> None:
+    click.echo(sanitize_line(line), err=True)

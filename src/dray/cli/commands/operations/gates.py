@@ -11,11 +11,11 @@ import click
 
 from dray.cli.input.options import gates_option, output_option
 from dray.gates import GateSet
-from dray.manifests import as_json
+from dray.manifests import to_json
 
-_WIDE = 200
+_DEFAULT_WIDTH = 200
 """Columns when nobody sees a screen: no line is broken."""
-_NARROW = 150
+_MIN_TABLE_WIDTH = 150
 """On a screen below so many columns, names would be broken; there, words stand below each other."""
 
 
@@ -25,13 +25,13 @@ _NARROW = 150
 def command(gates: GateSet, output: str) -> int:
     """Show the feature gates: stage, default, how they stand now, what they require."""
     if output == "json":
-        click.echo(as_json([{"gates": [_document(gate, on) for gate, on in gates]}]), nl=False)
+        click.echo(to_json([{"gates": [_build_document(gate, on) for gate, on in gates]}]), nl=False)
     else:
-        _print(gates)
+        _print_table(gates)
     return 0
 
 
-def _document(gate: Any, on: bool) -> dict[str, Any]:
+def _build_document(gate: Any, on: bool) -> dict[str, Any]:
     return {
         "name": gate.name,
         "stage": gate.stage.value,
@@ -42,14 +42,14 @@ def _document(gate: Any, on: bool) -> dict[str, Any]:
     }
 
 
-def _print(gates: GateSet) -> None:
+def _print_table(gates: GateSet) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
-    if console.width < _NARROW:
-        for line in stacked(gates, console.width):
+    console = Console(width=None if sys.stdout.isatty() else _DEFAULT_WIDTH, highlight=False)
+    if console.width < _MIN_TABLE_WIDTH:
+        for line in render_stacked(gates, console.width):
             click.echo(line)
         return
     table = Table(box=None, pad_edge=False)
@@ -59,8 +59,8 @@ def _print(gates: GateSet) -> None:
         words = (
             gate.name,
             gate.stage.value,
-            _switch(gate.default),
-            _switch(on),
+            _format_switch(gate.default),
+            _format_switch(on),
             ", ".join(gate.requires),
             gate.about,
         )
@@ -71,14 +71,14 @@ def _print(gates: GateSet) -> None:
         click.echo(line.rstrip())
 
 
-def stacked(gates: GateSet, width: int) -> Iterator[str]:
+def render_stacked(gates: GateSet, width: int) -> Iterator[str]:
     """The gates for a narrow screen: how each stands, and below it what it is."""
     for gate, on in gates:
-        changed = "" if on == gate.default else f", {_switch(gate.default)} by default"
-        yield f"{gate.name} ({gate.stage.value}): {_switch(on)}{changed}"
+        changed = "" if on == gate.default else f", {_format_switch(gate.default)} by default"
+        yield f"{gate.name} ({gate.stage.value}): {_format_switch(on)}{changed}"
         needs = f"; requires {', '.join(gate.requires)}" if gate.requires else ""
         yield textwrap.fill(gate.about + needs, width, initial_indent="  ", subsequent_indent="  ")
 
 
-def _switch(on: bool) -> str:
+def _format_switch(on: bool) -> str:
     return "on" if on else "off"

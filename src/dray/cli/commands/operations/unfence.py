@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from dray.cli.app import NO, YES
-from dray.cli.input.server_connection import done, reached, server_options
-from dray.cli.output.text import flat
+from dray.cli.app import EXIT_NO, EXIT_YES
+from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
+from dray.cli.output.text import sanitize_line
 
 
 @click.group("unfence", no_args_is_help=True)
@@ -22,17 +22,17 @@ def node(name: str, kubeconfig: str, context: str) -> int:
 
     Takes the taint `node.kubernetes.io/out-of-service` away, whoever put it on.
     """
-    return done(_unfenced(name, kubeconfig, context))
+    return run_to_completion(_unfence_node(name, kubeconfig, context))
 
 
-async def _unfenced(name: str, kubeconfig: str, context: str) -> int:
-    from dray.cluster.live.fencing import Fencing
+async def _unfence_node(name: str, kubeconfig: str, context: str) -> int:
+    from dray.cluster.live.fencing import NodeFencer
 
-    async with reached(kubeconfig, context) as (client, _):
-        was_fenced = await Fencing(client, name).open()
+    async with connect_to_server(kubeconfig, context) as (client, _):
+        was_fenced = await NodeFencer(client, name).unfence()
     if was_fenced is None:
-        click.echo(flat(f"there is no node `{name}`"), err=True)
-        return NO
+        click.echo(sanitize_line(f"there is no node `{name}`"), err=True)
+        return EXIT_NO
     said = "is back in service" if was_fenced else "was not fenced"
-    click.echo(flat(f"node {name} {said}"), err=True)
-    return YES
+    click.echo(sanitize_line(f"node {name} {said}"), err=True)
+    return EXIT_YES

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dray.cli.commands.services.standalone import beside_options, stay
+from dray.cli.commands.services.standalone import run_standalone_service, standalone_options
 
 
 @click.command("controller", short_help="Keep the claims of pods, beside any Kubernetes API server")
@@ -24,7 +24,7 @@ from dray.cli.commands.services.standalone import beside_options, stay
     metavar="SECONDS",
     help="With --upkeep: a node is lost that gave no sign of life for so long. Agents give one every ten.",
 )
-@beside_options
+@standalone_options
 def command(upkeep: bool, node_silence: float, **chosen: Any) -> int:
     """Make claims from templates, and give back and delete what pods no longer need.
 
@@ -34,8 +34,12 @@ def command(upkeep: bool, node_silence: float, **chosen: Any) -> int:
     """
     from dataclasses import replace
 
-    from dray.cluster.services.components import controllers
-    from dray.cluster.services.permissions import CONTROLLER, UPKEEP
+    from dray.cluster.services.components import build_controllers
+    from dray.cluster.services.permissions import CONTROLLER_PERMISSIONS, UPKEEP_RULES
 
-    rights = replace(CONTROLLER, rules=(*CONTROLLER.rules, *UPKEEP)) if upkeep else CONTROLLER
-    return stay(rights, controllers, chosen, upkeep=upkeep, node_silence=node_silence)
+    rights = (
+        replace(CONTROLLER_PERMISSIONS, rules=(*CONTROLLER_PERMISSIONS.rules, *UPKEEP_RULES))
+        if upkeep
+        else CONTROLLER_PERMISSIONS
+    )
+    return run_standalone_service(rights, build_controllers, chosen, upkeep=upkeep, node_silence=node_silence)

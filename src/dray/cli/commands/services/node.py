@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.app import YES
-from dray.cli.commands.services.service_options import chosen_log, log_options, run
+from dray.cli.app import EXIT_YES
+from dray.cli.commands.services.service_options import build_log, log_options, run_service
 from dray.cli.input.options import gates_option
 from dray.cli.input.server_connection import server_options
 
 if TYPE_CHECKING:
     from dray.cluster.services.node_agents import NodeOptions
-    from dray.cluster.services.standalone import Working
+    from dray.cluster.services.standalone import StartedService
 
-_SHORTEST = "0123456789abcdef.sock"
+_SHORTEST_SOCKET_NAME = "0123456789abcdef.sock"
 """A socket whose name gave way to a digest of it (see `wire.sockets`)."""
-_FOLDER = click.Path(path_type=Path, file_okay=False)
+_DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command("node", short_help="Run the pods of a node, and have their devices prepared")
@@ -30,7 +30,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @server_options
 @click.option(
     "--root",
-    type=_FOLDER,
+    type=_DIRECTORY,
     default="dray-node",
     show_default=True,
     help="Where the agent keeps what must survive it: its checkpoint, containers and their logs.",
@@ -42,19 +42,21 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     show_default=True,
     help="How containers run: as processes of this machine, by runc or crun, or not at all.",
 )
-@click.option("--rootfs", type=_FOLDER, help="The files that containers of the `oci` runtime see.")
+@click.option("--rootfs", type=_DIRECTORY, help="The files that containers of the `oci` runtime see.")
 @click.option("--oci-runtime", "program", default="", metavar="PROGRAM", help="runc, crun or alike.")
 @click.option(
     "--plugins-registry",
     "registry",
-    type=_FOLDER,
+    type=_DIRECTORY,
     help="Where drivers register, as kubelet plugins do; `plugins_registry` in --root unless given.",
 )
-@click.option("--plugins", type=_FOLDER, help="Where the sockets of drivers must be; anywhere unless given.")
+@click.option(
+    "--plugins", type=_DIRECTORY, help="Where the sockets of drivers must be; anywhere unless given."
+)
 @click.option(
     "--cdi-dir",
     "cdi",
-    type=_FOLDER,
+    type=_DIRECTORY,
     multiple=True,
     help="Where CDI files are, later ones first; /etc/cdi and /var/run/cdi unless given. Several times.",
 )
@@ -83,7 +85,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--static-pods",
-    type=_FOLDER,
+    type=_DIRECTORY,
     help="Run the pods that files in this folder describe; they cannot have claims.",
 )
 @click.option(
@@ -108,51 +110,60 @@ def command(**chosen: Any) -> int:
     pods that have its devices; annotate such a pod with `dray.dev/abandon-devices=true` to let it go.
     Exit code 2 when the server cannot be reached or rights are missing.
     """
-    from dray.client.config.kubeconfig import find_access
-    from dray.cluster.services.node_agents import agent
-    from dray.cluster.services.permissions import NODE
-    from dray.cluster.services.standalone import Place, alone
+    from dray.client.config.kubeconfig import load_client_config
+    from dray.cluster.services.node_agents import build_agent
+    from dray.cluster.services.permissions import NODE_PERMISSIONS
+    from dray.cluster.services.standalone import StandaloneOptions, run_standalone
 
-    access = find_access(chosen.pop("kubeconfig"), chosen.pop("context"))
+    access = load_client_config(chosen.pop("kubeconfig"), chosen.pop("context"))
     metrics = chosen.pop("metrics_address")
-    options = replace(_options(chosen), authority=access.ca)
-    _judge_room(options)
-    place = Place(access, replace(NODE, node=options.name), elect=False, metrics_address=metrics)
-    run(alone(place, lambda client: agent(client, options), lambda working: _tell(options, working)))
+    options = replace(_build_options(chosen), authority=access.ca)
+    _check_socket_paths(options)
+    place = StandaloneOptions(
+        access, replace(NODE_PERMISSIONS, node=options.name), leader_elect=False, metrics_address=metrics
+    )
+    run_service(
+        run_standalone(
+            place,
+            lambda client: build_agent(client, options),
+            lambda working: _print_started(options, working),
+        )
+    )
     click.echo("stopped", err=True)
-    return YES
+    return EXIT_YES
 
 
-def _options(chosen: dict[str, Any]) -> NodeOptions:
+def _build_options(chosen: dict[str, Any]) -> NodeOptions:
     from dray.cluster.services.node_agents import NodeOptions
-    from dray.node.containers.cdi import DIRECTORIES
+    from dray.node.containers.cdi import DEFAULT_DIRECTORIES
 
     return NodeOptions(
         chosen.pop("name") or socket.gethostname().lower(),
         chosen.pop("root"),
-        log=chosen_log(chosen),
-        cdi=chosen.pop("cdi") or DIRECTORIES,
-        labels=_pairs(chosen.pop("labels"), "--label"),
-        capacity=_pairs(chosen.pop("capacity"), "--capacity"),
+        log=build_log(chosen),
+        cdi=chosen.pop("cdi") or DEFAULT_DIRECTORIES,
+        labels=_parse_pairs(chosen.pop("labels"), "--label"),
+        capacity=_parse_pairs(chosen.pop("capacity"), "--capacity"),
         **chosen,
     )
 
 
-def _judge_room(options: NodeOptions) -> None:
+def _check_socket_paths(options: NodeOptions) -> None:
     """Whether the paths of sockets fit where drivers register; else none ever could."""
     from dray.errors import InputError
-    from dray.wire.unix_sockets import LONGEST
+    from dray.wire.unix_sockets import MAX_SOCKET_PATH_BYTES
 
     registry = (options.registry or options.root / "plugins_registry").resolve()
-    length = len(os.fsencode(registry / _SHORTEST))
-    if length > LONGEST:
+    length = len(os.fsencode(registry / _SHORTEST_SOCKET_NAME))
+    if length > MAX_SOCKET_PATH_BYTES:
         raise InputError(
-            f"no driver can register in `{registry}`: the path of a socket may have {LONGEST} bytes, "
+            f"no driver can register in `{registry}`: the path of a socket may have "
+            f"{MAX_SOCKET_PATH_BYTES} bytes, "
             f"and would have {length} there; choose a shorter --root or --plugins-registry"
         )
 
 
-def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
+def _parse_pairs(words: Sequence[str], option: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for word in words:
         for pair in word.split(","):
@@ -163,7 +174,7 @@ def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def _tell(options: NodeOptions, working: Working) -> None:
+def _print_started(options: NodeOptions, working: StartedService) -> None:
     version = f" ({working.version})" if working.version else ""
     registry = options.registry or options.root / "plugins_registry"
     click.echo(f"node {options.name} for {working.server}{version}", err=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dray.cli.commands.services.standalone import beside_options, stay
+from dray.cli.commands.services.standalone import run_standalone_service, standalone_options
 from dray.cli.input.options import search_timeout_option
 
 
@@ -27,7 +27,7 @@ from dray.cli.input.options import search_timeout_option
     help="A profile: its name, the plugins and what each weighs.",
 )
 @search_timeout_option
-@beside_options
+@standalone_options
 def command(name: str, file: Path | None, search_timeout: float, **chosen: Any) -> int:
     """Give pods their nodes, and their claims the devices there.
 
@@ -35,8 +35,10 @@ def command(name: str, file: Path | None, search_timeout: float, **chosen: Any) 
     the rights it needs. Of several, one works and the others stand by; one that lost its leadership stands
     by again. Exit code 2 when the server cannot be reached or rights are missing.
     """
-    from dray.cluster.services.components import profile_in, scheduler
-    from dray.cluster.services.permissions import SCHEDULER
+    from dray.cluster.services.components import build_scheduler, load_profile
+    from dray.cluster.services.permissions import SCHEDULER_PERMISSIONS
 
-    profile = profile_in(file, name)
-    return stay(SCHEDULER, scheduler, chosen, profile=profile, search_seconds=search_timeout)
+    profile = load_profile(file, name)
+    return run_standalone_service(
+        SCHEDULER_PERMISSIONS, build_scheduler, chosen, profile=profile, search_seconds=search_timeout
+    )

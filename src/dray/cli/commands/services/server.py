@@ -8,11 +8,16 @@ import click
 
 from dray.cli.commands.services import server_credentials
 from dray.cli.commands.services.server_backup import backup, restore
-from dray.cli.commands.services.service_options import chosen_server, log_options, run, serving_options
+from dray.cli.commands.services.service_options import (
+    build_server_options,
+    log_options,
+    run_service,
+    serving_options,
+)
 from dray.cli.input.options import gates_option
 
 if TYPE_CHECKING:
-    from dray.cluster.services.api_server import Started
+    from dray.cluster.services.api_server import RunningServer
 
 
 @click.group(
@@ -34,7 +39,7 @@ def command(context: click.Context, /, **chosen: Any) -> int:
         return 0
     from dray.cluster.services.api_server import serve
 
-    run(serve(chosen_server(chosen), _tell))
+    run_service(serve(build_server_options(chosen), _print_started))
     click.echo("stopped", err=True)
     return 0
 
@@ -43,7 +48,7 @@ command.add_command(backup)
 command.add_command(restore)
 
 
-def _tell(started: Started) -> None:
+def _print_started(started: RunningServer) -> None:
     click.echo(f"serving {started.url} from {started.store}", err=True)
     click.echo("use it with:", err=True)
     click.echo(f"  export KUBECONFIG={started.kubeconfig.resolve()}")

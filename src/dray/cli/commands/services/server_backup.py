@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import click
 
-from dray.cli.input.server_connection import done, reached, server_options
+from dray.cli.input.server_connection import connect_to_server, run_to_completion, server_options
 
-_SILENCE = 120.0
+_IDLE_TIMEOUT_SECONDS = 120.0
 
 
 @click.command(short_help="Copy everything a running server keeps into a file")
@@ -24,18 +24,20 @@ def backup(target: Path, force: bool, kubeconfig: str, context: str) -> int:
     """
     if target.exists() and not force:
         raise click.UsageError(f"`{target}` exists; move it away, or overwrite it with `--force`")
-    revision = done(_fetch(target, kubeconfig, context))
+    revision = run_to_completion(_download_backup(target, kubeconfig, context))
     click.echo(f"wrote {target}: everything at revision {revision}")
     return 0
 
 
-async def _fetch(target: Path, kubeconfig: str, context: str) -> str:
-    from dray.client.transport import Request
+async def _download_backup(target: Path, kubeconfig: str, context: str) -> str:
+    from dray.client.transport import TransportRequest
 
     part = target.with_name(f".{target.name}.part")
-    async with reached(kubeconfig, context) as (_, caller):
+    async with connect_to_server(kubeconfig, context) as (_, caller):
         try:
-            async with caller.open(Request("GET", "/dray/backup"), silence=_SILENCE) as answer:
+            async with caller.open_stream(
+                TransportRequest("GET", "/dray/backup"), idle_timeout=_IDLE_TIMEOUT_SECONDS
+            ) as answer:
                 with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                     async for piece in answer.chunks:
                         file.write(piece)
@@ -72,20 +74,20 @@ def restore(source: Path, data_dir: Path, store: str, force: bool) -> int:
     out what they can reach; `dray doctor restore` tells how far it is.
     """
     from dray.cluster.services.api_server import STORE_FILE, prepare_directory
-    from dray.store.backups import restore as restored
+    from dray.store.backups import restore_store as restored
 
     if not store:
         prepare_directory(data_dir)
     address = store or str(data_dir / STORE_FILE)
-    revision = done(restored(source, address, force=force, also=_mark()))
+    revision = run_to_completion(restored(source, address, force=force, extra_values=_build_restore_mark()))
     click.echo(f"restored {source} into {address} at revision {revision}")
     return 0
 
 
-def _mark() -> dict[bytes, bytes]:
+def _build_restore_mark() -> dict[bytes, bytes]:
     """What tells the server, and through it every node, that this is another past."""
-    from dray.claims.ledger.restore_marker import KEY, Restored, mark_bytes
-    from dray.clock import SystemClock, timestamp
+    from dray.claims.ledger.restore_marker import MARKER_KEY, RestoreMarker, encode_marker
+    from dray.clock import SystemClock, format_timestamp
 
-    at = timestamp(SystemClock().now())
-    return {KEY: mark_bytes(Restored(id=str(uuid4()), at=at))}
+    at = format_timestamp(SystemClock().now())
+    return {MARKER_KEY: encode_marker(RestoreMarker(id=str(uuid4()), at=at))}

@@ -38,21 +38,21 @@ def command(user: str, groups: tuple[str, ...], data_dir: Path, url: str, days: 
     USER until it ends. What USER may do is said by roles, except for nodes, which are users
     `system:node:NAME` of the group `system:nodes`.
     """
-    from dray.manifests.writer import yaml_block
-    from dray.server.auth.authn.certificates import Certificates
-    from dray.server.auth.authn.kubeconfig import kubeconfig
+    from dray.manifests.writer import to_yaml_block
+    from dray.server.auth.authn.certificates import CertificateAuthority
+    from dray.server.auth.authn.kubeconfig import build_kubeconfig
 
     keys = data_dir / "keys"
     if not (keys / "ca.crt").exists():
         raise InputError(f"there are no keys in `{keys}`; name the directory of a server with --data-dir")
-    certificates = Certificates.of_clients(keys)
-    made = certificates.client_certificate(user, groups, days)
-    document = kubeconfig(url or _written_address(data_dir), certificates.ca_pem, made, user=user)
-    click.echo(yaml_block(document), nl=False)
+    certificates = CertificateAuthority.open_for_clients(keys)
+    made = certificates.issue_client_certificate(user, groups, days)
+    document = build_kubeconfig(url or _read_server_address(data_dir), certificates.ca_pem, made, user=user)
+    click.echo(to_yaml_block(document), nl=False)
     return 0
 
 
-def _written_address(data_dir: Path) -> str:
+def _read_server_address(data_dir: Path) -> str:
     """The address in the administrator's kubeconfig."""
     import yaml
 

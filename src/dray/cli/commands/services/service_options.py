@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from dray.cluster.services.api_server import ServerOptions
-    from dray.telemetry.logs import Log
+    from dray.cluster.services.api_server import ServerProcessOptions
+    from dray.telemetry.logs import StructuredLogger
 
 F = TypeVar("F", bound=Callable[..., Any])
 DATA_DIR = "dray-data"
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
-_SERVING = (
+_SERVING_OPTIONS = (
     click.option(
         "--data-dir",
         type=_DIRECTORY,
@@ -76,7 +76,7 @@ _SERVING = (
     ),
 )
 
-_LOG_FORMAT = click.option(
+_LOG_FORMAT_OPTION = click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -85,17 +85,17 @@ _LOG_FORMAT = click.option(
 )
 
 
-def _log_level(usual: str) -> Callable[[F], F]:
+def _build_log_level_option(default: str) -> Callable[[F], F]:
     return click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
-        default=usual,
+        default=default,
         show_default=True,
         help="How much is told; `debug` has a line for every request.",
     )
 
 
-def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
+def apply_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
     """A command with some options, shown in their order."""
     for option in reversed(options):
         command = option(command)
@@ -104,43 +104,45 @@ def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
 
 def serving_options(command: F) -> F:
     """Where an API server keeps things and how it is reached."""
-    return with_options(command, _SERVING)
+    return apply_options(command, _SERVING_OPTIONS)
 
 
 def log_options(command: F) -> F:
     """`--log-level` and `--log-format`."""
-    return with_options(command, (_log_level("info"), _LOG_FORMAT))
+    return apply_options(command, (_build_log_level_option("info"), _LOG_FORMAT_OPTION))
 
 
 def quiet_log_options(command: F) -> F:
     """The same for a command that has other things to tell: only warnings unless asked."""
-    return with_options(command, (_log_level("warning"), _LOG_FORMAT))
+    return apply_options(command, (_build_log_level_option("warning"), _LOG_FORMAT_OPTION))
 
 
-def chosen_log(chosen: dict[str, Any]) -> Log:
+def build_log(chosen: dict[str, Any]) -> StructuredLogger:
     """The log that was chosen, on standard error; takes its options out of the choices."""
     from dray.clock import SystemClock
-    from dray.telemetry.logs import Level, Log, adopt, to_descriptor
+    from dray.telemetry.logs import LogLevel, StructuredLogger, build_descriptor_sink, redirect_library_logs
 
     level, form = chosen.pop("log_level"), chosen.pop("log_format")
-    log = Log(to_descriptor(2), SystemClock(), level=Level[level.upper()], json=form == "json")
-    adopt(log, "uvicorn", "uvicorn.error", "asyncio")
+    log = StructuredLogger(
+        build_descriptor_sink(2), SystemClock(), level=LogLevel[level.upper()], json=form == "json"
+    )
+    redirect_library_logs(log, "uvicorn", "uvicorn.error", "asyncio")
     return log
 
 
-def chosen_server(chosen: dict[str, Any]) -> ServerOptions:
+def build_server_options(chosen: dict[str, Any]) -> ServerProcessOptions:
     """The server that was chosen, with its gates and its log."""
-    from dray.cluster.services.api_server import ServerOptions
-    from dray.server.admission.webhooks.service_addresses import parsed as addresses
-    from dray.server.http.limits import parsed
+    from dray.cluster.services.api_server import ServerProcessOptions
+    from dray.server.admission.webhooks.service_addresses import parse_addresses as addresses
+    from dray.server.http.limits import parse_limits
 
-    log = chosen_log(chosen)
-    directory, limits = chosen.pop("data_dir"), parsed(chosen.pop("limits"))
+    log = build_log(chosen)
+    directory, limits = chosen.pop("data_dir"), parse_limits(chosen.pop("limits"))
     services = addresses(chosen.pop("webhook_services", ()))
-    return ServerOptions(directory, log=log, limits=limits, webhook_services=services, **chosen)
+    return ServerProcessOptions(directory, log=log, limits=limits, webhook_services=services, **chosen)
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
+def run_service(work: Coroutine[Any, Any, None]) -> None:
     """Run a service in this thread, with the fastest event loop there is."""
     import asyncio
 
@@ -154,10 +156,10 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(work)
     except BaseExceptionGroup as several:
-        raise _first(several) from None
+        raise _unwrap_exception_group(several) from None
 
 
-def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
+def _unwrap_exception_group(several: BaseExceptionGroup[BaseException]) -> BaseException:
     """What went wrong, out of the groups that task groups wrap it in."""
     found: BaseException = several
     while isinstance(found, BaseExceptionGroup):

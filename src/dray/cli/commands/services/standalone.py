@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dray.cli.app import YES
-from dray.cli.commands.services.service_options import chosen_log, log_options, run, with_options
+from dray.cli.app import EXIT_YES
+from dray.cli.commands.services.service_options import apply_options, build_log, log_options, run_service
 from dray.cli.input.options import gates_option
 from dray.cli.input.server_connection import server_options
 
 if TYPE_CHECKING:
     from dray.client.client import Client
-    from dray.cluster.services.components import Component
-    from dray.cluster.services.permissions import Rights
-    from dray.cluster.services.standalone import Working
-    from dray.cluster.services.supervisor import Service
+    from dray.cluster.services.components import ComponentOptions
+    from dray.cluster.services.permissions import ServicePermissions
+    from dray.cluster.services.standalone import StartedService
+    from dray.cluster.services.supervisor import RunnableService
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,42 +58,51 @@ _OPTIONS = (
 )
 
 
-def beside_options(command: F) -> F:
+def standalone_options(command: F) -> F:
     """The options of a service that runs beside a server."""
-    return with_options(command, _OPTIONS)
+    return apply_options(command, _OPTIONS)
 
 
-def stay(
-    rights: Rights, make: Callable[[Client, Component], Service], chosen: dict[str, Any], **more: Any
+def run_standalone_service(
+    permissions: ServicePermissions,
+    build_service: Callable[[Client, ComponentOptions], RunnableService],
+    chosen: dict[str, Any],
+    **more: Any,
 ) -> int:
     """Run a service for the server of a kubeconfig; the exit code."""
-    from dray.client.config.kubeconfig import find_access
-    from dray.cluster.services.components import Component, new_identity
-    from dray.cluster.services.standalone import Place, alone
+    from dray.client.config.kubeconfig import load_client_config
+    from dray.cluster.services.components import ComponentOptions, generate_identity
+    from dray.cluster.services.standalone import StandaloneOptions, run_standalone
 
-    rights = replace(rights, lease=chosen["lease"] or rights.lease)
-    component = Component(
+    permissions = replace(permissions, lease_name=chosen["lease"] or permissions.lease_name)
+    component = ComponentOptions(
         chosen["gates"],
         chosen["elect"],
-        chosen["identity"] or new_identity(),
-        chosen_log(chosen),
-        lease=rights.lease,
+        chosen["identity"] or generate_identity(),
+        build_log(chosen),
+        lease_name=permissions.lease_name,
         **more,
     )
-    place = Place(
-        find_access(chosen["kubeconfig"], chosen["context"]),
-        rights,
-        component.elect,
+    place = StandaloneOptions(
+        load_client_config(chosen["kubeconfig"], chosen["context"]),
+        permissions,
+        component.leader_elect,
         chosen["qps"],
         chosen["metrics_address"],
     )
-    run(alone(place, lambda client: make(client, component), lambda working: _tell(rights, working)))
+    run_service(
+        run_standalone(
+            place,
+            lambda client: build_service(client, component),
+            lambda working: _print_started(permissions, working),
+        )
+    )
     click.echo("stopped", err=True)
-    return YES
+    return EXIT_YES
 
 
-def _tell(rights: Rights, working: Working) -> None:
-    version = f" ({working.version})" if working.version else ""
-    click.echo(f"{rights.service} for {working.server}{version}", err=True)
-    if working.metrics:
-        click.echo(f"metrics at http://{working.metrics}/metrics", err=True)
+def _print_started(permissions: ServicePermissions, started: StartedService) -> None:
+    version = f" ({started.version})" if started.version else ""
+    click.echo(f"{permissions.service} for {started.server}{version}", err=True)
+    if started.metrics:
+        click.echo(f"metrics at http://{started.metrics}/metrics", err=True)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.cli.commands.services.service_options import (
-    chosen_server,
+    apply_options,
+    build_server_options,
     quiet_log_options,
-    run,
+    run_service,
     serving_options,
-    with_options,
 )
 from dray.cli.input.options import gates_option, search_timeout_option
-from dray.cli.output.text import flat
+from dray.cli.output.text import sanitize_line
 
 if TYPE_CHECKING:
-    from dray.cluster.local.cluster import Up, UpOptions
+    from dray.cluster.local.cluster import LocalCluster, LocalClusterOptions
     from dray.gates import GateSet
 
 _COMPONENTS = ("server", "scheduler", "controller", "node")
@@ -73,7 +73,7 @@ _GATES = tuple(
 @serving_options
 @quiet_log_options
 @gates_option
-@lambda command: with_options(command, _GATES)
+@lambda command: apply_options(command, _GATES)
 def command(**chosen: Any) -> int:
     """Run store, API server, scheduler, controllers and nodes in one process.
 
@@ -81,40 +81,44 @@ def command(**chosen: Any) -> int:
     this computer, whatever their image is, so they need a command. What becomes of pods is told line by line.
     Everything is kept in the data directory, and is there again after the next start. Ctrl-C stops it.
     """
-    from dray.cluster.local.cluster import up
+    from dray.cluster.local.cluster import run_until_interrupted
 
-    run(up(_options(chosen), _tell, lambda line: click.echo(flat(line), err=True)))
+    run_service(
+        run_until_interrupted(
+            _build_options(chosen), _print_started, lambda line: click.echo(sanitize_line(line), err=True)
+        )
+    )
     click.echo("stopped", err=True)
     return 0
 
 
-def _options(chosen: dict[str, Any]) -> UpOptions:
-    from dray.cluster.local.cluster import UpOptions
-    from dray.cluster.services.components import Component, profile_in
+def _build_options(chosen: dict[str, Any]) -> LocalClusterOptions:
+    from dray.cluster.local.cluster import LocalClusterOptions
+    from dray.cluster.services.components import ComponentOptions, load_profile
     from dray.gates import GateSet
 
     every: GateSet = chosen.pop("gates")
     gates = {name: GateSet.parse(chosen.pop(f"{name}_feature_gates"), every) for name in _COMPONENTS}
     nodes = {name: chosen.pop(name) for name in ("nodes", "simulated", "runtime", "rootfs")}
     file, search_seconds = chosen.pop("profile"), chosen.pop("search_timeout")
-    server = chosen_server({**chosen, "gates": gates["server"]})
+    server = build_server_options({**chosen, "gates": gates["server"]})
     # Only processes that share a store have somebody to agree with on who leads.
     elect = server.store.startswith("etcd:")
-    scheduler = Component(gates["scheduler"], elect, log=server.log, search_seconds=search_seconds)
-    return UpOptions(
+    scheduler = ComponentOptions(gates["scheduler"], elect, log=server.log, search_seconds=search_seconds)
+    return LocalClusterOptions(
         server,
-        replace(scheduler, profile=profile_in(file)),
-        Component(gates["controller"], elect, log=server.log, upkeep=True),
+        replace(scheduler, profile=load_profile(file)),
+        ComponentOptions(gates["controller"], elect, log=server.log, upkeep=True),
         gates=gates["node"],
         **nodes,
     )
 
 
-def _tell(cluster: Up) -> None:
+def _print_started(cluster: LocalCluster) -> None:
     server = cluster.server
     say = click.echo
     say(f"serving {server.url} from {server.store}", err=True)
-    say("running: server, scheduler, controllers" + _late(cluster), err=True)
+    say("running: server, scheduler, controllers" + _describe_pending(cluster), err=True)
     chosen = cluster.options
     if chosen.nodes:
         say(f"nodes: {chosen.nodes}, each with the drivers gpu.example.com and nic.example.com", err=True)
@@ -127,5 +131,5 @@ def _tell(cluster: Up) -> None:
     say("  kubectl dray explain pod/NAME", err=True)
 
 
-def _late(cluster: Up) -> str:
-    return f"; not ready yet: {', '.join(cluster.late)}" if cluster.late else ""
+def _describe_pending(cluster: LocalCluster) -> str:
+    return f"; not ready yet: {', '.join(cluster.pending_services)}" if cluster.pending_services else ""

@@ -2,8 +2,9 @@
 
 Theory of operation: a container is named by its pod, its name and which attempt it is, so that an agent that
 lost its memory can ask for it by a name it can work out. A runtime starts it, and from then on the container
-is its own: it goes on when the agent ends, and `running` finds it again, also when it ended in between. What
-a runtime refuses is a value; a container whose command could not be executed has an exit like any other.
+is its own: it goes on when the agent ends, and `list_containers` finds it again, also when it ended in
+between. What a runtime refuses is a value; a container whose command could not be executed has an exit like
+any other.
 
 Rules for this file: nothing here does anything; the ways to run containers are beside it.
 """
@@ -16,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from dray.wire.cdi import Edits
+from dray.wire.cdi import ContainerEdits
 
 COMPLETED: Final = "Completed"
 ERROR: Final = "Error"
@@ -38,7 +39,7 @@ class ContainerId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class ContainerLaunch:
     """A container to be started, with everything looked up and expanded."""
 
     pod_uid: str
@@ -52,7 +53,7 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     """The container's own variables; those of its devices come after them and win."""
     working_dir: str = ""
-    edits: Edits = field(default_factory=Edits)
+    edits: ContainerEdits = field(default_factory=ContainerEdits)
     """What its devices want changed."""
     attempt: int = 0
     log: Path
@@ -68,7 +69,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class ContainerStarted:
     """A container was started; `notes` tell, for people, which edits this runtime could not apply."""
 
     id: ContainerId
@@ -76,7 +77,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class NotStarted:
+class ContainerNotStarted:
     """A runtime does not start a container; the reason is one that a container waits with."""
 
     reason: str
@@ -85,7 +86,7 @@ class NotStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ContainerExit:
     """How a container ended."""
 
     code: int
@@ -100,17 +101,17 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundContainer:
     """A container that is there, of this agent or of one before it; `exit` is None while it runs."""
 
     id: ContainerId
     pod_name: str
     namespace: str
     started_at: datetime
-    exit: Exit | None = None
+    exit: ContainerExit | None = None
 
 
-class Runtime(Protocol):
+class ContainerRuntime(Protocol):
     """A way to run containers."""
 
     @property
@@ -118,11 +119,11 @@ class Runtime(Protocol):
         """What stands before `://` in the id of a container in a pod's status."""
         ...
 
-    async def start(self, launch: Launch) -> Started | NotStarted:
+    async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
         """Start a container. One of the same id that is already there is not started twice."""
         ...
 
-    async def wait(self, container: ContainerId) -> Exit:
+    async def wait(self, container: ContainerId) -> ContainerExit:
         """How a container ended, as soon as it did; at once for one that nobody knows (`UNKNOWN`)."""
         ...
 
@@ -130,7 +131,7 @@ class Runtime(Protocol):
         """Ask a container to end and end it by force after a time; returns when nothing of it runs."""
         ...
 
-    async def running(self) -> tuple[Found, ...]:
+    async def list_containers(self) -> tuple[FoundContainer, ...]:
         """Every container that was started and not removed, whoever started it."""
         ...
 
@@ -138,7 +139,7 @@ class Runtime(Protocol):
         """Forget a container: ends it if it runs, and takes away what is kept of it except its log."""
         ...
 
-    async def trouble(self) -> str:
+    async def find_problem(self) -> str:
         """What keeps any container from being started; nothing when nothing does."""
         ...
 

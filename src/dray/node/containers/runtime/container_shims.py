@@ -24,32 +24,40 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dray.clock import Clock, SystemClock
-from dray.node.containers.runtime.base import UNKNOWN, ContainerId, Exit, Found, Launch, NotStarted, Started
+from dray.node.containers.runtime.base import (
+    UNKNOWN,
+    ContainerExit,
+    ContainerId,
+    ContainerLaunch,
+    ContainerNotStarted,
+    ContainerStarted,
+    FoundContainer,
+)
 from dray.node.containers.runtime.shim import files, processes
-from dray.node.containers.runtime.shim.program import END
-from dray.node.containers.runtime.shim_spawner import Cradle
-from dray.wire.unix_sockets import claim_directory, make_private
+from dray.node.containers.runtime.shim.program import END_SIGNAL
+from dray.node.containers.runtime.shim_spawner import ShimSpawner
+from dray.wire.unix_sockets import make_private_directory, secure_socket_directory
 
 LOG_LIMIT: Final = 10 * 1024 * 1024
 LOG_KEEP: Final = 2
-_ABOUT: Final = "container.json"
-_DRAFT: Final = ".orders"
+_METADATA_FILE: Final = "container.json"
+_CONFIG_DRAFT: Final = ".orders"
 _UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 """Without `_`, which stands between the parts of an id."""
-_ENDS_IN: Final = processes.ENDS_IN + 5.0
-_FINISHES: Final = 20
-_PAUSE: Final = 0.1
+_KILL_TIMEOUT: Final = processes.KILL_TIMEOUT + 5.0
+_MAX_FINISH_ATTEMPTS: Final = 20
+_POLL_SECONDS: Final = 0.1
 
 
-class About(msgspec.Struct, frozen=True):
+class ContainerMetadata(msgspec.Struct, frozen=True):
     """What a keeper need not know about its container."""
 
     pod_name: str = ""
     namespace: str = ""
 
 
-class _Line(NamedTuple):
+class _LiveShim(NamedTuple):
     """A keeper that lives: its process, when that started, and when the container did."""
 
     pid: int
@@ -57,118 +65,136 @@ class _Line(NamedTuple):
     started_at: datetime
 
 
-def errand(argv: Sequence[str], *, timeout: float | None = None, told: str = "errand.log") -> dict[str, Any]:
+def build_command(
+    argv: Sequence[str], *, timeout: float | None = None, error_file: str = "errand.log"
+) -> dict[str, Any]:
     """A program for a keeper to run."""
     env = {"PATH": os.defpath}
-    return {"path": argv[0], "args": list(argv), "env": env, "timeout": timeout, "told": told}
+    return {"path": argv[0], "args": list(argv), "env": env, "timeout": timeout, "told": error_file}
 
 
-class Keepers:
+class ContainerShims:
     """The keepers of a node's containers."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
-        claim_directory(directory)
+        secure_socket_directory(directory)
         self._directory = directory
         self._clock = clock or SystemClock()
         self._starting: set[ContainerId] = set()
-        self._cradle = Cradle()
-        self._boot = files.boot_id().split()
-        self._abouts: dict[ContainerId, About] = {}
-        self._ended: dict[ContainerId, Exit] = {}
+        self._spawner = ShimSpawner()
+        self._boot_id = files.read_boot_id().split()
+        self._metadata: dict[ContainerId, ContainerMetadata] = {}
+        self._exits: dict[ContainerId, ContainerExit] = {}
 
-    def home(self, container: ContainerId) -> Path:
+    def get_directory(self, container: ContainerId) -> Path:
         """The directory of a container."""
         return self._directory / str(container)
 
-    async def start(self, launch: Launch, orders: Mapping[str, Any]) -> Started | NotStarted:
-        """Start a container whose directory was prepared with `prepare`."""
-        container, home = launch.id, self.home(launch.id)
-        about = About(pod_name=launch.pod_name, namespace=launch.namespace)
+    async def start(
+        self, launch: ContainerLaunch, config: Mapping[str, Any]
+    ) -> ContainerStarted | ContainerNotStarted:
+        """Start a container whose directory was prepared with `create_directory`."""
+        container, home = launch.id, self.get_directory(launch.id)
+        about = ContainerMetadata(pod_name=launch.pod_name, namespace=launch.namespace)
         self._starting.add(container)
         try:
-            make_private(launch.log.parent)
-            _private(home / _ABOUT, msgspec.json.encode(about))
-            _private(home / _DRAFT, marshal.dumps({**_NOTHING, **orders, "log": str(launch.log)}))
-            os.replace(home / _DRAFT, home / files.ORDERS)
-            said = await _read(self._cradle.ask("keep", home))
+            make_private_directory(launch.log.parent)
+            _write_private(home / _METADATA_FILE, msgspec.json.encode(about))
+            _write_private(
+                home / _CONFIG_DRAFT, marshal.dumps({**_DEFAULT_CONFIG, **config, "log": str(launch.log)})
+            )
+            os.replace(home / _CONFIG_DRAFT, home / files.CONFIG)
+            said = await _read_pipe(self._spawner.spawn("keep", home))
         except OSError as failed:
             shutil.rmtree(home, ignore_errors=True)
-            return NotStarted("CreateContainerError", f"cannot start the keeper of `{launch.name}`: {failed}")
+            return ContainerNotStarted(
+                "CreateContainerError", f"cannot start the keeper of `{launch.name}`: {failed}"
+            )
         finally:
             self._starting.discard(container)
-        if said or self._exit(container) is not None:
-            return Started(container)
-        last = _last_line(home / files.NOTES)
+        if said or self._read_exit(container) is not None:
+            return ContainerStarted(container)
+        last = _read_last_line(home / files.NOTES)
         await self.remove(container)
-        return NotStarted("CreateContainerError", f"the keeper of `{launch.name}` ended at once: {last}")
+        return ContainerNotStarted(
+            "CreateContainerError", f"the keeper of `{launch.name}` ended at once: {last}"
+        )
 
-    def prepare(self, launch: Launch) -> Path | Started | NotStarted:
+    def create_directory(self, launch: ContainerLaunch) -> Path | ContainerStarted | ContainerNotStarted:
         """Make the directory of a container that is not there yet."""
         for what, name, form in (("uid", launch.pod_uid, _UID), ("container", launch.name, _NAME)):
             if not form.fullmatch(name) or len(name) > 100:
                 message = f"{what} `{name}`: expected letters, digits, `-` and `.`, not more than 100"
-                return NotStarted("CreateContainerConfigError", message)
-        home = self.home(launch.id)
+                return ContainerNotStarted("CreateContainerConfigError", message)
+        home = self.get_directory(launch.id)
         try:
             home.mkdir(mode=0o700)
         except FileExistsError:
-            return Started(launch.id)
+            return ContainerStarted(launch.id)
         except OSError as failed:
-            return NotStarted("CreateContainerError", f"cannot make a directory for the container: {failed}")
+            return ContainerNotStarted(
+                "CreateContainerError", f"cannot make a directory for the container: {failed}"
+            )
         return home
 
-    async def wait(self, container: ContainerId) -> Exit:
+    async def wait(self, container: ContainerId) -> ContainerExit:
         """How a container ended, as soon as it did."""
-        while self.home(container).is_dir():
-            line = self._line(container)
+        while self.get_directory(container).is_dir():
+            line = self._find_shim(container)
             if line is not None:
-                await _ended(line)
+                await _wait_for_exit(line)
             elif container in self._starting:
-                await asyncio.sleep(_PAUSE / 10)
-            found = self._exit(container)
+                await asyncio.sleep(_POLL_SECONDS / 10)
+            found = self._read_exit(container)
             if found is not None:
                 return found
-            if not await self._settle(container):
-                return self._unknown("nobody could write down how the container ended")
-        return self._unknown("there is no such container on this node")
+            if not await self._ensure_shim_or_exit(container):
+                return self._build_unknown_exit("nobody could write down how the container ended")
+        return self._build_unknown_exit("there is no such container on this node")
 
-    def _unknown(self, why: str) -> Exit:
+    def _build_unknown_exit(self, why: str) -> ContainerExit:
         now = self._clock.now()
-        return Exit(137, 0, UNKNOWN, now, now, why)
+        return ContainerExit(137, 0, UNKNOWN, now, now, why)
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
         """End a container, by force after a time."""
-        while container in self._starting and self._line(container) is None:
-            await asyncio.sleep(_PAUSE / 10)
+        while container in self._starting and self._find_shim(container) is None:
+            await asyncio.sleep(_POLL_SECONDS / 10)
         # Its keeper may be on the way, asked for by a start that was given up or an agent that was killed.
-        await self._settle(container)
-        for number, seconds in ((signal.SIGTERM, grace_seconds), (END, _ENDS_IN), (signal.SIGKILL, _ENDS_IN)):
-            line = self._line(container)
+        await self._ensure_shim_or_exit(container)
+        for number, seconds in (
+            (signal.SIGTERM, grace_seconds),
+            (END_SIGNAL, _KILL_TIMEOUT),
+            (signal.SIGKILL, _KILL_TIMEOUT),
+        ):
+            line = self._find_shim(container)
             if line is None:
                 break
-            if seconds > 0 and _tell(line, number):
-                _tell(line, signal.SIGCONT)
+            if seconds > 0 and _send_signal(line, number):
+                _send_signal(line, signal.SIGCONT)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
-                        await _ended(line)
-        await self._settle(container)
+                        await _wait_for_exit(line)
+        await self._ensure_shim_or_exit(container)
 
-    async def running(self) -> tuple[Found, ...]:
+    async def list_containers(self) -> tuple[FoundContainer, ...]:
         """All containers that are there."""
-        found = [container for name in os.listdir(self._directory) if (container := _named(name))]
-        answers = await asyncio.gather(*map(self._found, sorted(found)))
+        found = [
+            container for name in os.listdir(self._directory) if (container := _parse_container_id(name))
+        ]
+        answers = await asyncio.gather(*map(self._find_container, sorted(found)))
         return tuple(each for each in answers if each is not None)
 
     async def remove(self, container: ContainerId) -> None:
         """End a container and take its directory away."""
-        home = self.home(container)
-        self._abouts.pop(container, None)
-        self._ended.pop(container, None)
+        home = self.get_directory(container)
+        self._metadata.pop(container, None)
+        self._exits.pop(container, None)
         if home.is_dir():
             await self.stop(container, 0)
             await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
-    def trouble(self) -> str:
+    def find_problem(self) -> str:
         """What keeps keepers from being started."""
         if not os.access(self._directory, os.W_OK | os.X_OK):
             return f"`{self._directory}`, where containers are kept, cannot be written"
@@ -178,79 +204,81 @@ class Keepers:
 
     def close(self) -> None:
         """Let go of what this agent holds; keepers and their containers stay."""
-        self._cradle.close()
+        self._spawner.close()
 
-    async def _found(self, container: ContainerId) -> Found | None:
-        ended = self._ended.get(container)
-        line = self._line(container) if ended is None else None
+    async def _find_container(self, container: ContainerId) -> FoundContainer | None:
+        ended = self._exits.get(container)
+        line = self._find_shim(container) if ended is None else None
         if ended is None:
-            settled = line is not None or container in self._starting or await self._settle(container)
-            if not self.home(container).is_dir():
+            settled = (
+                line is not None or container in self._starting or await self._ensure_shim_or_exit(container)
+            )
+            if not self.get_directory(container).is_dir():
                 return None
-            line, ended = line or self._line(container), self._exit(container)
+            line, ended = line or self._find_shim(container), self._read_exit(container)
             if ended is None and not settled:
-                ended = self._unknown("nobody could write down how the container ended")
+                ended = self._build_unknown_exit("nobody could write down how the container ended")
             if ended is not None:
-                self._ended[container] = ended
-        about = self._about(container)
+                self._exits[container] = ended
+        about = self._read_metadata(container)
         # With neither it is only starting, or ends just now.
         started = ended.started_at if ended else line.started_at if line else self._clock.now()
-        return Found(container, about.pod_name, about.namespace, started, ended)
+        return FoundContainer(container, about.pod_name, about.namespace, started, ended)
 
-    def _about(self, container: ContainerId) -> About:
-        if container not in self._abouts:
+    def _read_metadata(self, container: ContainerId) -> ContainerMetadata:
+        if container not in self._metadata:
             try:
-                content = (self.home(container) / _ABOUT).read_bytes()
-                self._abouts[container] = msgspec.json.decode(content, type=About)
+                content = (self.get_directory(container) / _METADATA_FILE).read_bytes()
+                self._metadata[container] = msgspec.json.decode(content, type=ContainerMetadata)
             except (OSError, msgspec.DecodeError):
-                return About()
-        return self._abouts[container]
+                return ContainerMetadata()
+        return self._metadata[container]
 
-    async def _settle(self, container: ContainerId) -> bool:
+    async def _ensure_shim_or_exit(self, container: ContainerId) -> bool:
         """See to it that a container runs with its keeper or has an exit; False when that cannot be."""
-        home = self.home(container)
-        for _ in range(_FINISHES):
-            if container in self._starting or self._line(container) or not home.is_dir():
+        home = self.get_directory(container)
+        for _ in range(_MAX_FINISH_ATTEMPTS):
+            if container in self._starting or self._find_shim(container) or not home.is_dir():
                 return True
             if (home / files.EXIT).exists():
                 return True
-            if not (home / files.ORDERS).exists():
+            if not (home / files.CONFIG).exists():
                 # The agent was killed before it had written them: there never was a container.
                 shutil.rmtree(home, ignore_errors=True)
                 return True
-            await _read(self._cradle.ask("finish", home))
+            await _read_pipe(self._spawner.spawn("finish", home))
             if not (home / files.EXIT).exists():
                 # Somebody else is at it, or is only starting.
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_POLL_SECONDS)
         with contextlib.suppress(OSError):
-            _private(home / files.EXIT, b"")
+            _write_private(home / files.EXIT, b"")
         return (home / files.EXIT).exists()
 
-    def _line(self, container: ContainerId) -> _Line | None:
-        state, _ = files.read_words(str(self.home(container) / files.STATE))
+    def _find_shim(self, container: ContainerId) -> _LiveShim | None:
+        state, _ = files.read_fields(str(self.get_directory(container) / files.STATE))
         try:
             pid, start = (int(word) for word in state["keeper"])
-            started_at = _moment(state["started"])
-            same_boot = state["boot"] == self._boot
+            started_at = _parse_time(state["started"])
+            same_boot = state["boot"] == self._boot_id
         except (KeyError, ValueError, IndexError):
             return None
-        found = processes.find(pid) if same_boot else None
-        return _Line(pid, start, started_at) if found is not None and found[2] == start else None
+        found = processes.find_process(pid) if same_boot else None
+        return _LiveShim(pid, start, started_at) if found is not None and found[2] == start else None
 
-    def _exit(self, container: ContainerId) -> Exit | None:
-        path = self.home(container) / files.EXIT
+    def _read_exit(self, container: ContainerId) -> ContainerExit | None:
+        path = self.get_directory(container) / files.EXIT
         if not path.exists():
             return None
-        words, message = files.read_words(str(path))
+        words, message = files.read_fields(str(path))
         try:
             code, number = int(words["code"][0]), int(words["signal"][0])
-            started, finished = _moment(words["started"]), _moment(words["finished"])
-            return Exit(code, number, words["reason"][0], started, finished, message)
+            started, finished = _parse_time(words["started"]), _parse_time(words["finished"])
+            return ContainerExit(code, number, words["reason"][0], started, finished, message)
         except (KeyError, ValueError, IndexError):
-            return self._unknown(f"`{path}` does not say how the container ended")
+            return self._build_unknown_exit(f"`{path}` does not say how the container ended")
 
 
-_NOTHING: Final[dict[str, Any]] = {
+_DEFAULT_CONFIG: Final[dict[str, Any]] = {
     "argv": [],
     "env": {},
     "cwd": "/",
@@ -270,73 +298,73 @@ _NOTHING: Final[dict[str, Any]] = {
 }
 
 
-class KeptContainers:
+class ShimRuntime:
     """What every runtime does alike whose containers have a keeper: all but to start them."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
-        self._keepers = Keepers(directory, clock)
+        self._shims = ContainerShims(directory, clock)
 
-    async def wait(self, container: ContainerId) -> Exit:
+    async def wait(self, container: ContainerId) -> ContainerExit:
         """How a container ended, as soon as it did."""
-        return await self._keepers.wait(container)
+        return await self._shims.wait(container)
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
         """Ask a container's first process to end, and end all of it after a time."""
-        await self._keepers.stop(container, grace_seconds)
+        await self._shims.stop(container, grace_seconds)
 
-    async def running(self) -> tuple[Found, ...]:
+    async def list_containers(self) -> tuple[FoundContainer, ...]:
         """Every container that was started and not removed."""
-        return await self._keepers.running()
+        return await self._shims.list_containers()
 
     async def remove(self, container: ContainerId) -> None:
         """Forget a container."""
-        await self._keepers.remove(container)
+        await self._shims.remove(container)
 
-    async def trouble(self) -> str:
+    async def find_problem(self) -> str:
         """What keeps any container from being started."""
-        return self._keepers.trouble()
+        return self._shims.find_problem()
 
     async def close(self) -> None:
         """Let go of what this agent holds; containers go on."""
-        self._keepers.close()
+        self._shims.close()
 
 
-def _private(path: Path, content: bytes) -> None:
+def _write_private(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 
 
-def _last_line(path: Path) -> str:
+def _read_last_line(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace").strip().rpartition("\n")[2]
     except OSError as failed:
         return str(failed)
 
 
-def _named(name: str) -> ContainerId | None:
+def _parse_container_id(name: str) -> ContainerId | None:
     rest, _, attempt = name.rpartition("_")
     uid, _, container = rest.rpartition("_")
     return ContainerId(uid, container, int(attempt)) if uid and container and attempt.isdecimal() else None
 
 
-def _moment(words: Sequence[str]) -> datetime:
+def _parse_time(words: Sequence[str]) -> datetime:
     return datetime.fromtimestamp(float(words[0]), UTC)
 
 
-def _tell(line: _Line, number: int) -> bool:
+def _send_signal(shim: _LiveShim, number: int) -> bool:
     """Send a signal to a keeper, and to nobody who got its pid since; False when it is gone."""
     try:
-        descriptor = os.pidfd_open(line.pid)
+        descriptor = os.pidfd_open(shim.pid)
     except ProcessLookupError:
         return False
     except OSError:
         descriptor = -1
     try:
-        if not _lives(line):
+        if not _is_alive(shim):
             return False
         if descriptor < 0:
-            os.kill(line.pid, number)
+            os.kill(shim.pid, number)
         else:
             signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
@@ -347,30 +375,30 @@ def _tell(line: _Line, number: int) -> bool:
     return True
 
 
-async def _ended(line: _Line) -> None:
+async def _wait_for_exit(shim: _LiveShim) -> None:
     """Wait until a keeper has ended."""
     try:
-        descriptor = os.pidfd_open(line.pid)
+        descriptor = os.pidfd_open(shim.pid)
     except ProcessLookupError:
         return
     except OSError:
         # A kernel that cannot tell; it has to be asked again and again.
-        while _lives(line):
-            await asyncio.sleep(_PAUSE)
+        while _is_alive(shim):
+            await asyncio.sleep(_POLL_SECONDS)
         return
     try:
-        if _lives(line):
-            await _readable(descriptor)
+        if _is_alive(shim):
+            await _wait_readable(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _lives(line: _Line) -> bool:
-    found = processes.find(line.pid)
-    return found is not None and found[2] == line.start
+def _is_alive(shim: _LiveShim) -> bool:
+    found = processes.find_process(shim.pid)
+    return found is not None and found[2] == shim.start
 
 
-async def _readable(descriptor: int) -> None:
+async def _wait_readable(descriptor: int) -> None:
     loop, event = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(descriptor, event.set)
     try:
@@ -379,10 +407,10 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-async def _read(descriptor: int) -> bytes:
+async def _read_pipe(descriptor: int) -> bytes:
     """The first that comes through a pipe, and its end."""
     try:
-        await _readable(descriptor)
+        await _wait_readable(descriptor)
         return os.read(descriptor, 64)
     finally:
         os.close(descriptor)

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.node.containers.runtime.base import (
     COMPLETED,
     ERROR,
     UNKNOWN,
+    ContainerExit,
     ContainerId,
-    Exit,
-    Found,
-    Launch,
-    NotStarted,
-    Started,
+    ContainerLaunch,
+    ContainerNotStarted,
+    ContainerStarted,
+    FoundContainer,
 )
 
 RUN_SECONDS: Final = "dray.dev/fake-run-seconds"
@@ -33,15 +33,15 @@ _TERMINATED: Final = 15
 
 
 @dataclass(slots=True)
-class _Pretended:
+class _FakeContainer:
     """A container that is said to run."""
 
-    launch: Launch
+    launch: ContainerLaunch
     started_at: datetime
-    began: float
+    started_monotonic: float
     seconds: float | None
     code: int
-    exit: Exit | None = None
+    exit: ContainerExit | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -50,46 +50,46 @@ class FakeRuntime:
 
     name: Final = "fake"
 
-    def __init__(self, tempo: Tempo | None = None) -> None:
-        self._tempo = tempo or Tempo()
-        self._containers: dict[ContainerId, _Pretended] = {}
+    def __init__(self, timing: TimeSource | None = None) -> None:
+        self._time_source = timing or TimeSource()
+        self._containers: dict[ContainerId, _FakeContainer] = {}
 
     @property
-    def launches(self) -> tuple[Launch, ...]:
+    def launches(self) -> tuple[ContainerLaunch, ...]:
         """What was started and not removed, in that order, with the edits that came along."""
         return tuple(each.launch for each in self._containers.values())
 
-    async def start(self, launch: Launch) -> Started | NotStarted:
+    async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
         """Pretend to start a container."""
         if launch.id in self._containers:
-            return Started(launch.id)
+            return ContainerStarted(launch.id)
         try:
             seconds = float(launch.annotations[RUN_SECONDS]) if RUN_SECONDS in launch.annotations else None
             code = int(launch.annotations.get(EXIT_CODE, "0"))
         except ValueError:
             message = f"annotations `{RUN_SECONDS}` and `{EXIT_CODE}`: expected numbers"
-            return NotStarted("CreateContainerConfigError", message)
-        clock = self._tempo.clock
-        self._containers[launch.id] = _Pretended(launch, clock.now(), clock.monotonic(), seconds, code)
-        return Started(launch.id)
+            return ContainerNotStarted("CreateContainerConfigError", message)
+        clock = self._time_source.clock
+        self._containers[launch.id] = _FakeContainer(launch, clock.now(), clock.monotonic(), seconds, code)
+        return ContainerStarted(launch.id)
 
-    async def wait(self, container: ContainerId) -> Exit:
+    async def wait(self, container: ContainerId) -> ContainerExit:
         """How a container ended, as soon as it is time."""
         found = self._containers.get(container)
         if found is None:
-            now = self._tempo.clock.now()
-            return Exit(137, 0, UNKNOWN, now, now, "there is no such container on this node")
-        while (ended := self._exit(found)) is None:
-            await self._ended(found)
+            now = self._time_source.clock.now()
+            return ContainerExit(137, 0, UNKNOWN, now, now, "there is no such container on this node")
+        while (ended := self._compute_exit(found)) is None:
+            await self._wait_for_end(found)
         return ended
 
-    async def _ended(self, found: _Pretended) -> None:
+    async def _wait_for_end(self, found: _FakeContainer) -> None:
         if found.seconds is None:
             await found.ended.wait()
             return
-        left = found.seconds - (self._tempo.clock.monotonic() - found.began)
+        left = found.seconds - (self._time_source.clock.monotonic() - found.started_monotonic)
         waits = (
-            asyncio.ensure_future(self._tempo.sleep(max(left, 0))),
+            asyncio.ensure_future(self._time_source.sleep(max(left, 0))),
             asyncio.ensure_future(found.ended.wait()),
         )
         try:
@@ -99,27 +99,33 @@ class FakeRuntime:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    def _exit(self, found: _Pretended) -> Exit | None:
+    def _compute_exit(self, found: _FakeContainer) -> ContainerExit | None:
         if found.exit is not None or found.seconds is None:
             return found.exit
-        if self._tempo.clock.monotonic() - found.began >= found.seconds:
+        if self._time_source.clock.monotonic() - found.started_monotonic >= found.seconds:
             finished = found.started_at + timedelta(seconds=found.seconds)
             reason = ERROR if found.code else COMPLETED
-            found.exit = Exit(found.code, 0, reason, found.started_at, finished)
+            found.exit = ContainerExit(found.code, 0, reason, found.started_at, finished)
         return found.exit
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
         """End a container; it does so at once."""
         found = self._containers.get(container)
-        if found is not None and self._exit(found) is None:
-            now = self._tempo.clock.now()
-            found.exit = Exit(128 + _TERMINATED, _TERMINATED, ERROR, found.started_at, now)
+        if found is not None and self._compute_exit(found) is None:
+            now = self._time_source.clock.now()
+            found.exit = ContainerExit(128 + _TERMINATED, _TERMINATED, ERROR, found.started_at, now)
             found.ended.set()
 
-    async def running(self) -> tuple[Found, ...]:
+    async def list_containers(self) -> tuple[FoundContainer, ...]:
         """Every container that was started and not removed."""
         return tuple(
-            Found(container, each.launch.pod_name, each.launch.namespace, each.started_at, self._exit(each))
+            FoundContainer(
+                container,
+                each.launch.pod_name,
+                each.launch.namespace,
+                each.started_at,
+                self._compute_exit(each),
+            )
             for container, each in self._containers.items()
         )
 
@@ -128,7 +134,7 @@ class FakeRuntime:
         await self.stop(container, 0)
         self._containers.pop(container, None)
 
-    async def trouble(self) -> str:
+    async def find_problem(self) -> str:
         """Nothing ever keeps it from pretending."""
         return ""
 

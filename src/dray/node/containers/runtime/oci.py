@@ -23,129 +23,134 @@ import msgspec
 
 from dray.clock import Clock
 from dray.errors import DrayError
-from dray.node.containers.runtime.base import Launch, NotStarted, Started
-from dray.node.containers.runtime.container_shims import KeptContainers, errand
-from dray.node.containers.runtime.oci_config import Node, NoDevice, Root, configuration
+from dray.node.containers.runtime.base import ContainerLaunch, ContainerNotStarted, ContainerStarted
+from dray.node.containers.runtime.container_shims import ShimRuntime, build_command
+from dray.node.containers.runtime.oci_config import DeviceFileError, HostFile, RootFilesystem, build_config
 
-KNOWN: Final = ("runc", "crun")
-_LIKE_A_ROOT: Final = ("bin", "usr", "etc")
+KNOWN_RUNTIMES: Final = ("runc", "crun")
+_ROOT_DIRECTORIES: Final = ("bin", "usr", "etc")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_SECONDS: Final = 60.0
+_COMMAND_SECONDS: Final = 60.0
 _LOG: Final = "runtime.log"
 
 
-class NoRuntime(DrayError):  # noqa: N818 - what is the case
+class OciRuntimeError(DrayError):
     """There is no OCI runtime, or nothing that its containers could have as files."""
 
 
 def find_runtime(program: str = "") -> Path:
     """The OCI runtime of this machine, or the one named."""
-    for name in (program,) if program else KNOWN:
+    for name in (program,) if program else KNOWN_RUNTIMES:
         found = shutil.which(name)
         if found:
             return Path(found).resolve()
-    looked = f"`{program}`" if program else " or ".join(f"`{name}`" for name in KNOWN)
-    raise NoRuntime(f"no OCI runtime: {looked} is not on the PATH; install one, or use the process runtime")
+    looked = f"`{program}`" if program else " or ".join(f"`{name}`" for name in KNOWN_RUNTIMES)
+    raise OciRuntimeError(
+        f"no OCI runtime: {looked} is not on the PATH; install one, or use the process runtime"
+    )
 
 
-class OciRuntime(KeptContainers):
+class OciRuntime(ShimRuntime):
     """Runs containers with an OCI runtime; everything about them is kept in one directory."""
 
     name: Final = "oci"
 
     def __init__(self, directory: Path, rootfs: Path, program: Path, clock: Clock | None = None) -> None:
         if not rootfs.is_dir():
-            raise NoRuntime(f"`{rootfs}` is no directory; expected the files that containers see")
+            raise OciRuntimeError(f"`{rootfs}` is no directory; expected the files that containers see")
         super().__init__(directory, clock)
-        self._states = directory / ".runtime"
+        self._state_directory = directory / ".runtime"
         self._rootfs = rootfs.resolve()
         self._program = program
         self._overlays: bool | None = None
 
-    async def start(self, launch: Launch) -> Started | NotStarted:
+    async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
         """Have a container made and started."""
-        root = self._root_of(launch.image)
+        root = self._find_root(launch.image)
         if not launch.command:
             message = "images are not looked into for their command: give the container a command"
-            return NotStarted("CreateContainerConfigError", message)
+            return ContainerNotStarted("CreateContainerConfigError", message)
         if root is None:
             message = f"no files for image `{launch.image}`: `{self._rootfs}` is no root of a container and "
-            return NotStarted(
-                "CreateContainerError", f"{message}has no directory `{safe_name(launch.image)}`"
+            return ContainerNotStarted(
+                "CreateContainerError", f"{message}has no directory `{sanitize_image_name(launch.image)}`"
             )
         if self._overlays is None:
-            self._overlays = await asyncio.to_thread(_can_overlay, self._states.parent)
-        home = self._keepers.prepare(launch)
+            self._overlays = await asyncio.to_thread(_can_overlay, self._state_directory.parent)
+        home = self._shims.create_directory(launch)
         if not isinstance(home, Path):
             return home
         try:
-            orders = self._orders(launch, home, root)
-        except (NoDevice, OSError) as failed:
+            orders = self._build_config(launch, home, root)
+        except (DeviceFileError, OSError) as failed:
             shutil.rmtree(home, ignore_errors=True)
-            return NotStarted("CreateContainerError", str(failed))
-        return await self._keepers.start(launch, orders)
+            return ContainerNotStarted("CreateContainerError", str(failed))
+        return await self._shims.start(launch, orders)
 
-    async def trouble(self) -> str:
+    async def find_problem(self) -> str:
         """What keeps any container from being started."""
         if not os.access(self._program, os.X_OK):
             return f"the OCI runtime `{self._program}` is gone or cannot be executed"
         if not self._rootfs.is_dir():
             return f"`{self._rootfs}`, with the files that containers see, is gone"
-        return await super().trouble()
+        return await super().find_problem()
 
-    def _root_of(self, image: str) -> Path | None:
-        own = self._rootfs / safe_name(image)
+    def _find_root(self, image: str) -> Path | None:
+        own = self._rootfs / sanitize_image_name(image)
         if image and own.is_dir():
             return own
-        return self._rootfs if any((self._rootfs / name).exists() for name in _LIKE_A_ROOT) else None
+        return self._rootfs if any((self._rootfs / name).exists() for name in _ROOT_DIRECTORIES) else None
 
-    def _orders(self, launch: Launch, home: Path, root: Path) -> dict[str, Any]:
+    def _build_config(self, launch: ContainerLaunch, directory: Path, root: Path) -> dict[str, Any]:
         place, before, after = root, [], []
-        writable = bool(self._overlays) and not set(":,") & set(f"{root}{home}")
+        writable = bool(self._overlays) and not set(":,") & set(f"{root}{directory}")
         if writable:
-            place = home / "root"
-            before, after = [errand(_overlay(home, root))], [errand(_program("umount", "-l", str(place)))]
-        document = configuration(launch, Root(str(place), writable), _inspect)
-        (home / "config.json").write_bytes(msgspec.json.encode(document))
-        container, pid_file = str(launch.id), str(home / "pid")
-        create = ("create", "--bundle", str(home), "--pid-file", pid_file, container)
+            place = directory / "root"
+            before, after = (
+                [build_command(_build_overlay_mount(directory, root))],
+                [build_command(_build_argv("umount", "-l", str(place)))],
+            )
+        document = build_config(launch, RootFilesystem(str(place), writable), _inspect_file)
+        (directory / "config.json").write_bytes(msgspec.json.encode(document))
+        container, pid_file = str(launch.id), str(directory / "pid")
+        create = ("create", "--bundle", str(directory), "--pid-file", pid_file, container)
         return {
             "before": before,
-            "create": self._call(home, create),
-            "start": self._call(home, ("start", container)),
-            "after": [self._call(home, ("delete", "--force", container)), *after],
+            "create": self._build_command(directory, create),
+            "start": self._build_command(directory, ("start", container)),
+            "after": [self._build_command(directory, ("delete", "--force", container)), *after],
             "pid_file": pid_file,
         }
 
-    def _call(self, home: Path, words: Sequence[str]) -> dict[str, Any]:
-        log = str(home / _LOG)
-        argv = (str(self._program), "--root", str(self._states), "--log", log, *words)
-        return errand(argv, timeout=_SECONDS, told=log)
+    def _build_command(self, directory: Path, words: Sequence[str]) -> dict[str, Any]:
+        log = str(directory / _LOG)
+        argv = (str(self._program), "--root", str(self._state_directory), "--log", log, *words)
+        return build_command(argv, timeout=_COMMAND_SECONDS, error_file=log)
 
 
-def safe_name(image: str) -> str:
+def sanitize_image_name(image: str) -> str:
     """The directory of an image: its name with everything odd made into `_`."""
     return _UNSAFE.sub("_", image).lstrip(".") or "_"
 
 
-def _inspect(path: str) -> Node | None:
+def _inspect_file(path: str) -> HostFile | None:
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return Node(status.st_mode, os.major(status.st_rdev), os.minor(status.st_rdev))
+    return HostFile(status.st_mode, os.major(status.st_rdev), os.minor(status.st_rdev))
 
 
-def _program(name: str, *arguments: str) -> tuple[str, ...]:
+def _build_argv(name: str, *arguments: str) -> tuple[str, ...]:
     return (shutil.which(name) or f"/bin/{name}", *arguments)
 
 
-def _overlay(home: Path, root: Path) -> tuple[str, ...]:
+def _build_overlay_mount(directory: Path, root: Path) -> tuple[str, ...]:
     """What lays a directory to write to over the files of an image."""
     for name in ("root", "upper", "work"):
-        (home / name).mkdir(mode=0o755)
-    options = f"lowerdir={root},upperdir={home / 'upper'},workdir={home / 'work'}"
-    return _program("mount", "-t", "overlay", "overlay", "-o", options, str(home / "root"))
+        (directory / name).mkdir(mode=0o755)
+    options = f"lowerdir={root},upperdir={directory / 'upper'},workdir={directory / 'work'}"
+    return _build_argv("mount", "-t", "overlay", "overlay", "-o", options, str(directory / "root"))
 
 
 def _can_overlay(directory: Path) -> bool:
@@ -154,8 +159,13 @@ def _can_overlay(directory: Path) -> bool:
     with tempfile.TemporaryDirectory(prefix=".overlay-", dir=directory, ignore_cleanup_errors=True) as name:
         lower = Path(name) / "lower"
         lower.mkdir()
-        done = subprocess.run(_overlay(Path(name), lower), capture_output=True, check=False, timeout=_SECONDS)
+        done = subprocess.run(
+            _build_overlay_mount(Path(name), lower),
+            capture_output=True,
+            check=False,
+            timeout=_COMMAND_SECONDS,
+        )
         if done.returncode == 0:
-            umount = _program("umount", str(Path(name) / "root"))
-            subprocess.run(umount, capture_output=True, check=False, timeout=_SECONDS)
+            umount = _build_argv("umount", str(Path(name) / "root"))
+            subprocess.run(umount, capture_output=True, check=False, timeout=_COMMAND_SECONDS)
         return done.returncode == 0

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dray.errors import DrayError
-from dray.node.containers.runtime.base import Launch
+from dray.node.containers.runtime.base import ContainerLaunch
 from dray.wire.cdi import DeviceNode, Mount
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LONGEST_HOSTNAME: Final = 63
+_MAX_HOSTNAME_LENGTH: Final = 63
 _CAPABILITIES: Final = tuple(
     f"CAP_{name}"
     for name in (
@@ -37,7 +37,7 @@ _CAPABILITIES: Final = tuple(
         "SYS_CHROOT",
     )
 )
-_OWN: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+_OWN_MOUNTS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/proc", "proc", ("nosuid", "noexec", "nodev")),
     ("/dev", "tmpfs", ("nosuid", "strictatime", "mode=755", "size=65536k")),
     ("/dev/pts", "devpts", ("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620")),
@@ -45,21 +45,21 @@ _OWN: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/dev/mqueue", "mqueue", ("nosuid", "noexec", "nodev")),
     ("/sys", "sysfs", ("nosuid", "noexec", "nodev", "ro")),
 )
-_SCRATCH: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+_SCRATCH_MOUNTS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/tmp", "tmpfs", ("nosuid", "nodev", "mode=1777")),
     ("/run", "tmpfs", ("nosuid", "nodev", "mode=755")),
 )
 """What a container needs to be able to write when its root is read-only."""
 _MASKED: Final = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list")
 _READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-_KINDS: Final = ((stat.S_ISBLK, "b"), (stat.S_ISCHR, "c"), (stat.S_ISFIFO, "p"))
+_DEVICE_TYPES: Final = ((stat.S_ISBLK, "b"), (stat.S_ISCHR, "c"), (stat.S_ISFIFO, "p"))
 
 
-class NoDevice(DrayError):  # noqa: N818 - what is the case
+class DeviceFileError(DrayError):
     """A device file that a container was promised is not on the machine."""
 
 
-class Node(NamedTuple):
+class HostFile(NamedTuple):
     """A file of the machine: its mode with the kind, and the numbers of the device."""
 
     mode: int
@@ -67,27 +67,27 @@ class Node(NamedTuple):
     minor: int
 
 
-Inspect = Callable[[str], Node | None]
+Inspect = Callable[[str], HostFile | None]
 """A path of the machine to what is there."""
 
 
-class Root(NamedTuple):
+class RootFilesystem(NamedTuple):
     """The files of a container."""
 
     path: str
     writable: bool
 
 
-def configuration(launch: Launch, root: Root, inspect: Inspect) -> dict[str, Any]:
-    """The document an OCI runtime reads; `NoDevice` when a device file is missing."""
-    devices = [_device(node, inspect) for node in launch.edits.device_nodes]
+def build_config(launch: ContainerLaunch, root: RootFilesystem, inspect: Inspect) -> dict[str, Any]:
+    """The document an OCI runtime reads; `DeviceFileError` when a device file is missing."""
+    devices = [_build_device(node, inspect) for node in launch.edits.device_nodes]
     return {
         "ociVersion": "1.0.2",
-        "process": _process(launch),
+        "process": _build_process(launch),
         "root": {"path": root.path, "readonly": not root.writable},
-        "hostname": launch.pod_name[:_LONGEST_HOSTNAME],
-        "mounts": [*_own_mounts(root), *map(_mount, _by_depth(launch.edits.mounts))],
-        "hooks": _hooks(launch),
+        "hostname": launch.pod_name[:_MAX_HOSTNAME_LENGTH],
+        "mounts": [*_build_own_mounts(root), *map(_build_mount, _sort_by_depth(launch.edits.mounts))],
+        "hooks": _build_hooks(launch),
         "linux": {
             "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")],
             "cgroupsPath": f"/dray/{launch.id}",
@@ -101,7 +101,7 @@ def configuration(launch: Launch, root: Root, inspect: Inspect) -> dict[str, Any
     }
 
 
-def _process(launch: Launch) -> dict[str, Any]:
+def _build_process(launch: ContainerLaunch) -> dict[str, Any]:
     env = {"PATH": PATH, "HOSTNAME": launch.pod_name, **launch.env}
     env |= dict(variable.split("=", 1) for variable in launch.edits.env)
     return {
@@ -118,33 +118,33 @@ def _process(launch: Launch) -> dict[str, Any]:
     }
 
 
-def _own_mounts(root: Root) -> Iterator[dict[str, Any]]:
-    for place, kind, options in _OWN if root.writable else _OWN + _SCRATCH:
+def _build_own_mounts(root: RootFilesystem) -> Iterator[dict[str, Any]]:
+    for place, kind, options in _OWN_MOUNTS if root.writable else _OWN_MOUNTS + _SCRATCH_MOUNTS:
         yield {"destination": place, "type": kind, "source": kind, "options": list(options)}
 
 
-def _by_depth(mounts: tuple[Mount, ...]) -> list[Mount]:
+def _sort_by_depth(mounts: tuple[Mount, ...]) -> list[Mount]:
     """A mount must not be hidden by one above it."""
     return sorted(mounts, key=lambda mount: mount.container_path.rstrip("/").count("/"))
 
 
-def _mount(mount: Mount) -> dict[str, Any]:
+def _build_mount(mount: Mount) -> dict[str, Any]:
     kind, options = mount.type or "bind", list(mount.options)
     if kind == "bind" and not {"bind", "rbind"} & set(options):
         options.append("rbind")
     return {"destination": mount.container_path, "type": kind, "source": mount.host_path, "options": options}
 
 
-def _device(node: DeviceNode, inspect: Inspect) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _build_device(node: DeviceNode, inspect: Inspect) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """A device file, and the right to use it."""
     kind, major, minor, mode = node.type, node.major, node.minor, node.file_mode
     if not kind or (kind != "p" and not major and not minor):
         source = node.host_path or node.path
         there = inspect(source)
-        found = next((name for is_so, name in _KINDS if there and is_so(there.mode)), "")
+        found = next((name for is_so, name in _DEVICE_TYPES if there and is_so(there.mode)), "")
         if there is None or not found:
             what = "is not there" if there is None else "is no device"
-            raise NoDevice(f"device file `{source}` {what}, a CDI device of the container needs it")
+            raise DeviceFileError(f"device file `{source}` {what}, a CDI device of the container needs it")
         kind, major, minor = kind or found, there.major, there.minor
         mode = stat.S_IMODE(there.mode) if mode is None else mode
     device = {"path": node.path, "type": kind, "major": major, "minor": minor}
@@ -160,7 +160,7 @@ def _device(node: DeviceNode, inspect: Inspect) -> tuple[dict[str, Any], dict[st
     return device, {"allow": True, "type": rule_kind, "major": major, "minor": minor, "access": access}
 
 
-def _hooks(launch: Launch) -> dict[str, list[dict[str, Any]]]:
+def _build_hooks(launch: ContainerLaunch) -> dict[str, list[dict[str, Any]]]:
     hooks: dict[str, list[dict[str, Any]]] = {}
     for hook in launch.edits.hooks:
         document: dict[str, Any] = {

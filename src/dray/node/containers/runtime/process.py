@@ -19,14 +19,14 @@ from typing import Any, Final
 import msgspec
 
 from dray.clock import Clock
-from dray.node.containers.runtime.base import Launch, NotStarted, Started
-from dray.node.containers.runtime.container_shims import KeptContainers
+from dray.node.containers.runtime.base import ContainerLaunch, ContainerNotStarted, ContainerStarted
+from dray.node.containers.runtime.container_shims import ShimRuntime
 from dray.wire.cdi import Hook
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class ProcessRuntime(KeptContainers):
+class ProcessRuntime(ShimRuntime):
     """Runs containers as processes; everything about them is kept in one directory."""
 
     name: Final = "process"
@@ -34,51 +34,55 @@ class ProcessRuntime(KeptContainers):
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         super().__init__(directory, clock)
 
-    async def start(self, launch: Launch) -> Started | NotStarted:
+    async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
         """Start the container's command."""
-        refusal = _refused(launch)
+        refusal = _check_launch(launch)
         if refusal is not None:
             return refusal
-        home = self._keepers.prepare(launch)
+        home = self._shims.create_directory(launch)
         if not isinstance(home, Path):
             return home
         try:
-            orders = _orders(launch, home)
+            orders = _build_config(launch, home)
         except OSError as failed:
             shutil.rmtree(home, ignore_errors=True)
-            return NotStarted("CreateContainerError", f"cannot prepare `{home}`: {failed}")
-        answer = await self._keepers.start(launch, orders)
-        return Started(answer.id, _notes(launch)) if isinstance(answer, Started) else answer
+            return ContainerNotStarted("CreateContainerError", f"cannot prepare `{home}`: {failed}")
+        answer = await self._shims.start(launch, orders)
+        return (
+            ContainerStarted(answer.id, _build_notes(launch))
+            if isinstance(answer, ContainerStarted)
+            else answer
+        )
 
 
-def _refused(launch: Launch) -> NotStarted | None:
+def _check_launch(launch: ContainerLaunch) -> ContainerNotStarted | None:
     if not launch.command:
-        return NotStarted(
+        return ContainerNotStarted(
             "CreateContainerConfigError",
             "the process runtime runs commands of this machine and does not look at image "
             f"`{launch.image}`: give the container a command",
         )
     if os.geteuid() != 0 and launch.user not in (None, os.geteuid()):
-        return NotStarted(
+        return ContainerNotStarted(
             "CreateContainerConfigError",
             f"user {launch.user}: only an agent that runs as root can run a container as another user",
         )
     return None
 
 
-def _orders(launch: Launch, home: Path) -> dict[str, Any]:
+def _build_config(launch: ContainerLaunch, directory: Path) -> dict[str, Any]:
     env = {"PATH": PATH, "HOME": "/", "HOSTNAME": launch.pod_name}
     mark = ""
     if launch.user is None and "TMPDIR" not in launch.env:
         # Another user could not reach it: the directories of the agent are its own.
-        scratch = home / "tmp"
+        scratch = directory / "tmp"
         scratch.mkdir(mode=0o700)
         env["TMPDIR"] = str(scratch)
         mark = f"TMPDIR={scratch}"
     env |= launch.env
     env |= dict(variable.split("=", 1) for variable in launch.edits.env)
     gids = list(launch.edits.additional_gids)
-    state = {"ociVersion": "1.0.2", "id": str(launch.id), "bundle": str(home)}
+    state = {"ociVersion": "1.0.2", "id": str(launch.id), "bundle": str(directory)}
     return {
         "argv": [*launch.command, *launch.args],
         "env": env,
@@ -86,13 +90,13 @@ def _orders(launch: Launch, home: Path) -> dict[str, Any]:
         "user": launch.user,
         "group": launch.group,
         "groups": gids if os.geteuid() == 0 and (gids or launch.user is not None) else None,
-        "hooks": [hook_errand(hook) for hook in launch.edits.hooks],
+        "hooks": [build_hook_command(hook) for hook in launch.edits.hooks],
         "hook_state": msgspec.json.encode(state).decode()[:-1],
         "mark": mark,
     }
 
 
-def hook_errand(hook: Hook) -> dict[str, Any]:
+def build_hook_command(hook: Hook) -> dict[str, Any]:
     """A hook, for a keeper to run."""
     return {
         "name": hook.hook_name,
@@ -104,13 +108,13 @@ def hook_errand(hook: Hook) -> dict[str, Any]:
     }
 
 
-def _notes(launch: Launch) -> tuple[str, ...]:
+def _build_notes(launch: ContainerLaunch) -> tuple[str, ...]:
     """What devices want and processes of the machine cannot be given, in one sentence."""
-    cannot = ", ".join(_out_of_reach(launch))
+    cannot = ", ".join(_list_unsupported_edits(launch))
     return (f"the process runtime cannot apply {cannot}",) if cannot else ()
 
 
-def _out_of_reach(launch: Launch) -> Iterator[str]:
+def _list_unsupported_edits(launch: ContainerLaunch) -> Iterator[str]:
     for mount in launch.edits.mounts:
         if mount.host_path != mount.container_path:
             yield f"mount of `{mount.host_path}` at `{mount.container_path}`"

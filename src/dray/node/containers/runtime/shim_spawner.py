@@ -15,26 +15,26 @@ _PROGRAM: Final = (
     "import sys;sys.path.append(sys.argv[1]);"
     "from dray.node.containers.runtime.shim.fork_server import main;sys.exit(main())"
 )
-_GONE: Final[set[int]] = set()
+_ENDED_SERVERS: Final[set[int]] = set()
 """Cradles that were let go of; they end by themselves, and somebody has to take note of it."""
 
 
-class Cradle:
+class ShimSpawner:
     """Where keepers come from; started when the first one is wanted."""
 
     def __init__(self) -> None:
-        self._line = -1
+        self._socket = -1
         self._pid = 0
 
-    def ask(self, task: str, home: Path) -> int:
+    def spawn(self, task: str, directory: Path) -> int:
         """Start a keeper for a directory; where it says that it is ready, and which ends with it."""
         ready, told = os.pipe()
         try:
             for last in (False, True):
-                if self._line < 0:
-                    self._start()
+                if self._socket < 0:
+                    self._start_fork_server()
                 try:
-                    self._send(f"{task} {home}".encode(), told)
+                    self._send(f"{task} {directory}".encode(), told)
                     break
                 except OSError:
                     # The cradle was killed; the next one is as good.
@@ -48,15 +48,15 @@ class Cradle:
             os.close(told)
         return ready
 
-    def _send(self, message: bytes, told: int) -> None:
-        line = socket.socket(fileno=self._line)
+    def _send(self, message: bytes, ready_fd: int) -> None:
+        line = socket.socket(fileno=self._socket)
         try:
-            socket.send_fds(line, [message], [told], socket.MSG_NOSIGNAL)
+            socket.send_fds(line, [message], [ready_fd], socket.MSG_NOSIGNAL)
         finally:
             # Kept as a number: containers are not told when an agent forgets to close this.
             line.detach()
 
-    def _start(self) -> None:
+    def _start_fork_server(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         root = str(Path(dray.__file__).parent.parent)
         argv = (sys.executable, "-I", "-S", "-X", "no_debug_ranges", "-c", _PROGRAM, root)
@@ -74,21 +74,21 @@ class Cradle:
             raise
         finally:
             theirs.close()
-        self._line = ours.detach()
+        self._socket = ours.detach()
 
     def close(self) -> None:
         """Let go of the cradle; its keepers stay."""
-        if self._line >= 0:
-            os.close(self._line)
-            self._line = -1
-            _GONE.add(self._pid)
-        for pid in tuple(_GONE):
+        if self._socket >= 0:
+            os.close(self._socket)
+            self._socket = -1
+            _ENDED_SERVERS.add(self._pid)
+        for pid in tuple(_ENDED_SERVERS):
             with contextlib.suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
                     continue
-            _GONE.discard(pid)
+            _ENDED_SERVERS.discard(pid)
 
     def __del__(self) -> None:
-        if self._line >= 0:
-            os.close(self._line)
-            _GONE.add(self._pid)
+        if self._socket >= 0:
+            os.close(self._socket)
+            _ENDED_SERVERS.add(self._pid)

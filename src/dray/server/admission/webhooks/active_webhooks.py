@@ -3,7 +3,7 @@
 Theory of operation: whoever carries out a request has waited for the cache to come up to every write that was
 acknowledged before, so what is in force here is what was configured then, by this server or another one on
 the same store. Which webhooks name a resource is found once and remembered until a configuration changes;
-while nobody has configured any, `hooks` is empty, and that is all a request looks at.
+while nobody has configured any, `webhooks` is empty, and that is all a request looks at.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Final
 
 import msgspec
 
-from dray.api.admission.matching import Target, called_in
+from dray.api.admission.matching import AdmissionTarget, find_called_version
 from dray.api.admission.webhook_configuration import (
+    DEFAULT_TIMEOUT_SECONDS,
     IF_NEEDED,
     IGNORE,
-    USUAL_SECONDS,
     MutatingWebhook,
     Webhook,
 )
-from dray.api.kinds import known_kind
+from dray.api.kinds import get_kind
 from dray.errors import DecodeError
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
 
 _GROUP: Final = "admissionregistration.k8s.io"
-MUTATING: Final = known_kind(_GROUP, "MutatingWebhookConfiguration")
-VALIDATING: Final = known_kind(_GROUP, "ValidatingWebhookConfiguration")
+MUTATING: Final = get_kind(_GROUP, "MutatingWebhookConfiguration")
+VALIDATING: Final = get_kind(_GROUP, "ValidatingWebhookConfiguration")
 
 
-class Hook(msgspec.Struct, frozen=True, eq=False):
+class ActiveWebhook(msgspec.Struct, frozen=True, eq=False):
     """One webhook of a configuration."""
 
     configuration: str
@@ -46,63 +46,63 @@ class Hook(msgspec.Struct, frozen=True, eq=False):
         return isinstance(self.webhook, MutatingWebhook)
 
     @property
-    def sort(self) -> str:
+    def admission_type(self) -> str:
         """What metrics call it."""
         return "mutating" if self.mutating else "validating"
 
     @property
-    def is_curious(self) -> bool:
+    def is_reinvoked(self) -> bool:
         """Whether it wants to be asked again when others changed something."""
         return isinstance(self.webhook, MutatingWebhook) and self.webhook.reinvocation_policy == IF_NEEDED
 
     @property
-    def may_fail(self) -> bool:
+    def ignores_failure(self) -> bool:
         return self.webhook.failure_policy == IGNORE
 
     @property
-    def seconds(self) -> float:
-        return float(self.webhook.timeout_seconds or USUAL_SECONDS)
+    def timeout_seconds(self) -> float:
+        return float(self.webhook.timeout_seconds or DEFAULT_TIMEOUT_SECONDS)
 
 
-Named = tuple[Hook, str]
+MatchedWebhook = tuple[ActiveWebhook, str]
 """A webhook, and the version in which it is asked."""
 
 
-class Hooks:
+class WebhookIndex:
     """Every webhook in force."""
 
-    def __init__(self, cache: Cache, unreadable: Callable[[str, str], None]) -> None:
-        """`unreadable` is told the name of a configuration that cannot be read, and why."""
+    def __init__(self, cache: WatchCache, on_unreadable: Callable[[str, str], None]) -> None:
+        """`on_unreadable` is told the name of a configuration that cannot be read, and why."""
         self._cache = cache
-        self._unreadable = unreadable
-        self._named: dict[Target, tuple[Named, ...]] = {}
-        self.hooks: tuple[Hook, ...] = ()
+        self._on_unreadable = on_unreadable
+        self._matches: dict[AdmissionTarget, tuple[MatchedWebhook, ...]] = {}
+        self.webhooks: tuple[ActiveWebhook, ...] = ()
         """In the order in which they are asked: by the name of the configuration, then as listed."""
         for kind in (MUTATING, VALIDATING):
-            cache.listen(kind, self._changed)
+            cache.add_listener(kind, self._on_change)
 
-    def _changed(self, _old: Held | None, _new: Held | None) -> None:
-        self.hooks = tuple(
-            Hook(held.name, webhook)
+    def _on_change(self, _old: StoredObject | None, _new: StoredObject | None) -> None:
+        self.webhooks = tuple(
+            ActiveWebhook(held.name, webhook)
             for kind in (MUTATING, VALIDATING)
-            for held in sorted(self._cache.all(kind), key=lambda held: held.name)
-            for webhook in self._webhooks(held)
+            for held in sorted(self._cache.list_objects(kind), key=lambda held: held.name)
+            for webhook in self._read_webhooks(held)
         )
-        self._named.clear()
+        self._matches.clear()
 
-    def naming(self, target: Target) -> tuple[Named, ...]:
+    def find_matching(self, target: AdmissionTarget) -> tuple[MatchedWebhook, ...]:
         """The webhooks whose rules name a target."""
-        found = self._named.get(target)
+        found = self._matches.get(target)
         if found is None:
-            asked = ((hook, called_in(hook.webhook, target)) for hook in self.hooks)
-            found = self._named[target] = tuple((hook, version) for hook, version in asked if version)
+            asked = ((hook, find_called_version(hook.webhook, target)) for hook in self.webhooks)
+            found = self._matches[target] = tuple((hook, version) for hook, version in asked if version)
         return found
 
-    def _webhooks(self, held: Held) -> Iterable[Webhook]:
+    def _read_webhooks(self, held: StoredObject) -> Iterable[Webhook]:
         """What a configuration says; what stands in a store need not have come past our rules."""
         try:
-            webhooks: tuple[Webhook, ...] = held.view.webhooks
+            webhooks: tuple[Webhook, ...] = held.get_view.webhooks
         except DecodeError as broken:
-            self._unreadable(held.name, str(broken))
+            self._on_unreadable(held.name, str(broken))
             return ()
         return webhooks

@@ -12,109 +12,111 @@ import msgspec
 
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
-from dray.server.http.errors import bad_request
-from dray.server.http.request_body import understood
-from dray.server.objects.conversion import is_kept_form, outward
-from dray.server.objects.pending_object import Draft
-from dray.server.objects.stored_object import Held
+from dray.server.http.errors import new_bad_request
+from dray.server.http.request_body import convert_document
+from dray.server.objects.conversion import convert_from_storage, is_storage_version
+from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import StoredObject
 
-Complete = Callable[[Draft], Draft]
+CompleteDraft = Callable[[PendingObject], PendingObject]
 """Fills in what everybody relies on; called again when a webhook changed something."""
 
-_SETTLED = ("name", "namespace", "uid")
+_IMMUTABLE_FIELDS = ("name", "namespace", "uid")
 
 
-class Subject(Protocol):
+class ReviewObject(Protocol):
     """What is asked about."""
 
     @property
     def labels(self) -> Mapping[str, str]: ...
 
-    def document(self, version: str) -> dict[str, Any]:
+    def to_document(self, version: str) -> dict[str, Any]:
         """It as plain values, in a version."""
         ...
 
-    def text(self, version: str) -> msgspec.Raw:
+    def to_json(self, version: str) -> msgspec.Raw:
         """It as JSON, in a version."""
         ...
 
-    def replaced(self, version: str, document: dict[str, Any]) -> Subject:
+    def replace(self, version: str, document: dict[str, Any]) -> ReviewObject:
         """What it becomes when a webhook makes this of it; raises a `Failure` when that cannot be."""
         ...
 
 
-class Proposed:
+class ProposedObject:
     """An object as somebody wants it."""
 
-    def __init__(self, kind: Kind, draft: Draft, complete: Complete | None = None) -> None:
+    def __init__(self, kind: Kind, draft: PendingObject, complete: CompleteDraft | None = None) -> None:
         """`complete` is needed when it may be changed."""
         self.draft = draft
         self._kind, self._complete = kind, complete
-        self._texts: dict[str, msgspec.Raw] = {}
+        self._json_by_version: dict[str, msgspec.Raw] = {}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return _labels(self.draft.metadata)
+        return _read_labels(self.draft.metadata)
 
-    def document(self, version: str) -> dict[str, Any]:
-        return outward(self._kind, version, self.draft.document)
+    def to_document(self, version: str) -> dict[str, Any]:
+        return convert_from_storage(self._kind, version, self.draft.document)
 
-    def text(self, version: str) -> msgspec.Raw:
-        if version not in self._texts:
-            self._texts[version] = msgspec.Raw(write_json(self.document(version)))
-        return self._texts[version]
+    def to_json(self, version: str) -> msgspec.Raw:
+        if version not in self._json_by_version:
+            self._json_by_version[version] = msgspec.Raw(write_json(self.to_document(version)))
+        return self._json_by_version[version]
 
-    def replaced(self, version: str, document: dict[str, Any]) -> Proposed:
+    def replace(self, version: str, document: dict[str, Any]) -> ProposedObject:
         assert self._complete is not None
-        _check_identity(self.document(version), document)
-        made = understood(self._kind, version, document).draft
-        return Proposed(self._kind, self._complete(made), self._complete)
+        _check_identity(self.to_document(version), document)
+        made = convert_document(self._kind, version, document).pending
+        return ProposedObject(self._kind, self._complete(made), self._complete)
 
 
-class Stored:
+class StoredReviewObject:
     """An object as it is stored."""
 
-    def __init__(self, kind: Kind, held: Held) -> None:
+    def __init__(self, kind: Kind, held: StoredObject) -> None:
         self._kind, self._held = kind, held
-        self._texts: dict[str, msgspec.Raw] = {}
+        self._json_by_version: dict[str, msgspec.Raw] = {}
 
     @property
     def labels(self) -> Mapping[str, str]:
         return self._held.metadata.labels
 
-    def text(self, version: str) -> msgspec.Raw:
-        if version not in self._texts:
-            kept = is_kept_form(self._kind, version)
+    def to_json(self, version: str) -> msgspec.Raw:
+        if version not in self._json_by_version:
+            kept = is_storage_version(self._kind, version)
             told = (
-                self._held.served if kept else write_json(outward(self._kind, version, self._held.document))
+                self._held.served_json
+                if kept
+                else write_json(convert_from_storage(self._kind, version, self._held.document))
             )
-            self._texts[version] = msgspec.Raw(told)
-        return self._texts[version]
+            self._json_by_version[version] = msgspec.Raw(told)
+        return self._json_by_version[version]
 
 
-class Errand:
+class SubresourceBody:
     """The body of an errand, such as a binding; it has one version."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        self.given = document
+        self.body = document
 
     @property
     def labels(self) -> Mapping[str, str]:
-        metadata = self.given.get("metadata")
-        return _labels(metadata if isinstance(metadata, dict) else {})
+        metadata = self.body.get("metadata")
+        return _read_labels(metadata if isinstance(metadata, dict) else {})
 
-    def document(self, version: str) -> dict[str, Any]:
-        return self.given
+    def to_document(self, version: str) -> dict[str, Any]:
+        return self.body
 
-    def text(self, version: str) -> msgspec.Raw:
-        return msgspec.Raw(write_json(self.given))
+    def to_json(self, version: str) -> msgspec.Raw:
+        return msgspec.Raw(write_json(self.body))
 
-    def replaced(self, version: str, document: dict[str, Any]) -> Errand:
-        _check_identity(self.given, document)
-        return Errand(document)
+    def replace(self, version: str, document: dict[str, Any]) -> SubresourceBody:
+        _check_identity(self.body, document)
+        return SubresourceBody(document)
 
 
-def _labels(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+def _read_labels(metadata: Mapping[str, Any]) -> Mapping[str, str]:
     labels = metadata.get("labels")
     return labels if isinstance(labels, dict) else {}
 
@@ -123,8 +125,8 @@ def _check_identity(before: Mapping[str, Any], after: Mapping[str, Any]) -> None
     """Whatever a webhook changes, it is still the same object."""
     for field in ("apiVersion", "kind"):
         if after.get(field) != before.get(field):
-            raise bad_request(f"a webhook may not change `{field}`")
+            raise new_bad_request(f"a webhook may not change `{field}`")
     metadata, changed = before.get("metadata") or {}, after.get("metadata") or {}
-    for field in _SETTLED:
+    for field in _IMMUTABLE_FIELDS:
         if not isinstance(changed, dict) or (changed.get(field) or "") != (metadata.get(field) or ""):
-            raise bad_request(f"a webhook may not change `metadata.{field}`")
+            raise new_bad_request(f"a webhook may not change `metadata.{field}`")

@@ -12,56 +12,56 @@ from typing import Final
 
 from dray.api.admission.webhook_configuration import ServiceReference
 from dray.errors import InputError
-from dray.server.admission.change import NOTHING, Change, Extra
+from dray.server.admission.change import ADMITTED, AdmissionEffects, ObjectChange
 from dray.server.admission.webhooks.active_webhooks import MUTATING, VALIDATING
 
-OPTION: Final = "--webhook-service"
+WEBHOOK_SERVICE_FLAG: Final = "--webhook-service"
 
-Addresses = Mapping[tuple[str, str], str]
+ServiceAddresses = Mapping[tuple[str, str], str]
 """By namespace and name of a service, `HOST:PORT`."""
 
-_WRITTEN = re.compile(
+_ADDRESS_PATTERN = re.compile(
     r"(?P<namespace>[^/=]+)/(?P<name>[^/=]+)=(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@=]+):(?P<port>\d{1,5})"
 )
-_LARGEST_PORT: Final = 65_535
+_MAX_PORT: Final = 65_535
 
 
-def parsed(written: Iterable[str]) -> dict[tuple[str, str], str]:
+def parse_addresses(texts: Iterable[str]) -> dict[tuple[str, str], str]:
     """Addresses as they are given on the command line."""
     found: dict[tuple[str, str], str] = {}
-    for text in written:
-        parts = _WRITTEN.fullmatch(text)
-        if parts is None or not 0 < int(parts["port"]) <= _LARGEST_PORT:
+    for text in texts:
+        parts = _ADDRESS_PATTERN.fullmatch(text)
+        if parts is None or not 0 < int(parts["port"]) <= _MAX_PORT:
             raise InputError(
-                f"`{OPTION} {text}`: expected NAMESPACE/NAME=HOST:PORT, "
+                f"`{WEBHOOK_SERVICE_FLAG} {text}`: expected NAMESPACE/NAME=HOST:PORT, "
                 "for example `gpu-example-com/gpu-example-com-webhook=127.0.0.1:8443`"
             )
         found[parts["namespace"], parts["name"]] = f"{parts['host']}:{parts['port']}"
     return found
 
 
-def unknown(service: ServiceReference) -> str:
+def explain_unknown_service(service: ServiceReference) -> str:
     """What to do about a service whose address nobody told."""
     name = f"{service.namespace}/{service.name}"
     return (
         f"this server does not know where service {name} is: "
-        f"start it with `{OPTION} {name}=HOST:PORT`, or give a `url` in clientConfig"
+        f"start it with `{WEBHOOK_SERVICE_FLAG} {name}=HOST:PORT`, or give a `url` in clientConfig"
     )
 
 
-class Reachable:
+class WebhookReachabilityRule:
     """Warns whoever configures a webhook behind a service that this server cannot reach."""
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: ServiceAddresses) -> None:
         self._addresses = addresses
 
-    def judge(self, change: Change) -> Extra:
-        if change.kind not in (MUTATING, VALIDATING) or change.view is None:
-            return NOTHING
-        return Extra(warnings=tuple(self._warnings(change)))
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
+        if change.kind not in (MUTATING, VALIDATING) or change.get_view is None:
+            return ADMITTED
+        return AdmissionEffects(warnings=tuple(self._find_warnings(change)))
 
-    def _warnings(self, change: Change) -> Iterator[str]:
-        for position, webhook in enumerate(change.view.webhooks):
+    def _find_warnings(self, change: ObjectChange) -> Iterator[str]:
+        for position, webhook in enumerate(change.get_view.webhooks):
             service = webhook.client_config.service
             if service is not None and (service.namespace, service.name) not in self._addresses:
-                yield f"webhooks[{position}].clientConfig.service: {unknown(service)}"
+                yield f"webhooks[{position}].clientConfig.service: {explain_unknown_service(service)}"

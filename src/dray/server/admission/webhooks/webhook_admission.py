@@ -9,104 +9,121 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dray.api.admission.matching import Target
-from dray.api.admission.review import Question
+from dray.api.admission.matching import AdmissionTarget
+from dray.api.admission.review import AdmissionRequest
 from dray.api.admission.webhook_configuration import CREATE, DELETE, UPDATE
-from dray.api.kinds import Kind, known_kind
+from dray.api.kinds import Kind, get_kind
 from dray.clock import Clock
-from dray.server.admission.webhooks.active_webhooks import Hook, Hooks
-from dray.server.admission.webhooks.dispatch import Told, Visit
-from dray.server.admission.webhooks.review_objects import Errand
-from dray.server.admission.webhooks.webhook_client import Caller
-from dray.server.http.request_body import options as body_options
-from dray.server.http.requests import Request, User
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
+from dray.server.admission.webhooks.active_webhooks import ActiveWebhook, WebhookIndex
+from dray.server.admission.webhooks.dispatch import WebhookDispatcher, WebhookObserver
+from dray.server.admission.webhooks.review_objects import SubresourceBody
+from dray.server.admission.webhooks.webhook_client import WebhookClient
+from dray.server.http.request_body import decode_options as body_options
+from dray.server.http.requests import ApiRequest, RequestUser
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
 
-_NAMESPACE: Final = known_kind("", "Namespace")
-_OPTIONS: Mapping[str, str] = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
+_NAMESPACE: Final = get_kind("", "Namespace")
+_OPTIONS_KINDS: Mapping[str, str] = {
+    CREATE: "CreateOptions",
+    UPDATE: "UpdateOptions",
+    DELETE: "DeleteOptions",
+}
 
-About = tuple[str, str, str]
+ReviewedKind = tuple[str, str, str]
 """Group, version and kind of what a request holds."""
 
 
-class Admission:
+class WebhookAdmission:
     """Knows which webhooks are in force, and asks them."""
 
     def __init__(
-        self, cache: Cache, caller: Caller, told: Told, clock: Clock, new_uid: Callable[[], str]
+        self,
+        cache: WatchCache,
+        client: WebhookClient,
+        observer: WebhookObserver,
+        clock: Clock,
+        generate_uid: Callable[[], str],
     ) -> None:
         self._cache = cache
-        self._inforce = Hooks(cache, told.unreadable)
-        self._caller, self._told = caller, told
-        self._clock, self._new_uid = clock, new_uid
+        self._index = WebhookIndex(cache, observer.on_unreadable)
+        self._client, self._observer = client, observer
+        self._clock, self._generate_uid = clock, generate_uid
 
     @property
-    def hooks(self) -> tuple[Hook, ...]:
+    def webhooks(self) -> tuple[ActiveWebhook, ...]:
         """All webhooks in force; empty when nobody configured any."""
-        return self._inforce.hooks
+        return self._index.webhooks
 
-    def visit(
-        self, request: Request, kind: Kind, place: tuple[str, str], old: Held | None, deadline: float = 0.0
-    ) -> Visit | None:
+    def build_dispatcher(
+        self,
+        request: ApiRequest,
+        kind: Kind,
+        object_name: tuple[str, str],
+        old: StoredObject | None,
+        deadline: float = 0.0,
+    ) -> WebhookDispatcher | None:
         """A visit for a write of an object; None when no webhook is asked about it."""
         operation = DELETE if request.call.verb == "delete" else CREATE if old is None else UPDATE
         about = (kind.group, request.call.version, kind.name)
-        return self._visit(request, (kind, about), operation, place, deadline)
+        return self._build_dispatcher(request, (kind, about), operation, object_name, deadline)
 
-    async def errand(
-        self, request: Request, kind: Kind, about: About, body: dict[str, Any]
+    async def admit_subresource(
+        self, request: ApiRequest, kind: Kind, reviewed_kind: ReviewedKind, body: dict[str, Any]
     ) -> dict[str, Any]:
         """The body of an errand, as webhooks make it; raises a `Failure` when one says no."""
-        if not self.hooks or not request.audit_id:
+        if not self.webhooks or not request.audit_id:
             return body
-        await self._cache.caught_up()
+        await self._cache.wait_until_fresh()
         metadata = body.get("metadata")
         said = metadata.get("name") if isinstance(metadata, dict) else ""
         place = (request.call.namespace, request.call.name or str(said or ""))
-        visit = self._visit(request, (kind, about), CREATE, place, 0.0)
+        visit = self._build_dispatcher(request, (kind, reviewed_kind), CREATE, place, 0.0)
         if visit is None:
             return body
-        named = {"apiVersion": f"{about[0]}/{about[1]}" if about[0] else about[1], "kind": about[2]}
-        errand = await visit.mutated(Errand({**named, **body}), None)
-        assert isinstance(errand, Errand)
-        await visit.validated(errand, None)
-        return errand.given
+        named = {
+            "apiVersion": f"{reviewed_kind[0]}/{reviewed_kind[1]}" if reviewed_kind[0] else reviewed_kind[1],
+            "kind": reviewed_kind[2],
+        }
+        errand = await visit.run_mutating(SubresourceBody({**named, **body}), None)
+        assert isinstance(errand, SubresourceBody)
+        await visit.run_validating(errand, None)
+        return errand.body
 
-    def _visit(
+    def _build_dispatcher(
         self,
-        request: Request,
-        of: tuple[Kind, About],
+        request: ApiRequest,
+        of: tuple[Kind, ReviewedKind],
         operation: str,
         place: tuple[str, str],
         deadline: float,
-    ) -> Visit | None:
+    ) -> WebhookDispatcher | None:
         call, (kind, about), (namespace, name) = request.call, of, place
-        target = Target(
+        target = AdmissionTarget(
             operation, call.group, call.version, call.plural, call.subresource, kind.namespaced, kind.versions
         )
-        named = self._inforce.naming(target)
+        named = self._index.find_matching(target)
         home = self._cache.get(_NAMESPACE, "", namespace) if kind.namespaced else None
         if not named or (kind.namespaced and home is None and operation == CREATE):
             return None  # that there is no such namespace is for the rules of the server to say
         labels = None if not kind.namespaced else {} if home is None else home.metadata.labels
-        question = Question(
+        question = AdmissionRequest(
             target,
             call.version,
             about,
             name,
             name if kind is _NAMESPACE else namespace,
-            _user(request.user),
-            _options(request, operation),
+            _build_user(request.user),
+            _build_options(request, operation),
             call.dry_run,
         )
-        return Visit(
-            self._caller,
-            self._told,
+        return WebhookDispatcher(
+            self._client,
+            self._observer,
             named,
             question,
             labels,
-            self._new_uid,
+            self._generate_uid,
             self._clock.monotonic,
             request.audit_id,
             deadline,
@@ -114,7 +131,7 @@ class Admission:
         )
 
 
-def _user(user: User) -> dict[str, Any]:
+def _build_user(user: RequestUser) -> dict[str, Any]:
     told = {
         "username": user.name,
         "uid": user.uid,
@@ -124,7 +141,7 @@ def _user(user: User) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value}
 
 
-def _options(request: Request, operation: str) -> dict[str, Any]:
+def _build_options(request: ApiRequest, operation: str) -> dict[str, Any]:
     """The options of a request, in the form of its operation: a patch is an update, or creates."""
     call = request.call
     given: dict[str, Any] = dict(body_options(request)) if operation == DELETE and request.body else {}
@@ -133,4 +150,4 @@ def _options(request: Request, operation: str) -> dict[str, Any]:
             given.setdefault(name, call.query[name])
     if call.dry_run:
         given["dryRun"] = ["All"]
-    return {**given, "kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1"}
+    return {**given, "kind": _OPTIONS_KINDS[operation], "apiVersion": "meta.k8s.io/v1"}

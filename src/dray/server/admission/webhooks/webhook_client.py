@@ -3,7 +3,7 @@
 Theory of operation: connections are kept and used again. A webhook has the time that its configuration gives
 it, for connection and answer together, and its answer an end. So many requests wait for one webhook at a
 time; when it hangs, those beyond are not kept waiting, so that it cannot take all places of the server. What
-went wrong is a `Trouble` with a sentence; nothing is raised.
+went wrong is a `WebhookFailure` with a sentence; nothing is raised.
 
 The HTTP library is loaded with the first call: a server whose webhooks nobody configured does without it.
 
@@ -23,119 +23,128 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from dray.api.admission.webhook_configuration import WebhookClientConfig
-from dray.server.admission.webhooks.active_webhooks import Hook
-from dray.server.admission.webhooks.service_addresses import Addresses, unknown
-from dray.values.cache_bounds import Bound
+from dray.server.admission.webhooks.active_webhooks import ActiveWebhook
+from dray.server.admission.webhooks.service_addresses import ServiceAddresses, explain_unknown_service
+from dray.values.cache_bounds import CacheBound
 
 if TYPE_CHECKING:
     import aiohttp
 
-LARGEST_ANSWER: Final = 8 << 20
+MAX_RESPONSE_BYTES: Final = 8 << 20
 """Bytes: a patch may hold the largest object there is, in base64."""
-WAITING: Final = 64
+MAX_PENDING_CALLS: Final = 64
 """So many requests wait for one webhook at a time."""
-_CONNECTIONS: Final = 64
-CONTEXTS: Final = Bound("authorities of webhooks", 128, "the server")
-_SHOWN: Final = 300
+_MAX_CONNECTIONS: Final = 64
+CONTEXT_CACHE: Final = CacheBound("authorities of webhooks", 128, "the server")
+_MAX_SHOWN: Final = 300
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class WebhookFailure(msgspec.Struct, frozen=True):
     """Why a webhook did not answer."""
 
-    why: str
+    reason: str
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _WebhookEndpoint(msgspec.Struct, frozen=True):
     """Where to ask: the address, whom the certificate must name, and what the host is called."""
 
     url: str
-    shown: str
+    display_name: str
     server_name: str = ""
 
 
-class Caller:
+class WebhookClient:
     """Asks webhooks."""
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: ServiceAddresses) -> None:
         self._addresses = addresses
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[tuple[str, str], ssl.SSLContext] = {}
-        self._waiting: dict[tuple[str, str, str], int] = {}
+        self._pending_calls: dict[tuple[str, str, str], int] = {}
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
-    async def call(self, hook: Hook, body: bytes, seconds: float) -> bytes | Trouble:
+    async def call(self, hook: ActiveWebhook, body: bytes, timeout: float) -> bytes | WebhookFailure:
         """The answer of a webhook to a review."""
-        place = self._place(hook.webhook.client_config)
-        if isinstance(place, Trouble):
+        place = self._resolve_endpoint(hook.webhook.client_config)
+        if isinstance(place, WebhookFailure):
             return place
-        key = (hook.sort, hook.configuration, hook.name)
-        waiting = self._waiting.get(key, 0)
-        if waiting >= WAITING:
-            return Trouble(f"{waiting} requests wait for {place.shown} already")
-        self._waiting[key] = waiting + 1
+        key = (hook.admission_type, hook.configuration, hook.name)
+        waiting = self._pending_calls.get(key, 0)
+        if waiting >= MAX_PENDING_CALLS:
+            return WebhookFailure(f"{waiting} requests wait for {place.display_name} already")
+        self._pending_calls[key] = waiting + 1
         try:
-            return await self._called(hook, place, body, seconds)
+            return await self._call_endpoint(hook, place, body, timeout)
         finally:
-            self._waiting[key] -= 1
-            if not self._waiting[key]:
-                del self._waiting[key]
+            self._pending_calls[key] -= 1
+            if not self._pending_calls[key]:
+                del self._pending_calls[key]
 
-    async def _called(self, hook: Hook, place: _Place, body: bytes, seconds: float) -> bytes | Trouble:
+    async def _call_endpoint(
+        self, hook: ActiveWebhook, endpoint: _WebhookEndpoint, body: bytes, timeout: float
+    ) -> bytes | WebhookFailure:
         if self._session is None:
             # That takes a good part of a second, the first time; others need not wait for it.
             await asyncio.to_thread(importlib.import_module, "aiohttp")
         import aiohttp
 
         try:
-            async with asyncio.timeout(seconds):
-                context = await self._context(hook.webhook.client_config.ca_bundle, place.server_name)
-                if isinstance(context, Trouble):
+            async with asyncio.timeout(timeout):
+                context = await self._get_ssl_context(
+                    hook.webhook.client_config.ca_bundle, endpoint.server_name
+                )
+                if isinstance(context, WebhookFailure):
                     return context
                 try:
-                    return await self._posted(place, context, body, seconds)
+                    return await self._post_review(endpoint, context, body, timeout)
                 except (aiohttp.ServerDisconnectedError, ConnectionResetError):
                     # A connection that was kept may have been closed at the other end; nothing was said.
-                    return await self._posted(place, context, body, seconds)
+                    return await self._post_review(endpoint, context, body, timeout)
         except TimeoutError:
-            return Trouble(f"no answer from {place.shown} within {seconds:g} seconds")
+            return WebhookFailure(f"no answer from {endpoint.display_name} within {timeout:g} seconds")
         except aiohttp.ClientConnectorCertificateError as wrong:
-            return Trouble(f"{place.shown} shows a certificate that is not trusted: {_plain(wrong)}")
+            return WebhookFailure(
+                f"{endpoint.display_name} shows a certificate that is not trusted: {_describe_error(wrong)}"
+            )
         except (aiohttp.ClientError, OSError, ValueError) as broken:
-            return Trouble(f"{place.shown} cannot be asked: {_plain(broken)}")
+            return WebhookFailure(f"{endpoint.display_name} cannot be asked: {_describe_error(broken)}")
 
-    async def _posted(
-        self, place: _Place, context: ssl.SSLContext, body: bytes, seconds: float
-    ) -> bytes | Trouble:
-        session = self._opened()
+    async def _post_review(
+        self, endpoint: _WebhookEndpoint, context: ssl.SSLContext, body: bytes, timeout: float
+    ) -> bytes | WebhookFailure:
+        session = self._get_session()
         async with session.post(
-            f"{place.url}?timeout={max(1, int(seconds))}s",
+            f"{endpoint.url}?timeout={max(1, int(timeout))}s",
             data=io.BytesIO(body),  # sent in pieces, so that a large one holds nobody up
             ssl=context,
-            server_hostname=place.server_name or None,
-            headers={"host": place.server_name} if place.server_name else None,
+            server_hostname=endpoint.server_name or None,
+            headers={"host": endpoint.server_name} if endpoint.server_name else None,
             allow_redirects=False,
         ) as response:
             answer = bytearray()
             async for part in response.content.iter_any():
                 answer += part
-                if len(answer) > LARGEST_ANSWER:
+                if len(answer) > MAX_RESPONSE_BYTES:
                     response.close()
-                    return Trouble(f"{place.shown} answers more than {LARGEST_ANSWER} bytes")
+                    return WebhookFailure(
+                        f"{endpoint.display_name} answers more than {MAX_RESPONSE_BYTES} bytes"
+                    )
             if response.status != 200:
-                return Trouble(
-                    f"{place.shown} answers {response.status}: {_words(bytes(answer)) or 'nothing'}"
+                return WebhookFailure(
+                    f"{endpoint.display_name} answers {response.status}: "
+                    f"{_extract_text(bytes(answer)) or 'nothing'}"
                 )
             return bytes(answer)
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _get_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, limit_per_host=_CONNECTIONS),
+                connector=aiohttp.TCPConnector(limit=0, limit_per_host=_MAX_CONNECTIONS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 timeout=aiohttp.ClientTimeout(total=None),
@@ -148,33 +157,35 @@ class Caller:
             )
         return self._session
 
-    def _place(self, client: WebhookClientConfig) -> _Place | Trouble:
+    def _resolve_endpoint(self, client: WebhookClientConfig) -> _WebhookEndpoint | WebhookFailure:
         if client.service is None:
             url = client.url or ""
             if not url.startswith("https://"):
-                return Trouble("its address is not one of https")
-            return _Place(url, url)
+                return WebhookFailure("its address is not one of https")
+            return _WebhookEndpoint(url, url)
         service = client.service
         address = self._addresses.get((service.namespace, service.name))
         if address is None:
-            return Trouble(unknown(service))
+            return WebhookFailure(explain_unknown_service(service))
         path = "/" + (service.path or "").lstrip("/")
         name = f"{service.name}.{service.namespace}.svc"
-        return _Place(f"https://{address}{path}", f"service {name} at {address}", name)
+        return _WebhookEndpoint(f"https://{address}{path}", f"service {name} at {address}", name)
 
-    async def _context(self, bundle: str, server_name: str) -> ssl.SSLContext | Trouble:
+    async def _get_ssl_context(self, bundle: str, server_name: str) -> ssl.SSLContext | WebhookFailure:
         """Whom to trust. One for each name: connections are told apart by it."""
         key = (bundle, server_name)
         if key not in self._contexts:
             try:
-                context = await asyncio.to_thread(_trusting, bundle)
+                context = await asyncio.to_thread(_build_ssl_context, bundle)
             except (ssl.SSLError, ValueError) as broken:
-                return Trouble(f"its caBundle holds no certificates that can be read: {_plain(broken)}")
-            return CONTEXTS.keep(self._contexts, key, self._contexts.get(key, context))
+                return WebhookFailure(
+                    f"its caBundle holds no certificates that can be read: {_describe_error(broken)}"
+                )
+            return CONTEXT_CACHE.put(self._contexts, key, self._contexts.get(key, context))
         return self._contexts[key]
 
 
-def _trusting(bundle: str) -> ssl.SSLContext:
+def _build_ssl_context(bundle: str) -> ssl.SSLContext:
     """A context that believes the certificates of a bundle, or those of the system without one."""
     text = base64.b64decode(bundle, validate=True).decode("ascii")
     context = ssl.create_default_context(cadata=text) if text.strip() else ssl.create_default_context()
@@ -182,15 +193,15 @@ def _trusting(bundle: str) -> ssl.SSLContext:
     return context
 
 
-def _plain(broken: BaseException) -> str:
+def _describe_error(broken: BaseException) -> str:
     """What went wrong, without addresses and classes of libraries."""
     cause = getattr(broken, "certificate_error", None) or getattr(broken, "os_error", None) or broken
     number = getattr(cause, "errno", None) or 0
     known = os.strerror(number) if number > 0 and not isinstance(cause, ssl.SSLError) else ""
     text = getattr(cause, "verify_message", "") or known or getattr(cause, "strerror", "") or str(cause)
-    return " ".join(str(text).split())[:_SHOWN].lower() or type(broken).__name__
+    return " ".join(str(text).split())[:_MAX_SHOWN].lower() or type(broken).__name__
 
 
-def _words(answer: bytes) -> str:
-    text = answer[:_SHOWN].decode("utf-8", "replace")
+def _extract_text(answer: bytes) -> str:
+    text = answer[:_MAX_SHOWN].decode("utf-8", "replace")
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())

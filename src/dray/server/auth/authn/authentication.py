@@ -17,15 +17,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from dray.clock import Clock, SystemClock
-from dray.server.auth.authn.service_account_tokens import AccountTokens
+from dray.server.auth.authn.service_account_tokens import ServiceAccountTokens
 from dray.server.auth.authn.token_file import StaticTokens
-from dray.server.http.errors import unauthorized
-from dray.server.http.requests import AUTHENTICATED, NOBODY, UNAUTHENTICATED, User
+from dray.server.http.errors import new_unauthorized
+from dray.server.http.requests import ANONYMOUS_USER, AUTHENTICATED, UNAUTHENTICATED, RequestUser
 
-OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version", "/openid", "/.well-known/openid-configuration")
+PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version", "/openid", "/.well-known/openid-configuration")
 """What everybody may ask, and everything below."""
 
-Peer = Mapping[str, Any]
+PeerCertificate = Mapping[str, Any]
 """A verified client certificate, as `ssl.SSLObject.getpeercert` tells it."""
 
 
@@ -34,62 +34,64 @@ class Authenticator:
 
     def __init__(
         self,
-        static: StaticTokens | None = None,
-        accounts: AccountTokens | None = None,
+        static_tokens: StaticTokens | None = None,
+        account_tokens: ServiceAccountTokens | None = None,
         *,
         anonymous: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        self._static = static or StaticTokens()
-        self._accounts = accounts
+        self._static_tokens = static_tokens or StaticTokens()
+        self._account_tokens = account_tokens
         self._anonymous = anonymous
         self._clock = clock or SystemClock()
 
-    def identify(self, headers: Mapping[str, str], peer: Peer | None, path: str = "") -> User:
+    def authenticate(
+        self, headers: Mapping[str, str], peer: PeerCertificate | None, path: str = ""
+    ) -> RequestUser:
         """The user of a request; `headers` have lower-case names. Raises 401."""
         credentials = headers.get("authorization")
         if credentials is not None:
-            found = self.bearer(_bearer_token(credentials))
-            user = None if found is None else authenticated(found)
+            found = self.authenticate_token(_parse_bearer_token(credentials))
+            user = None if found is None else add_authenticated_group(found)
         elif peer:
-            user = self._certified(peer)
-        elif self._anonymous or is_open(path):
-            return NOBODY
+            user = self._authenticate_certificate(peer)
+        elif self._anonymous or is_public_path(path):
+            return ANONYMOUS_USER
         else:
             user = None
         if user is None:
-            raise unauthorized()
+            raise new_unauthorized()
         return user
 
-    def bearer(self, token: str | None) -> User | None:
+    def authenticate_token(self, token: str | None) -> RequestUser | None:
         """Whose token it is, if it is anybody's and good."""
         if not token:
             return None
-        user = self._static.find(token)
-        if user is None and self._accounts is not None:
-            verified = self._accounts.verify(token)
+        user = self._static_tokens.find(token)
+        if user is None and self._account_tokens is not None:
+            verified = self._account_tokens.verify(token)
             user = None if verified is None else verified.user
         return user
 
-    def _certified(self, peer: Peer) -> User | None:
+    def _authenticate_certificate(self, peer: PeerCertificate) -> RequestUser | None:
         end = peer.get("notAfter")
         # A connection may outlive the certificate it began with.
-        if not end or self._is_over(end):
+        if not end or self._has_expired(end):
             return None
-        return _subject(peer.get("subject", ()))
+        return _parse_subject(peer.get("subject", ()))
 
-    def _is_over(self, end: str) -> bool:
-        return _seconds(end) <= self._clock.now().timestamp()
+    def _has_expired(self, end: str) -> bool:
+        return _parse_expiry(end) <= self._clock.now().timestamp()
 
 
 @lru_cache(maxsize=4096)
-def _seconds(end: str) -> float:
+def _parse_expiry(end: str) -> float:
     """The end of a certificate; asked with every request of a connection, and slow to read."""
     return ssl.cert_time_to_seconds(end)
 
 
 @lru_cache(maxsize=4096)
-def _subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> User | None:
+def _parse_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> RequestUser | None:
     """Whom a certificate names; None when it is not one somebody."""
     names: dict[str, list[str]] = {}
     for part in subject:
@@ -98,20 +100,20 @@ def _subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> User | None:
     common = names.get("commonName", [])
     if len(common) != 1 or not common[0]:
         return None
-    return authenticated(User(common[0], tuple(names.get("organizationName", ()))))
+    return add_authenticated_group(RequestUser(common[0], tuple(names.get("organizationName", ()))))
 
 
-def is_open(path: str) -> bool:
+def is_public_path(path: str) -> bool:
     """Whether everybody may ask for this path."""
-    return any(path == door or path.startswith(door + "/") for door in OPEN_PATHS)
+    return any(path == door or path.startswith(door + "/") for door in PUBLIC_PATHS)
 
 
-def authenticated(user: User) -> User:
+def add_authenticated_group(user: RequestUser) -> RequestUser:
     """The user with the group of everybody who showed who they are, and not of those who did not."""
     groups = [group for group in user.groups if group not in (AUTHENTICATED, UNAUTHENTICATED)]
     return replace(user, groups=(*dict.fromkeys(groups), AUTHENTICATED))
 
 
-def _bearer_token(credentials: str) -> str | None:
+def _parse_bearer_token(credentials: str) -> str | None:
     scheme, _, token = credentials.strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None

@@ -22,16 +22,22 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dray.clock import Clock, SystemClock
-from dray.server.auth.authn.private_keys import Key, kept_key, key_pem, new_key, read_key
+from dray.server.auth.authn.private_keys import (
+    PrivateKey,
+    encode_key_pem,
+    generate_key,
+    load_or_create_key,
+    read_key,
+)
 from dray.server.auth.authn.secret_files import (
     CredentialError,
-    alone_in,
-    private_directory,
+    create_private_directory,
+    lock_directory,
     read_file,
-    write_private,
+    write_private_file,
 )
 
-ALWAYS_SERVED = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default.svc")
+DEFAULT_SERVED_NAMES = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default.svc")
 """Names by which local clients and clients in pods look for the API."""
 
 _CA_YEARS = 10
@@ -42,7 +48,7 @@ _SKEW = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class IssuedCredentials:
     """What a client shows: a certificate with its key, or a token. Only the certificate is ever printed."""
 
     cert_pem: bytes = b""
@@ -50,7 +56,7 @@ class Credentials:
     token: str = field(default="", repr=False)
 
 
-class Certificates:
+class CertificateAuthority:
     """A CA and the serving certificate it made, in a directory."""
 
     def __init__(self, directory: Path, names: Sequence[str], clock: Clock) -> None:
@@ -58,21 +64,23 @@ class Certificates:
         self.cert_file = directory / "serving.crt"
         self.key_file = directory / "serving.key"
         self._directory = directory
-        self._names = tuple(dict.fromkeys((*names, *ALWAYS_SERVED)))
+        self._names = tuple(dict.fromkeys((*names, *DEFAULT_SERVED_NAMES)))
         self._clock = clock
-        with alone_in(directory):
-            self._key, self._ca = self._authority()
+        with lock_directory(directory):
+            self._key, self._ca = self._load_or_create_ca()
 
     @classmethod
-    def open(cls, directory: Path, names: Sequence[str] = (), clock: Clock | None = None) -> Certificates:
+    def open(
+        cls, directory: Path, names: Sequence[str] = (), clock: Clock | None = None
+    ) -> CertificateAuthority:
         """Open the directory and make what is missing; `names` are host names and addresses to serve."""
-        private_directory(directory)
+        create_private_directory(directory)
         certificates = cls(directory, names, clock or SystemClock())
-        certificates.renew()
+        certificates.renew_if_due()
         return certificates
 
     @classmethod
-    def of_clients(cls, directory: Path, clock: Clock | None = None) -> Certificates:
+    def open_for_clients(cls, directory: Path, clock: Clock | None = None) -> CertificateAuthority:
         """Open the directory to make certificates of clients; what the server itself shows is left alone."""
         return cls(directory, (), clock or SystemClock())
 
@@ -81,27 +89,31 @@ class Certificates:
         """The certificate of the CA, which clients trust."""
         return self._ca.public_bytes(serialization.Encoding.PEM)
 
-    def renew(self) -> bool:
+    def renew_if_due(self) -> bool:
         """Make the serving certificate again if it must be; whether it was. Cheap when it need not be."""
-        with alone_in(self._directory):
-            if self._serves():
+        with lock_directory(self._directory):
+            if self._is_serving_cert_valid():
                 return False
-            key = new_key()
-            made = self._signed(_named("dray"), key, _SERVING_DAYS, self._serving_extensions())
-            write_private(self.key_file, key_pem(key))
-            write_private(self.cert_file, _pem(made) + self.ca_pem)
+            key = generate_key()
+            made = self._sign_certificate(
+                _build_common_name("dray"), key, _SERVING_DAYS, self._build_serving_extensions()
+            )
+            write_private_file(self.key_file, encode_key_pem(key))
+            write_private_file(self.cert_file, _encode_pem(made) + self.ca_pem)
             return True
 
     def refresh(self, context: ssl.SSLContext) -> bool:
         """Renew if it must be, and let a context that is in use show the new certificate; whether it does."""
-        renewed = self.renew()
+        renewed = self.renew_if_due()
         if renewed:
-            self._load(context)
+            self._load_chain(context)
         return renewed
 
-    def client_certificate(self, user: str, groups: Sequence[str] = (), days: int = 365) -> Credentials:
+    def issue_client_certificate(
+        self, user: str, groups: Sequence[str] = (), days: int = 365
+    ) -> IssuedCredentials:
         """A certificate that says who a client is."""
-        key = new_key()
+        key = generate_key()
         try:
             subject = x509.Name(
                 [
@@ -114,22 +126,24 @@ class Certificates:
                 f"`{user}` cannot be the name in a certificate: expected 1 to 64 characters; use a token"
             ) from None
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-        return Credentials(_pem(self._signed(subject, key, days, [usage])), key_pem(key))
+        return IssuedCredentials(
+            _encode_pem(self._sign_certificate(subject, key, days, [usage])), encode_key_pem(key)
+        )
 
-    def server_context(self) -> ssl.SSLContext:
+    def build_server_context(self) -> ssl.SSLContext:
         """TLS as the server speaks it: 1.2 or later, client certificates welcome but not demanded."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._load(context)
+        self._load_chain(context)
         context.load_verify_locations(self.ca_file)
         context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
-    def _load(self, context: ssl.SSLContext) -> None:
-        with alone_in(self._directory):  # nobody renews between the two files
+    def _load_chain(self, context: ssl.SSLContext) -> None:
+        with lock_directory(self._directory):  # nobody renews between the two files
             context.load_cert_chain(self.cert_file, self.key_file)
 
-    def _authority(self) -> tuple[Key, x509.Certificate]:
+    def _load_or_create_ca(self) -> tuple[PrivateKey, x509.Certificate]:
         key_file = self._directory / "ca.key"
         content = read_file(self.ca_file)
         if content is not None:
@@ -139,13 +153,13 @@ class Certificates:
                     f"`{key_file}` is missing beside `{self.ca_file}`; put it back, or delete the "
                     "certificate to get a new authority (every client needs a new kubeconfig then)"
                 )
-            return key, self._usable(_read(content, self.ca_file), key)
-        key = kept_key(key_file)
-        made = _authority_certificate(key, self._clock.now())
-        write_private(self.ca_file, _pem(made))
+            return key, self._check_ca(_parse_certificate(content, self.ca_file), key)
+        key = load_or_create_key(key_file)
+        made = _build_ca_certificate(key, self._clock.now())
+        write_private_file(self.ca_file, _encode_pem(made))
         return key, made
 
-    def _usable(self, ca: x509.Certificate, key: Key) -> x509.Certificate:
+    def _check_ca(self, ca: x509.Certificate, key: PrivateKey) -> x509.Certificate:
         if ca.public_key() != key.public_key():
             raise CredentialError(f"the key beside `{self.ca_file}` is not the key of that certificate")
         if ca.not_valid_after_utc <= self._clock.now():
@@ -155,36 +169,36 @@ class Certificates:
             )
         return ca
 
-    def _serves(self) -> bool:
+    def _is_serving_cert_valid(self) -> bool:
         """Whether the serving certificate is there and does what it should."""
         content = read_file(self.cert_file)
         key = read_key(self.key_file)
         if content is None or key is None:
             return False
-        made = _read(content, self.cert_file)
+        made = _parse_certificate(content, self.cert_file)
         return (
             made.public_key() == key.public_key()
-            and _from(self._ca, made)
+            and _is_issued_by(self._ca, made)
             and made.not_valid_after_utc - _RENEW_BEFORE > self._clock.now()
-            and _alternatives(made) == _general_names(self._names)
+            and _read_alternative_names(made) == _build_general_names(self._names)
         )
 
-    def _serving_extensions(self) -> list[x509.ExtensionType]:
+    def _build_serving_extensions(self) -> list[x509.ExtensionType]:
         return [
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
-            x509.SubjectAlternativeName(_general_names(self._names)),
+            x509.SubjectAlternativeName(_build_general_names(self._names)),
         ]
 
-    def _signed(
-        self, subject: x509.Name, key: Key, days: int, extensions: Sequence[x509.ExtensionType]
+    def _sign_certificate(
+        self, subject: x509.Name, key: PrivateKey, days: int, extensions: Sequence[x509.ExtensionType]
     ) -> x509.Certificate:
         now = self._clock.now()
         end = min(now + timedelta(days=days), self._ca.not_valid_after_utc)
         builder = (
-            _begun(subject, key, now - _SKEW, end)
+            _start_builder(subject, key, now - _SKEW, end)
             .issuer_name(self._ca.subject)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage("digital_signature"), critical=True)
+            .add_extension(_build_key_usage("digital_signature"), critical=True)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
             )
@@ -194,18 +208,20 @@ class Certificates:
         return builder.sign(self._key, hashes.SHA256())
 
 
-def _authority_certificate(key: Key, now: datetime) -> x509.Certificate:
-    name = _named("dray")
+def _build_ca_certificate(key: PrivateKey, now: datetime) -> x509.Certificate:
+    name = _build_common_name("dray")
     return (
-        _begun(name, key, now - _SKEW, now + timedelta(days=365 * _CA_YEARS))
+        _start_builder(name, key, now - _SKEW, now + timedelta(days=365 * _CA_YEARS))
         .issuer_name(name)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage("key_cert_sign", "crl_sign", "digital_signature"), critical=True)
+        .add_extension(_build_key_usage("key_cert_sign", "crl_sign", "digital_signature"), critical=True)
         .sign(key, hashes.SHA256())
     )
 
 
-def _begun(subject: x509.Name, key: Key, start: datetime, end: datetime) -> x509.CertificateBuilder:
+def _start_builder(
+    subject: x509.Name, key: PrivateKey, start: datetime, end: datetime
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -217,7 +233,7 @@ def _begun(subject: x509.Name, key: Key, start: datetime, end: datetime) -> x509
     )
 
 
-_USAGES = (
+_KEY_USAGES = (
     "digital_signature",
     "content_commitment",
     "key_encipherment",
@@ -230,33 +246,33 @@ _USAGES = (
 )
 
 
-def _usage(*wanted: str) -> x509.KeyUsage:
-    return x509.KeyUsage(**{usage: usage in wanted for usage in _USAGES})
+def _build_key_usage(*enabled: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{usage: usage in enabled for usage in _KEY_USAGES})
 
 
-def _named(name: str) -> x509.Name:
+def _build_common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _general_names(names: Sequence[str]) -> list[x509.GeneralName]:
-    return [_general_name(name) for name in names]
+def _build_general_names(names: Sequence[str]) -> list[x509.GeneralName]:
+    return [_build_general_name(name) for name in names]
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def _build_general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _alternatives(certificate: x509.Certificate) -> list[x509.GeneralName]:
+def _read_alternative_names(certificate: x509.Certificate) -> list[x509.GeneralName]:
     try:
         return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
         return []
 
 
-def _from(ca: x509.Certificate, certificate: x509.Certificate) -> bool:
+def _is_issued_by(ca: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature):
@@ -264,12 +280,12 @@ def _from(ca: x509.Certificate, certificate: x509.Certificate) -> bool:
     return True
 
 
-def _read(content: bytes, path: Path) -> x509.Certificate:
+def _parse_certificate(content: bytes, path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(content)
     except ValueError:
         raise CredentialError(f"`{path}` is no certificate (PEM); delete it to get a new one") from None
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
+def _encode_pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)

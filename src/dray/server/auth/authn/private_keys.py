@@ -7,17 +7,17 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from dray.server.auth.authn.secret_files import CredentialError, read_private, write_private
+from dray.server.auth.authn.secret_files import CredentialError, read_private_file, write_private_file
 
-Key = ec.EllipticCurvePrivateKey
+PrivateKey = ec.EllipticCurvePrivateKey
 
 
-def new_key() -> Key:
+def generate_key() -> PrivateKey:
     """A key on the curve P-256: small, quick, and understood by every client."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def key_pem(key: Key) -> bytes:
+def encode_key_pem(key: PrivateKey) -> bytes:
     """A key as it stands in a file."""
     return key.private_bytes(
         serialization.Encoding.PEM,
@@ -26,9 +26,9 @@ def key_pem(key: Key) -> bytes:
     )
 
 
-def read_key(path: Path) -> Key | None:
+def read_key(path: Path) -> PrivateKey | None:
     """The key in a file; None when there is no such file."""
-    content = read_private(path)
+    content = read_private_file(path)
     if content is None:
         return None
     try:
@@ -42,10 +42,10 @@ def read_key(path: Path) -> Key | None:
     return key
 
 
-def kept_key(path: Path) -> Key:
+def load_or_create_key(path: Path) -> PrivateKey:
     """The key in a file, which is made if it is not there."""
     key = read_key(path)
     if key is None:
-        key = new_key()
-        write_private(path, key_pem(key))
+        key = generate_key()
+        write_private_file(path, encode_key_pem(key))
     return key

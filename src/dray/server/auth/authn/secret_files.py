@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dray.durable import write_whole
+from dray.durable import write_file_atomically
 from dray.errors import InputError
 
-_OTHERS = 0o077
+_GROUP_AND_OTHERS = 0o077
 
 
 class CredentialError(InputError):
     """A file of credentials that cannot be used; the message names the file and never what is in it."""
 
 
-def private_directory(directory: Path) -> None:
+def create_private_directory(directory: Path) -> None:
     """Make a directory that only its owner enters, if it is not there."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def private_directory(directory: Path) -> None:
 
 
 @contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
     """Keep other processes out of the directory while files are looked at and made."""
     try:
         lock = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -42,10 +42,10 @@ def alone_in(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def write_private(path: Path, content: bytes) -> None:
+def write_private_file(path: Path, content: bytes) -> None:
     """Put a file in place in one step; whoever reads it sees the old one or the new one, never half of it."""
     try:
-        write_whole(path, content)
+        write_file_atomically(path, content)
     except OSError as error:
         raise CredentialError(f"`{path}` cannot be written: {error.strerror}") from None
 
@@ -60,10 +60,10 @@ def read_file(path: Path) -> bytes | None:
         raise CredentialError(f"`{path}` cannot be read: {error.strerror}") from None
 
 
-def read_private(path: Path) -> bytes | None:
+def read_private_file(path: Path) -> bytes | None:
     """The same for a key, which nobody else may be able to read."""
     content = read_file(path)
-    if content is not None and path.stat().st_mode & _OTHERS:
+    if content is not None and path.stat().st_mode & _GROUP_AND_OTHERS:
         raise CredentialError(
             f"`{path}` holds a key and others may read it; `chmod 600` it, or delete it to get a new one"
         )

@@ -25,38 +25,38 @@ from uuid import uuid4
 import jwt
 from jwt.algorithms import ECAlgorithm
 
-from dray.api.kinds import Kind, known_kind
+from dray.api.kinds import Kind, get_kind
 from dray.clock import Clock, SystemClock
-from dray.server.auth.authn.private_keys import Key, kept_key
-from dray.server.auth.authn.secret_files import alone_in, private_directory
-from dray.server.auth.authn.token_file import LONGEST_TOKEN
-from dray.server.http.requests import User
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
+from dray.server.auth.authn.private_keys import PrivateKey, load_or_create_key
+from dray.server.auth.authn.secret_files import create_private_directory, lock_directory
+from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH
+from dray.server.http.requests import RequestUser
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-ACCOUNT_PREFIX = "system:serviceaccount:"
-ACCOUNTS = "system:serviceaccounts"
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+SERVICE_ACCOUNTS_GROUP = "system:serviceaccounts"
 
-EXTRA = "authentication.kubernetes.io/"
-NODE_NAME = EXTRA + "node-name"
+EXTRA_PREFIX = "authentication.kubernetes.io/"
+NODE_NAME_EXTRA = EXTRA_PREFIX + "node-name"
 """Where a user's token says on which node it is used."""
 
-SHORTEST, LONGEST = timedelta(minutes=10), timedelta(days=365)
+MIN_LIFETIME, MAX_LIFETIME = timedelta(minutes=10), timedelta(days=365)
 
 _ALGORITHM = "ES256"
-_REMEMBERED = 10_000
+_MAX_CACHED_TOKENS = 10_000
 _SKEW = timedelta(seconds=10)
-_REQUIRED = ("iss", "sub", "aud", "exp", "nbf", "iat")
+_REQUIRED_CLAIMS = ("iss", "sub", "aud", "exp", "nbf", "iat")
 
 
-_ACCOUNT = known_kind("", "ServiceAccount")
-BINDABLE: Mapping[str, Kind] = {name: known_kind("", name) for name in ("Pod", "Node", "Secret")}
+_ACCOUNT = get_kind("", "ServiceAccount")
+BINDABLE_KINDS: Mapping[str, Kind] = {name: get_kind("", name) for name in ("Pod", "Node", "Secret")}
 """What a token can be bound to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedToken:
     """A fresh token and when it ends."""
 
     token: str = field(repr=False)
@@ -64,74 +64,82 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedToken:
     """Whose token it is, and which of the wanted audiences it is meant for."""
 
-    user: User
+    user: RequestUser
     audiences: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class IssuerOptions:
     """Who signs, and whom tokens are meant for when nobody says otherwise."""
 
     issuer: str = ISSUER
     audiences: tuple[str, ...] = (ISSUER,)
 
 
-class AccountTokens:
+class ServiceAccountTokens:
     """Signs tokens of service accounts and recognises them."""
 
-    def __init__(self, key: Key, cache: Cache, terms: Terms, clock: Clock) -> None:
+    def __init__(self, key: PrivateKey, cache: WatchCache, options: IssuerOptions, clock: Clock) -> None:
         self._key = key
         self._cache = cache
         self._clock = clock
-        self.terms = terms
-        self._known: OrderedDict[bytes, Mapping[str, Any]] = OrderedDict()
+        self.options = options
+        self._claims_cache: OrderedDict[bytes, Mapping[str, Any]] = OrderedDict()
         public: dict[str, Any] = ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
         self._key_id = sha256(f"{public['x']}.{public['y']}".encode()).hexdigest()[:32]
-        self._public = public | {"use": "sig", "alg": _ALGORITHM, "kid": self._key_id}
+        self._public_jwk = public | {"use": "sig", "alg": _ALGORITHM, "kid": self._key_id}
 
     @classmethod
     def open(
-        cls, directory: Path, cache: Cache, terms: Terms | None = None, clock: Clock | None = None
-    ) -> AccountTokens:
+        cls,
+        directory: Path,
+        cache: WatchCache,
+        options: IssuerOptions | None = None,
+        clock: Clock | None = None,
+    ) -> ServiceAccountTokens:
         """With the key in the directory, which is made if it is not there."""
-        private_directory(directory)
-        with alone_in(directory):
-            key = kept_key(directory / "service-account.key")
-        return cls(key, cache, terms or Terms(), clock or SystemClock())
+        create_private_directory(directory)
+        with lock_directory(directory):
+            key = load_or_create_key(directory / "service-account.key")
+        return cls(key, cache, options or IssuerOptions(), clock or SystemClock())
 
-    def jwks(self) -> dict[str, Any]:
+    def build_jwks(self) -> dict[str, Any]:
         """The public key, for others who want to check our tokens (`/openid/v1/jwks`)."""
-        return {"keys": [self._public]}
+        return {"keys": [self._public_jwk]}
 
-    def openid_configuration(self) -> dict[str, Any]:
+    def build_openid_configuration(self) -> dict[str, Any]:
         """`/.well-known/openid-configuration`."""
         return {
-            "issuer": self.terms.issuer,
-            "jwks_uri": f"{self.terms.issuer}/openid/v1/jwks",
+            "issuer": self.options.issuer,
+            "jwks_uri": f"{self.options.issuer}/openid/v1/jwks",
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": [_ALGORITHM],
         }
 
     def issue(
-        self, account: Held, lifetime: timedelta, audiences: Sequence[str] = (), bound: Held | None = None
-    ) -> Issued:
+        self,
+        account: StoredObject,
+        lifetime: timedelta,
+        audiences: Sequence[str] = (),
+        bound: StoredObject | None = None,
+    ) -> IssuedToken:
         """A token for an account, maybe bound to an object."""
         now = self._clock.now().replace(microsecond=0)
-        expires = now + min(max(lifetime, SHORTEST), LONGEST)
+        expires = now + min(max(lifetime, MIN_LIFETIME), MAX_LIFETIME)
         about: dict[str, Any] = {
             "namespace": account.namespace,
             "serviceaccount": {"name": account.name, "uid": account.metadata.uid},
         }
         if bound is not None:
-            about |= self._bound_claims(bound)
+            about |= self._build_bound_claims(bound)
         claims = {
-            "iss": self.terms.issuer,
-            "sub": f"{ACCOUNT_PREFIX}{account.namespace}:{account.name}",
-            "aud": list(audiences or self.terms.audiences),
+            "iss": self.options.issuer,
+            "sub": f"{SERVICE_ACCOUNT_PREFIX}{account.namespace}:{account.name}",
+            "aud": list(audiences or self.options.audiences),
             "exp": int(expires.timestamp()),
             "iat": int(now.timestamp()),
             "nbf": int(now.timestamp()),
@@ -139,52 +147,54 @@ class AccountTokens:
             "kubernetes.io": about,
         }
         token = jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers={"kid": self._key_id})
-        return Issued(token, expires)
+        return IssuedToken(token, expires)
 
-    def verify(self, token: str, audiences: Sequence[str] = ()) -> Verified | None:
+    def verify(self, token: str, audiences: Sequence[str] = ()) -> VerifiedToken | None:
         """Whose token it is, if it is good now and meant for one of the audiences (by default ours)."""
-        claims = self._claims(token)
-        if claims is None or not self._timely(claims):
+        claims = self._read_claims(token)
+        if claims is None or not self._is_within_validity(claims):
             return None
-        wanted = audiences or self.terms.audiences
+        wanted = audiences or self.options.audiences
         meant = tuple(audience for audience in wanted if audience in claims["aud"])
-        user = self._user(claims) if meant else None
-        return None if user is None else Verified(user, meant)
+        user = self._resolve_user(claims) if meant else None
+        return None if user is None else VerifiedToken(user, meant)
 
-    def _bound_claims(self, bound: Held) -> dict[str, Any]:
+    def _build_bound_claims(self, bound: StoredObject) -> dict[str, Any]:
         about: dict[str, Any] = {
             bound.kind.name.lower(): {"name": bound.name, "uid": bound.metadata.uid},
         }
         if bound.kind.name == "Pod":
-            node = self._cache.get(BINDABLE["Node"], "", bound.document.get("spec", {}).get("nodeName", ""))
+            node = self._cache.get(
+                BINDABLE_KINDS["Node"], "", bound.document.get("spec", {}).get("nodeName", "")
+            )
             if node is not None:
                 about["node"] = {"name": node.name, "uid": node.metadata.uid}
         return about
 
-    def _claims(self, token: str) -> Mapping[str, Any] | None:
+    def _read_claims(self, token: str) -> Mapping[str, Any] | None:
         """What the token says, if we signed it."""
-        if len(token) > LONGEST_TOKEN or token.count(".") != 2:
+        if len(token) > MAX_TOKEN_LENGTH or token.count(".") != 2:
             return None
         digest = sha256(token.encode(errors="surrogateescape")).digest()
-        known = self._known.get(digest)
+        known = self._claims_cache.get(digest)
         if known is None:
-            known = self._decoded(token)
+            known = self._decode_claims(token)
             if known is None:
                 return None
-            self._known[digest] = known
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            self._claims_cache[digest] = known
+            while len(self._claims_cache) > _MAX_CACHED_TOKENS:
+                self._claims_cache.popitem(last=False)
         return known
 
-    def _decoded(self, token: str) -> Mapping[str, Any] | None:
+    def _decode_claims(self, token: str) -> Mapping[str, Any] | None:
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
                 self._key.public_key(),
                 algorithms=[_ALGORITHM],
-                issuer=self.terms.issuer,
+                issuer=self.options.issuer,
                 options={
-                    "require": list(_REQUIRED),
+                    "require": list(_REQUIRED_CLAIMS),
                     # Times and audiences are judged each time the token comes, by our clock.
                     "verify_exp": False,
                     "verify_nbf": False,
@@ -197,48 +207,48 @@ class AccountTokens:
         sound = all(isinstance(claims[name], int) for name in ("exp", "nbf"))
         return claims if sound and isinstance(claims["aud"], list) else None
 
-    def _timely(self, claims: Mapping[str, Any]) -> bool:
+    def _is_within_validity(self, claims: Mapping[str, Any]) -> bool:
         now = self._clock.now()
         begins = datetime.fromtimestamp(claims["nbf"], UTC) - _SKEW
         return begins <= now < datetime.fromtimestamp(claims["exp"], UTC)
 
-    def _user(self, claims: Mapping[str, Any]) -> User | None:
+    def _resolve_user(self, claims: Mapping[str, Any]) -> RequestUser | None:
         about = claims.get("kubernetes.io", {})
         namespace, account = about.get("namespace", ""), about.get("serviceaccount", {})
         name, uid = account.get("name", ""), account.get("uid", "")
-        if claims["sub"] != f"{ACCOUNT_PREFIX}{namespace}:{name}":
+        if claims["sub"] != f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}":
             return None
-        if not self._stands(_ACCOUNT, namespace, account):
+        if not self._is_same_object(_ACCOUNT, namespace, account):
             return None
-        for kind, bound in _bound_objects(about):
-            if not self._stands(kind, namespace if kind.namespaced else "", bound):
+        for kind, bound in _find_bound_objects(about):
+            if not self._is_same_object(kind, namespace if kind.namespaced else "", bound):
                 return None
-        groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
-        return User(claims["sub"], groups, uid, _extra(claims, about))
+        groups = (SERVICE_ACCOUNTS_GROUP, f"{SERVICE_ACCOUNTS_GROUP}:{namespace}")
+        return RequestUser(claims["sub"], groups, uid, _build_extra(claims, about))
 
-    def _stands(self, kind: Kind, namespace: str, wanted: Mapping[str, str]) -> bool:
+    def _is_same_object(self, kind: Kind, namespace: str, expected: Mapping[str, str]) -> bool:
         """Whether the object is there, and is the one that was meant and not another of the same name."""
-        held = self._cache.get(kind, namespace, wanted.get("name", ""))
-        return held is not None and bool(wanted.get("uid")) and held.metadata.uid == wanted["uid"]
+        held = self._cache.get(kind, namespace, expected.get("name", ""))
+        return held is not None and bool(expected.get("uid")) and held.metadata.uid == expected["uid"]
 
 
-def _bound_objects(about: Mapping[str, Any]) -> list[tuple[Kind, Mapping[str, str]]]:
+def _find_bound_objects(about: Mapping[str, Any]) -> list[tuple[Kind, Mapping[str, str]]]:
     """What must still be there: the object a token is bound to.
 
     A pod's node is only told, not bound: the pod goes when its node goes.
     """
     pod = about.get("pod")
     if pod is not None:
-        return [(BINDABLE["Pod"], pod)]
-    return [(kind, about[name.lower()]) for name, kind in BINDABLE.items() if name.lower() in about]
+        return [(BINDABLE_KINDS["Pod"], pod)]
+    return [(kind, about[name.lower()]) for name, kind in BINDABLE_KINDS.items() if name.lower() in about]
 
 
-def _extra(claims: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+def _build_extra(claims: Mapping[str, Any], about: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
     extra: dict[str, tuple[str, ...]] = {}
     if "jti" in claims:
-        extra[EXTRA + "credential-id"] = (f"JTI={claims['jti']}",)
+        extra[EXTRA_PREFIX + "credential-id"] = (f"JTI={claims['jti']}",)
     for name in ("pod", "node"):
         if name in about:
-            extra[f"{EXTRA}{name}-name"] = (about[name]["name"],)
-            extra[f"{EXTRA}{name}-uid"] = (about[name]["uid"],)
+            extra[f"{EXTRA_PREFIX}{name}-name"] = (about[name]["name"],)
+            extra[f"{EXTRA_PREFIX}{name}-uid"] = (about[name]["uid"],)
     return MappingProxyType(extra)

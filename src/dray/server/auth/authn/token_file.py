@@ -17,24 +17,24 @@ from hashlib import blake2b
 from pathlib import Path
 
 from dray.server.auth.authn.secret_files import CredentialError, read_file
-from dray.server.http.requests import AUTHENTICATED, User
+from dray.server.http.requests import AUTHENTICATED, RequestUser
 
-LONGEST_TOKEN = 16 * 1024
+MAX_TOKEN_LENGTH = 16 * 1024
 """Nobody's token is longer; what is longer is not even looked at."""
 
 
 class StaticTokens:
     """The users of a token file."""
 
-    def __init__(self, users: Mapping[str, User] | None = None) -> None:
+    def __init__(self, users: Mapping[str, RequestUser] | None = None) -> None:
         self._key = secrets.token_bytes(32)
-        self._users = {self._digest(token): user for token, user in (users or {}).items()}
+        self._users = {self._compute_digest(token): user for token, user in (users or {}).items()}
 
     def __repr__(self) -> str:
         return f"StaticTokens({len(self._users)} users)"
 
     @classmethod
-    def read(cls, path: Path) -> StaticTokens:
+    def from_file(cls, path: Path) -> StaticTokens:
         """The tokens in a file."""
         content = read_file(path)
         if content is None:
@@ -43,26 +43,26 @@ class StaticTokens:
             text = content.decode()
         except UnicodeDecodeError:
             raise CredentialError(f"`{path}` is not UTF-8 text; expected lines of token,user,uid") from None
-        users: dict[str, User] = {}
+        users: dict[str, RequestUser] = {}
         rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
         try:
             for row in rows:
-                _add(users, row, f"{path}:{rows.line_num}")
+                _add_user(users, row, f"{path}:{rows.line_num}")
         except csv.Error as error:
             raise CredentialError(f"{path}:{rows.line_num}: {error}") from None
         return cls(users)
 
-    def find(self, token: str) -> User | None:
+    def find(self, token: str) -> RequestUser | None:
         """Whose token it is, if anybody's."""
-        if not token or len(token) > LONGEST_TOKEN:
+        if not token or len(token) > MAX_TOKEN_LENGTH:
             return None
-        return self._users.get(self._digest(token))
+        return self._users.get(self._compute_digest(token))
 
-    def _digest(self, token: str) -> bytes:
+    def _compute_digest(self, token: str) -> bytes:
         return blake2b(token.encode(errors="surrogateescape"), key=self._key, digest_size=32).digest()
 
 
-def _add(users: dict[str, User], row: list[str], where: str) -> None:
+def _add_user(users: dict[str, RequestUser], row: list[str], where: str) -> None:
     """One line of the file; complaints name the line and never the token."""
     if not row or row[0].startswith("#"):
         return
@@ -73,10 +73,10 @@ def _add(users: dict[str, User], row: list[str], where: str) -> None:
     token, name, uid = (column.strip() for column in row[:3])
     if not token or not name:
         raise CredentialError(f"{where}: the {'token' if not token else 'user'} is empty")
-    if len(token) > LONGEST_TOKEN:
-        raise CredentialError(f"{where}: the token is longer than {LONGEST_TOKEN} characters")
+    if len(token) > MAX_TOKEN_LENGTH:
+        raise CredentialError(f"{where}: the token is longer than {MAX_TOKEN_LENGTH} characters")
     if any(hmac.compare_digest(token.encode(), known.encode()) for known in users):
         raise CredentialError(f"{where}: the same token as on a line before")
     groups = [group.strip() for column in row[3:] for group in column.split(",")]
     named = tuple(group for group in groups if group and group != AUTHENTICATED)
-    users[token] = User(name, named, uid)
+    users[token] = RequestUser(name, named, uid)

@@ -12,19 +12,25 @@ from typing import Any
 
 import msgspec
 
-from dray.api.kinds import known_kind
-from dray.clock import timestamp
-from dray.server.auth.authn.service_account_tokens import BINDABLE, AccountTokens
-from dray.server.http.errors import Failure, bad_request, conflict, forbidden, not_found
-from dray.server.http.requests import User
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
+from dray.api.kinds import get_kind
+from dray.clock import format_timestamp
+from dray.server.auth.authn.service_account_tokens import BINDABLE_KINDS, ServiceAccountTokens
+from dray.server.http.errors import (
+    ApiStatusError,
+    new_bad_request,
+    new_conflict,
+    new_forbidden,
+    new_not_found,
+)
+from dray.server.http.requests import RequestUser
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
 
-_ACCOUNT = known_kind("", "ServiceAccount")
-_USUAL = 3600
+_ACCOUNT = get_kind("", "ServiceAccount")
+_DEFAULT_SECONDS = 3600
 
 
-class _Bound(msgspec.Struct, frozen=True, rename="camel"):
+class _BoundObjectRef(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
     api_version: str = ""
     name: str = ""
@@ -34,85 +40,89 @@ class _Bound(msgspec.Struct, frozen=True, rename="camel"):
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     audiences: tuple[str, ...] | None = None
     expiration_seconds: int | None = None
-    bound_object_ref: _Bound | None = None
+    bound_object_ref: _BoundObjectRef | None = None
 
 
-class TokenRequests:
+class TokenRequestIssuer:
     """Hands out tokens of service accounts."""
 
-    def __init__(self, cache: Cache, accounts: AccountTokens) -> None:
+    def __init__(self, cache: WatchCache, account_tokens: ServiceAccountTokens) -> None:
         self._cache = cache
-        self._accounts = accounts
+        self._account_tokens = account_tokens
 
-    def answer(self, user: User, namespace: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(
+        self, user: RequestUser, namespace: str, name: str, document: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """The request with the token in its status."""
         account = self._cache.get(_ACCOUNT, namespace, name)
         if account is None:
-            raise not_found(_ACCOUNT, name)
-        spec = _read(document)
-        seconds = _USUAL if spec.expiration_seconds is None else spec.expiration_seconds
+            raise new_not_found(_ACCOUNT, name)
+        spec = _read_spec(document)
+        seconds = _DEFAULT_SECONDS if spec.expiration_seconds is None else spec.expiration_seconds
         if not 600 <= seconds <= 2**32:
-            raise _wrong("spec.expirationSeconds", "may not specify a duration less than 10 minutes")
-        bound = self._bound(namespace, spec.bound_object_ref)
-        if user.node is not None:
-            _check_node(user, account, bound)
-        _check_pod(account, bound)
-        issued = self._accounts.issue(account, timedelta(seconds=seconds), spec.audiences or (), bound)
+            raise _build_invalid("spec.expirationSeconds", "may not specify a duration less than 10 minutes")
+        bound = self._find_bound_object(namespace, spec.bound_object_ref)
+        if user.node_name is not None:
+            _check_node_request(user, account, bound)
+        _check_bound_pod(account, bound)
+        issued = self._account_tokens.issue(account, timedelta(seconds=seconds), spec.audiences or (), bound)
         written = {name: value for name, value in document.items() if name != "status"}
         written["spec"] = dict(document.get("spec") or {}) | {
-            "audiences": list(spec.audiences or self._accounts.terms.audiences),
+            "audiences": list(spec.audiences or self._account_tokens.options.audiences),
             "expirationSeconds": seconds,
         }
-        status = {"token": issued.token, "expirationTimestamp": timestamp(issued.expires)}
+        status = {"token": issued.token, "expirationTimestamp": format_timestamp(issued.expires)}
         return written | {"status": status}
 
-    def _bound(self, namespace: str, ref: _Bound | None) -> Held | None:
+    def _find_bound_object(self, namespace: str, ref: _BoundObjectRef | None) -> StoredObject | None:
         if ref is None:
             return None
-        kind = BINDABLE.get(ref.kind)
+        kind = BINDABLE_KINDS.get(ref.kind)
         if kind is None or ref.api_version not in ("", "v1"):
-            raise _wrong("spec.boundObjectRef.kind", f"expected one of {', '.join(sorted(BINDABLE))}")
+            raise _build_invalid(
+                "spec.boundObjectRef.kind", f"expected one of {', '.join(sorted(BINDABLE_KINDS))}"
+            )
         held = self._cache.get(kind, namespace if kind.namespaced else "", ref.name)
         if held is None:
-            raise not_found(kind, ref.name)
+            raise new_not_found(kind, ref.name)
         if ref.uid and held.metadata.uid != ref.uid:
             why = f"the UID in the bound object reference ({ref.uid}) does not match the UID in record"
-            raise conflict(kind, ref.name, why)
+            raise new_conflict(kind, ref.name, why)
         return held
 
 
-def _check_pod(account: Held, bound: Held | None) -> None:
+def _check_bound_pod(account: StoredObject, bound: StoredObject | None) -> None:
     """A token says on which node it is used, so nobody gets one for a pod of somebody else."""
-    if bound is None or bound.kind is not BINDABLE["Pod"]:
+    if bound is None or bound.kind is not BINDABLE_KINDS["Pod"]:
         return
     runs_as = (bound.document.get("spec") or {}).get("serviceAccountName")
     if runs_as != account.name:
-        raise bad_request(
+        raise new_bad_request(
             f'cannot bind token for serviceaccount "{account.name}" to pod running with different '
             f"serviceaccount name: pod {bound.namespace}/{bound.name} runs as `{runs_as}`"
         )
 
 
-def _check_node(user: User, account: Held, bound: Held | None) -> None:
-    if bound is None or bound.kind != BINDABLE["Pod"]:
-        raise forbidden(
-            account.kind, account.name, f'node "{user.node}" can only request tokens bound to a pod'
+def _check_node_request(user: RequestUser, account: StoredObject, bound: StoredObject | None) -> None:
+    if bound is None or bound.kind != BINDABLE_KINDS["Pod"]:
+        raise new_forbidden(
+            account.kind, account.name, f'node "{user.node_name}" can only request tokens bound to a pod'
         )
     spec = bound.document.get("spec") or {}
-    if spec.get("nodeName") != user.node or spec.get("serviceAccountName") != account.name:
-        why = f'node "{user.node}" can only request tokens for the accounts of pods that run on it'
-        raise forbidden(account.kind, account.name, why)
+    if spec.get("nodeName") != user.node_name or spec.get("serviceAccountName") != account.name:
+        why = f'node "{user.node_name}" can only request tokens for the accounts of pods that run on it'
+        raise new_forbidden(account.kind, account.name, why)
 
 
-def _read(document: Mapping[str, Any]) -> _Spec:
+def _read_spec(document: Mapping[str, Any]) -> _Spec:
     try:
         return msgspec.convert(document.get("spec") or {}, _Spec)
     except msgspec.ValidationError as error:
-        raise bad_request(f"spec: {error}") from None
+        raise new_bad_request(f"spec: {error}") from None
 
 
-def _wrong(field: str, what: str) -> Failure:
-    return Failure(
+def _build_invalid(field: str, what: str) -> ApiStatusError:
+    return ApiStatusError(
         422,
         "Invalid",
         f'TokenRequest.authentication.k8s.io "" is invalid: {field}: Invalid value: {what}',

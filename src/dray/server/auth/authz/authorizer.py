@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from dray.server.auth.authz.node_authorizer import NodeAuthorizer
-from dray.server.auth.authz.policy_rules import Asked, refusal_text
-from dray.server.auth.authz.rbac import Authorizer, Decision, refusal
-from dray.server.http.requests import User
-from dray.server.watch.cache import Cache
+from dray.server.auth.authz.policy_rules import AccessAttributes, format_refusal
+from dray.server.auth.authz.rbac import AccessDecision, RbacAuthorizer, build_forbidden
+from dray.server.http.requests import RequestUser
+from dray.server.watch.cache import WatchCache
 
 
-class Access:
+class UnionAuthorizer:
     """Answers every question about rights."""
 
-    def __init__(self, cache: Cache) -> None:
-        self.rbac = Authorizer(cache)
-        self.nodes = NodeAuthorizer(cache)
+    def __init__(self, cache: WatchCache) -> None:
+        self.rbac = RbacAuthorizer(cache)
+        self.node_authorizer = NodeAuthorizer(cache)
 
-    def decide(self, user: User, asked: Asked) -> Decision:
+    def authorize(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
         """Whether the user may do it, and why."""
-        if user.node is None:
-            return self.rbac.decide(user, asked)
-        as_node = self.nodes.decide(user, asked)
+        if user.node_name is None:
+            return self.rbac.authorize(user, attributes)
+        as_node = self.node_authorizer.authorize(user, attributes)
         if as_node.allowed:
             return as_node
-        by_roles = self.rbac.decide(user, asked)
+        by_roles = self.rbac.authorize(user, attributes)
         if by_roles.allowed:
             return by_roles
         # No role is missing: what a node may do is not a matter of roles.
-        return Decision(False, f"{refusal_text(user, asked)}: {as_node.reason}", as_node.reason)
+        return AccessDecision(False, f"{format_refusal(user, attributes)}: {as_node.reason}", as_node.reason)
 
-    def allows(self, user: User, asked: Asked) -> bool:
+    def allows(self, user: RequestUser, attributes: AccessAttributes) -> bool:
         """Whether the user may do it."""
-        return self.decide(user, asked).allowed
+        return self.authorize(user, attributes).allowed
 
-    def require(self, user: User, asked: Asked) -> None:
+    def require(self, user: RequestUser, attributes: AccessAttributes) -> None:
         """Raise 403 unless the user may do it."""
-        decision = self.decide(user, asked)
+        decision = self.authorize(user, attributes)
         if not decision.allowed:
-            raise refusal(asked, decision)
+            raise build_forbidden(attributes, decision)

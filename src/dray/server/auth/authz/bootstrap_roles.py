@@ -1,10 +1,10 @@
 """The roles that every server begins with, and who has them.
 
-Theory of operation: two tables. A row of `ROLES` is a role with its rules in a short form, `VERBS:
+Theory of operation: two tables. A row of `BOOTSTRAP_ROLES` is a role with its rules in a short form, `VERBS:
 RESOURCES`; a resource is written `resource.group/subresource`, a path with a slash in front, and names in
 brackets narrow a rule to objects of these names. `view`, `edit` and `admin` have no rules of their own: they
 are put together from roles with labels that say so, and anybody may add to them in the same way. A row of
-`BINDINGS` says who has a role.
+`BOOTSTRAP_BINDINGS` says who has a role.
 
 Rules for this file: a component gets what its work needs. Nobody but administrators gets `*` for verbs.
 """
@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dray.api.preparation import RESTORED_PAGE
-from dray.server.auth.authz.policy_rules import place_of, rule_of
+from dray.api.preparation import RESTORED_PATH
+from dray.server.auth.authz.policy_rules import parse_resource, parse_rule
 from dray.server.auth.authz.rbac import GROUP
 from dray.server.http.requests import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
@@ -32,7 +32,7 @@ _CLASSES = "deviceclasses.resource.k8s.io resourceclasses.cdi.k8s.io"
 _SLICES = "resourceslices.resource.k8s.io"
 _TAINTS = "devicetaintrules.resource.k8s.io"
 
-_PLAIN = (
+_NAMESPACE_RESOURCES = (
     "configmaps endpoints persistentvolumeclaims pods replicationcontrollers serviceaccounts services "
     "daemonsets.apps deployments.apps replicasets.apps statefulsets.apps "
     "horizontalpodautoscalers.autoscaling cronjobs.batch jobs.batch poddisruptionbudgets.policy "
@@ -40,7 +40,7 @@ _PLAIN = (
 )
 """What people who work in a namespace work with, besides claims."""
 
-_LOOKED_AT = (
+_VIEW_ONLY = (
     "events events.events.k8s.io limitranges namespaces resourcequotas controllerrevisions.apps "
     f"endpointslices.discovery.k8s.io */status *.apps/status *.batch/status {_STATUSES}"
 )
@@ -55,7 +55,7 @@ _DELEGATED = (
     "create: tokenreviews.authentication.k8s.io subjectaccessreviews.authorization.k8s.io",
     f"{_R}: configmaps [extension-apiserver-authentication]",
 )
-_PLACING = (
+_SCHEDULING = (
     _EVENTS,
     *_ELECTION,
     f"{_R}: nodes namespaces {_TEMPLATES} {_CLASSES} {_SLICES} {_TAINTS} priorityclasses.scheduling.k8s.io",
@@ -66,7 +66,7 @@ _PLACING = (
     f"get,update,patch: {_STATUSES}",
     f"update,patch: {_BOUND}",
 )
-_CLAIM_KEEPING = (
+_CLAIM_CONTROL = (
     _EVENTS,
     f"{_R}: pods {_TEMPLATES} podgroups.scheduling.k8s.io",
     f"{_R},create,update,patch,delete: {_CLAIMS}",
@@ -81,61 +81,63 @@ TO_ADMIN, TO_EDIT, TO_VIEW = (f"{GROUP}/aggregate-to-{role}" for role in ("admin
 
 
 @dataclass(frozen=True, slots=True)
-class RoleRow:
+class BootstrapRole:
     """A role: its rules, the role it is part of, and which parts it is put together from."""
 
     name: str
     rules: tuple[str, ...] = ()
-    part_of: str = ""
-    made_of: str = ""
+    aggregates_to: str = ""
+    aggregated_from: str = ""
 
 
-ROLES: tuple[RoleRow, ...] = (
-    RoleRow("cluster-admin", ("*: *.*", "*: /*")),
-    RoleRow("admin", made_of=TO_ADMIN),
-    RoleRow("edit", part_of=TO_ADMIN, made_of=TO_EDIT),
-    RoleRow("view", part_of=TO_EDIT, made_of=TO_VIEW),
-    RoleRow(
+BOOTSTRAP_ROLES: tuple[BootstrapRole, ...] = (
+    BootstrapRole("cluster-admin", ("*: *.*", "*: /*")),
+    BootstrapRole("admin", aggregated_from=TO_ADMIN),
+    BootstrapRole("edit", aggregates_to=TO_ADMIN, aggregated_from=TO_EDIT),
+    BootstrapRole("view", aggregates_to=TO_EDIT, aggregated_from=TO_VIEW),
+    BootstrapRole(
         "system:aggregate-to-admin",
         (
             f"{_R},{_W}: roles.{GROUP} rolebindings.{GROUP}",
             "create: localsubjectaccessreviews.authorization.k8s.io",
         ),
-        part_of=TO_ADMIN,
+        aggregates_to=TO_ADMIN,
     ),
-    RoleRow(
+    BootstrapRole(
         "system:aggregate-to-edit",
         (
-            f"{_W}: {_PLAIN} {_CLAIMS} {_TEMPLATES}",
+            f"{_W}: {_NAMESPACE_RESOURCES} {_CLAIMS} {_TEMPLATES}",
             f"{_R},{_W}: secrets leases.coordination.k8s.io",
             "create: pods/eviction serviceaccounts/token",
             "create,update,patch: events events.events.k8s.io",
             "impersonate: serviceaccounts",
         ),
-        part_of=TO_EDIT,
+        aggregates_to=TO_EDIT,
     ),
-    RoleRow(
+    BootstrapRole(
         "system:aggregate-to-view",
-        (f"{_R}: {_PLAIN} {_LOOKED_AT} {_CLAIMS} {_TEMPLATES}", "get: pods/log"),
-        part_of=TO_VIEW,
+        (f"{_R}: {_NAMESPACE_RESOURCES} {_VIEW_ONLY} {_CLAIMS} {_TEMPLATES}", "get: pods/log"),
+        aggregates_to=TO_VIEW,
     ),
-    RoleRow("system:public-info-viewer", (_HEALTH,)),
-    RoleRow("system:discovery", (_HEALTH, "get: /api /api/* /apis /apis/* /openapi /openapi/*"), part_of=""),
-    RoleRow(
+    BootstrapRole("system:public-info-viewer", (_HEALTH,)),
+    BootstrapRole(
+        "system:discovery", (_HEALTH, "get: /api /api/* /apis /apis/* /openapi /openapi/*"), aggregates_to=""
+    ),
+    BootstrapRole(
         "system:basic-user",
         (
-            f"get: {RESTORED_PAGE}",
+            f"get: {RESTORED_PATH}",
             "create: selfsubjectaccessreviews.authorization.k8s.io "
             "selfsubjectrulesreviews.authorization.k8s.io selfsubjectreviews.authentication.k8s.io",
         ),
     ),
-    RoleRow(
+    BootstrapRole(
         "system:service-account-issuer-discovery",
         ("get: /.well-known/openid-configuration /openid/v1/jwks",),
     ),
-    RoleRow("system:monitoring", (_HEALTH, "get: /metrics /metrics/*")),
-    RoleRow("system:auth-delegator", (_DELEGATED[0],)),
-    RoleRow(
+    BootstrapRole("system:monitoring", (_HEALTH, "get: /metrics /metrics/*")),
+    BootstrapRole("system:auth-delegator", (_DELEGATED[0],)),
+    BootstrapRole(
         "system:node",
         (
             "create,get,update,patch,delete: nodes",
@@ -146,10 +148,10 @@ ROLES: tuple[RoleRow, ...] = (
             _EVENTS,
         ),
     ),
-    RoleRow(
+    BootstrapRole(
         "system:kube-scheduler",
         (
-            *_PLACING,
+            *_SCHEDULING,
             *_DELEGATED,
             f"{_R}: replicationcontrollers services replicasets.apps statefulsets.apps "
             "poddisruptionbudgets.policy csinodes.storage.k8s.io csidrivers.storage.k8s.io "
@@ -159,10 +161,10 @@ ROLES: tuple[RoleRow, ...] = (
             "update,patch: podgroups.scheduling.k8s.io/status",
         ),
     ),
-    RoleRow(
+    BootstrapRole(
         "system:kube-controller-manager",
         (
-            *_CLAIM_KEEPING,
+            *_CLAIM_CONTROL,
             *_ELECTION,
             *_DELEGATED,
             "list,watch: *.*",
@@ -171,9 +173,9 @@ ROLES: tuple[RoleRow, ...] = (
             "get: configmaps namespaces",
         ),
     ),
-    RoleRow("system:controller:resource-claim-controller", _CLAIM_KEEPING),
-    RoleRow("system:controller:generic-garbage-collector", (_EVENTS, f"{_R},update,patch,delete: *.*")),
-    RoleRow(
+    BootstrapRole("system:controller:resource-claim-controller", _CLAIM_CONTROL),
+    BootstrapRole("system:controller:generic-garbage-collector", (_EVENTS, f"{_R},update,patch,delete: *.*")),
+    BootstrapRole(
         "system:controller:namespace-controller",
         (
             f"{_R},delete: namespaces",
@@ -181,16 +183,16 @@ ROLES: tuple[RoleRow, ...] = (
             "get,list,delete,deletecollection: *.*",
         ),
     ),
-    RoleRow(
+    BootstrapRole(
         "system:controller:resourcequota-controller",
         (_EVENTS, "list,watch: *.*", "update: resourcequotas/status"),
     ),
-    RoleRow("system:controller:service-account-controller", (_EVENTS, "create: serviceaccounts")),
-    RoleRow(
+    BootstrapRole("system:controller:service-account-controller", (_EVENTS, "create: serviceaccounts")),
+    BootstrapRole(
         "system:controller:pod-garbage-collector",
         (_EVENTS, "list,watch,delete: pods", "get,list: nodes", "patch: pods/status"),
     ),
-    RoleRow(
+    BootstrapRole(
         "system:controller:device-taint-eviction-controller",
         (
             _EVENTS,
@@ -200,16 +202,16 @@ ROLES: tuple[RoleRow, ...] = (
             f"update,patch: {_TAINTS}/status",
         ),
     ),
-    RoleRow(
+    BootstrapRole(
         "system:controller:clusterrole-aggregation-controller",
         (f"escalate,get,list,watch,update,patch: clusterroles.{GROUP}",),
     ),
-    RoleRow("dray:class-reader", (f"{_R}: {_CLASSES}",)),
-    RoleRow("dray:scheduler", (*_PLACING, f"{_R}: preparations.dray.dev")),
-    RoleRow(
+    BootstrapRole("dray:class-reader", (f"{_R}: {_CLASSES}",)),
+    BootstrapRole("dray:scheduler", (*_SCHEDULING, f"{_R}: preparations.dray.dev")),
+    BootstrapRole(
         "dray:controller",
         (
-            *_CLAIM_KEEPING,
+            *_CLAIM_CONTROL,
             *_ELECTION,
             f"{_R}: nodes namespaces resourcequotas preparations.dray.dev {_CLASSES} {_SLICES} {_TAINTS}",
             f"patch: {_TAINTS}/status",
@@ -220,7 +222,7 @@ ROLES: tuple[RoleRow, ...] = (
             "update,patch: resourcequotas/status",
         ),
     ),
-    RoleRow(
+    BootstrapRole(
         "dray:driver",
         (
             _EVENTS,
@@ -231,7 +233,7 @@ ROLES: tuple[RoleRow, ...] = (
             "list: preparations.dray.dev",
         ),
     ),
-    RoleRow(
+    BootstrapRole(
         "dray:classic-driver",
         (
             _EVENTS,
@@ -241,7 +243,7 @@ ROLES: tuple[RoleRow, ...] = (
             "list: preparations.dray.dev",
         ),
     ),
-    RoleRow(
+    BootstrapRole(
         "dray:dashboard",
         (
             f"{_R}: nodes namespaces pods pods/status resourcequotas events events.events.k8s.io "
@@ -254,7 +256,7 @@ ROLES: tuple[RoleRow, ...] = (
 _EVERYBODY = (f"Group:{AUTHENTICATED}", f"Group:{UNAUTHENTICATED}")
 _CONTROLLERS = "system:controller:"
 
-BINDINGS: Mapping[str, tuple[str, ...]] = {
+BOOTSTRAP_BINDINGS: Mapping[str, tuple[str, ...]] = {
     "cluster-admin": (f"Group:{MASTERS}",),
     "system:public-info-viewer": _EVERYBODY,
     "system:service-account-issuer-discovery": _EVERYBODY,
@@ -265,7 +267,7 @@ BINDINGS: Mapping[str, tuple[str, ...]] = {
     "system:kube-controller-manager": ("User:system:kube-controller-manager",),
     **{
         row.name: (f"Account:{row.name.removeprefix(_CONTROLLERS)}",)
-        for row in ROLES
+        for row in BOOTSTRAP_ROLES
         if row.name.startswith(_CONTROLLERS)
     },
     "dray:class-reader": (f"Group:{AUTHENTICATED}",),
@@ -277,15 +279,18 @@ BINDINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Who has which role; accounts are those of the namespace `kube-system`."""
 
-_SYSTEM = "kube-system"
+_SYSTEM_NAMESPACE = "kube-system"
 
 
-def bootstrap_documents() -> list[dict[str, Any]]:
+def build_bootstrap_documents() -> list[dict[str, Any]]:
     """The cluster roles and bindings to write when they are absent; nothing here depends on the order."""
-    return [*map(_role, ROLES), *(_binding(name, who) for name, who in BINDINGS.items())]
+    return [
+        *map(_build_role, BOOTSTRAP_ROLES),
+        *(_build_binding(name, who) for name, who in BOOTSTRAP_BINDINGS.items()),
+    ]
 
 
-def _rules(row: RoleRow) -> list[dict[str, Any]]:
+def _build_rules(row: BootstrapRole) -> list[dict[str, Any]]:
     """One rule for each group, so that no rule says more than the short form."""
     rules: list[dict[str, Any]] = []
     for text in row.rules:
@@ -293,45 +298,53 @@ def _rules(row: RoleRow) -> list[dict[str, Any]]:
         what, bracket, names = what.partition("[")
         by_group: dict[str, list[str]] = {}
         for place in what.split():
-            group = "/" if place.startswith("/") else place_of(place)[0]
+            group = "/" if place.startswith("/") else parse_resource(place)[0]
             by_group.setdefault(group, []).append(place)
         for places in by_group.values():
             short = f"{verbs}: {' '.join(places)}" + (f" [{names}" if bracket else "")
-            rules.append(rule_of(short).document())
+            rules.append(parse_rule(short).to_document())
     return rules
 
 
-def _role(row: RoleRow) -> dict[str, Any]:
+def _build_role(row: BootstrapRole) -> dict[str, Any]:
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-    if row.part_of:
-        labels[row.part_of] = "true"
-    document = _document("ClusterRole", row.name, labels) | {"rules": _rules(row)}
-    if row.made_of:
-        document["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {row.made_of: "true"}}]}
-        document["rules"] = [rule for part in _parts(row.made_of) for rule in _rules(part)]
+    if row.aggregates_to:
+        labels[row.aggregates_to] = "true"
+    document = _build_document("ClusterRole", row.name, labels) | {"rules": _build_rules(row)}
+    if row.aggregated_from:
+        document["aggregationRule"] = {
+            "clusterRoleSelectors": [{"matchLabels": {row.aggregated_from: "true"}}]
+        }
+        document["rules"] = [
+            rule for part in _find_aggregated_roles(row.aggregated_from) for rule in _build_rules(part)
+        ]
     return document
 
 
-def _parts(label: str) -> list[RoleRow]:
-    found = [row for row in ROLES if row.part_of == label]
-    return [part for row in found for part in ([row] if not row.made_of else _parts(row.made_of))]
+def _find_aggregated_roles(label: str) -> list[BootstrapRole]:
+    found = [row for row in BOOTSTRAP_ROLES if row.aggregates_to == label]
+    return [
+        part
+        for row in found
+        for part in ([row] if not row.aggregated_from else _find_aggregated_roles(row.aggregated_from))
+    ]
 
 
-def _binding(role: str, subjects: tuple[str, ...]) -> dict[str, Any]:
-    document = _document("ClusterRoleBinding", role, {"kubernetes.io/bootstrapping": "rbac-defaults"})
+def _build_binding(role: str, subjects: tuple[str, ...]) -> dict[str, Any]:
+    document = _build_document("ClusterRoleBinding", role, {"kubernetes.io/bootstrapping": "rbac-defaults"})
     return document | {
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-        "subjects": [_subject(*subject.split(":", 1)) for subject in subjects],
+        "subjects": [_build_subject(*subject.split(":", 1)) for subject in subjects],
     }
 
 
-def _subject(kind: str, name: str) -> dict[str, str]:
+def _build_subject(kind: str, name: str) -> dict[str, str]:
     if kind == "Account":
-        return {"kind": "ServiceAccount", "name": name, "namespace": _SYSTEM}
+        return {"kind": "ServiceAccount", "name": name, "namespace": _SYSTEM_NAMESPACE}
     return {"apiGroup": GROUP, "kind": kind, "name": name}
 
 
-def _document(kind: str, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def _build_document(kind: str, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": kind,

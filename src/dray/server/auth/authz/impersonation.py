@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from urllib.parse import unquote
 
-from dray.server.auth.authn.authentication import authenticated
-from dray.server.auth.authn.service_account_tokens import ACCOUNT_PREFIX, ACCOUNTS
-from dray.server.auth.authz.authorizer import Access
-from dray.server.auth.authz.policy_rules import Asked
-from dray.server.http.errors import bad_request
-from dray.server.http.requests import ANONYMOUS, UNAUTHENTICATED, User
+from dray.server.auth.authn.authentication import add_authenticated_group
+from dray.server.auth.authn.service_account_tokens import SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS_GROUP
+from dray.server.auth.authz.authorizer import UnionAuthorizer
+from dray.server.auth.authz.policy_rules import AccessAttributes
+from dray.server.http.errors import new_bad_request
+from dray.server.http.requests import ANONYMOUS, UNAUTHENTICATED, RequestUser
 
 _USER, _GROUP, _UID, _EXTRA = (
     "impersonate-user",
@@ -23,60 +23,62 @@ _USER, _GROUP, _UID, _EXTRA = (
     "impersonate-uid",
     "impersonate-extra-",
 )
-_ANY = "impersonate-"
-_GROUP_OF_EXTRAS = "authentication.k8s.io"
+_HEADER_PREFIX = "impersonate-"
+_AUTHENTICATION_GROUP = "authentication.k8s.io"
 
 
-def impersonated(user: User, headers: Mapping[str, str], access: Access) -> User:
+def impersonate(user: RequestUser, headers: Mapping[str, str], authorizer: UnionAuthorizer) -> RequestUser:
     """Who the user wants to be, if the headers say so; raises 403 if they may not be.
 
     Headers have lower-case names; values of a header that came several times are joined by commas.
     """
-    if _ANY not in "\n".join(headers):
+    if _HEADER_PREFIX not in "\n".join(headers):
         return user
     wanted = headers.get(_USER)
     extra = {
-        unquote(name.removeprefix(_EXTRA)): _split(value)
+        unquote(name.removeprefix(_EXTRA)): _split_values(value)
         for name, value in headers.items()
         if name.startswith(_EXTRA)
     }
-    groups, uid = _split(headers.get(_GROUP, "")), headers.get(_UID, "")
+    groups, uid = _split_values(headers.get(_GROUP, "")), headers.get(_UID, "")
     if not wanted:
         if groups or uid or extra:
-            raise bad_request("groups, a uid or extras are impersonated, but no user; set `Impersonate-User`")
+            raise new_bad_request(
+                "groups, a uid or extras are impersonated, but no user; set `Impersonate-User`"
+            )
         return user
-    for asked in _questions(wanted, groups, uid, extra):
-        access.require(user, asked)
-    return _dressed(User(wanted, groups, uid, MappingProxyType(extra)))
+    for asked in _build_attributes(wanted, groups, uid, extra):
+        authorizer.require(user, asked)
+    return _add_implied_groups(RequestUser(wanted, groups, uid, MappingProxyType(extra)))
 
 
-def _questions(
+def _build_attributes(
     name: str, groups: tuple[str, ...], uid: str, extra: Mapping[str, tuple[str, ...]]
-) -> Iterator[Asked]:
-    if name.startswith(ACCOUNT_PREFIX):
-        namespace, _, account = name.removeprefix(ACCOUNT_PREFIX).partition(":")
-        yield Asked("impersonate", "", "serviceaccounts", "", namespace, account)
+) -> Iterator[AccessAttributes]:
+    if name.startswith(SERVICE_ACCOUNT_PREFIX):
+        namespace, _, account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+        yield AccessAttributes("impersonate", "", "serviceaccounts", "", namespace, account)
     else:
-        yield Asked("impersonate", "", "users", name=name)
+        yield AccessAttributes("impersonate", "", "users", name=name)
     for group in groups:
-        yield Asked("impersonate", "", "groups", name=group)
+        yield AccessAttributes("impersonate", "", "groups", name=group)
     if uid:
-        yield Asked("impersonate", _GROUP_OF_EXTRAS, "uids", name=uid)
+        yield AccessAttributes("impersonate", _AUTHENTICATION_GROUP, "uids", name=uid)
     for key, values in extra.items():
         for value in values:
-            yield Asked("impersonate", _GROUP_OF_EXTRAS, "userextras", key, name=value)
+            yield AccessAttributes("impersonate", _AUTHENTICATION_GROUP, "userextras", key, name=value)
 
 
-def _dressed(user: User) -> User:
+def _add_implied_groups(user: RequestUser) -> RequestUser:
     """With the groups that come with the name."""
     if user.name == ANONYMOUS:
-        return User(user.name, user.groups or (UNAUTHENTICATED,), user.uid, user.extra)
+        return RequestUser(user.name, user.groups or (UNAUTHENTICATED,), user.uid, user.extra)
     groups = user.groups
-    if user.name.startswith(ACCOUNT_PREFIX) and not groups:
-        namespace = user.name.removeprefix(ACCOUNT_PREFIX).partition(":")[0]
-        groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
-    return authenticated(User(user.name, groups, user.uid, user.extra))
+    if user.name.startswith(SERVICE_ACCOUNT_PREFIX) and not groups:
+        namespace = user.name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")[0]
+        groups = (SERVICE_ACCOUNTS_GROUP, f"{SERVICE_ACCOUNTS_GROUP}:{namespace}")
+    return add_authenticated_group(RequestUser(user.name, groups, user.uid, user.extra))
 
 
-def _split(value: str) -> tuple[str, ...]:
+def _split_values(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(",") if part.strip())

@@ -12,119 +12,130 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dray.api.kinds import Kind, known_kind
-from dray.server.auth.authz.node_pod_graph import CLASSIC, DEVICES, Placed, Reference
-from dray.server.auth.authz.policy_rules import Asked
-from dray.server.auth.authz.rbac import Decision
-from dray.server.http.requests import User
-from dray.server.watch.cache import Cache
+from dray.api.kinds import Kind, get_kind
+from dray.server.auth.authz.node_pod_graph import CLASSIC, DEVICES, NodePodGraph, ReferencedObject
+from dray.server.auth.authz.policy_rules import AccessAttributes
+from dray.server.auth.authz.rbac import AccessDecision
+from dray.server.http.requests import RequestUser
+from dray.server.watch.cache import WatchCache
 
-OURS = "dray.dev"
-HEARTBEATS = "kube-node-lease"
+DRAY_GROUP = "dray.dev"
+NODE_LEASE_NAMESPACE = "kube-node-lease"
 """The namespace of the leases by which nodes show that they live."""
 
-_READ = frozenset({"get", "list", "watch"})
-_CHANGE = frozenset({"get", "update", "patch", "delete"})
-_COLLECTIVE = frozenset({"list", "watch", "deletecollection"})
+_READ_VERBS = frozenset({"get", "list", "watch"})
+_CHANGE_VERBS = frozenset({"get", "update", "patch", "delete"})
+_COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class NodeAccessRequest:
     """What a node asks, with what is needed to judge it."""
 
     node: str
-    asked: Asked
-    placed: Placed
-    cache: Cache
+    attributes: AccessAttributes
+    pod_graph: NodePodGraph
+    cache: WatchCache
 
 
-Condition = Callable[[Question], bool]
+AccessCondition = Callable[[NodeAccessRequest], bool]
 
 
-def _always(question: Question) -> bool:
+def _is_always_allowed(request: NodeAccessRequest) -> bool:
     return True
 
 
-def _itself(question: Question) -> bool:
-    return question.asked.name == question.node
+def _is_itself(request: NodeAccessRequest) -> bool:
+    return request.attributes.name == request.node
 
 
-def _own_lease(question: Question) -> bool:
-    asked = question.asked
-    return asked.namespace == HEARTBEATS and (asked.name == question.node or asked.verb == "create")
+def _is_own_lease(request: NodeAccessRequest) -> bool:
+    asked = request.attributes
+    return asked.namespace == NODE_LEASE_NAMESPACE and (asked.name == request.node or asked.verb == "create")
 
 
-def _own_pod(question: Question) -> bool:
-    asked = question.asked
-    if asked.verb in _COLLECTIVE:
-        return _selects_own(question)
-    return question.placed.node_of(asked.namespace, asked.name) == question.node
+def _is_own_pod(request: NodeAccessRequest) -> bool:
+    asked = request.attributes
+    if asked.verb in _COLLECTION_VERBS:
+        return _is_own_selection(request)
+    return request.pod_graph.get_node(asked.namespace, asked.name) == request.node
 
 
-def _needed(question: Question) -> bool:
-    asked = question.asked
+def _is_referenced(request: NodeAccessRequest) -> bool:
+    asked = request.attributes
     if not asked.name or not asked.namespace:
         return False
-    reference = Reference(asked.group, asked.resource, asked.name)
-    return question.placed.needs(question.node, asked.namespace, reference)
+    reference = ReferencedObject(asked.group, asked.resource, asked.name)
+    return request.pod_graph.has_reference(request.node, asked.namespace, reference)
 
 
-def _says_own(question: Question) -> bool:
-    asked = question.asked
-    if asked.verb in _COLLECTIVE:
-        return _selects_own(question)
-    kind = _NODE_NAMED[asked.group, asked.resource]
-    held = question.cache.get(kind, "", asked.name)
+def _is_own_object(request: NodeAccessRequest) -> bool:
+    asked = request.attributes
+    if asked.verb in _COLLECTION_VERBS:
+        return _is_own_selection(request)
+    kind = _NODE_NAME_KINDS[asked.group, asked.resource]
+    held = request.cache.get(kind, "", asked.name)
     # What is not there belongs to nobody: the node learns so from a 404.
-    return held is None or node_name(held.document) == question.node
+    return held is None or read_node_name(held.document) == request.node
 
 
-def _selects_own(question: Question) -> bool:
-    own = {f"spec.nodeName={question.node}", f"spec.nodeName=={question.node}"}
-    return any(term.strip() in own for term in question.asked.selector.split(","))
+def _is_own_selection(request: NodeAccessRequest) -> bool:
+    own = {f"spec.nodeName={request.node}", f"spec.nodeName=={request.node}"}
+    return any(term.strip() in own for term in request.attributes.selector.split(","))
 
 
-def node_name(document: Mapping[str, object]) -> str | None:
+def read_node_name(document: Mapping[str, object]) -> str | None:
     """`spec.nodeName` of a document."""
     spec = document.get("spec")
     name = spec.get("nodeName") if isinstance(spec, Mapping) else None
     return name if isinstance(name, str) else None
 
 
-SLICE, PREPARATION = known_kind(DEVICES, "ResourceSlice"), known_kind(OURS, "Preparation")
-_NODE_NAMED: Mapping[tuple[str, str], Kind] = {
+SLICE, PREPARATION = get_kind(DEVICES, "ResourceSlice"), get_kind(DRAY_GROUP, "Preparation")
+_NODE_NAME_KINDS: Mapping[tuple[str, str], Kind] = {
     (kind.group, kind.plural): kind for kind in (SLICE, PREPARATION)
 }
 
-_CREATE = frozenset({"create"})
-_STATUS = frozenset({"get", "update", "patch"})
+_CREATE_VERBS = frozenset({"create"})
+_STATUS_VERBS = frozenset({"get", "update", "patch"})
 
-_TABLE: Mapping[tuple[str, str], tuple[tuple[frozenset[str], Condition], ...]] = {
-    ("", "pods"): ((_READ | {"delete"}, _own_pod), (_CREATE, _always)),
-    ("", "pods/status"): ((_STATUS, _own_pod),),
-    ("", "pods/eviction"): ((_CREATE, _own_pod),),
-    ("", "nodes"): (((_CHANGE | _READ) - {"delete"}, _itself), (_CREATE, _always)),
-    ("", "nodes/status"): ((_STATUS, _itself),),
-    ("", "secrets"): ((_READ, _needed),),
-    ("", "configmaps"): ((_READ, _needed),),
-    ("", "persistentvolumeclaims"): ((frozenset({"get"}), _needed),),
-    ("", "serviceaccounts"): ((frozenset({"get"}), _needed),),
-    ("", "serviceaccounts/token"): ((_CREATE, _needed),),
-    ("", "services"): ((_READ, _always),),
-    ("", "events"): ((frozenset({"create", "update", "patch"}), _always),),
-    ("events.k8s.io", "events"): ((frozenset({"create", "update", "patch"}), _always),),
-    ("coordination.k8s.io", "leases"): ((_CHANGE | _CREATE, _own_lease),),
-    ("node.k8s.io", "runtimeclasses"): ((_READ, _always),),
-    ("storage.k8s.io", "csidrivers"): ((_READ, _always),),
-    ("storage.k8s.io", "csinodes"): ((_CHANGE, _itself), (_CREATE, _always)),
-    ("certificates.k8s.io", "certificatesigningrequests"): ((_READ | _CREATE, _always),),
-    ("authentication.k8s.io", "tokenreviews"): ((_CREATE, _always),),
-    ("authorization.k8s.io", "subjectaccessreviews"): ((_CREATE, _always),),
-    ("authorization.k8s.io", "localsubjectaccessreviews"): ((_CREATE, _always),),
-    (DEVICES, "resourceclaims"): ((frozenset({"get"}), _needed),),
-    (CLASSIC, "resourceclaims"): ((frozenset({"get"}), _needed),),
-    (DEVICES, "resourceslices"): ((_CHANGE | _COLLECTIVE, _says_own), (_CREATE, _always)),
-    (OURS, "preparations"): ((_CHANGE | _COLLECTIVE, _says_own), (_CREATE, _always)),
+_NODE_RULES: Mapping[tuple[str, str], tuple[tuple[frozenset[str], AccessCondition], ...]] = {
+    ("", "pods"): ((_READ_VERBS | {"delete"}, _is_own_pod), (_CREATE_VERBS, _is_always_allowed)),
+    ("", "pods/status"): ((_STATUS_VERBS, _is_own_pod),),
+    ("", "pods/eviction"): ((_CREATE_VERBS, _is_own_pod),),
+    ("", "nodes"): (
+        ((_CHANGE_VERBS | _READ_VERBS) - {"delete"}, _is_itself),
+        (_CREATE_VERBS, _is_always_allowed),
+    ),
+    ("", "nodes/status"): ((_STATUS_VERBS, _is_itself),),
+    ("", "secrets"): ((_READ_VERBS, _is_referenced),),
+    ("", "configmaps"): ((_READ_VERBS, _is_referenced),),
+    ("", "persistentvolumeclaims"): ((frozenset({"get"}), _is_referenced),),
+    ("", "serviceaccounts"): ((frozenset({"get"}), _is_referenced),),
+    ("", "serviceaccounts/token"): ((_CREATE_VERBS, _is_referenced),),
+    ("", "services"): ((_READ_VERBS, _is_always_allowed),),
+    ("", "events"): ((frozenset({"create", "update", "patch"}), _is_always_allowed),),
+    ("events.k8s.io", "events"): ((frozenset({"create", "update", "patch"}), _is_always_allowed),),
+    ("coordination.k8s.io", "leases"): ((_CHANGE_VERBS | _CREATE_VERBS, _is_own_lease),),
+    ("node.k8s.io", "runtimeclasses"): ((_READ_VERBS, _is_always_allowed),),
+    ("storage.k8s.io", "csidrivers"): ((_READ_VERBS, _is_always_allowed),),
+    ("storage.k8s.io", "csinodes"): ((_CHANGE_VERBS, _is_itself), (_CREATE_VERBS, _is_always_allowed)),
+    ("certificates.k8s.io", "certificatesigningrequests"): (
+        (_READ_VERBS | _CREATE_VERBS, _is_always_allowed),
+    ),
+    ("authentication.k8s.io", "tokenreviews"): ((_CREATE_VERBS, _is_always_allowed),),
+    ("authorization.k8s.io", "subjectaccessreviews"): ((_CREATE_VERBS, _is_always_allowed),),
+    ("authorization.k8s.io", "localsubjectaccessreviews"): ((_CREATE_VERBS, _is_always_allowed),),
+    (DEVICES, "resourceclaims"): ((frozenset({"get"}), _is_referenced),),
+    (CLASSIC, "resourceclaims"): ((frozenset({"get"}), _is_referenced),),
+    (DEVICES, "resourceslices"): (
+        (_CHANGE_VERBS | _COLLECTION_VERBS, _is_own_object),
+        (_CREATE_VERBS, _is_always_allowed),
+    ),
+    (DRAY_GROUP, "preparations"): (
+        (_CHANGE_VERBS | _COLLECTION_VERBS, _is_own_object),
+        (_CREATE_VERBS, _is_always_allowed),
+    ),
 }
 """Verbs of a node on each resource, and when it has them. `create` is judged with the object."""
 
@@ -132,24 +143,24 @@ _TABLE: Mapping[tuple[str, str], tuple[tuple[frozenset[str], Condition], ...]] =
 class NodeAuthorizer:
     """Answers what a node may do as a node."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
-        self.placed = Placed(cache)
+        self.pod_graph = NodePodGraph(cache)
 
-    def decide(self, user: User, asked: Asked) -> Decision:
+    def authorize(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
         """Whether the node may; a no is only that nothing of a node's rights says yes."""
-        node = user.node
+        node = user.node_name
         if node is None:
-            return Decision(False, "not a node")
-        question = Question(node, asked, self.placed, self._cache)
-        for verbs, condition in _TABLE.get((asked.group, asked.place), ()):
-            if asked.verb in verbs and condition(question):
-                return Decision(True, f'allowed to the node "{node}"')
-        return Decision(False, _advice(node, asked))
+            return AccessDecision(False, "not a node")
+        question = NodeAccessRequest(node, attributes, self.pod_graph, self._cache)
+        for verbs, condition in _NODE_RULES.get((attributes.group, attributes.qualified_resource), ()):
+            if attributes.verb in verbs and condition(question):
+                return AccessDecision(True, f'allowed to the node "{node}"')
+        return AccessDecision(False, _explain_denial(node, attributes))
 
 
-def _advice(node: str, asked: Asked) -> str:
-    selectable = (asked.group, asked.resource) in {*_NODE_NAMED, ("", "pods")}
-    if selectable and asked.verb in _COLLECTIVE and not asked.subresource:
+def _explain_denial(node: str, attributes: AccessAttributes) -> str:
+    selectable = (attributes.group, attributes.resource) in {*_NODE_NAME_KINDS, ("", "pods")}
+    if selectable and attributes.verb in _COLLECTION_VERBS and not attributes.subresource:
         return f"a node asks for its own with fieldSelector=spec.nodeName={node}"
     return "a node sees and writes what is its own, and sees what its pods refer to"

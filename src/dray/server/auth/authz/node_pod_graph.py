@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from dray.api.kinds import known_kind
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
+from dray.api.kinds import get_kind
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
 
 DEVICES, CLASSIC = "resource.k8s.io", "cdi.k8s.io"
 
 
-class Reference(NamedTuple):
+class ReferencedObject(NamedTuple):
     """A name that a pod mentions, in the pod's own namespace."""
 
     group: str
@@ -28,7 +28,7 @@ class Reference(NamedTuple):
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
-_MENTIONS: tuple[tuple[str, str], ...] = (
+_REFERENCE_PATHS: tuple[tuple[str, str], ...] = (
     ("spec.serviceAccountName", "serviceaccounts"),
     ("spec.imagePullSecrets[].name", "secrets"),
     ("spec.volumes[].secret.secretName", "secrets"),
@@ -50,51 +50,53 @@ _MENTIONS: tuple[tuple[str, str], ...] = (
 _GROUPS: Mapping[str, tuple[str, ...]] = {"resourceclaims": (DEVICES, CLASSIC)}
 
 
-class _Step(NamedTuple):
+class _PathStep(NamedTuple):
     """A field of the way to a name: where it leads, or what the name is of."""
 
     field: str
-    many: bool
-    below: tuple[_Step, ...]
+    is_list: bool
+    below: tuple[_PathStep, ...]
     resource: str
 
 
-def _steps(mentions: Iterable[tuple[list[str], str]]) -> tuple[_Step, ...]:
+def _build_steps(paths: Iterable[tuple[list[str], str]]) -> tuple[_PathStep, ...]:
     """All ways as one tree, so that a pod is walked through once."""
     by_field: dict[str, list[tuple[list[str], str]]] = {}
-    for (first, *rest), resource in mentions:
+    for (first, *rest), resource in paths:
         by_field.setdefault(first, []).append((rest, resource))
     return tuple(
-        _Step(
+        _PathStep(
             field.removesuffix("[]"),
             field.endswith("[]"),
-            _steps((rest, resource) for rest, resource in ways if rest),
+            _build_steps((rest, resource) for rest, resource in ways if rest),
             next((resource for rest, resource in ways if not rest), ""),
         )
         for field, ways in by_field.items()
     )
 
 
-_TREE = _steps((path.split("."), resource) for path, resource in _MENTIONS)
+_PATH_TREE = _build_steps((path.split("."), resource) for path, resource in _REFERENCE_PATHS)
 
 
-def references(pod: Mapping[str, Any]) -> list[Reference]:
+def find_references(pod: Mapping[str, Any]) -> list[ReferencedObject]:
     """Everything a pod mentions."""
     found: dict[tuple[str, str], None] = {}
-    _collect(pod, _TREE, found)
+    _collect(pod, _PATH_TREE, found)
     mentioned = [
-        Reference(group, resource, name) for resource, name in found for group in _GROUPS.get(resource, ("",))
+        ReferencedObject(group, resource, name)
+        for resource, name in found
+        for group in _GROUPS.get(resource, ("",))
     ]
     spec = pod.get("spec")
     for entry in (spec.get("resourceClaims") or ()) if isinstance(spec, Mapping) else ():
         if isinstance(entry, Mapping) and entry.get("template"):
             # A template written inside the pod makes a classic claim of this name.
             name = f"{pod['metadata'].get('name')}-{entry.get('name')}"
-            mentioned.append(Reference(CLASSIC, "resourceclaims", name))
+            mentioned.append(ReferencedObject(CLASSIC, "resourceclaims", name))
     return mentioned
 
 
-def _collect(node: Any, steps: tuple[_Step, ...], found: dict[tuple[str, str], None]) -> None:
+def _collect(node: Any, steps: tuple[_PathStep, ...], found: dict[tuple[str, str], None]) -> None:
     for field, many, below, resource in steps:
         value = node.get(field)
         if not value:
@@ -106,32 +108,32 @@ def _collect(node: Any, steps: tuple[_Step, ...], found: dict[tuple[str, str], N
                 _collect(one, below, found)
 
 
-POD = known_kind("", "Pod")
+POD = get_kind("", "Pod")
 
 
-class Placed:
+class NodePodGraph:
     """The pods of every node and what they refer to."""
 
-    def __init__(self, cache: Cache) -> None:
-        self._pods: dict[tuple[str, str], tuple[str, tuple[Reference, ...]]] = {}
-        self._needs: dict[str, Counter[tuple[str, Reference]]] = {}
-        cache.listen(POD, self._changed)
+    def __init__(self, cache: WatchCache) -> None:
+        self._pods: dict[tuple[str, str], tuple[str, tuple[ReferencedObject, ...]]] = {}
+        self._references: dict[str, Counter[tuple[str, ReferencedObject]]] = {}
+        cache.add_listener(POD, self._on_pod_change)
 
-    def node_of(self, namespace: str, name: str) -> str | None:
+    def get_node(self, namespace: str, name: str) -> str | None:
         """The node a pod is bound to."""
         node, _ = self._pods.get((namespace, name), (None, ()))
         return node
 
-    def needs(self, node: str, namespace: str, reference: Reference) -> bool:
+    def has_reference(self, node: str, namespace: str, reference: ReferencedObject) -> bool:
         """Whether a pod on the node refers to the name."""
-        needs = self._needs.get(node)
+        needs = self._references.get(node)
         return needs is not None and needs[namespace, reference] > 0
 
-    def _changed(self, old: Held | None, new: Held | None) -> None:
+    def _on_pod_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         held = new or old
         assert held is not None
         place = (held.namespace, held.name)
-        self._forget(place)
+        self._remove_pod(place)
         # Most changes of pods come before they have a node; what does not name the field cannot have it.
         if new is None or b'"nodeName":"' not in new.value:
             return
@@ -139,18 +141,18 @@ class Placed:
         node = (document.get("spec") or {}).get("nodeName")
         if not node:
             return
-        mentioned = tuple(dict.fromkeys(references(document)))
+        mentioned = tuple(dict.fromkeys(find_references(document)))
         self._pods[place] = (node, mentioned)
-        self._needs.setdefault(node, Counter()).update((place[0], one) for one in mentioned)
+        self._references.setdefault(node, Counter()).update((place[0], one) for one in mentioned)
 
-    def _forget(self, place: tuple[str, str]) -> None:
+    def _remove_pod(self, place: tuple[str, str]) -> None:
         node, mentioned = self._pods.pop(place, ("", ()))
         if not node:
             return
-        needs = self._needs[node]
+        needs = self._references[node]
         for one in mentioned:
             needs[place[0], one] -= 1
             if not needs[place[0], one]:
                 del needs[place[0], one]
         if not needs:
-            del self._needs[node]
+            del self._references[node]

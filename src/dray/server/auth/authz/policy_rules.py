@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.server.http.requests import Call, User
+from dray.server.http.requests import ApiCall, RequestUser
 
-EVERYTHING = "*"
+WILDCARD = "*"
 
 _NAME_SELECTOR = "metadata.name="
-_CHOOSING = frozenset({"list", "watch", "deletecollection"})
+_COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
 """Verbs that act on what a selector chooses; for others it means nothing."""
 
 
-class Asked(NamedTuple):
+class AccessAttributes(NamedTuple):
     """One verb on one thing: a resource, or a path that is none (`resource` is empty then)."""
 
     verb: str
@@ -38,23 +38,25 @@ class Asked(NamedTuple):
     """The field selector of a list or watch; nodes may see some lists only in part."""
 
     @property
-    def place(self) -> str:
+    def qualified_resource(self) -> str:
         """`pods` or `pods/status`, as rules name it."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-def asked_of(call: Call) -> Asked:
+def build_attributes(call: ApiCall) -> AccessAttributes:
     """What a call asks for. A selector for one name is as good as the name."""
     if not call.is_resource:
-        return Asked(call.verb, path=call.path)
+        return AccessAttributes(call.verb, path=call.path)
     selector = call.query.get("fieldSelector", "")
     name = call.name
-    if call.verb in _CHOOSING and selector.startswith(_NAME_SELECTOR) and "," not in selector:
+    if call.verb in _COLLECTION_VERBS and selector.startswith(_NAME_SELECTOR) and "," not in selector:
         name = selector.removeprefix(_NAME_SELECTOR).removeprefix("=")
     namespace = call.namespace
     if call.verb == "get" and call.plural == "namespaces" and not call.group:
         namespace = call.name  # who works in a namespace may look at it
-    return Asked(call.verb, call.group, call.plural, call.subresource, namespace, name, selector=selector)
+    return AccessAttributes(
+        call.verb, call.group, call.plural, call.subresource, namespace, name, selector=selector
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +69,25 @@ class PolicyRule:
     names: frozenset[str] = frozenset()
     paths: tuple[str, ...] = ()
 
-    def allows(self, asked: Asked) -> bool:
+    def allows(self, attributes: AccessAttributes) -> bool:
         """Whether the rule says yes."""
-        if asked.verb not in self.verbs and EVERYTHING not in self.verbs:
+        if attributes.verb not in self.verbs and WILDCARD not in self.verbs:
             return False
-        if not asked.resource:
-            return any(_reaches(path, asked.path) for path in self.paths)
-        if asked.group not in self.groups and EVERYTHING not in self.groups:
+        if not attributes.resource:
+            return any(_matches_path(path, attributes.path) for path in self.paths)
+        if attributes.group not in self.groups and WILDCARD not in self.groups:
             return False
-        if self.names and asked.name not in self.names:
+        if self.names and attributes.name not in self.names:
             return False
-        return self._names(asked)
+        return self._matches_resource(attributes)
 
-    def _names(self, asked: Asked) -> bool:
+    def _matches_resource(self, attributes: AccessAttributes) -> bool:
         resources = self.resources
-        if EVERYTHING in resources or asked.place in resources:
+        if WILDCARD in resources or attributes.qualified_resource in resources:
             return True
-        return bool(asked.subresource) and f"*/{asked.subresource}" in resources
+        return bool(attributes.subresource) and f"*/{attributes.subresource}" in resources
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """As it is written in a role."""
         fields = {
             "verbs": sorted(self.verbs),
@@ -97,8 +99,8 @@ class PolicyRule:
         return {field: values for field, values in fields.items() if values}
 
 
-def _reaches(pattern: str, path: str) -> bool:
-    if pattern.endswith(EVERYTHING):
+def _matches_path(pattern: str, path: str) -> bool:
+    if pattern.endswith(WILDCARD):
         return path.startswith(pattern[:-1])
     return pattern == path
 
@@ -114,10 +116,10 @@ class _Rule(msgspec.Struct, frozen=True, rename="camel"):
     non_resource_urls: list[str] | None = msgspec.field(default=None, name="nonResourceURLs")
 
 
-def read_rules(written: Any) -> tuple[PolicyRule, ...]:
+def read_rules(documents: Any) -> tuple[PolicyRule, ...]:
     """The rules of a role's document; a `ValueError` that names the place when they are none."""
     try:
-        rules = msgspec.convert(written or [], list[_Rule])
+        rules = msgspec.convert(documents or [], list[_Rule])
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
     return tuple(
@@ -135,12 +137,12 @@ def read_rules(written: Any) -> tuple[PolicyRule, ...]:
 # --- does one cover the other ---
 
 
-def uncovered(wanted: Iterable[PolicyRule], owned: Sequence[PolicyRule]) -> list[PolicyRule]:
+def find_uncovered(wanted: Iterable[PolicyRule], owned: Sequence[PolicyRule]) -> list[PolicyRule]:
     """The pieces of the wanted rules that none of the owned rules allows."""
-    return [piece for rule in wanted for piece in _pieces(rule) if not _covered(piece, owned)]
+    return [piece for rule in wanted for piece in _split_rule(rule) if not _is_covered(piece, owned)]
 
 
-def _pieces(rule: PolicyRule) -> Iterator[PolicyRule]:
+def _split_rule(rule: PolicyRule) -> Iterator[PolicyRule]:
     for verb in sorted(rule.verbs):
         for path in rule.paths:
             yield PolicyRule(frozenset({verb}), paths=(path,))
@@ -154,65 +156,69 @@ def _pieces(rule: PolicyRule) -> Iterator[PolicyRule]:
             )
 
 
-def _covered(piece: PolicyRule, owned: Sequence[PolicyRule]) -> bool:
+def _is_covered(piece: PolicyRule, owned: Sequence[PolicyRule]) -> bool:
     return any(_covers(rule, piece) for rule in owned)
 
 
 def _covers(rule: PolicyRule, piece: PolicyRule) -> bool:
     """Whether the rule allows all that the piece allows; a piece has one value in each place."""
-    if not _within(piece.verbs, rule.verbs):
+    if not _is_within(piece.verbs, rule.verbs):
         return False
     if piece.paths:
-        return any(_path_within(piece.paths[0], path) for path in rule.paths)
-    if not _within(piece.groups, rule.groups) or not _resource_within(piece, rule):
+        return any(_is_path_within(piece.paths[0], path) for path in rule.paths)
+    if not _is_within(piece.groups, rule.groups) or not _is_resource_within(piece, rule):
         return False
     return not rule.names or (bool(piece.names) and piece.names <= rule.names)
 
 
-def _within(wanted: frozenset[str], owned: frozenset[str]) -> bool:
-    return EVERYTHING in owned or wanted <= owned
+def _is_within(wanted: frozenset[str], owned: frozenset[str]) -> bool:
+    return WILDCARD in owned or wanted <= owned
 
 
-def _resource_within(piece: PolicyRule, rule: PolicyRule) -> bool:
-    if _within(piece.resources, rule.resources):
+def _is_resource_within(piece: PolicyRule, rule: PolicyRule) -> bool:
+    if _is_within(piece.resources, rule.resources):
         return True
     (wanted,) = piece.resources
     _, slash, subresource = wanted.partition("/")
     return bool(slash) and f"*/{subresource}" in rule.resources
 
 
-def _path_within(wanted: str, owned: str) -> bool:
-    if owned.endswith(EVERYTHING):
-        return wanted.removesuffix(EVERYTHING).startswith(owned[:-1])
+def _is_path_within(wanted: str, owned: str) -> bool:
+    if owned.endswith(WILDCARD):
+        return wanted.removesuffix(WILDCARD).startswith(owned[:-1])
     return wanted == owned
 
 
 # --- the words of a refusal ---
 
 
-def refusal_text(user: User, asked: Asked) -> str:
+def format_refusal(user: RequestUser, attributes: AccessAttributes) -> str:
     """Why not, in the words Kubernetes clients know."""
-    if not asked.resource:
-        return f'User "{user.name}" cannot {asked.verb} path "{asked.path}"'
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    what = f'resource "{asked.place}" in API group "{asked.group}" {where}'
-    return f'User "{user.name}" cannot {asked.verb} {what}'
+    if not attributes.resource:
+        return f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    what = f'resource "{attributes.qualified_resource}" in API group "{attributes.group}" {where}'
+    return f'User "{user.name}" cannot {attributes.verb} {what}'
 
 
-def missing_rule(asked: Asked) -> Mapping[str, Any]:
+def build_missing_rule(attributes: AccessAttributes) -> Mapping[str, Any]:
     """The smallest rule that would allow it."""
-    if not asked.resource:
-        return {"nonResourceURLs": [asked.path], "verbs": [asked.verb]}
-    return {"apiGroups": [asked.group], "resources": [asked.place], "verbs": [asked.verb]}
+    if not attributes.resource:
+        return {"nonResourceURLs": [attributes.path], "verbs": [attributes.verb]}
+    return {
+        "apiGroups": [attributes.group],
+        "resources": [attributes.qualified_resource],
+        "verbs": [attributes.verb],
+    }
 
 
-def rule_of(text: str) -> PolicyRule:
+def parse_rule(text: str) -> PolicyRule:
     """A rule from its short form."""
     verbs, _, what = text.partition(": ")
     what, _, names = what.partition("[")
     places = what.split()
     paths = tuple(place for place in places if place.startswith("/"))
-    split = [place_of(place) for place in places if not place.startswith("/")]
+    split = [parse_resource(place) for place in places if not place.startswith("/")]
     return PolicyRule(
         frozenset(verbs.split(",")),
         frozenset(group for group, _ in split),
@@ -222,8 +228,8 @@ def rule_of(text: str) -> PolicyRule:
     )
 
 
-def place_of(place: str) -> tuple[str, str]:
+def parse_resource(text: str) -> tuple[str, str]:
     """`resourceclaims.resource.k8s.io/status` is the group and `resourceclaims/status`."""
-    whole, slash, subresource = place.partition("/")
+    whole, slash, subresource = text.partition("/")
     resource, _, group = whole.partition(".")
     return group, f"{resource}/{subresource}" if slash else resource

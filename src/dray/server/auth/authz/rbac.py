@@ -16,29 +16,35 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dray.api.json_text import write_json
-from dray.api.kinds import known_kind
-from dray.server.auth.authn.service_account_tokens import ACCOUNT_PREFIX
-from dray.server.auth.authz.policy_rules import Asked, PolicyRule, missing_rule, read_rules, refusal_text
-from dray.server.http.errors import Failure
-from dray.server.http.requests import MASTERS, User
-from dray.server.objects.stored_object import Held
-from dray.server.watch.cache import Cache
-from dray.values.cache_bounds import Bound
-from dray.values.label_selectors import LabelSelector, LabelSelectorError
+from dray.api.kinds import get_kind
+from dray.server.auth.authn.service_account_tokens import SERVICE_ACCOUNT_PREFIX
+from dray.server.auth.authz.policy_rules import (
+    AccessAttributes,
+    PolicyRule,
+    build_missing_rule,
+    format_refusal,
+    read_rules,
+)
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import MASTERS, RequestUser
+from dray.server.objects.stored_object import StoredObject
+from dray.server.watch.cache import WatchCache
+from dray.values.cache_bounds import CacheBound
+from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
 
 GROUP = "rbac.authorization.k8s.io"
-ANSWERS = Bound("answers about rights", 20_000, "the server")
+DECISION_CACHE = CacheBound("answers about rights", 20_000, "the server")
 
-Subject = tuple[str, str]
-"""`User` or `Group`, and the name; a service account is a user."""
+RbacSubject = tuple[str, str]
+"""`RequestUser` or `Group`, and the name; a service account is a user."""
 
 
-ROLE, CLUSTER_ROLE = known_kind(GROUP, "Role"), known_kind(GROUP, "ClusterRole")
-ROLE_BINDING, CLUSTER_ROLE_BINDING = known_kind(GROUP, "RoleBinding"), known_kind(GROUP, "ClusterRoleBinding")
+ROLE, CLUSTER_ROLE = get_kind(GROUP, "Role"), get_kind(GROUP, "ClusterRole")
+ROLE_BINDING, CLUSTER_ROLE_BINDING = get_kind(GROUP, "RoleBinding"), get_kind(GROUP, "ClusterRoleBinding")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     """Yes or no, and why; `hint` is the part of a refusal that says what is missing."""
 
     allowed: bool
@@ -47,12 +53,12 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class RoleRules:
     """The rules of a role, or the selectors that find the cluster roles whose rules it has."""
 
     rules: tuple[PolicyRule, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
-    selectors: tuple[LabelSelector, ...] | None = None
+    selectors: tuple[ParsedLabelSelector, ...] | None = None
 
 
 class RoleRef(NamedTuple):
@@ -63,91 +69,98 @@ class RoleRef(NamedTuple):
     name: str
 
 
-class Binding(NamedTuple):
+class RoleGrant(NamedTuple):
     """Who has which role."""
 
     kind: str
     name: str
     role: RoleRef
-    subjects: tuple[Subject, ...]
+    subjects: tuple[RbacSubject, ...]
 
 
-class Authorizer:
+class RbacAuthorizer:
     """Answers who may do what, from the roles and bindings there are."""
 
-    def __init__(self, cache: Cache) -> None:
-        self._roles: dict[RoleRef, Role] = {}
-        self._bindings: dict[tuple[str, Subject], dict[bytes, Binding]] = {}
-        self._bound: dict[bytes, tuple[str, Binding]] = {}
-        self._whole: dict[RoleRef, tuple[PolicyRule, ...]] = {}
-        self._answers: dict[tuple[str, tuple[str, ...], Asked], Decision] = {}
+    def __init__(self, cache: WatchCache) -> None:
+        self._roles: dict[RoleRef, RoleRules] = {}
+        self._grants_by_subject: dict[tuple[str, RbacSubject], dict[bytes, RoleGrant]] = {}
+        self._grants_by_key: dict[bytes, tuple[str, RoleGrant]] = {}
+        self._resolved_rules: dict[RoleRef, tuple[PolicyRule, ...]] = {}
+        self._decisions: dict[tuple[str, tuple[str, ...], AccessAttributes], AccessDecision] = {}
         for kind in (ROLE, CLUSTER_ROLE):
-            cache.listen(kind, self._role_changed)
+            cache.add_listener(kind, self._on_role_change)
         for kind in (ROLE_BINDING, CLUSTER_ROLE_BINDING):
-            cache.listen(kind, self._binding_changed)
+            cache.add_listener(kind, self._on_binding_change)
 
-    def decide(self, user: User, asked: Asked) -> Decision:
+    def authorize(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
         """Whether the user may do it, and why."""
-        verb, group, resource, subresource, namespace, name, path, _ = asked
+        verb, group, resource, subresource, namespace, name, path, _ = attributes
         # Who may do it to all objects may do it to each: most answers do not depend on the name.
-        answer = self._answer(user, Asked(verb, group, resource, subresource, namespace, "", path))
+        answer = self._get_decision(
+            user, AccessAttributes(verb, group, resource, subresource, namespace, "", path)
+        )
         if answer.allowed or not name:
             return answer
-        return self._answer(user, Asked(verb, group, resource, subresource, namespace, name, path))
+        return self._get_decision(
+            user, AccessAttributes(verb, group, resource, subresource, namespace, name, path)
+        )
 
-    def _answer(self, user: User, asked: Asked) -> Decision:
-        key = (user.name, user.groups, asked)
-        answer = self._answers.get(key)
+    def _get_decision(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
+        key = (user.name, user.groups, attributes)
+        answer = self._decisions.get(key)
         if answer is None:
-            answer = ANSWERS.keep(self._answers, key, self._decided(user, asked))
+            answer = DECISION_CACHE.put(self._decisions, key, self._decide(user, attributes))
         return answer
 
-    def rules_for(self, user: User, namespace: str) -> list[PolicyRule]:
+    def list_user_rules(self, user: RequestUser, namespace: str) -> list[PolicyRule]:
         """Everything the user may do in a namespace and outside of all."""
         if MASTERS in user.groups:
             return list(MASTER_RULES)
         found: dict[PolicyRule, None] = {}
-        for scope, binding, subject in self._bindings_of(user, namespace):
+        for scope, binding, subject in self._iter_grants(user, namespace):
             del subject
-            for rule in self.rules_of(binding.role):
+            for rule in self.get_role_rules(binding.role):
                 if scope and rule.paths:
                     continue  # paths are outside of all namespaces
                 found[rule] = None
         return list(found)
 
-    def rules_of(self, ref: RoleRef) -> tuple[PolicyRule, ...]:
+    def get_role_rules(self, ref: RoleRef) -> tuple[PolicyRule, ...]:
         """The rules of a role, with those of roles it is put together from."""
-        rules = self._whole.get(ref)
+        rules = self._resolved_rules.get(ref)
         if rules is None:
-            rules = self._whole[ref] = tuple(dict.fromkeys(self._gathered(ref)))
+            rules = self._resolved_rules[ref] = tuple(dict.fromkeys(self._collect_rules(ref)))
         return rules
 
-    def knows(self, ref: RoleRef) -> bool:
+    def has_role(self, ref: RoleRef) -> bool:
         """Whether there is such a role."""
         return ref in self._roles
 
-    def _decided(self, user: User, asked: Asked) -> Decision:
+    def _decide(self, user: RequestUser, attributes: AccessAttributes) -> AccessDecision:
         if MASTERS in user.groups:
-            return Decision(True, f'allowed by the group "{MASTERS}"')
+            return AccessDecision(True, f'allowed by the group "{MASTERS}"')
         missing: dict[str, None] = {}
-        for scope, binding, subject in self._bindings_of(user, asked.namespace):
-            if scope and not asked.resource:
+        for scope, binding, subject in self._iter_grants(user, attributes.namespace):
+            if scope and not attributes.resource:
                 continue
             if binding.role not in self._roles:
-                missing[_not_there(binding)] = None
-            if any(rule.allows(asked) for rule in self.rules_of(binding.role)):
-                return Decision(True, _granted(scope, binding, subject))
-        hint = ", ".join(missing) or f"a rule that would allow it: {write_json(missing_rule(asked)).decode()}"
-        return Decision(False, f"{refusal_text(user, asked)}: RBAC: {hint}", f"RBAC: {hint}")
+                missing[_explain_missing_role(binding)] = None
+            if any(rule.allows(attributes) for rule in self.get_role_rules(binding.role)):
+                return AccessDecision(True, _explain_grant(scope, binding, subject))
+        hint = (
+            ", ".join(missing)
+            or f"a rule that would allow it: {write_json(build_missing_rule(attributes)).decode()}"
+        )
+        return AccessDecision(False, f"{format_refusal(user, attributes)}: RBAC: {hint}", f"RBAC: {hint}")
 
-    def _bindings_of(self, user: User, namespace: str) -> Iterator[tuple[str, Binding, Subject]]:
-        subjects: list[Subject] = [("User", user.name), *(("Group", group) for group in user.groups)]
+    def _iter_grants(self, user: RequestUser, namespace: str) -> Iterator[tuple[str, RoleGrant, RbacSubject]]:
+        subjects: list[RbacSubject] = [("User", user.name), *(("Group", group) for group in user.groups)]
         for scope in ("", namespace) if namespace else ("",):
             for subject in subjects:
-                for binding in self._bindings.get((scope, subject), {}).values():
+                for binding in self._grants_by_subject.get((scope, subject), {}).values():
                     yield scope, binding, subject
 
-    def _gathered(self, ref: RoleRef, seen: frozenset[RoleRef] = frozenset()) -> Iterator[PolicyRule]:
+    def _collect_rules(self, ref: RoleRef, seen: frozenset[RoleRef] = frozenset()) -> Iterator[PolicyRule]:
         role = self._roles.get(ref)
         if role is None or ref in seen:
             return
@@ -155,35 +168,35 @@ class Authorizer:
             yield from role.rules
             return
         for other, part in self._roles.items():
-            if other.kind == CLUSTER_ROLE.name and _selects(role.selectors, part):
-                yield from self._gathered(other, seen | {ref})
+            if other.kind == CLUSTER_ROLE.name and _is_selected(role.selectors, part):
+                yield from self._collect_rules(other, seen | {ref})
 
-    def _role_changed(self, old: Held | None, new: Held | None) -> None:
+    def _on_role_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         held = new or old
         assert held is not None
         ref = RoleRef(held.kind.name, held.namespace, held.name)
         if new is None:
             self._roles.pop(ref, None)
         else:
-            self._roles[ref] = _read(read_role, new, Role())
-        self._whole.clear()
-        self._answers.clear()
+            self._roles[ref] = _read_or_default(read_role, new, RoleRules())
+        self._resolved_rules.clear()
+        self._decisions.clear()
 
-    def _binding_changed(self, old: Held | None, new: Held | None) -> None:
+    def _on_binding_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         held = new or old
         assert held is not None
-        scope, before = self._bound.pop(held.key, (held.namespace, None))
+        scope, before = self._grants_by_key.pop(held.key, (held.namespace, None))
         for subject in before.subjects if before else ():
-            granted = self._bindings.get((scope, subject), {})  # a subject may be named twice
+            granted = self._grants_by_subject.get((scope, subject), {})  # a subject may be named twice
             granted.pop(held.key, None)
             if not granted:
-                self._bindings.pop((scope, subject), None)
-        after = None if new is None else _read(read_binding, new, None)
+                self._grants_by_subject.pop((scope, subject), None)
+        after = None if new is None else _read_or_default(read_binding, new, None)
         if after is not None:
-            self._bound[held.key] = (scope, after)
+            self._grants_by_key[held.key] = (scope, after)
             for subject in after.subjects:
-                self._bindings.setdefault((scope, subject), {})[held.key] = after
-        self._answers.clear()
+                self._grants_by_subject.setdefault((scope, subject), {})[held.key] = after
+        self._decisions.clear()
 
 
 MASTER_RULES = (
@@ -192,18 +205,20 @@ MASTER_RULES = (
 )
 
 
-def refusal(asked: Asked, decision: Decision) -> Failure:
+def build_forbidden(attributes: AccessAttributes, decision: AccessDecision) -> ApiStatusError:
     """The answer to somebody who may not."""
-    if not asked.resource:
-        return Failure(403, "Forbidden", f"forbidden: {decision.reason}", {})
-    resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
-    subject = f'{resource} "{asked.name}"' if asked.name else resource
-    details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
+    if not attributes.resource:
+        return ApiStatusError(403, "Forbidden", f"forbidden: {decision.reason}", {})
+    resource = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
+    subject = f'{resource} "{attributes.name}"' if attributes.name else resource
+    details = {"name": attributes.name, "group": attributes.group, "kind": attributes.resource}
     message = f"{subject} is forbidden: {decision.reason}"
-    return Failure(403, "Forbidden", message, {field: value for field, value in details.items() if value})
+    return ApiStatusError(
+        403, "Forbidden", message, {field: value for field, value in details.items() if value}
+    )
 
 
-def _selects(selectors: Sequence[LabelSelector], part: Role) -> bool:
+def _is_selected(selectors: Sequence[ParsedLabelSelector], part: RoleRules) -> bool:
     labels = dict(part.labels)
     return any(selector.matches(labels) for selector in selectors)
 
@@ -211,44 +226,46 @@ def _selects(selectors: Sequence[LabelSelector], part: Role) -> bool:
 # --- as they are written ---
 
 
-def _read(reader: Callable[[Held], Any], held: Held, nothing: Any) -> Any:
+def _read_or_default(reader: Callable[[StoredObject], Any], held: StoredObject, default: Any) -> Any:
     try:
         return reader(held)
     except (ValueError, TypeError, AttributeError, KeyError):
-        return nothing
+        return default
 
 
-def read_role(held: Held) -> Role:
+def read_role(held: StoredObject) -> RoleRules:
     """A role of the store."""
     document = held.document
     labels = tuple(sorted((document["metadata"].get("labels") or {}).items()))
-    return Role(read_rules(document.get("rules")), labels, read_selectors(document))
+    return RoleRules(read_rules(document.get("rules")), labels, read_selectors(document))
 
 
-def read_selectors(document: Any) -> tuple[LabelSelector, ...] | None:
+def read_selectors(document: Any) -> tuple[ParsedLabelSelector, ...] | None:
     """The selectors of a cluster role that is put together from others; a `ValueError` if they are none."""
     aggregation = document.get("aggregationRule")
     if not aggregation:
         return None
     try:
-        return tuple(LabelSelector.read(one) for one in aggregation.get("clusterRoleSelectors") or ())
+        return tuple(
+            ParsedLabelSelector.from_document(one) for one in aggregation.get("clusterRoleSelectors") or ()
+        )
     except LabelSelectorError as error:
         raise ValueError(str(error)) from None
 
 
-def read_binding(held: Held) -> Binding:
+def read_binding(held: StoredObject) -> RoleGrant:
     """A binding of the store."""
     document, namespace = held.document, held.namespace
-    ref = role_ref(document, namespace)
-    return Binding(held.kind.name, held.name, ref, read_subjects(document, namespace))
+    ref = read_role_ref(document, namespace)
+    return RoleGrant(held.kind.name, held.name, ref, read_subjects(document, namespace))
 
 
-def read_subjects(document: Any, namespace: str) -> tuple[Subject, ...]:
+def read_subjects(document: Any, namespace: str) -> tuple[RbacSubject, ...]:
     """Whom a binding names; a `ValueError` or `KeyError` if they are none."""
-    return tuple(_subject(subject, namespace) for subject in document.get("subjects") or ())
+    return tuple(_parse_subject(subject, namespace) for subject in document.get("subjects") or ())
 
 
-def role_ref(document: Any, namespace: str) -> RoleRef:
+def read_role_ref(document: Any, namespace: str) -> RoleRef:
     """The role a binding gives; a `ValueError` if it names none."""
     ref = document.get("roleRef") or {}
     kind, name = ref.get("kind"), ref.get("name")
@@ -265,16 +282,16 @@ def role_ref(document: Any, namespace: str) -> RoleRef:
     return RoleRef(kind, namespace, name)
 
 
-def _subject(written: Any, namespace: str) -> Subject:
-    kind, name = written["kind"], written["name"]
+def _parse_subject(document: Any, namespace: str) -> RbacSubject:
+    kind, name = document["kind"], document["name"]
     if kind == "ServiceAccount":
-        return ("User", f"{ACCOUNT_PREFIX}{written.get('namespace') or namespace}:{name}")
+        return ("User", f"{SERVICE_ACCOUNT_PREFIX}{document.get('namespace') or namespace}:{name}")
     if kind not in ("User", "Group") or not isinstance(name, str) or not name:
         raise ValueError("a subject is a User, a Group or a ServiceAccount with a name")
     return (kind, name)
 
 
-def _granted(scope: str, binding: Binding, subject: Subject) -> str:
+def _explain_grant(scope: str, binding: RoleGrant, subject: RbacSubject) -> str:
     place = f"{scope}/{binding.name}" if scope else binding.name
     return (
         f'RBAC: allowed by {binding.kind} "{place}" of {binding.role.kind} "{binding.role.name}" '
@@ -282,5 +299,5 @@ def _granted(scope: str, binding: Binding, subject: Subject) -> str:
     )
 
 
-def _not_there(binding: Binding) -> str:
+def _explain_missing_role(binding: RoleGrant) -> str:
     return f'{binding.role.kind.lower()}.{GROUP} "{binding.role.name}" not found'

@@ -12,21 +12,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dray.server.auth.authn.authentication import Authenticator, authenticated
-from dray.server.auth.authn.service_account_tokens import AccountTokens
-from dray.server.auth.authz.authorizer import Access
-from dray.server.auth.authz.policy_rules import Asked
-from dray.server.http.errors import Failure, bad_request
-from dray.server.http.requests import User
+from dray.server.auth.authn.authentication import Authenticator, add_authenticated_group
+from dray.server.auth.authn.service_account_tokens import ServiceAccountTokens
+from dray.server.auth.authz.authorizer import UnionAuthorizer
+from dray.server.auth.authz.policy_rules import AccessAttributes
+from dray.server.http.errors import ApiStatusError, new_bad_request
+from dray.server.http.requests import RequestUser
 
 Document = Mapping[str, Any]
 
 
-class _View(msgspec.Struct, frozen=True, rename="camel"):
+class _SpecView(msgspec.Struct, frozen=True, rename="camel"):
     """How questions are read: the names of Kubernetes, absence is the default."""
 
 
-class _ResourceAttributes(_View, frozen=True):
+class _ResourceAttributes(_SpecView, frozen=True):
     namespace: str = ""
     verb: str = ""
     group: str = ""
@@ -36,12 +36,12 @@ class _ResourceAttributes(_View, frozen=True):
     name: str = ""
 
 
-class _PathAttributes(_View, frozen=True):
+class _PathAttributes(_SpecView, frozen=True):
     path: str = ""
     verb: str = ""
 
 
-class _AccessSpec(_View, frozen=True):
+class _AccessSpec(_SpecView, frozen=True):
     resource_attributes: _ResourceAttributes | None = None
     non_resource_attributes: _PathAttributes | None = None
     user: str = ""
@@ -50,109 +50,111 @@ class _AccessSpec(_View, frozen=True):
     extra: dict[str, tuple[str, ...]] = {}
 
 
-class _RulesSpec(_View, frozen=True):
+class _RulesSpec(_SpecView, frozen=True):
     namespace: str = ""
 
 
-class _TokenSpec(_View, frozen=True):
+class _TokenSpec(_SpecView, frozen=True):
     token: str = ""
     audiences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reviews:
+class AccessReviews:
     """Answers reviews."""
 
-    access: Access
+    authorizer: UnionAuthorizer
     authenticator: Authenticator
-    accounts: AccountTokens | None = None
+    account_tokens: ServiceAccountTokens | None = None
 
-    def self_subject_access(self, user: User, document: Document) -> dict[str, Any]:
+    def review_self_subject_access(self, user: RequestUser, document: Document) -> dict[str, Any]:
         """SelfSubjectAccessReview: may I?"""
-        return self._answered(document, user, _spec(document, _AccessSpec))
+        return self._answer_access_review(document, user, _read_spec(document, _AccessSpec))
 
-    def subject_access(self, document: Document) -> dict[str, Any]:
+    def review_subject_access(self, document: Document) -> dict[str, Any]:
         """SubjectAccessReview: may they?"""
-        spec = _spec(document, _AccessSpec)
+        spec = _read_spec(document, _AccessSpec)
         if not spec.user and not spec.groups:
-            raise _wrong(
+            raise _build_invalid(
                 "SubjectAccessReview", "spec.user", "at least one of user or group must be specified"
             )
-        user = User(spec.user, spec.groups, spec.uid, spec.extra)
-        return self._answered(document, user, spec)
+        user = RequestUser(spec.user, spec.groups, spec.uid, spec.extra)
+        return self._answer_access_review(document, user, spec)
 
-    def local_subject_access(self, namespace: str, document: Document) -> dict[str, Any]:
+    def review_local_subject_access(self, namespace: str, document: Document) -> dict[str, Any]:
         """LocalSubjectAccessReview: may they, in this namespace?"""
-        spec = _spec(document, _AccessSpec)
+        spec = _read_spec(document, _AccessSpec)
         asked = spec.resource_attributes
         if asked is None or asked.namespace != namespace:
             what = f'must be the namespace of the review, "{namespace}"'
-            raise _wrong("LocalSubjectAccessReview", "spec.resourceAttributes.namespace", what)
-        return self.subject_access(document)
+            raise _build_invalid("LocalSubjectAccessReview", "spec.resourceAttributes.namespace", what)
+        return self.review_subject_access(document)
 
-    def self_subject_rules(self, user: User, document: Document) -> dict[str, Any]:
+    def review_self_subject_rules(self, user: RequestUser, document: Document) -> dict[str, Any]:
         """SelfSubjectRulesReview: what may I do in this namespace?"""
-        namespace = _spec(document, _RulesSpec).namespace
+        namespace = _read_spec(document, _RulesSpec).namespace
         if not namespace:
-            raise bad_request("no namespace on request; set `spec.namespace`")
-        rules = [rule.document() for rule in self.access.rbac.rules_for(user, namespace)]
+            raise new_bad_request("no namespace on request; set `spec.namespace`")
+        rules = [rule.to_document() for rule in self.authorizer.rbac.list_user_rules(user, namespace)]
         status: dict[str, Any] = {
             "resourceRules": [rule for rule in rules if "resources" in rule],
             "nonResourceRules": [rule for rule in rules if "nonResourceURLs" in rule],
-            "incomplete": user.node is not None,
+            "incomplete": user.node_name is not None,
         }
-        if user.node is not None:
+        if user.node_name is not None:
             status["evaluationError"] = (
                 "what a node may see follows from the pods on it and is no list of rules"
             )
         return {**document, "status": status}
 
-    def self_subject(self, user: User, document: Document) -> dict[str, Any]:
+    def review_self_subject(self, user: RequestUser, document: Document) -> dict[str, Any]:
         """SelfSubjectReview: who am I?"""
-        return {**document, "status": {"userInfo": user_document(user)}}
+        return {**document, "status": {"userInfo": build_user_document(user)}}
 
-    def token(self, document: Document) -> dict[str, Any]:
+    def review_token(self, document: Document) -> dict[str, Any]:
         """TokenReview: whose token is this? The token itself is not sent back."""
-        spec = _spec(document, _TokenSpec)
+        spec = _read_spec(document, _TokenSpec)
         kept = {name: value for name, value in document.items() if name not in ("spec", "status")}
         kept["spec"] = {"audiences": list(spec.audiences)} if spec.audiences else {}
         if not spec.token:
-            raise bad_request("token is required for TokenReview in authentication")
-        found = self._token_user(spec)
+            raise new_bad_request("token is required for TokenReview in authentication")
+        found = self._find_token_user(spec)
         if found is None:
             return kept | {"status": {"authenticated": False, "error": "the token is not good here and now"}}
         user, audiences = found
-        status = {"authenticated": True, "user": user_document(authenticated(user))}
+        status = {"authenticated": True, "user": build_user_document(add_authenticated_group(user))}
         return kept | {"status": status | ({"audiences": list(audiences)} if audiences else {})}
 
-    def _token_user(self, spec: _TokenSpec) -> tuple[User, tuple[str, ...]] | None:
-        if self.accounts is not None:
-            verified = self.accounts.verify(spec.token, spec.audiences)
+    def _find_token_user(self, spec: _TokenSpec) -> tuple[RequestUser, tuple[str, ...]] | None:
+        if self.account_tokens is not None:
+            verified = self.account_tokens.verify(spec.token, spec.audiences)
             if verified is not None:
                 return verified.user, verified.audiences
         # Tokens of the file are for this server and for nobody else.
-        user = None if spec.audiences else self.authenticator.bearer(spec.token)
+        user = None if spec.audiences else self.authenticator.authenticate_token(spec.token)
         return None if user is None else (user, ())
 
-    def _answered(self, document: Document, user: User, spec: _AccessSpec) -> dict[str, Any]:
-        decision = self.access.decide(user, _asked(str(document.get("kind", "")), spec))
+    def _answer_access_review(
+        self, document: Document, user: RequestUser, spec: _AccessSpec
+    ) -> dict[str, Any]:
+        decision = self.authorizer.authorize(user, _read_attributes(str(document.get("kind", "")), spec))
         status: dict[str, Any] = {"allowed": decision.allowed}
         reason = decision.reason if decision.allowed else decision.hint
         return {**document, "status": status | ({"reason": reason} if reason else {})}
 
 
-def _asked(kind: str, spec: _AccessSpec) -> Asked:
+def _read_attributes(kind: str, spec: _AccessSpec) -> AccessAttributes:
     on, path = spec.resource_attributes, spec.non_resource_attributes
     if (on is None) == (path is None):
         what = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise _wrong(kind, "spec.resourceAttributes", what)
+        raise _build_invalid(kind, "spec.resourceAttributes", what)
     if path is not None:
-        return Asked(path.verb, path=path.path)
+        return AccessAttributes(path.verb, path=path.path)
     assert on is not None
-    return Asked(on.verb, on.group, on.resource, on.subresource, on.namespace, on.name)
+    return AccessAttributes(on.verb, on.group, on.resource, on.subresource, on.namespace, on.name)
 
 
-def user_document(user: User) -> dict[str, Any]:
+def build_user_document(user: RequestUser) -> dict[str, Any]:
     """A user, as reviews and the audit log write it."""
     fields: dict[str, Any] = {
         "username": user.name,
@@ -166,15 +168,15 @@ def user_document(user: User) -> dict[str, Any]:
 _T = TypeVar("_T")
 
 
-def _spec(document: Document, shape: type[_T]) -> _T:
+def _read_spec(document: Document, spec_type: type[_T]) -> _T:
     try:
-        return msgspec.convert(document.get("spec") or {}, shape)
+        return msgspec.convert(document.get("spec") or {}, spec_type)
     except msgspec.ValidationError as error:
-        raise bad_request(f"spec: {error}") from None
+        raise new_bad_request(f"spec: {error}") from None
 
 
-def _wrong(kind: str, field: str, what: str) -> Failure:
-    return Failure(
+def _build_invalid(kind: str, field: str, what: str) -> ApiStatusError:
+    return ApiStatusError(
         422,
         "Invalid",
         f'{kind}.authorization.k8s.io "" is invalid: {field}: Invalid value: {what}',

@@ -12,74 +12,78 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dray.api.fields import Path
-from dray.api.kinds import known_kind
+from dray.api.fields import FieldPath
+from dray.api.kinds import get_kind
 from dray.api.resource import AllocatedDeviceStatus, ResourceClaim
 from dray.claims import classic_phases
 from dray.claims.admin_access import (
-    ADMIN_ACCESS,
-    asking_fields,
-    forbid_unasked,
-    forbid_unlabelled,
-    result_fields,
+    ADMIN_ACCESS_LABEL,
+    build_unlabelled_error,
+    check_admin_results,
+    find_admin_requests,
+    find_admin_results,
 )
-from dray.server.admission.change import CREATE, NOTHING, Change, Extra
-from dray.server.auth.authz.authorizer import Access
+from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, ObjectChange
+from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.node_pod_graph import CLASSIC, DEVICES
-from dray.server.auth.authz.policy_rules import Asked
-from dray.server.auth.restriction.driver_restriction import Drivers
-from dray.server.http.errors import forbidden, invalid
-from dray.server.objects.stored_object import key
-from dray.server.watch.cache import Cache
-from dray.store import Unchanged
+from dray.server.auth.authz.policy_rules import AccessAttributes
+from dray.server.auth.restriction.driver_restriction import DriverAuthorizer
+from dray.server.http.errors import new_forbidden, new_invalid
+from dray.server.objects.stored_object import build_key
+from dray.server.watch.cache import WatchCache
+from dray.store import KeyUnchanged
 
-CLAIM, TEMPLATE = known_kind(DEVICES, "ResourceClaim"), known_kind(DEVICES, "ResourceClaimTemplate")
-CLASSIC_CLAIM = known_kind(CLASSIC, "ResourceClaim")
-_NAMESPACE, _POD = known_kind("", "Namespace"), known_kind("", "Pod")
+CLAIM, TEMPLATE = get_kind(DEVICES, "ResourceClaim"), get_kind(DEVICES, "ResourceClaimTemplate")
+CLASSIC_CLAIM = get_kind(CLASSIC, "ResourceClaim")
+_NAMESPACE, _POD = get_kind("", "Namespace"), get_kind("", "Pod")
 
 _NO_CLAIM = ResourceClaim()
 
 
-def _verb(change: Change) -> str:
+def _get_verb(change: ObjectChange) -> str:
     return "patch" if change.request.call.verb == "patch" else "update"
 
 
-def _asked_binding(change: Change) -> Asked:
-    return Asked(_verb(change), change.kind.group, "resourceclaims", "binding", change.namespace, change.name)
+def _build_binding_attributes(change: ObjectChange) -> AccessAttributes:
+    return AccessAttributes(
+        _get_verb(change), change.kind.group, "resourceclaims", "binding", change.namespace, change.name
+    )
 
 
-class StatusRule:
+class ClaimStatusRule:
     """Splits the right to write the status of a claim."""
 
-    def __init__(self, cache: Cache, access: Access, drivers: Drivers) -> None:
+    def __init__(
+        self, cache: WatchCache, authorizer: UnionAuthorizer, driver_authorizer: DriverAuthorizer
+    ) -> None:
         self._cache = cache
-        self._access = access
-        self._drivers = drivers
+        self._authorizer = authorizer
+        self._driver_authorizer = driver_authorizer
 
-    def judge(self, change: Change) -> Extra:
-        if change.kind is CLAIM and change.draft is not None:
-            self._judge_claim(change, change.view, change.old_view or _NO_CLAIM)
-        elif change.kind is CLASSIC_CLAIM and change.draft is not None:
-            self._judge_classic(change)
-        return NOTHING
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
+        if change.kind is CLAIM and change.pending is not None:
+            self._check_claim(change, change.get_view, change.old_view or _NO_CLAIM)
+        elif change.kind is CLASSIC_CLAIM and change.pending is not None:
+            self._check_classic_claim(change)
+        return ADMITTED
 
-    def _judge_claim(self, change: Change, new: ResourceClaim, old: ResourceClaim) -> None:
+    def _check_claim(self, change: ObjectChange, new: ResourceClaim, old: ResourceClaim) -> None:
         if new.status == old.status:
             return
         moved = new.status.allocation != old.status.allocation
         if moved or new.status.reserved_for != old.status.reserved_for:
-            self._access.require(change.request.user, _asked_binding(change))
-        drivers = drivers_changed(new, old)
+            self._authorizer.require(change.request.user, _build_binding_attributes(change))
+        drivers = find_changed_drivers(new, old)
         if drivers:
             # What counts is where the claim was when the driver looked, not where this very write puts it.
-            nodes = self._nodes_of(old if change.operation != CREATE else new, change.namespace)
+            nodes = self._find_claim_nodes(old if change.operation != CREATE else new, change.namespace)
             for driver in drivers:
-                self._judge_driver(change, driver, nodes)
+                self._check_driver(change, driver, nodes)
 
-    def _judge_driver(self, change: Change, driver: str, nodes: frozenset[str]) -> None:
-        user, verb = change.request.user, _verb(change)
-        reach = self._drivers.reach(user, driver, verb, change.namespace)
-        if reach.everywhere or (reach.node is not None and reach.node in nodes):
+    def _check_driver(self, change: ObjectChange, driver: str, nodes: frozenset[str]) -> None:
+        user, verb = change.request.user, _get_verb(change)
+        reach = self._driver_authorizer.resolve_scope(user, driver, verb, change.namespace)
+        if reach.all_nodes or (reach.node is not None and reach.node in nodes):
             return
         if reach.node is not None:
             where = ", ".join(f'"{node}"' for node in sorted(nodes)) or "no node"
@@ -92,45 +96,47 @@ class StatusRule:
                 f'changing status.devices requires "associated-node:{verb}" or "arbitrary-node:{verb}" on '
                 f'"resourceclaims/driver" for driver "{driver}": User "{user.name}" does not have it'
             )
-        raise forbidden(change.kind, change.name, why)
+        raise new_forbidden(change.kind, change.name, why)
 
-    def _nodes_of(self, claim: ResourceClaim, namespace: str) -> frozenset[str]:
+    def _find_claim_nodes(self, claim: ResourceClaim, namespace: str) -> frozenset[str]:
         """The node an allocation is tied to; for devices that many nodes reach, where its pods are."""
         allocation = claim.status.allocation
         selector = None if allocation is None else allocation.node_selector
         if selector is not None and selector.only_node:
             return frozenset({selector.only_node})
-        found = (self._pod_node(namespace, user.name, user.uid) for user in claim.status.reserved_for)
+        found = (self._find_pod_node(namespace, user.name, user.uid) for user in claim.status.reserved_for)
         return frozenset(node for node in found if node)
 
-    def _pod_node(self, namespace: str, name: str, uid: str) -> str | None:
+    def _find_pod_node(self, namespace: str, name: str, uid: str) -> str | None:
         held = self._cache.get(_POD, namespace, name)
         if held is None or held.metadata.uid != uid:
             return None
         node: str | None = (held.document.get("spec") or {}).get("nodeName")
         return node
 
-    def _judge_classic(self, change: Change) -> None:
+    def _check_classic_claim(self, change: ObjectChange) -> None:
         """A driver's controller writes its part of the negotiation, and only in claims of its own driver."""
-        user, new, old = change.request.user, change.view.status, getattr(change.old_view, "status", None)
-        bound = self._drivers.spokesman(user).drivers
+        user, new, old = change.request.user, change.get_view.status, getattr(change.old_view, "status", None)
+        bound = self._driver_authorizer.find_driver_binding(user).drivers
         if bound is None or new == old:
             return
         for status in (new, old):
             if status is not None and status.driver_name and status.driver_name not in bound:
                 why = f'User "{user.name}" does not speak for driver "{status.driver_name}"'
-                raise forbidden(change.kind, change.name, why)
+                raise new_forbidden(change.kind, change.name, why)
         if old is None:
-            self._access.require(user, _asked_binding(change))
+            self._authorizer.require(user, _build_binding_attributes(change))
             return
-        beyond = list(classic_phases.beyond_driver(change.view, change.old_view))
-        if beyond and not self._access.allows(user, _asked_binding(change)):
-            raise forbidden(change.kind, change.name, f'User "{user.name}" is a driver: {"; ".join(beyond)}')
+        beyond = list(classic_phases.find_driver_violations(change.get_view, change.old_view))
+        if beyond and not self._authorizer.allows(user, _build_binding_attributes(change)):
+            raise new_forbidden(
+                change.kind, change.name, f'User "{user.name}" is a driver: {"; ".join(beyond)}'
+            )
 
 
-def drivers_changed(new: ResourceClaim, old: ResourceClaim) -> list[str]:
+def find_changed_drivers(new: ResourceClaim, old: ResourceClaim) -> list[str]:
     """The drivers whose entries in `status.devices` differ, but for entries that go with their allocation."""
-    before, after = _entries(old.status.devices), _entries(new.status.devices)
+    before, after = _index_device_statuses(old.status.devices), _index_device_statuses(new.status.devices)
     allocation = new.status.allocation
     results = () if allocation is None else allocation.devices.results
     still = {(one.driver, one.pool, one.device, one.share_id) for one in results}
@@ -142,7 +148,9 @@ def drivers_changed(new: ResourceClaim, old: ResourceClaim) -> list[str]:
     return sorted(changed)
 
 
-def _entries(devices: Sequence[AllocatedDeviceStatus]) -> dict[tuple[str, ...], AllocatedDeviceStatus]:
+def _index_device_statuses(
+    devices: Sequence[AllocatedDeviceStatus],
+) -> dict[tuple[str, ...], AllocatedDeviceStatus]:
     return {(one.driver, one.pool, one.device, one.share_id): one for one in devices}  # type: ignore[misc]
 
 
@@ -152,35 +160,35 @@ def _entries(devices: Sequence[AllocatedDeviceStatus]) -> dict[tuple[str, ...], 
 class AdminAccessRule:
     """Admin access to devices is only for namespaces that an administrator has labelled for it."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
-    def judge(self, change: Change) -> Extra:
-        place = next(_admin_access(change), None)
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
+        place = next(_find_new_admin_access(change), None)
         if place is None:
-            return NOTHING
-        where = key(_NAMESPACE, "", change.namespace)
-        namespace = self._cache.at(where)
-        if namespace is None or namespace.metadata.labels.get(ADMIN_ACCESS) != "true":
-            raise invalid(change.kind, change.name, [forbid_unlabelled(place)])
-        unasked = [] if change.kind is TEMPLATE else list(forbid_unasked(change.view))
+            return ADMITTED
+        where = build_key(_NAMESPACE, "", change.namespace)
+        namespace = self._cache.get_by_key(where)
+        if namespace is None or namespace.metadata.labels.get(ADMIN_ACCESS_LABEL) != "true":
+            raise new_invalid(change.kind, change.name, [build_unlabelled_error(place)])
+        unasked = [] if change.kind is TEMPLATE else list(check_admin_results(change.get_view))
         if unasked:
-            raise invalid(change.kind, change.name, unasked)
+            raise new_invalid(change.kind, change.name, unasked)
         # The label must still be there when the write happens.
-        return Extra(compares=(Unchanged(where, namespace.revision),))
+        return AdmissionEffects(compares=(KeyUnchanged(where, namespace.revision),))
 
 
-def _admin_access(change: Change) -> Iterator[Path]:
+def _find_new_admin_access(change: ObjectChange) -> Iterator[FieldPath]:
     """Where a change asks for admin access that was not there before."""
-    if change.draft is None:
+    if change.pending is None:
         return
     if change.kind is CLAIM:
         if change.operation == CREATE:
-            yield from asking_fields(change.view)
-        if not any(result_fields(change.old_view or _NO_CLAIM)):
-            yield from result_fields(change.view)
+            yield from find_admin_requests(change.get_view)
+        if not any(find_admin_results(change.old_view or _NO_CLAIM)):
+            yield from find_admin_results(change.get_view)
     elif change.kind is TEMPLATE and change.operation == CREATE:
-        yield from asking_fields(change.view)
+        yield from find_admin_requests(change.get_view)
 
 
 # --- finalizers ---
@@ -188,25 +196,25 @@ def _admin_access(change: Change) -> Iterator[Path]:
 SYSTEM_FINALIZERS = frozenset({"resource.kubernetes.io/delete-protection"})
 
 
-class FinalizerRule:
+class ClaimFinalizerRule:
     """Finalizers by which the system keeps a claim in use from vanishing are written by the system alone."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, authorizer: UnionAuthorizer) -> None:
+        self._authorizer = authorizer
 
-    def judge(self, change: Change) -> Extra:
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.kind not in (CLAIM, CLASSIC_CLAIM):
-            return NOTHING
+            return ADMITTED
         # A claim that vanishes with a finalizer on it vanishes because that finalizer was just taken away.
-        touched = SYSTEM_FINALIZERS & (_finalizers(change.old_view) ^ _finalizers(change.view))
-        if touched and not self._access.allows(change.request.user, _asked_binding(change)):
+        touched = SYSTEM_FINALIZERS & (_read_finalizers(change.old_view) ^ _read_finalizers(change.get_view))
+        if touched and not self._authorizer.allows(change.request.user, _build_binding_attributes(change)):
             why = (
                 f'User "{change.request.user.name}" cannot add or remove the finalizer `{min(touched)}`; '
-                f'that needs the verb "{_verb(change)}" on "resourceclaims/binding"'
+                f'that needs the verb "{_get_verb(change)}" on "resourceclaims/binding"'
             )
-            raise forbidden(change.kind, change.name, why)
-        return NOTHING
+            raise new_forbidden(change.kind, change.name, why)
+        return ADMITTED
 
 
-def _finalizers(view: Any) -> set[str]:
+def _read_finalizers(view: Any) -> set[str]:
     return set() if view is None else set(view.metadata.finalizers)

@@ -14,27 +14,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dray.api.kinds import known_kind
-from dray.server.admission.change import DELETE, NOTHING, Change, Extra
-from dray.server.auth.authn.service_account_tokens import ACCOUNT_PREFIX, NODE_NAME
-from dray.server.auth.authz.authorizer import Access
+from dray.api.kinds import get_kind
+from dray.server.admission.change import ADMITTED, DELETE, AdmissionEffects, ObjectChange
+from dray.server.auth.authn.service_account_tokens import NODE_NAME_EXTRA, SERVICE_ACCOUNT_PREFIX
+from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.node_authorizer import SLICE
 from dray.server.auth.authz.node_pod_graph import DEVICES
-from dray.server.auth.authz.policy_rules import Asked
-from dray.server.http.errors import forbidden
-from dray.server.http.requests import MASTERS, User
-from dray.server.watch.cache import Cache
+from dray.server.auth.authz.policy_rules import AccessAttributes
+from dray.server.http.errors import new_forbidden
+from dray.server.http.requests import MASTERS, RequestUser
+from dray.server.watch.cache import WatchCache
 
-DRIVER = "dray.dev/driver"
+DRIVER_ANNOTATION = "dray.dev/driver"
 """The annotation of a service account that says whose driver it is; several names are separated by commas."""
 
 DRIVER_GROUP, NODE_GROUP = "dray:driver:", "dray:on-node:"
 
-_ACCOUNT = known_kind("", "ServiceAccount")
+_ACCOUNT = get_kind("", "ServiceAccount")
 
 
 @dataclass(frozen=True, slots=True)
-class Spokesman:
+class DriverBinding:
     """The drivers an identity is bound to (None: not bound) and the node it is on."""
 
     drivers: frozenset[str] | None
@@ -42,103 +42,107 @@ class Spokesman:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class DriverScope:
     """On which nodes somebody speaks for a driver: all, one, or none."""
 
-    everywhere: bool = False
+    all_nodes: bool = False
     node: str | None = None
 
     def covers(self, node: str | None) -> bool:
-        return self.everywhere or (node is not None and node == self.node)
+        return self.all_nodes or (node is not None and node == self.node)
 
 
-NOWHERE = Reach()
+NO_SCOPE = DriverScope()
 
 
-class Drivers:
+class DriverAuthorizer:
     """Knows who speaks for which driver."""
 
-    def __init__(self, cache: Cache, access: Access) -> None:
+    def __init__(self, cache: WatchCache, authorizer: UnionAuthorizer) -> None:
         self._cache = cache
-        self._access = access
+        self._authorizer = authorizer
 
-    def spokesman(self, user: User) -> Spokesman:
+    def find_driver_binding(self, user: RequestUser) -> DriverBinding:
         """What an identity is bound to."""
         named = {group.removeprefix(DRIVER_GROUP) for group in user.groups if group.startswith(DRIVER_GROUP)}
-        named |= self._annotated(user)
+        named |= self._read_account_drivers(user)
         nodes = [
-            *user.extra.get(NODE_NAME, ()),
+            *user.extra.get(NODE_NAME_EXTRA, ()),
             *(group.removeprefix(NODE_GROUP) for group in user.groups if group.startswith(NODE_GROUP)),
         ]
         # Somebody who claims to be in two places is in none.
         node = nodes[0] if len(set(nodes)) == 1 else None
-        return Spokesman(frozenset(named) or None, node)
+        return DriverBinding(frozenset(named) or None, node)
 
-    def reach(self, user: User, driver: str, verb: str, namespace: str = "") -> Reach:
+    def resolve_scope(self, user: RequestUser, driver: str, verb: str, namespace: str = "") -> DriverScope:
         """Where the user speaks for a driver."""
         if MASTERS in user.groups:
-            return Reach(everywhere=True)
-        bound = self.spokesman(user)
+            return DriverScope(all_nodes=True)
+        bound = self.find_driver_binding(user)
         if bound.drivers is not None and driver not in bound.drivers:
-            return NOWHERE
-        if self._granted(user, f"arbitrary-node:{verb}", driver, namespace):
-            return Reach(everywhere=True)
+            return NO_SCOPE
+        if self._is_granted(user, f"arbitrary-node:{verb}", driver, namespace):
+            return DriverScope(all_nodes=True)
         if bound.node is None:
-            return NOWHERE
-        if bound.drivers is not None or self._granted(user, f"associated-node:{verb}", driver, namespace):
-            return Reach(node=bound.node)
-        return NOWHERE
+            return NO_SCOPE
+        if bound.drivers is not None or self._is_granted(user, f"associated-node:{verb}", driver, namespace):
+            return DriverScope(node=bound.node)
+        return NO_SCOPE
 
-    def _granted(self, user: User, verb: str, driver: str, namespace: str) -> bool:
-        return self._access.allows(user, Asked(verb, DEVICES, "resourceclaims", "driver", namespace, driver))
+    def _is_granted(self, user: RequestUser, verb: str, driver: str, namespace: str) -> bool:
+        return self._authorizer.allows(
+            user, AccessAttributes(verb, DEVICES, "resourceclaims", "driver", namespace, driver)
+        )
 
-    def _annotated(self, user: User) -> set[str]:
-        if not user.name.startswith(ACCOUNT_PREFIX):
+    def _read_account_drivers(self, user: RequestUser) -> set[str]:
+        if not user.name.startswith(SERVICE_ACCOUNT_PREFIX):
             return set()
-        namespace, _, name = user.name.removeprefix(ACCOUNT_PREFIX).partition(":")
+        namespace, _, name = user.name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
         held = self._cache.get(_ACCOUNT, namespace, name)
         if held is None:
             return set()
-        return driver_names({"annotations": held.metadata.annotations, "labels": held.metadata.labels})
+        return read_driver_names({"annotations": held.metadata.annotations, "labels": held.metadata.labels})
 
 
-def driver_names(metadata: Mapping[str, Mapping[str, str] | None]) -> set[str]:
+def read_driver_names(metadata: Mapping[str, Mapping[str, str] | None]) -> set[str]:
     """The drivers that a service account is bound to."""
-    written = [(metadata.get(part) or {}).get(DRIVER, "") for part in ("annotations", "labels")]
+    written = [(metadata.get(part) or {}).get(DRIVER_ANNOTATION, "") for part in ("annotations", "labels")]
     return {name.strip() for text in written for name in text.split(",") if name.strip()}
 
 
-class SliceRule:
+class SliceWriteRule:
     """Only who speaks for a driver publishes its slices, and only on the nodes where they do."""
 
-    def __init__(self, drivers: Drivers) -> None:
-        self._drivers = drivers
+    def __init__(self, driver_authorizer: DriverAuthorizer) -> None:
+        self._driver_authorizer = driver_authorizer
 
-    def judge(self, change: Change) -> Extra:
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
         user = change.request.user
-        if change.kind is not SLICE or user.node is not None or MASTERS in user.groups:
-            return NOTHING
-        bound = self._drivers.spokesman(user)
+        if change.kind is not SLICE or user.node_name is not None or MASTERS in user.groups:
+            return ADMITTED
+        bound = self._driver_authorizer.find_driver_binding(user)
         if bound.drivers is None and change.operation == DELETE:
-            return NOTHING  # whoever tidies up speaks for no driver
-        for view in (change.old_view, change.view):
+            return ADMITTED  # whoever tidies up speaks for no driver
+        for view in (change.old_view, change.get_view):
             if view is not None:
-                self._check(change, view.spec.driver, view.spec.node_name, bound)
-        return NOTHING
+                self._check_scope(change, view.spec.driver, view.spec.node_name, bound)
+        return ADMITTED
 
-    def _check(self, change: Change, driver: str, node: str | None, bound: Spokesman) -> None:
+    def _check_scope(
+        self, change: ObjectChange, driver: str, node: str | None, binding: DriverBinding
+    ) -> None:
         user = change.request.user
-        if bound.drivers is not None and driver not in bound.drivers:
-            names = ", ".join(f'"{name}"' for name in sorted(bound.drivers))
-            raise forbidden(
+        if binding.drivers is not None and driver not in binding.drivers:
+            names = ", ".join(f'"{name}"' for name in sorted(binding.drivers))
+            raise new_forbidden(
                 change.kind,
                 change.name,
                 f'User "{user.name}" speaks for driver {names} and not for "{driver}"',
             )
-        if bound.drivers is not None and bound.node is None:
+        if binding.drivers is not None and binding.node is None:
             return  # a driver that serves the whole cluster
         verb = "patch" if change.request.call.verb == "patch" else "update"
-        reach = self._drivers.reach(user, driver, verb)
+        reach = self._driver_authorizer.resolve_scope(user, driver, verb)
         if reach.covers(node):
             return
         if reach.node is not None:
@@ -146,27 +150,28 @@ class SliceRule:
         else:
             why = (
                 f'User "{user.name}" does not speak for driver "{driver}"; annotate its service account with '
-                f'`{DRIVER}: {driver}`, or grant it "arbitrary-node:{verb}" on "resourceclaims/driver"'
+                f"`{DRIVER_ANNOTATION}: {driver}`, or "
+                f'grant it "arbitrary-node:{verb}" on "resourceclaims/driver"'
             )
-        raise forbidden(change.kind, change.name, why)
+        raise new_forbidden(change.kind, change.name, why)
 
 
-class NamingRule:
+class DriverBindingRule:
     """Who says that a service account speaks for a driver must be allowed to bind that driver."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, authorizer: UnionAuthorizer) -> None:
+        self._authorizer = authorizer
 
-    def judge(self, change: Change) -> Extra:
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.kind is not _ACCOUNT or change.document is None:
-            return NOTHING
+            return ADMITTED
         before = (change.old_document or {}).get("metadata", {})
-        for driver in sorted(driver_names(change.document["metadata"]) ^ driver_names(before)):
-            asked = Asked("bind", "dray.dev", "drivers", name=driver)
-            if not self._access.allows(change.request.user, asked):
+        for driver in sorted(read_driver_names(change.document["metadata"]) ^ read_driver_names(before)):
+            asked = AccessAttributes("bind", "dray.dev", "drivers", name=driver)
+            if not self._authorizer.allows(change.request.user, asked):
                 why = (
                     f'User "{change.request.user.name}" cannot bind the driver "{driver}" to a service '
                     'account; that needs the verb "bind" on "drivers" in API group "dray.dev"'
                 )
-                raise forbidden(change.kind, change.name, why)
-        return NOTHING
+                raise new_forbidden(change.kind, change.name, why)
+        return ADMITTED

@@ -12,100 +12,107 @@ from typing import Any
 
 from dray.api.fields import ROOT, FieldError, invalid
 from dray.api.json_text import write_json
-from dray.server.admission.change import NOTHING, UPDATE, Change, Extra
-from dray.server.auth.authz.authorizer import Access
-from dray.server.auth.authz.policy_rules import Asked, PolicyRule, read_rules, uncovered
+from dray.server.admission.change import ADMITTED, UPDATE, AdmissionEffects, ObjectChange
+from dray.server.auth.authz.authorizer import UnionAuthorizer
+from dray.server.auth.authz.policy_rules import AccessAttributes, PolicyRule, find_uncovered, read_rules
 from dray.server.auth.authz.rbac import (
     CLUSTER_ROLE,
     GROUP,
     MASTER_RULES,
     ROLE,
     RoleRef,
+    read_role_ref,
     read_selectors,
     read_subjects,
-    role_ref,
 )
-from dray.server.http.errors import forbidden
-from dray.server.http.errors import invalid as invalid_object
+from dray.server.http.errors import new_forbidden
+from dray.server.http.errors import new_invalid as invalid_object
 from dray.server.http.requests import MASTERS
 
-_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 class EscalationRule:
     """Judges roles and bindings."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, authorizer: UnionAuthorizer) -> None:
+        self._authorizer = authorizer
 
-    def judge(self, change: Change) -> Extra:
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.kind.group != GROUP or change.document is None:
-            return NOTHING
+            return ADMITTED
         if change.kind in (ROLE, CLUSTER_ROLE):
-            self._judge_role(change, change.document)
+            self._check_role(change, change.document)
         else:
-            self._judge_binding(change, change.document)
-        return NOTHING
+            self._check_binding(change, change.document)
+        return ADMITTED
 
-    def _judge_role(self, change: Change, document: Any) -> None:
+    def _check_role(self, change: ObjectChange, document: Any) -> None:
         old = change.old_document or {}
-        rules = _read(change, "rules", lambda: read_rules(document.get("rules")))
-        _read(change, "aggregationRule", lambda: read_selectors(document))
+        rules = _read_field(change, "rules", lambda: read_rules(document.get("rules")))
+        _read_field(change, "aggregationRule", lambda: read_selectors(document))
         wanted: list[PolicyRule] = []
         if document.get("rules") != old.get("rules"):
             wanted += rules
         if document.get("aggregationRule") != old.get("aggregationRule"):
             wanted += MASTER_RULES
-        if change.kind is CLUSTER_ROLE and change.operation == UPDATE and _labels(document) != _labels(old):
+        if (
+            change.kind is CLUSTER_ROLE
+            and change.operation == UPDATE
+            and _read_labels(document) != _read_labels(old)
+        ):
             # Labels put cluster roles together: they pass on all that the role allows.
-            wanted += self._access.rbac.rules_of(RoleRef(CLUSTER_ROLE.name, "", change.name))
-        asked = Asked("escalate", GROUP, change.kind.plural, "", change.namespace, change.name)
-        self._check(change, wanted, asked)
+            wanted += self._authorizer.rbac.get_role_rules(RoleRef(CLUSTER_ROLE.name, "", change.name))
+        asked = AccessAttributes("escalate", GROUP, change.kind.plural, "", change.namespace, change.name)
+        self._check_escalation(change, wanted, asked)
 
-    def _judge_binding(self, change: Change, document: Any) -> None:
+    def _check_binding(self, change: ObjectChange, document: Any) -> None:
         old = change.old_document or {}
-        ref: RoleRef = _read(change, "roleRef", lambda: role_ref(document, change.namespace))
-        _read(change, "subjects", lambda: read_subjects(document, change.namespace))
+        ref: RoleRef = _read_field(change, "roleRef", lambda: read_role_ref(document, change.namespace))
+        _read_field(change, "subjects", lambda: read_subjects(document, change.namespace))
         if change.operation == UPDATE and document.get("roleRef") != old.get("roleRef"):
-            problem = invalid(ROOT.field("roleRef"), document["roleRef"], "cannot change roleRef")
+            problem = invalid(ROOT.child("roleRef"), document["roleRef"], "cannot change roleRef")
             raise invalid_object(change.kind, change.name, [problem])
         if document.get("subjects") == old.get("subjects") and change.operation == UPDATE:
             return
         plural = CLUSTER_ROLE.plural if ref.kind == CLUSTER_ROLE.name else ROLE.plural
-        asked = Asked("bind", GROUP, plural, "", change.namespace, ref.name)
+        asked = AccessAttributes("bind", GROUP, plural, "", change.namespace, ref.name)
         # A role that is not there yet may come to hold anything.
-        known = self._access.rbac.knows(ref)
-        self._check(change, self._access.rbac.rules_of(ref) if known else MASTER_RULES, asked)
+        known = self._authorizer.rbac.has_role(ref)
+        self._check_escalation(
+            change, self._authorizer.rbac.get_role_rules(ref) if known else MASTER_RULES, asked
+        )
 
-    def _check(self, change: Change, wanted: Any, asked: Asked) -> None:
+    def _check_escalation(self, change: ObjectChange, wanted: Any, attributes: AccessAttributes) -> None:
         user = change.request.user
-        if not wanted or MASTERS in user.groups or self._access.allows(user, asked):
+        if not wanted or MASTERS in user.groups or self._authorizer.allows(user, attributes):
             return
-        missing = uncovered(wanted, self._access.rbac.rules_for(user, change.namespace))
+        missing = find_uncovered(wanted, self._authorizer.rbac.list_user_rules(user, change.namespace))
         if missing:
-            shown = ", ".join(write_json(piece.document()).decode() for piece in missing[:_SHOWN])
-            more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+            shown = ", ".join(write_json(piece.to_document()).decode() for piece in missing[:_MAX_SHOWN])
+            more = f" and {len(missing) - _MAX_SHOWN} more" if len(missing) > _MAX_SHOWN else ""
             why = (
                 f'user "{user.name}" is attempting to grant RBAC permissions not currently held: '
-                f'{shown}{more}; the verb "{asked.verb}" on {asked.resource} "{asked.name}" would allow it'
+                f'{shown}{more}; the verb "{attributes.verb}" on {attributes.resource} '
+                f'"{attributes.name}" would allow it'
             )
-            raise forbidden(change.kind, change.name, why)
+            raise new_forbidden(change.kind, change.name, why)
 
 
-def _labels(document: Any) -> Any:
+def _read_labels(document: Any) -> Any:
     return document["metadata"].get("labels") or {}
 
 
-def _read(change: Change, field: str, reader: Any) -> Any:
+def _read_field(change: ObjectChange, field: str, reader: Any) -> Any:
     try:
         return reader()
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         value = (change.document or {}).get(field)
-        problem: FieldError = invalid(ROOT.field(field), value, _text(error))
+        problem: FieldError = invalid(ROOT.child(field), value, _describe_error(error))
         raise invalid_object(change.kind, change.name, [problem]) from None
 
 
-def _text(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"`{error.args[0]}` is missing"
     return str(error) if isinstance(error, ValueError) else "has not the form of this field"

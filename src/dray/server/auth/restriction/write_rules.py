@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-from dray.server.admission.change import CREATE, NOTHING, Change, Extra, Rule
-from dray.server.auth.authz.authorizer import Access
-from dray.server.auth.authz.policy_rules import Asked
-from dray.server.auth.restriction.claim_restriction import AdminAccessRule, FinalizerRule, StatusRule
-from dray.server.auth.restriction.driver_restriction import Drivers, NamingRule, SliceRule
+from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, AdmissionRule, ObjectChange
+from dray.server.auth.authz.authorizer import UnionAuthorizer
+from dray.server.auth.authz.policy_rules import AccessAttributes
+from dray.server.auth.restriction.claim_restriction import (
+    AdminAccessRule,
+    ClaimFinalizerRule,
+    ClaimStatusRule,
+)
+from dray.server.auth.restriction.driver_restriction import (
+    DriverAuthorizer,
+    DriverBindingRule,
+    SliceWriteRule,
+)
 from dray.server.auth.restriction.escalation import EscalationRule
-from dray.server.auth.restriction.node_restriction import NodeRule, PreparationRule
-from dray.server.watch.cache import Cache
+from dray.server.auth.restriction.node_restriction import NodeRestrictionRule, PreparationWriteRule
+from dray.server.watch.cache import WatchCache
 
 
-class CreationRule:
+class CreateOnUpdateRule:
     """Who makes an object by an update or a patch needs the right to create it, too."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, authorizer: UnionAuthorizer) -> None:
+        self._authorizer = authorizer
 
-    def judge(self, change: Change) -> Extra:
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.operation == CREATE and change.request.call.verb != CREATE:
             kind = change.kind
-            asked = Asked("create", kind.group, kind.plural, "", change.namespace, change.name)
-            self._access.require(change.request.user, asked)
-        return NOTHING
+            asked = AccessAttributes("create", kind.group, kind.plural, "", change.namespace, change.name)
+            self._authorizer.require(change.request.user, asked)
+        return ADMITTED
 
 
-def confinement(cache: Cache, access: Access) -> tuple[Rule, ...]:
-    """The rules, for a server that follows `cache` and asks `access`."""
-    drivers = Drivers(cache, access)
+def build_write_rules(cache: WatchCache, authorizer: UnionAuthorizer) -> tuple[AdmissionRule, ...]:
+    """The rules, for a server that follows `cache` and asks `authorizer`."""
+    drivers = DriverAuthorizer(cache, authorizer)
     return (
-        CreationRule(access),
-        NodeRule(),
-        PreparationRule(access.nodes.placed),
-        SliceRule(drivers),
-        StatusRule(cache, access, drivers),
-        FinalizerRule(access),
+        CreateOnUpdateRule(authorizer),
+        NodeRestrictionRule(),
+        PreparationWriteRule(authorizer.node_authorizer.pod_graph),
+        SliceWriteRule(drivers),
+        ClaimStatusRule(cache, authorizer, drivers),
+        ClaimFinalizerRule(authorizer),
         AdminAccessRule(cache),
-        NamingRule(access),
-        EscalationRule(access),
+        DriverBindingRule(authorizer),
+        EscalationRule(authorizer),
     )

@@ -5,6 +5,6 @@ decoded here, everything else is refused with a hint. Nothing here writes protob
 means. Only the intake of the server imports this package.
 """
 
-from dray.server.http.protobuf.decoding import HINT, MAGIC, decode
+from dray.server.http.protobuf.decoding import PROTOBUF_MAGIC, UNSUPPORTED_HINT, decode
 
-__all__ = ["HINT", "MAGIC", "decode"]
+__all__ = ["PROTOBUF_MAGIC", "UNSUPPORTED_HINT", "decode"]

@@ -8,7 +8,7 @@ quantities and JSON are read by `bodies.LEAVES` and have no fields here.
 
 from __future__ import annotations
 
-OBJECTS = """
+OBJECT_MESSAGES = """
 ObjectMeta
   1 name string
   2 generateName string
@@ -281,7 +281,7 @@ NonResourceAttributes
   2 verb string
 """
 
-CLAIMS = """
+CLAIM_MESSAGES = """
 ResourceClaim
   1 metadata ObjectMeta
   2 spec ResourceClaimSpec

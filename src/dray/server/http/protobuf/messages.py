@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from dray.server.http.protobuf.message_tables import CLAIMS, OBJECTS
+from dray.server.http.protobuf.message_tables import CLAIM_MESSAGES, OBJECT_MESSAGES
 
-OPTIONS = "DeleteOptions"
+DELETE_OPTIONS = "DeleteOptions"
 """The one kind that clients write in any group and version."""
 
-ROOTS: Mapping[tuple[str, str], str] = MappingProxyType(
+ROOT_MESSAGES: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("v1", "Binding"): "Binding",
         ("v1", "ConfigMap"): "ConfigMap",
@@ -43,25 +43,25 @@ ROOTS: Mapping[tuple[str, str], str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MessageField:
     """One field of a message."""
 
     name: str
     type: str
-    mark: str = ""
+    modifier: str = ""
     """`*`, `[]`, `{}`, `+` or nothing."""
 
 
 @cache
-def messages() -> Mapping[str, Mapping[int, Member]]:
+def load_messages() -> Mapping[str, Mapping[int, MessageField]]:
     """The tables, read: every message with its fields by number."""
-    found: dict[str, dict[int, Member]] = {}
-    current: dict[int, Member] = {}
-    for line in filter(None, (OBJECTS + CLAIMS).splitlines()):
+    found: dict[str, dict[int, MessageField]] = {}
+    current: dict[int, MessageField] = {}
+    for line in filter(None, (OBJECT_MESSAGES + CLAIM_MESSAGES).splitlines()):
         if not line.startswith(" "):
             current = found[line] = {}
             continue
         number, name, text = line.split()
         bare = text.lstrip("*[]{}+")
-        current[int(number)] = Member(name, bare, text.removesuffix(bare))
+        current[int(number)] = MessageField(name, bare, text.removesuffix(bare))
     return found

@@ -1,10 +1,10 @@
 """An applied configuration and the object it meets: laid over it, and taken out again.
 
-Theory of operation: `laid_over` merges a configuration into an object along the structure: maps entry by
-entry, lists with keys item by item, everything owned as one is replaced. Items keep the order of the
-configuration, and items only the object has stay between the neighbours they had. `taken_out` removes fields
-from an object. `with_parents` adds to a set the named fields above its members: whoever owns a field also
-holds the fields it stands in, so that these go when nobody needs them any more.
+Theory of operation: `merge_configuration` merges a configuration into an object along the structure: maps
+entry by entry, lists with keys item by item, everything owned as one is replaced. Items keep the order of the
+configuration, and items only the object has stay between the neighbours they had. `remove_fields` removes
+fields from an object. `add_parents` adds to a set the named fields above its members: whoever owns a field
+also holds the fields it stands in, so that these go when nobody needs them any more.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dray.server.patch.errors import malformed
-from dray.server.patch.managed_fields.field_set import LEAF, SELF, Tree
+from dray.server.patch.errors import build_malformed
+from dray.server.patch.managed_fields.field_set import LEAF, SELF, FieldTree
 from dray.server.patch.schema.field_structure import Structure
-from dray.server.patch.schema.path_elements import readable, step_of, steps_of
+from dray.server.patch.schema.path_elements import build_element, build_elements, format_element
 
 Document = dict[str, Any]
 
 
-def check_lists(structure: Structure, configuration: Any, path: str = "") -> None:
+def check_list_items(structure: Structure, configuration: Any, path: str = "") -> None:
     """Refuse a configuration whose list items cannot be told apart."""
     if structure.atomic:
         return
     if isinstance(configuration, dict):
         for name, value in configuration.items():
             if isinstance(value, (dict, list)):
-                check_lists(structure.of_field(name), value, f"{path}.{name}")
+                check_list_items(structure.get_field(name), value, f"{path}.{name}")
     elif isinstance(configuration, list) and structure.list_type != "atomic":
         seen: set[str] = set()
         for position, item in enumerate(configuration):
-            step = step_of(structure, item)
+            step = build_element(structure, item)
             if step is None:
                 keys = ", ".join(f"`{key}`" for key in structure.map_keys) or "plain values"
-                raise malformed(f"{path}[{position}]: items of this list are told apart by {keys}")
+                raise build_malformed(f"{path}[{position}]: items of this list are told apart by {keys}")
             if step in seen:
-                raise malformed(f"{path}: duplicate entries for key {readable(step)}")
+                raise build_malformed(f"{path}: duplicate entries for key {format_element(step)}")
             seen.add(step)
-            check_lists(structure.element, item, f"{path}{readable(step)}")
+            check_list_items(structure.element, item, f"{path}{format_element(step)}")
 
 
-def laid_over(structure: Structure, live: Any, configuration: Any) -> Any:
+def merge_configuration(structure: Structure, live: Any, configuration: Any) -> Any:
     """The object with the configuration in it; `null` in a configuration says nothing."""
     if structure.atomic:
         return configuration
@@ -49,27 +49,27 @@ def laid_over(structure: Structure, live: Any, configuration: Any) -> Any:
         merged = dict(live) if isinstance(live, dict) else {}
         for name, value in configuration.items():
             if value is not None:
-                merged[name] = laid_over(structure.of_field(name), merged.get(name), value)
+                merged[name] = merge_configuration(structure.get_field(name), merged.get(name), value)
         return merged
     if isinstance(configuration, list) and structure.list_type != "atomic":
         there = live if isinstance(live, list) else []
-        known = steps_of(structure, there)
+        known = build_elements(structure, there)
         if known is None:
             return configuration
-        return _merged_list(structure, dict(zip(known, there, strict=True)), configuration)
+        return _merge_list(structure, dict(zip(known, there, strict=True)), configuration)
     return configuration
 
 
-def _merged_list(structure: Structure, live: Document, configuration: list[Any]) -> list[Any]:
-    steps = steps_of(structure, configuration) or []
+def _merge_list(structure: Structure, live: Document, configuration: list[Any]) -> list[Any]:
+    steps = build_elements(structure, configuration) or []
     wanted = dict(zip(steps, configuration, strict=True))
     return [
-        laid_over(structure.element, live.get(step), wanted[step]) if step in wanted else live[step]
-        for step in _interleaved(list(live), steps)
+        merge_configuration(structure.element, live.get(step), wanted[step]) if step in wanted else live[step]
+        for step in _interleave_elements(list(live), steps)
     ]
 
 
-def _interleaved(live: list[str], wanted: list[str]) -> Iterator[str]:
+def _interleave_elements(live: list[str], wanted: list[str]) -> Iterator[str]:
     """All steps: the wanted ones in their order, the others before the neighbour that followed them."""
     chosen, there = set(wanted), set(live)
     shared = [step for step in wanted if step in there]
@@ -86,7 +86,7 @@ def _interleaved(live: list[str], wanted: list[str]) -> Iterator[str]:
     yield from (step for step in live[position:] if step not in chosen)
 
 
-def taken_out(structure: Structure, value: Any, fields: Tree) -> Any:
+def remove_fields(structure: Structure, value: Any, fields: FieldTree) -> Any:
     """The value without these fields; what stands below a field goes with it."""
     if isinstance(value, dict):
         rest = {}
@@ -95,30 +95,30 @@ def taken_out(structure: Structure, value: Any, fields: Tree) -> Any:
             if below is None:
                 rest[name] = item
             elif below and SELF not in below:
-                rest[name] = taken_out(structure.of_field(name), item, below)
+                rest[name] = remove_fields(structure.get_field(name), item, below)
         return rest
     if isinstance(value, list) and structure.list_type != "atomic":
         kept = []
         for item in value:
-            step = step_of(structure, item)
+            step = build_element(structure, item)
             below = None if step is None else fields.get(step)
             if below is None:
                 kept.append(item)
             elif below and SELF not in below:
-                kept.append(taken_out(structure.element, item, below))
+                kept.append(remove_fields(structure.element, item, below))
         return kept
     return value
 
 
-def with_parents(structure: Structure, fields: Tree) -> Tree:
+def add_parents(structure: Structure, fields: FieldTree) -> FieldTree:
     """The set, and every named field above its members; list items and entries of maps as they are."""
     named = structure.items is None or bool(structure.fields)
-    tree: Tree = {}
+    tree: FieldTree = {}
     for step, below in fields.items():
         if not below:
             tree[step] = below
             continue
         is_field = step[0] == "f"
-        deeper = with_parents(structure.of_field(step[2:]) if is_field else structure.element, below)
+        deeper = add_parents(structure.get_field(step[2:]) if is_field else structure.element, below)
         tree[step] = {SELF: LEAF, **deeper} if is_field and named and SELF not in deeper else deeper
     return tree

@@ -13,33 +13,33 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from dray.server.patch.managed_fields.field_set import FieldSet, Tree, ordered, union
+from dray.server.patch.managed_fields.field_set import FieldSet, FieldTree, sort_tree, unite_trees
 
 Document = dict[str, Any]
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
-MOST_UPDATERS: Final = 10
-ANCIENT: Final = "ancient-changes"
+MAX_UPDATE_ENTRIES: Final = 10
+ANCIENT_CHANGES: Final = "ancient-changes"
 
 
-class Entry(msgspec.Struct, frozen=True, eq=False):
+class ManagedFieldsEntry(msgspec.Struct, frozen=True, eq=False):
     """One writer and the fields it owns."""
 
     manager: str
     operation: str
     api_version: str
-    fields: Tree
+    fields: FieldTree
     time: str = ""
     subresource: str = ""
     source: Document | None = None
     """The document this was read from, while nothing has changed."""
 
-    def with_fields(self, fields: Tree) -> Entry:
+    def replace_fields(self, fields: FieldTree) -> ManagedFieldsEntry:
         """The same writer with other fields; the same entry when they are the same."""
         return self if fields is self.fields else replace(self, fields=fields, source=None)
 
-    def is_writer(self, manager: str, operation: str, api_version: str, subresource: str) -> bool:
+    def belongs_to(self, manager: str, operation: str, api_version: str, subresource: str) -> bool:
         """Whether this is the entry of a writer."""
         return (
             self.manager == manager
@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
             text = f'{text} with subresource "{self.subresource}"'
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
-    def document(self) -> Document:
+    def to_document(self) -> Document:
         """The entry as it stands in an object."""
         if self.source is not None:
             return self.source
@@ -65,22 +65,22 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
         if self.time:
             document["time"] = self.time
         document["fieldsType"] = "FieldsV1"
-        document["fieldsV1"] = ordered(self.fields)
+        document["fieldsV1"] = sort_tree(self.fields)
         if self.subresource:
             document["subresource"] = self.subresource
         return document
 
 
-def kept_entries(documents: Sequence[Document]) -> list[Entry]:
+def read_stored_entries(documents: Sequence[Document]) -> list[ManagedFieldsEntry]:
     """The entries of an object we stored: their field sets are in our spelling already."""
-    return [_entry(document, document.get("fieldsV1") or {}) for document in documents]
+    return [_build_entry(document, document.get("fieldsV1") or {}) for document in documents]
 
 
-def sent_entries(documents: Any) -> list[Entry] | None:
+def parse_sent_entries(documents: Any) -> list[ManagedFieldsEntry] | None:
     """The entries somebody sent; None when they cannot be read."""
     if not isinstance(documents, list):
         return None
-    entries: list[Entry] = []
+    entries: list[ManagedFieldsEntry] = []
     for document in documents:
         if not isinstance(document, dict) or document.get("operation") not in (APPLY, UPDATE):
             return None
@@ -91,27 +91,27 @@ def sent_entries(documents: Any) -> list[Entry] | None:
         texts = [document.get(name, "") for name in ("manager", "apiVersion", "time", "subresource")]
         if not all(text is None or isinstance(text, str) for text in texts):
             return None
-        entries.append(replace(_entry(document, fields), source=None))
+        entries.append(replace(_build_entry(document, fields), source=None))
     return entries
 
 
-def written(entries: Iterable[Entry]) -> list[Document]:
+def serialize_entries(entries: Iterable[ManagedFieldsEntry]) -> list[Document]:
     """The entries as they stand in an object: without empty ones, in order."""
     standing = [entry for entry in entries if entry.fields]
     if len(standing) > 1:
-        standing.sort(key=_order)
-    return [entry.document() for entry in standing]
+        standing.sort(key=_get_sort_key)
+    return [entry.to_document() for entry in standing]
 
 
-def capped(entries: list[Entry]) -> list[Entry]:
+def cap_update_entries(entries: list[ManagedFieldsEntry]) -> list[ManagedFieldsEntry]:
     """At most ten entries of updates: the oldest are joined, version by version."""
-    if len(entries) <= MOST_UPDATERS:
+    if len(entries) <= MAX_UPDATE_ENTRIES:
         return entries
-    updaters = sorted((entry for entry in entries if entry.operation == UPDATE), key=_order)
-    surplus = len(updaters) - MOST_UPDATERS
+    updaters = sorted((entry for entry in entries if entry.operation == UPDATE), key=_get_sort_key)
+    surplus = len(updaters) - MAX_UPDATE_ENTRIES
     if surplus <= 0:
         return entries
-    buckets: dict[str, list[Entry]] = {}
+    buckets: dict[str, list[ManagedFieldsEntry]] = {}
     for entry in updaters:
         if surplus <= 0:
             break
@@ -121,19 +121,19 @@ def capped(entries: list[Entry]) -> list[Entry]:
             surplus -= 1
     joined = {id(entry) for bucket in buckets.values() if len(bucket) > 1 for entry in bucket}
     kept = [entry for entry in entries if id(entry) not in joined]
-    return kept + [_ancient(bucket) for bucket in buckets.values() if len(bucket) > 1]
+    return kept + [_merge_entries(bucket) for bucket in buckets.values() if len(bucket) > 1]
 
 
-def _ancient(bucket: list[Entry]) -> Entry:
-    fields: Tree = {}
+def _merge_entries(bucket: list[ManagedFieldsEntry]) -> ManagedFieldsEntry:
+    fields: FieldTree = {}
     for entry in bucket:
-        fields = union(fields, entry.fields)
+        fields = unite_trees(fields, entry.fields)
     newest = bucket[-1]
-    return Entry(ANCIENT, UPDATE, newest.api_version, fields, newest.time)
+    return ManagedFieldsEntry(ANCIENT_CHANGES, UPDATE, newest.api_version, fields, newest.time)
 
 
-def _entry(document: Document, fields: Tree) -> Entry:
-    return Entry(
+def _build_entry(document: Document, fields: FieldTree) -> ManagedFieldsEntry:
+    return ManagedFieldsEntry(
         document.get("manager") or "",
         document.get("operation") or "",
         document.get("apiVersion") or "",
@@ -144,5 +144,5 @@ def _entry(document: Document, fields: Tree) -> Entry:
     )
 
 
-def _order(entry: Entry) -> tuple[str, str, str, str, str]:
+def _get_sort_key(entry: ManagedFieldsEntry) -> tuple[str, str, str, str, str]:
     return entry.operation, entry.time, entry.manager, entry.api_version, entry.subresource

@@ -14,89 +14,92 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from dray.server.patch.managed_fields.field_set import LEAF, SELF, Tree
+from dray.server.patch.managed_fields.field_set import LEAF, SELF, FieldTree
 from dray.server.patch.schema.field_structure import ANY, Structure
-from dray.server.patch.schema.path_elements import steps_of
+from dray.server.patch.schema.path_elements import build_elements
 
 _MISSING: Final = object()
 
 
-class Comparison(NamedTuple):
+class FieldChanges(NamedTuple):
     """How an object differs from what it was."""
 
-    changed: Tree
+    changed: FieldTree
     """Fields that are new or have another value."""
-    removed: Tree
+    removed: FieldTree
     """Places that are gone, with everything below them."""
 
 
-def fields_of(structure: Structure, document: Mapping[str, Any]) -> Tree:
+def collect_fields(structure: Structure, document: Mapping[str, Any]) -> FieldTree:
     """The fields an applied configuration speaks of: its leaves and the items of its lists."""
-    tree: Tree = {}
+    tree: FieldTree = {}
     for name, value in document.items():
         if value is not None:
-            tree["f:" + name] = _spoken(structure.of_field(name), value)
+            tree["f:" + name] = _collect_value_fields(structure.get_field(name), value)
     return tree
 
 
-def compare(structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any]) -> Comparison:
+def compare_documents(structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any]) -> FieldChanges:
     """How an object differs from what it was."""
-    changed: Tree = {}
-    removed: Tree = {}
+    changed: FieldTree = {}
+    removed: FieldTree = {}
     _compare_maps(structure, old, new, (changed, removed))
-    return Comparison(changed, removed)
+    return FieldChanges(changed, removed)
 
 
-def _spoken(structure: Structure, value: Any) -> Tree:
+def _collect_value_fields(structure: Structure, value: Any) -> FieldTree:
     if not value or structure.atomic:
         return LEAF
     if type(value) is dict:
-        tree = fields_of(structure, value)
+        tree = collect_fields(structure, value)
         if structure.items is None or structure.fields:
             return tree
         return {step: {SELF: LEAF, **below} if below else below for step, below in tree.items()}
     if type(value) is list and structure.list_type != "atomic":
-        steps = steps_of(structure, value)
+        steps = build_elements(structure, value)
         if steps is None:
             return LEAF
         if structure.list_type == "set":
             return dict.fromkeys(steps, LEAF)
-        return {step: _item(structure.element, item) for step, item in zip(steps, value, strict=True)}
+        return {
+            step: _collect_item_fields(structure.element, item)
+            for step, item in zip(steps, value, strict=True)
+        }
     return LEAF
 
 
-def _item(structure: Structure, item: Any) -> Tree:
-    below = _spoken(structure, item)
+def _collect_item_fields(structure: Structure, item: Any) -> FieldTree:
+    below = _collect_value_fields(structure, item)
     return {SELF: LEAF, **below} if below else LEAF
 
 
-def _whole(structure: Structure, value: Any) -> Tree:
+def _collect_new_fields(structure: Structure, value: Any) -> FieldTree:
     """Everything in a value that is there now and was not before, itself included."""
     if not value or structure.atomic:
         return LEAF
     if type(value) is dict:
-        tree: Tree = {SELF: LEAF}
+        tree: FieldTree = {SELF: LEAF}
         fields = structure.fields
         rest = ANY if fields or structure.items is None else structure.items
         for name, item in value.items():
             if type(item) is dict or type(item) is list:
-                tree["f:" + name] = _whole(fields.get(name, rest), item)
+                tree["f:" + name] = _collect_new_fields(fields.get(name, rest), item)
             else:
                 tree["f:" + name] = LEAF
         return tree
     if structure.list_type != "atomic" and type(value) is list:
-        steps = steps_of(structure, value)
+        steps = build_elements(structure, value)
         if steps is not None:
             tree = {SELF: LEAF}
             element = structure.element
             for step, item in zip(steps, value, strict=True):
-                tree[step] = _whole(element, item)
+                tree[step] = _collect_new_fields(element, item)
             return tree
     return LEAF
 
 
 def _compare_maps(
-    structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any], found: tuple[Tree, Tree]
+    structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any], found: tuple[FieldTree, FieldTree]
 ) -> None:
     fields = structure.fields
     rest = ANY if fields or structure.items is None else structure.items
@@ -104,45 +107,45 @@ def _compare_maps(
         was = old.get(name, _MISSING)
         if was is value or was == value:
             continue
-        _compare_place("f:" + name, fields.get(name, rest), (was, value), found)
+        _compare_field("f:" + name, fields.get(name, rest), (was, value), found)
     for name, was in old.items():
         if name not in new:
-            _compare_place("f:" + name, fields.get(name, rest), (was, _MISSING), found)
+            _compare_field("f:" + name, fields.get(name, rest), (was, _MISSING), found)
 
 
-def _compare_place(
-    step: str, structure: Structure, values: tuple[Any, Any], found: tuple[Tree, Tree]
+def _compare_field(
+    step: str, structure: Structure, values: tuple[Any, Any], found: tuple[FieldTree, FieldTree]
 ) -> None:
     """Note what differs at one place, given that something does."""
     was, now = values
     if was is _MISSING or now is _MISSING:
-        if not structure.always:
+        if not structure.always_present:
             if was is _MISSING:
-                found[0][step] = _whole(structure, now)
+                found[0][step] = _collect_new_fields(structure, now)
             else:
                 found[1][step] = LEAF
             return
         was, now = (None if was is _MISSING else was), (None if now is _MISSING else now)
     if was is None or now is None:
-        was, now = _filled(was, now)
+        was, now = _fill_null(was, now)
     kind = type(was)
     if kind is not type(now) or structure.atomic or not (kind is dict or kind is list):
-        _note_value(step, was, now, found)
+        _record_value(step, was, now, found)
     elif kind is dict:
-        below: tuple[Tree, Tree] = {}, {}
+        below: tuple[FieldTree, FieldTree] = {}, {}
         _compare_maps(structure, was, now, below)
-        _note_below(step, below, found)
+        _record_below(step, below, found)
     elif structure.list_type == "atomic":
         found[0][step] = LEAF
     else:
         below = {}, {}
         if _compare_lists(structure, was, now, below):
-            _note_below(step, below, found)
+            _record_below(step, below, found)
         else:
             found[0][step] = LEAF
 
 
-def _filled(was: Any, now: Any) -> tuple[Any, Any]:
+def _fill_null(was: Any, now: Any) -> tuple[Any, Any]:
     """`null` is an empty map or list where the other value is one."""
     other = now if was is None else was
     if not isinstance(other, (dict, list)):
@@ -151,16 +154,16 @@ def _filled(was: Any, now: Any) -> tuple[Any, Any]:
     return (empty, now) if was is None else (was, empty)
 
 
-def _note_value(step: str, was: Any, now: Any, found: tuple[Tree, Tree]) -> None:
+def _record_value(step: str, was: Any, now: Any, found: tuple[FieldTree, FieldTree]) -> None:
     """Note that one value took the place of another; empty ones are all the same."""
-    if _empty(was) and _empty(now):
+    if _is_empty(was) and _is_empty(now):
         return
     found[0][step] = LEAF
     if isinstance(was, (dict, list)) and type(was) is not type(now):
         found[1][step] = LEAF
 
 
-def _note_below(step: str, below: tuple[Tree, Tree], found: tuple[Tree, Tree]) -> None:
+def _record_below(step: str, below: tuple[FieldTree, FieldTree], found: tuple[FieldTree, FieldTree]) -> None:
     changed, removed = below
     if changed:
         found[0][step] = changed
@@ -168,21 +171,23 @@ def _note_below(step: str, below: tuple[Tree, Tree], found: tuple[Tree, Tree]) -
         found[1][step] = removed
 
 
-def _empty(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or value == {} or value == []
 
 
-def _compare_lists(structure: Structure, was: list[Any], now: list[Any], found: tuple[Tree, Tree]) -> bool:
+def _compare_lists(
+    structure: Structure, was: list[Any], now: list[Any], found: tuple[FieldTree, FieldTree]
+) -> bool:
     """Note which elements differ; False when they cannot be told apart."""
-    before, after = steps_of(structure, was), steps_of(structure, now)
+    before, after = build_elements(structure, was), build_elements(structure, now)
     if before is None or after is None:
         return False
     old, new = dict(zip(before, was, strict=True)), dict(zip(after, now, strict=True))
     for step, item in new.items():
         earlier = old.get(step, _MISSING)
         if earlier is not item and earlier != item:
-            _compare_place(step, structure.element, (earlier, item), found)
+            _compare_field(step, structure.element, (earlier, item), found)
     for step, item in old.items():
         if step not in new:
-            _compare_place(step, structure.element, (item, _MISSING), found)
+            _compare_field(step, structure.element, (item, _MISSING), found)
     return True

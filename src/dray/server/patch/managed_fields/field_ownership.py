@@ -20,35 +20,40 @@ from types import MappingProxyType
 from typing import Any, Final, NotRequired, TypedDict, Unpack
 
 from dray.api.kinds import Kind
-from dray.server.patch.errors import ApplyConflict, Conflict, malformed
+from dray.server.patch.errors import ApplyConflictError, FieldConflict, build_malformed
 from dray.server.patch.limits import check_depth
 from dray.server.patch.managed_fields import last_applied
-from dray.server.patch.managed_fields.apply import check_lists, laid_over, taken_out, with_parents
+from dray.server.patch.managed_fields.apply import (
+    add_parents,
+    check_list_items,
+    merge_configuration,
+    remove_fields,
+)
 from dray.server.patch.managed_fields.entries import (
     APPLY,
     UPDATE,
     Document,
-    Entry,
-    capped,
-    kept_entries,
-    sent_entries,
-    written,
+    ManagedFieldsEntry,
+    cap_update_entries,
+    parse_sent_entries,
+    read_stored_entries,
+    serialize_entries,
 )
-from dray.server.patch.managed_fields.field_comparison import Comparison, compare, fields_of
+from dray.server.patch.managed_fields.field_comparison import FieldChanges, collect_fields, compare_documents
 from dray.server.patch.managed_fields.field_set import (
     SELF,
-    Tree,
-    cut,
-    difference,
-    intersection,
-    members,
-    union,
+    FieldTree,
+    intersect_trees,
+    list_paths,
+    remove_subtrees,
+    subtract_tree,
+    unite_trees,
 )
-from dray.server.patch.schema.kind_structures import Structure, structure_of
+from dray.server.patch.schema.kind_structures import Structure, get_structure
 
-__all__ = ["Applied", "ApplyConflict", "applied", "updated"]
+__all__ = ["ApplyConflictError", "ApplyResult", "apply_configuration", "update_managed_fields"]
 
-_NO_OWNER: Final = frozenset(
+_UNOWNED_METADATA: Final = frozenset(
     {
         "name",
         "namespace",
@@ -64,16 +69,16 @@ _NO_OWNER: Final = frozenset(
 )
 """Metadata that nobody owns."""
 
-_STATUS_KEEPS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
+_STATUS_PROTECTED: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
     {("", "Pod"): frozenset({"f:spec"}), ("", "Node"): frozenset({"f:spec"})}
 )
 """What a write of the status cannot change, where it is not the usual."""
 
-_USUAL_KEEPS: Final = frozenset({"f:spec", "f:metadata"})
-_MAIN_KEEPS: Final = frozenset({"f:status"})
+_DEFAULT_PROTECTED: Final = frozenset({"f:spec", "f:metadata"})
+_MAIN_PROTECTED: Final = frozenset({"f:status"})
 _NOTHING: Final[frozenset[str]] = frozenset()
 
-_NAMED: Final[Tree] = {"f:metadata": {"f:name": {}}}
+_NAME_FIELD: Final[FieldTree] = {"f:metadata": {"f:name": {}}}
 """What every configuration names, so that metadata never goes as a whole."""
 
 _RESETS: Final[tuple[list[Document], ...]] = ([], [{}])
@@ -81,14 +86,14 @@ _RESETS: Final[tuple[list[Document], ...]] = ([], [{}])
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """The object after an apply, without its managed fields, and these."""
 
     document: Document
     managed_fields: list[Document]
 
 
-def updated(
+def update_managed_fields(
     kind: Kind, old: Document | None, new: Document, *, manager: str, now: str, subresource: str = ""
 ) -> list[Document]:
     """`metadata.managedFields` after a create, an update or a patch that made `new` of `old`.
@@ -96,31 +101,31 @@ def updated(
     `new` carries the managed fields its client sent, if any: an empty list or a single empty entry asks to
     forget all of them, another list that can be read takes the place of the stored one.
     """
-    stored = _stored(old)
-    entries = _basis(stored, new, subresource)
-    changed, removed = _difference(kind, old, new)
-    changed = _own(changed, _kept_from(kind, subresource))
+    stored = _read_managed_fields(old)
+    entries = _read_sent_entries(stored, new, subresource)
+    changed, removed = _compare_owned(kind, old, new)
+    changed = _drop_protected_fields(changed, _get_protected_fields(kind, subresource))
     if not changed and not removed and entries is None:
         return stored
-    standing = kept_entries(stored) if entries is None else entries
+    standing = read_stored_entries(stored) if entries is None else entries
     version = kind.internal_api_version
-    after: list[Entry] = []
-    mine: Entry | None = None
+    after: list[ManagedFieldsEntry] = []
+    mine: ManagedFieldsEntry | None = None
     for entry in standing:
-        rest = entry.with_fields(cut(difference(entry.fields, changed), removed))
-        if entry.is_writer(manager, UPDATE, version, subresource):
+        rest = entry.replace_fields(remove_subtrees(subtract_tree(entry.fields, changed), removed))
+        if entry.belongs_to(manager, UPDATE, version, subresource):
             mine = rest
         else:
             after.append(rest)
     if changed:
-        fields = changed if mine is None else union(mine.fields, changed)
-        mine = Entry(manager, UPDATE, version, fields, now, subresource)
+        fields = changed if mine is None else unite_trees(mine.fields, changed)
+        mine = ManagedFieldsEntry(manager, UPDATE, version, fields, now, subresource)
     if mine is not None:
         after.append(mine)
-    return written(capped([entry for entry in after if entry.fields]))
+    return serialize_entries(cap_update_entries([entry for entry in after if entry.fields]))
 
 
-class Writer(TypedDict):
+class ApplyOptions(TypedDict):
     """Who applies, when, and through which subresource."""
 
     manager: str
@@ -128,99 +133,113 @@ class Writer(TypedDict):
     subresource: NotRequired[str]
 
 
-def applied(
+def apply_configuration(
     kind: Kind,
     live: Document | None,
     configuration: Document,
     *,
     force: bool = False,
-    **writer: Unpack[Writer],
-) -> Applied:
-    """The object after a server-side apply; raises `ApplyConflict` or `PatchError`."""
+    **writer: Unpack[ApplyOptions],
+) -> ApplyResult:
+    """The object after a server-side apply; raises `ApplyConflictError` or `PatchError`."""
     manager, now, subresource = writer["manager"], writer["now"], writer.get("subresource", "")
-    structure = structure_of(kind)
+    structure = get_structure(kind)
     _check_configuration(structure, configuration)
-    stored = _stored(live)
-    before = _bare(live or {})
-    named = _own(_unowned(fields_of(structure, configuration)), _kept_from(kind, subresource))
-    others: list[Entry] = []
-    last: Entry | None = None
-    for entry in kept_entries(stored):
-        if entry.is_writer(manager, APPLY, kind.internal_api_version, subresource):
+    stored = _read_managed_fields(live)
+    before = _strip_managed_fields(live or {})
+    named = _drop_protected_fields(
+        _drop_unowned_fields(collect_fields(structure, configuration)),
+        _get_protected_fields(kind, subresource),
+    )
+    others: list[ManagedFieldsEntry] = []
+    last: ManagedFieldsEntry | None = None
+    for entry in read_stored_entries(stored):
+        if entry.belongs_to(manager, APPLY, kind.internal_api_version, subresource):
             last = entry
         else:
             others.append(entry)
-    document = _pruned(structure, laid_over(structure, before, configuration), last, [named, *_sets(others)])
-    comparison = _difference(kind, before, document)
+    document = _prune_dropped_fields(
+        structure,
+        merge_configuration(structure, before, configuration),
+        last,
+        [named, *_list_field_sets(others)],
+    )
+    comparison = _compare_owned(kind, before, document)
     if not force:
-        _check_conflicts(structure, manager, before, _taken(others, comparison))
+        _check_conflicts(structure, manager, before, _find_taken_fields(others, comparison))
     after = [
-        entry.with_fields(cut(difference(entry.fields, comparison.changed), comparison.removed))
+        entry.replace_fields(
+            remove_subtrees(subtract_tree(entry.fields, comparison.changed), comparison.removed)
+        )
         for entry in others
     ]
     same = last is not None and last.fields == named and document == before
-    mine = Entry(manager, APPLY, kind.internal_api_version, named, now, subresource)
+    mine = ManagedFieldsEntry(manager, APPLY, kind.internal_api_version, named, now, subresource)
     after.append(last if same and last is not None else mine)
-    document = last_applied.renewed(document, configuration, manager)
-    return Applied(document, written(after))
+    document = last_applied.update_annotation(document, configuration, manager)
+    return ApplyResult(document, serialize_entries(after))
 
 
-def _stored(document: Document | None) -> list[Document]:
+def _read_managed_fields(document: Document | None) -> list[Document]:
     """The entries an object has."""
     if document is None:
         return []
     return document.get("metadata", {}).get("managedFields") or []
 
 
-def _basis(stored: list[Document], new: Document, subresource: str) -> list[Entry] | None:
+def _read_sent_entries(
+    stored: list[Document], new: Document, subresource: str
+) -> list[ManagedFieldsEntry] | None:
     """The entries that a client sent instead of the stored ones; None when it did not."""
     sent = new.get("metadata", {}).get("managedFields")
     if subresource or sent is None or sent == stored:
         return None
     if sent in _RESETS:
         return []
-    return sent_entries(sent) or None
+    return parse_sent_entries(sent) or None
 
 
-def _difference(kind: Kind, old: Document | None, new: Document) -> Comparison:
+def _compare_owned(kind: Kind, old: Document | None, new: Document) -> FieldChanges:
     """What differs between two objects, without what nobody owns."""
-    structure = structure_of(kind)
-    return compare(structure, _ownable(old) if old else {}, _ownable(new))
+    structure = get_structure(kind)
+    return compare_documents(structure, _strip_unowned(old) if old else {}, _strip_unowned(new))
 
 
-def _ownable(document: Document) -> Document:
+def _strip_unowned(document: Document) -> Document:
     """The parts of an object that somebody may own."""
     rest = dict(document)
     rest.pop("apiVersion", None)
     rest.pop("kind", None)
     metadata = rest.get("metadata")
     if metadata is not None:
-        rest["metadata"] = {name: value for name, value in metadata.items() if name not in _NO_OWNER}
+        rest["metadata"] = {name: value for name, value in metadata.items() if name not in _UNOWNED_METADATA}
     return rest
 
 
-def _unowned(fields: Tree) -> Tree:
+def _drop_unowned_fields(fields: FieldTree) -> FieldTree:
     """A set without the fields that nobody owns."""
     rest = {step: below for step, below in fields.items() if step not in ("f:apiVersion", "f:kind")}
-    metadata = {step: b for step, b in rest.pop("f:metadata", {}).items() if step[2:] not in _NO_OWNER}
+    metadata = {
+        step: b for step, b in rest.pop("f:metadata", {}).items() if step[2:] not in _UNOWNED_METADATA
+    }
     metadata.pop(SELF, None)
     return {**rest, "f:metadata": metadata} if metadata else rest
 
 
-def _kept_from(kind: Kind, subresource: str) -> frozenset[str]:
+def _get_protected_fields(kind: Kind, subresource: str) -> frozenset[str]:
     """The parts of an object that a write through this door does not change."""
     if subresource == "status":
-        return _STATUS_KEEPS.get((kind.group, kind.name), _USUAL_KEEPS)
-    return _MAIN_KEEPS if not subresource and "status" in kind.subresources else _NOTHING
+        return _STATUS_PROTECTED.get((kind.group, kind.name), _DEFAULT_PROTECTED)
+    return _MAIN_PROTECTED if not subresource and "status" in kind.subresources else _NOTHING
 
 
-def _own(fields: Tree, kept: frozenset[str]) -> Tree:
-    if kept.isdisjoint(fields):
+def _drop_protected_fields(fields: FieldTree, protected: frozenset[str]) -> FieldTree:
+    if protected.isdisjoint(fields):
         return fields
-    return {step: below for step, below in fields.items() if step not in kept}
+    return {step: below for step, below in fields.items() if step not in protected}
 
 
-def _bare(document: Document) -> Document:
+def _strip_managed_fields(document: Document) -> Document:
     """An object without its managed fields."""
     metadata = document.get("metadata")
     if not metadata or "managedFields" not in metadata:
@@ -231,45 +250,51 @@ def _bare(document: Document) -> Document:
 
 def _check_configuration(structure: Structure, configuration: Any) -> None:
     if not isinstance(configuration, dict):
-        raise malformed("an applied configuration is an object with `apiVersion`, `kind` and `metadata`")
+        raise build_malformed(
+            "an applied configuration is an object with `apiVersion`, `kind` and `metadata`"
+        )
     check_depth(configuration)
     metadata = configuration.get("metadata", {})
     if not isinstance(metadata, dict):
-        raise malformed("`metadata` of an applied configuration is an object")
+        raise build_malformed("`metadata` of an applied configuration is an object")
     if metadata.get("managedFields") is not None:
-        raise malformed("metadata.managedFields must be nil")
-    check_lists(structure, configuration)
+        raise build_malformed("metadata.managedFields must be nil")
+    check_list_items(structure, configuration)
 
 
-def _sets(entries: list[Entry]) -> list[Tree]:
+def _list_field_sets(entries: list[ManagedFieldsEntry]) -> list[FieldTree]:
     return [entry.fields for entry in entries]
 
 
-def _pruned(structure: Structure, merged: Document, last: Entry | None, owned: list[Tree]) -> Document:
+def _prune_dropped_fields(
+    structure: Structure, merged: Document, last: ManagedFieldsEntry | None, owned: list[FieldTree]
+) -> Document:
     """The object without what the writer named last time and nobody names now."""
     if last is None:
         return merged
-    everybody: Tree = _NAMED
+    everybody: FieldTree = _NAME_FIELD
     for fields in owned:
-        everybody = union(everybody, fields)
-    gone = difference(with_parents(structure, last.fields), with_parents(structure, everybody))
-    rest: Document = taken_out(structure, merged, gone) if gone else merged
+        everybody = unite_trees(everybody, fields)
+    gone = subtract_tree(add_parents(structure, last.fields), add_parents(structure, everybody))
+    rest: Document = remove_fields(structure, merged, gone) if gone else merged
     return rest
 
 
-def _taken(others: list[Entry], comparison: Comparison) -> list[tuple[Entry, Tree]]:
+def _find_taken_fields(
+    others: list[ManagedFieldsEntry], comparison: FieldChanges
+) -> list[tuple[ManagedFieldsEntry, FieldTree]]:
     """What an apply would change of others' fields."""
-    taken = ((entry, intersection(entry.fields, comparison.changed)) for entry in others)
+    taken = ((entry, intersect_trees(entry.fields, comparison.changed)) for entry in others)
     return [(entry, fields) for entry, fields in taken if fields]
 
 
 def _check_conflicts(
-    structure: Structure, manager: str, live: Document, taken: list[tuple[Entry, Tree]]
+    structure: Structure, manager: str, live: Document, taken: list[tuple[ManagedFieldsEntry, FieldTree]]
 ) -> None:
     """Raise what stands against an apply without force."""
     if taken and manager == last_applied.KUBECTL:
-        allowed = last_applied.still_as_applied(structure, live)
-        taken = [(entry, difference(fields, allowed)) for entry, fields in taken]
-    conflicts = [Conflict(entry.owner, path) for entry, fields in taken for path in members(fields)]
+        allowed = last_applied.find_unchanged_fields(structure, live)
+        taken = [(entry, subtract_tree(fields, allowed)) for entry, fields in taken]
+    conflicts = [FieldConflict(entry.owner, path) for entry, fields in taken for path in list_paths(fields)]
     if conflicts:
-        raise ApplyConflict(conflicts)
+        raise ApplyConflictError(conflicts)

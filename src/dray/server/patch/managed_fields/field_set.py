@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dray.api.json_text import MAX_DEPTH
-from dray.server.patch.limits import depth_of
-from dray.server.patch.schema.path_elements import canonical, order, readable
+from dray.server.patch.limits import measure_depth
+from dray.server.patch.schema.path_elements import canonicalize_element, format_element, get_sort_key
 
-Tree = dict[str, Any]
+FieldTree = dict[str, Any]
 
 SELF: Final = "."
 
-LEAF: Final[Tree] = {}
+LEAF: Final[FieldTree] = {}
 """A member with nothing below. One dict for all: never to be changed."""
 
 
@@ -29,35 +29,35 @@ LEAF: Final[Tree] = {}
 class FieldSet:
     """A set of field paths."""
 
-    tree: Tree
+    tree: FieldTree
 
     @classmethod
     def parse(cls, fields: Any) -> FieldSet:
         """A set from the value of `fieldsV1`; `ValueError` when it is none."""
-        if depth_of(fields) > MAX_DEPTH:
+        if measure_depth(fields) > MAX_DEPTH:
             raise ValueError(f"a field set is nested more than {MAX_DEPTH} levels deep")
-        return cls(parsed(fields))
+        return cls(parse_tree(fields))
 
-    def emit(self) -> Tree:
+    def to_fields_v1(self) -> FieldTree:
         """The value of `fieldsV1`, everything in its order."""
-        return ordered(self.tree)
+        return sort_tree(self.tree)
 
     def union(self, other: FieldSet) -> FieldSet:
-        return FieldSet(union(self.tree, other.tree))
+        return FieldSet(unite_trees(self.tree, other.tree))
 
     def difference(self, other: FieldSet) -> FieldSet:
-        return FieldSet(difference(self.tree, other.tree))
+        return FieldSet(subtract_tree(self.tree, other.tree))
 
     def intersection(self, other: FieldSet) -> FieldSet:
-        return FieldSet(intersection(self.tree, other.tree))
+        return FieldSet(intersect_trees(self.tree, other.tree))
 
     def contains(self, other: FieldSet) -> bool:
         """Whether every member of the other is one of this."""
-        return not difference(other.tree, self.tree)
+        return not subtract_tree(other.tree, self.tree)
 
-    def paths(self) -> list[str]:
+    def list_paths(self) -> list[str]:
         """The members as people read them, in order."""
-        return list(members(self.tree))
+        return list(list_paths(self.tree))
 
     def __bool__(self) -> bool:
         return bool(self.tree)
@@ -66,46 +66,46 @@ class FieldSet:
         return self.tree == other.tree if isinstance(other, FieldSet) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(tuple(self.paths()))
+        return hash(tuple(self.list_paths()))
 
 
-def parsed(fields: Any) -> Tree:
+def parse_tree(fields: Any) -> FieldTree:
     """A tree in our spelling from one in any; `ValueError` when it is none."""
-    root = _parsed(fields)
+    root = _parse_tree(fields)
     if SELF not in root:
         return root
     return {step: below for step, below in root.items() if step != SELF}
 
 
-def _parsed(fields: Any) -> Tree:
+def _parse_tree(fields: Any) -> FieldTree:
     if not isinstance(fields, Mapping):
         raise ValueError("a field set is a map of maps")
-    tree: Tree = {}
+    tree: FieldTree = {}
     for step, below in fields.items():
-        name = canonical(step)
-        tree[name] = LEAF if name == SELF else _parsed(below)
+        name = canonicalize_element(step)
+        tree[name] = LEAF if name == SELF else _parse_tree(below)
     return LEAF if len(tree) == 1 and SELF in tree else tree
 
 
-def ordered(tree: Tree) -> Tree:
+def sort_tree(tree: FieldTree) -> FieldTree:
     """The same tree, its steps in order."""
     if len(tree) < 2:
-        return {step: ordered(below) if below else LEAF for step, below in tree.items()}
+        return {step: sort_tree(below) if below else LEAF for step, below in tree.items()}
     steps = sorted(tree)
     place = bisect_left(steps, "i:")
     if place < len(steps) and steps[place][0] == "i":  # only positions stand elsewhere than as texts
-        steps.sort(key=order)
-    return {step: ordered(tree[step]) if tree[step] else LEAF for step in steps}
+        steps.sort(key=get_sort_key)
+    return {step: sort_tree(tree[step]) if tree[step] else LEAF for step in steps}
 
 
-def union(a: Tree, b: Tree) -> Tree:
+def unite_trees(a: FieldTree, b: FieldTree) -> FieldTree:
     """Members of either."""
     if not a or not b:
         return a or b
-    return _joined(a, b)
+    return _unite_nodes(a, b)
 
 
-def _joined(a: Tree, b: Tree) -> Tree:
+def _unite_nodes(a: FieldTree, b: FieldTree) -> FieldTree:
     if not a:
         return b if not b or SELF in b else {SELF: LEAF, **b}
     if not b:
@@ -113,27 +113,27 @@ def _joined(a: Tree, b: Tree) -> Tree:
     joined = dict(a)
     for step, below in b.items():
         known = joined.get(step)
-        joined[step] = below if known is None else _joined(known, below)
+        joined[step] = below if known is None else _unite_nodes(known, below)
     return joined
 
 
-def difference(a: Tree, b: Tree) -> Tree:
+def subtract_tree(a: FieldTree, b: FieldTree) -> FieldTree:
     """Members of the first that are none of the second."""
     if not a or not b:
         return a
-    return _without(a, b)
+    return _subtract_nodes(a, b)
 
 
-def _without(a: Tree, b: Tree) -> Tree:
+def _subtract_nodes(a: FieldTree, b: FieldTree) -> FieldTree:
     """The rest of a node with steps; an empty one means that nothing is left, also not the node."""
-    rest: Tree = {}
+    rest: FieldTree = {}
     changed = False
     for step, below in a.items():
         other = b.get(step)
         if other is None:
             rest[step] = below
             continue
-        kept = _node_without(below, other)
+        kept = _subtract_node(below, other)
         changed = changed or kept is not below
         if kept is not None:
             rest[step] = kept
@@ -142,43 +142,43 @@ def _without(a: Tree, b: Tree) -> Tree:
     return rest
 
 
-def _node_without(below: Tree, other: Tree) -> Tree | None:
+def _subtract_node(below: FieldTree, other: FieldTree) -> FieldTree | None:
     if not below:
         return None if not other or SELF in other else below
     if not other:
         if SELF not in below:
             return below
         return {step: deeper for step, deeper in below.items() if step != SELF}
-    rest = _without(below, other)
+    rest = _subtract_nodes(below, other)
     if len(rest) == 1 and SELF in rest:
         return LEAF
     return rest or None
 
 
-def cut(a: Tree, gone: Tree) -> Tree:
+def remove_subtrees(a: FieldTree, removed: FieldTree) -> FieldTree:
     """Members of the first that are none of the second and stand below none of them."""
-    if not a or not gone or gone.keys().isdisjoint(a):
+    if not a or not removed or removed.keys().isdisjoint(a):
         return a
-    rest: Tree = {}
+    rest: FieldTree = {}
     for step, below in a.items():
-        other = gone.get(step)
+        other = removed.get(step)
         if other is None:
             rest[step] = below
         elif other and SELF not in other:
-            kept = cut(below, other)
+            kept = remove_subtrees(below, other)
             if kept or not below:
                 rest[step] = LEAF if len(kept) == 1 and SELF in kept else kept
     return rest
 
 
-def intersection(a: Tree, b: Tree) -> Tree:
+def intersect_trees(a: FieldTree, b: FieldTree) -> FieldTree:
     """Members of both."""
-    shared: Tree = {}
+    shared: FieldTree = {}
     for step, below in a.items():
         other = b.get(step)
         if other is None:
             continue
-        both = intersection(below, other)
+        both = intersect_trees(below, other)
         here = (not below or SELF in below) and (not other or SELF in other)
         if both:
             shared[step] = {SELF: LEAF, **both} if here and SELF not in both else both
@@ -189,13 +189,13 @@ def intersection(a: Tree, b: Tree) -> Tree:
     return shared
 
 
-def members(tree: Tree, start: str = "") -> Iterator[str]:
+def list_paths(tree: FieldTree, start: str = "") -> Iterator[str]:
     """The paths of the members as people read them, in order."""
-    for step in sorted(tree, key=order):
+    for step in sorted(tree, key=get_sort_key):
         if step == SELF:
             continue
         below = tree[step]
-        path = start + readable(step)
+        path = start + format_element(step)
         if not below or SELF in below:
             yield path
-        yield from members(below, path)
+        yield from list_paths(below, path)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from dray.api.json_text import MAX_DEPTH, read_json, write_json
 from dray.errors import DecodeError
-from dray.server.patch.limits import depth_of
-from dray.server.patch.managed_fields.field_comparison import compare, fields_of
-from dray.server.patch.managed_fields.field_set import Tree, cut, difference
+from dray.server.patch.limits import measure_depth
+from dray.server.patch.managed_fields.field_comparison import collect_fields, compare_documents
+from dray.server.patch.managed_fields.field_set import FieldTree, remove_subtrees, subtract_tree
 from dray.server.patch.schema.kind_structures import Structure
 
 Document = dict[str, Any]
@@ -22,36 +22,40 @@ KUBECTL: Final = "kubectl"
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def still_as_applied(structure: Structure, live: Document) -> Tree:
+def find_unchanged_fields(structure: Structure, live: Document) -> FieldTree:
     """The fields of the annotation that are in the object as it says."""
-    remembered = _remembered(live)
+    remembered = _read_last_applied(live)
     if remembered is None:
         return {}
-    changed, removed = compare(structure, remembered, live)
-    return cut(difference(fields_of(structure, remembered), changed), removed)
+    changed, removed = compare_documents(structure, remembered, live)
+    return remove_subtrees(subtract_tree(collect_fields(structure, remembered), changed), removed)
 
 
-def renewed(document: Document, configuration: Document, manager: str) -> Document:
+def update_annotation(document: Document, configuration: Document, manager: str) -> Document:
     """The object with the annotation renewed, when kubectl applied and there is one."""
-    if manager != KUBECTL or _text(document) is None or _text(configuration) is not None:
+    if (
+        manager != KUBECTL
+        or _read_annotation(document) is None
+        or _read_annotation(configuration) is not None
+    ):
         return document
     metadata = document["metadata"]
     annotations = {**metadata["annotations"], ANNOTATION: write_json(configuration).decode() + "\n"}
     return {**document, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _text(document: Document) -> str | None:
+def _read_annotation(document: Document) -> str | None:
     annotations = document.get("metadata", {}).get("annotations")
     text = annotations.get(ANNOTATION) if isinstance(annotations, dict) else None
     return text if isinstance(text, str) else None
 
 
-def _remembered(document: Document) -> Document | None:
-    text = _text(document)
+def _read_last_applied(document: Document) -> Document | None:
+    text = _read_annotation(document)
     if text is None:
         return None
     try:
         remembered = read_json(text.encode())
     except DecodeError:
         return None
-    return remembered if isinstance(remembered, dict) and depth_of(remembered) <= MAX_DEPTH else None
+    return remembered if isinstance(remembered, dict) and measure_depth(remembered) <= MAX_DEPTH else None

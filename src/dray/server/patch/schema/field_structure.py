@@ -44,11 +44,11 @@ class Structure:
     strategy: Strategy = ()
     """How strategic merge patches treat it: `merge`, `replace`, `retainKeys`; empty is the default: maps are
     merged, lists replaced."""
-    always: bool = False
+    always_present: bool = False
     """In Kubernetes this place is there in every object that has the place above it, even when empty; so
     nobody becomes its owner by filling it."""
 
-    def of_field(self, name: str) -> Structure:
+    def get_field(self, name: str) -> Structure:
         """What stands under a field name, or under a key when this is a map."""
         found = self.fields.get(name)
         if found is not None:
@@ -69,31 +69,33 @@ class Structure:
 ANY = Structure()
 """A place nobody has described."""
 
-ONE = Structure(atomic=True)
+ATOMIC_MAP = Structure(atomic=True)
 """A map that is owned and replaced as one."""
 
 
-def struct(**fields: Structure) -> Structure:
+def define_struct(**fields: Structure) -> Structure:
     """A map with named fields; those not named are plain, or lists that are replaced whole."""
     return Structure(fields=MappingProxyType(fields))
 
 
-def always(structure: Structure) -> Structure:
+def make_always_present(structure: Structure) -> Structure:
     """The same, at a place that is never absent."""
-    return replace(structure, always=True)
+    return replace(structure, always_present=True)
 
 
-def one(structure: Structure) -> Structure:
+def make_atomic(structure: Structure) -> Structure:
     """The same map, owned and replaced as one."""
     return replace(structure, atomic=True)
 
 
-def retaining(structure: Structure) -> Structure:
+def make_retaining(structure: Structure) -> Structure:
     """The same map, with patches that may say which keys remain."""
     return replace(structure, strategy=RETAIN)
 
 
-def keyed(*keys: str, of: Structure = ANY, strategy: Strategy = MERGE, **defaults: str) -> Structure:
+def define_keyed_list(
+    *keys: str, of: Structure = ANY, strategy: Strategy = MERGE, **defaults: str
+) -> Structure:
     """A list whose items are told apart by keys; strategic patches use the first of them."""
     return Structure(
         items=of,
@@ -105,23 +107,23 @@ def keyed(*keys: str, of: Structure = ANY, strategy: Strategy = MERGE, **default
     )
 
 
-def set_of_values(strategy: Strategy = ()) -> Structure:
+def define_set(strategy: Strategy = ()) -> Structure:
     """A list of plain values, each at most once."""
     return Structure(list_type="set", strategy=strategy)
 
 
-def rows(of: Structure) -> Structure:
+def define_atomic_list(of: Structure) -> Structure:
     """A list replaced whole whose elements have a structure worth knowing."""
     return Structure(items=of)
 
 
-def merged_only(key: str, of: Structure = ANY) -> Structure:
+def define_merged_list(key: str, of: Structure = ANY) -> Structure:
     """A list owned as one that strategic patches nevertheless merge by a key."""
     return Structure(items=of, merge_key=key, strategy=MERGE)
 
 
-CONDITIONS = keyed("type")
+CONDITIONS = define_keyed_list("type")
 """Conditions as nearly every kind has them."""
 
-ALWAYS = always(ANY)
+ALWAYS_PRESENT_MAP = make_always_present(ANY)
 """A plain map that is never absent."""

@@ -11,24 +11,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dray.api.kinds import Kind
-from dray.server.patch.schema.field_structure import ALWAYS, ANY, Structure
+from dray.server.patch.schema.field_structure import ALWAYS_PRESENT_MAP, ANY, Structure
 from dray.server.patch.schema.tables.cluster_kinds import CLUSTER
 from dray.server.patch.schema.tables.core_kinds import CORE
 from dray.server.patch.schema.tables.device_kinds import DEVICES
-from dray.server.patch.schema.tables.shared_fragments import kind as plain_kind
+from dray.server.patch.schema.tables.shared_fragments import define_kind as plain_kind
 from dray.server.patch.schema.tables.workload_kinds import WORKLOADS
 
-__all__ = ["ANY", "STRUCTURES", "Structure", "structure_of"]
+__all__ = ["ANY", "STRUCTURES", "Structure", "get_structure"]
 
 STRUCTURES: Mapping[tuple[str, str], Structure] = MappingProxyType(
     {**CORE, **DEVICES, **WORKLOADS, **CLUSTER}
 )
 """Group and name of a kind, and what its objects are."""
 
-_PLAIN = plain_kind(spec=ALWAYS, status=ALWAYS)
+_PLAIN = plain_kind(spec=ALWAYS_PRESENT_MAP, status=ALWAYS_PRESENT_MAP)
 
 
-def structure_of(kind: Kind, version: str | None = None) -> Structure:
+def get_structure(kind: Kind, version: str | None = None) -> Structure:
     """What objects of a kind are.
 
     The versions of one kind differ only below lists that are replaced whole, so one tree serves them all.

@@ -17,12 +17,12 @@ from dray.server.patch.schema.field_structure import Structure
 _RANKS: Mapping[str, int] = {".": -1, "f": 0, "k": 1, "v": 2, "i": 3}
 
 
-def json_text(value: Any) -> str:
+def encode_json_text(value: Any) -> str:
     """A plain value as compact JSON."""
     return ENCODER.encode(value).decode()
 
 
-def key_of(structure: Structure, item: Any) -> str | None:
+def build_key_element(structure: Structure, item: Any) -> str | None:
     """The step to an item of a list with keys, or None when the item has none of them."""
     if type(item) is not dict:
         return None
@@ -32,7 +32,7 @@ def key_of(structure: Structure, item: Any) -> str | None:
         value = item.get(name)
         if value is None:
             value = structure.key_defaults.get(name)
-        return None if value is None else f'k:{{"{name}":{json_text(value)}}}'
+        return None if value is None else f'k:{{"{name}":{encode_json_text(value)}}}'
     found = {}
     for name in keys:
         value = item.get(name)
@@ -40,45 +40,45 @@ def key_of(structure: Structure, item: Any) -> str | None:
             value = structure.key_defaults.get(name)
         if value is not None:
             found[name] = value
-    return f"k:{json_text(found)}" if found else None
+    return f"k:{encode_json_text(found)}" if found else None
 
 
-def step_of(structure: Structure, item: Any) -> str | None:
+def build_element(structure: Structure, item: Any) -> str | None:
     """The step to an element of a list that is a set or has keys, or None when it cannot be told."""
     if structure.list_type == "map":
-        return key_of(structure, item)
-    return None if isinstance(item, (dict, list)) else f"v:{json_text(item)}"
+        return build_key_element(structure, item)
+    return None if isinstance(item, (dict, list)) else f"v:{encode_json_text(item)}"
 
 
-def steps_of(structure: Structure, items: Sequence[Any]) -> list[str] | None:
+def build_elements(structure: Structure, items: Sequence[Any]) -> list[str] | None:
     """The steps to all elements, or None when they cannot all be told apart."""
     steps: list[str] = []
     for item in items:
-        step = step_of(structure, item)
+        step = build_element(structure, item)
         if step is None:
             return None
         steps.append(step)
     return steps if len(set(steps)) == len(steps) else None
 
 
-def readable(step: str) -> str:
+def format_element(step: str) -> str:
     """A step as Kubernetes writes it in messages: `.spec`, `[name="web"]`, `[="x"]`, `[0]`."""
     kind, text = step[0], step[2:]
     if kind == "f":
         return f".{text}"
     if kind == "k":
         keys = read_json(text.encode())
-        return "[" + ",".join(f"{name}={json_text(keys[name])}" for name in sorted(keys)) + "]"
+        return "[" + ",".join(f"{name}={encode_json_text(keys[name])}" for name in sorted(keys)) + "]"
     return f"[={text}]" if kind == "v" else f"[{text}]"
 
 
-def order(step: str) -> tuple[int, Any]:
+def get_sort_key(step: str) -> tuple[int, Any]:
     """Where a step stands among its neighbours: fields, items, values, positions, each in order."""
     rank = _RANKS[step[0]]
     return (rank, int(step[2:])) if rank == 3 else (rank, step)
 
 
-def canonical(step: str) -> str:
+def canonicalize_element(step: str) -> str:
     """A step as somebody else wrote it, in our spelling; `ValueError` when it is none."""
     if step == ".":
         return step
@@ -91,15 +91,15 @@ def canonical(step: str) -> str:
         case "i":
             return f"i:{int(text)}"
         case "k" | "v":
-            value = _value(text)
+            value = _parse_value(text)
             if kind == "v":
-                return f"v:{json_text(value)}"
+                return f"v:{encode_json_text(value)}"
             if isinstance(value, dict) and value:
-                return f"k:{json_text({name: value[name] for name in sorted(value)})}"
+                return f"k:{encode_json_text({name: value[name] for name in sorted(value)})}"
     raise ValueError(f"`{step}` is not a step of a field path")
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return read_json(text.encode())
     except DecodeError as broken:

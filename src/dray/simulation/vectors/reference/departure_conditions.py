@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from dray.allocator.feature_gates import Admission
+from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.resource import (
     CapacityRequestPolicyRange,
     Device,
@@ -20,7 +20,7 @@ from dray.simulation.vectors.vector import Vector
 from dray.values.node_selectors import NodeSelector
 
 
-def _asks(vector: Vector) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
+def _iter_requests(vector: Vector) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
     for claim in vector.claims:
         for request in claim.spec.devices.requests:
             if request.exactly is not None:
@@ -28,35 +28,35 @@ def _asks(vector: Vector) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
             yield from request.first_available
 
 
-def _devices(vector: Vector) -> Iterator[Device]:
+def _iter_devices(vector: Vector) -> Iterator[Device]:
     for page in vector.slices:
         yield from page.spec.devices
 
 
-def _ranges(vector: Vector) -> Iterator[CapacityRequestPolicyRange]:
-    for device in _devices(vector):
+def _iter_ranges(vector: Vector) -> Iterator[CapacityRequestPolicyRange]:
+    for device in _iter_devices(vector):
         for capacity in device.capacity.values():
             if capacity.request_policy is not None and capacity.request_policy.valid_range is not None:
                 yield capacity.request_policy.valid_range
 
 
-def _constraints(vector: Vector) -> Iterator[DeviceConstraint]:
+def _iter_constraints(vector: Vector) -> Iterator[DeviceConstraint]:
     for claim in vector.claims:
         yield from claim.spec.devices.constraints
 
 
-def _selectors(vector: Vector) -> Iterator[NodeSelector | None]:
+def _iter_selectors(vector: Vector) -> Iterator[NodeSelector | None]:
     for page in vector.slices:
         yield page.spec.node_selector
         yield from (device.node_selector for device in page.spec.devices)
 
 
-def _is_off(vector: Vector, gate: str) -> bool:
-    return not Admission.switched(vector.switches).gates.enabled(gate)
+def _is_gate_off(vector: Vector, gate: str) -> bool:
+    return not AllocatorGateFilter.from_overrides(vector.gate_overrides).gates.is_enabled(gate)
 
 
-def _wants_all(vector: Vector) -> bool:
-    return any(ask.allocation_mode == "All" for ask in _asks(vector))
+def _has_all_request(vector: Vector) -> bool:
+    return any(ask.allocation_mode == "All" for ask in _iter_requests(vector))
 
 
 def _has_typeless_request(vector: Vector) -> bool:
@@ -67,12 +67,12 @@ def _has_typeless_request(vector: Vector) -> bool:
     )
 
 
-def _draws_as_admin(vector: Vector) -> bool:
-    admin = any(isinstance(ask, ExactDeviceRequest) and ask.admin_access for ask in _asks(vector))
-    return admin and any(device.consumes_counters for device in _devices(vector))
+def _has_admin_draws(vector: Vector) -> bool:
+    admin = any(isinstance(ask, ExactDeviceRequest) and ask.admin_access for ask in _iter_requests(vector))
+    return admin and any(device.consumes_counters for device in _iter_devices(vector))
 
 
-def _holds_dedicated_shares(vector: Vector) -> bool:
+def _has_dedicated_shares(vector: Vector) -> bool:
     held = {
         (result.driver, result.pool, result.device)
         for claim in vector.held
@@ -80,7 +80,7 @@ def _holds_dedicated_shares(vector: Vector) -> bool:
         for result in claim.status.allocation.devices.results
         if result.share_id is not None or result.consumed_capacity
     }
-    shared = not _is_off(vector, "DRAConsumableCapacity")
+    shared = not _is_gate_off(vector, "DRAConsumableCapacity")
     return any(
         (page.spec.driver, page.spec.pool.name, device.name) in held
         for page in vector.slices
@@ -89,7 +89,7 @@ def _holds_dedicated_shares(vector: Vector) -> bool:
     )
 
 
-def _slices_disagree(vector: Vector) -> bool:
+def _has_slice_disagreement(vector: Vector) -> bool:
     said: dict[tuple[str, str, int], set[int]] = {}
     for page in vector.slices:
         pool = page.spec.pool
@@ -98,7 +98,7 @@ def _slices_disagree(vector: Vector) -> bool:
     return any(len(counts) > 1 for counts in said.values())
 
 
-def _counts_more_slices(vector: Vector) -> bool:
+def _has_excess_slices(vector: Vector) -> bool:
     """Whether a pool with counters has more slices than it should have."""
     pools: dict[tuple[str, str, int], list[ResourceSlice]] = {}
     for page in vector.slices:
@@ -114,66 +114,67 @@ def _counts_more_slices(vector: Vector) -> bool:
     )
 
 
-SITUATIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProxyType(
+DEPARTURE_CONDITIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProxyType(
     {
-        Departure.ALL_POOL: _wants_all,
-        Departure.ALL_CONSTRAINT: lambda vector: _wants_all(vector) and any(_constraints(vector)),
-        Departure.ALL_LIMIT: _wants_all,
-        Departure.ALL_UNREACHED: _wants_all,
+        Departure.ALL_POOL: _has_all_request,
+        Departure.ALL_CONSTRAINT: lambda vector: _has_all_request(vector) and any(_iter_constraints(vector)),
+        Departure.ALL_LIMIT: _has_all_request,
+        Departure.ALL_UNREACHED: _has_all_request,
         Departure.REACHED_ONLY: lambda vector: any(
             page.spec.per_device_node_selection for page in vector.slices
         ),
         Departure.SELECTOR_TERMS: lambda vector: any(
-            selector is not None and len(selector.node_selector_terms) > 1 for selector in _selectors(vector)
+            selector is not None and len(selector.node_selector_terms) > 1
+            for selector in _iter_selectors(vector)
         ),
-        Departure.EXACT_AMOUNTS: lambda vector: any(True for _ in _ranges(vector)),
+        Departure.EXACT_AMOUNTS: lambda vector: any(True for _ in _iter_ranges(vector)),
         Departure.ZERO_STEP: lambda vector: any(
-            limits.step is not None and limits.step.nanos <= 0 for limits in _ranges(vector)
+            limits.step is not None and limits.step.nanos <= 0 for limits in _iter_ranges(vector)
         ),
-        Departure.NO_MIN: lambda vector: any(limits.min is None for limits in _ranges(vector)),
+        Departure.NO_MIN: lambda vector: any(limits.min is None for limits in _iter_ranges(vector)),
         Departure.BOTH_CONSTRAINTS: lambda vector: any(
             constraint.match_attribute is not None and constraint.distinct_attribute is not None
-            for constraint in _constraints(vector)
+            for constraint in _iter_constraints(vector)
         ),
-        Departure.NEGATIVE_COUNT: lambda vector: any(ask.count < 0 for ask in _asks(vector)),
+        Departure.NEGATIVE_COUNT: lambda vector: any(ask.count < 0 for ask in _iter_requests(vector)),
         Departure.NEGATIVE_AMOUNT: lambda vector: any(
             amount.nanos < 0
-            for ask in _asks(vector)
+            for ask in _iter_requests(vector)
             if ask.capacity is not None
             for amount in ask.capacity.requests.values()
         ),
         Departure.BAD_NODE_SELECTOR: lambda vector: any(
-            selector is not None and is_meaningless(selector) for selector in _selectors(vector)
+            selector is not None and is_meaningless(selector) for selector in _iter_selectors(vector)
         ),
         Departure.NO_TYPE: _has_typeless_request,
-        Departure.ADMIN_COUNTERS: _draws_as_admin,
+        Departure.ADMIN_COUNTERS: _has_admin_draws,
         Departure.NEGATIVE_DRAWS: lambda vector: any(
             counter.value is not None and counter.value.nanos < 0
-            for device in _devices(vector)
+            for device in _iter_devices(vector)
             for drawn in device.consumes_counters
             for counter in drawn.counters.values()
         ),
-        Departure.HELD_SHARES: _holds_dedicated_shares,
-        Departure.SLICE_COUNT: _slices_disagree,
-        Departure.WHOLE_POOL: _counts_more_slices,
+        Departure.HELD_SHARES: _has_dedicated_shares,
+        Departure.SLICE_COUNT: _has_slice_disagreement,
+        Departure.WHOLE_POOL: _has_excess_slices,
         Departure.EMPTY_CONDITIONS: lambda vector: bool(vector.extras.empty_conditions),
         Departure.PRIORITY: lambda vector: any(
             page.spec.priority or page.spec.pool.priority for page in vector.slices
         ),
         Departure.LISTS_OFF: lambda vector: (
-            _is_off(vector, "DRAListTypeAttributes")
-            and any(value.is_list for device in _devices(vector) for value in device.attributes.values())
+            _is_gate_off(vector, "DRAListTypeAttributes")
+            and any(value.is_list for device in _iter_devices(vector) for value in device.attributes.values())
         ),
         Departure.SHARING_OFF: lambda vector: (
-            _is_off(vector, "DRAConsumableCapacity")
-            and any(device.allow_multiple_allocations is not None for device in _devices(vector))
+            _is_gate_off(vector, "DRAConsumableCapacity")
+            and any(device.allow_multiple_allocations is not None for device in _iter_devices(vector))
         ),
         Departure.TOLERATIONS_OFF: lambda vector: (
-            _is_off(vector, "DRADeviceTaints") and any(ask.tolerations for ask in _asks(vector))
+            _is_gate_off(vector, "DRADeviceTaints") and any(ask.tolerations for ask in _iter_requests(vector))
         ),
         Departure.DISTINCT_OFF: lambda vector: (
-            _is_off(vector, "DRAConsumableCapacity")
-            and any(constraint.distinct_attribute is not None for constraint in _constraints(vector))
+            _is_gate_off(vector, "DRAConsumableCapacity")
+            and any(constraint.distinct_attribute is not None for constraint in _iter_constraints(vector))
         ),
         Departure.COMPATIBILITY_GROUPS: lambda vector: bool(vector.extras.groups),
         Departure.NODE_OPERATIONS: lambda vector: bool(vector.extras.skipping),
@@ -182,6 +183,6 @@ SITUATIONS: Mapping[Departure, Callable[[Vector], bool]] = MappingProxyType(
 """Departures of the model, and whether a question has what they are about."""
 
 
-def possible_departures(vector: Vector) -> frozenset[Departure]:
+def find_possible_departures(vector: Vector) -> frozenset[Departure]:
     """The departures that can matter for a question."""
-    return frozenset(departure for departure, arises in SITUATIONS.items() if arises(vector))
+    return frozenset(departure for departure, arises in DEPARTURE_CONDITIONS.items() if arises(vector))

@@ -5,36 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dray.allocator.feature_gates import Admission
-from dray.allocator.inventory.device_profiles import Judge
-from dray.simulation.vectors.answers import Kind
+from dray.allocator.feature_gates import AllocatorGateFilter
+from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.simulation.vectors.answers import AnswerKind
 from dray.simulation.vectors.reference.departures import Departure
 from dray.simulation.vectors.vector import Vector
 
 NANOS = 10**9
-LARGEST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 
 
-class Abort(Exception):  # noqa: N818
+class ModelAbortError(Exception):
     """The end of a whole attempt: words of the message of Kubernetes, and the device or pool it is about."""
 
-    def __init__(self, *words: str, about: str = "", kind: Kind = Kind.FAULT) -> None:
+    def __init__(self, *words: str, about: str = "", kind: AnswerKind = AnswerKind.FAULT) -> None:
         super().__init__(" ".join(words))
-        self.words = words
+        self.message_parts = words
         self.about = about
         self.kind = kind
 
 
-class TooLarge(Exception):  # noqa: N818
+class ModelTooLargeError(Exception):
     """More work than the model is for."""
 
 
 @dataclass(frozen=True)
-class Case:
+class ModelCase:
     """A vector under some departures."""
 
     vector: Vector
-    judge: Judge
+    evaluator: DeviceSelectorEvaluator
     departures: frozenset[Departure]
 
     def departs(self, departure: Departure) -> bool:
@@ -42,20 +42,20 @@ class Case:
         return departure in self.departures
 
     @cached_property
-    def _gates(self) -> frozenset[str]:
-        gates = Admission.switched(self.vector.switches).gates
-        return frozenset(name for name in _GATES if gates.enabled(name))
+    def _enabled_gates(self) -> frozenset[str]:
+        gates = AllocatorGateFilter.from_overrides(self.vector.gate_overrides).gates
+        return frozenset(name for name in _GATE_NAMES if gates.is_enabled(name))
 
-    def enabled(self, gate: str) -> bool:
+    def is_gate_enabled(self, gate: str) -> bool:
         """Whether a gate that dray has is on."""
-        return gate in self._gates
+        return gate in self._enabled_gates
 
-    def feature(self, name: str, unsaid: bool = False) -> bool:
+    def is_feature_enabled(self, name: str, default: bool = False) -> bool:
         """Whether a feature of Kubernetes is on, by the name that vectors use."""
-        return self.vector.features.get(name, unsaid)
+        return self.vector.features.get(name, default)
 
 
-_GATES = (
+_GATE_NAMES = (
     "DRAAdminAccess",
     "DRAConsumableCapacity",
     "DRADeviceBindingConditions",

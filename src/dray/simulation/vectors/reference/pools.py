@@ -10,64 +10,66 @@ from typing import Any
 import msgspec
 
 from dray.api.resource import Device, ResourceSlice
-from dray.simulation.vectors.reference.amounts import nanos
+from dray.simulation.vectors.reference.amounts import to_nanos
 from dray.simulation.vectors.reference.departures import Departure
-from dray.simulation.vectors.reference.model_case import Abort, Case
-from dray.values.node_selectors import NodeSelector, faults
+from dray.simulation.vectors.reference.model_case import ModelAbortError, ModelCase
+from dray.values.node_selectors import NodeSelector, check_node_selector
 
-_SOUND = "sound"
+_SOUND_STATE = "sound"
 
 PoolId = tuple[str, str]
-Groups = Mapping[str, frozenset[str]]
+CompatibilityGroups = Mapping[str, frozenset[str]]
 """Compatibility groups by counter set."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Candidate:
+class ModelCandidate:
     """A device of a pool, with what vectors say of it that dray's objects do not hold."""
 
-    page: ResourceSlice
+    published_slice: ResourceSlice
     device: Device
-    groups: Groups
+    groups: CompatibilityGroups
     skips_operations: bool
     is_reachable: bool
 
     @property
     def pool(self) -> PoolId:
-        return (self.page.spec.driver, self.page.spec.pool.name)
+        return (self.published_slice.spec.driver, self.published_slice.spec.pool.name)
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def path(self) -> tuple[str, str, str]:
         return (*self.pool, self.device.name)
 
     @property
-    def holder(self) -> Any:
+    def node_selection(self) -> Any:
         """Who says where the device can be used from."""
-        return self.device if self.page.spec.per_device_node_selection else self.page.spec
+        return (
+            self.device if self.published_slice.spec.per_device_node_selection else self.published_slice.spec
+        )
 
     def __str__(self) -> str:
-        return "/".join(self.place)
+        return "/".join(self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class PoolView:
+class ModelPoolView:
     """A pool as a node sees it; `flaw` is why it cannot be used, as Kubernetes words it."""
 
     pool: PoolId
     flaw: str
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[ModelCandidate, ...] = ()
 
 
 @dataclass(frozen=True)
-class NodeView:
+class ModelNodeView:
     """What a node sees: pools in order; `consumers` are all devices of a pool that draw counters."""
 
-    pools: tuple[PoolView, ...]
-    consumers: Mapping[PoolId, tuple[Candidate, ...]]
+    pools: tuple[ModelPoolView, ...]
+    consumers: Mapping[PoolId, tuple[ModelCandidate, ...]]
     totals: Mapping[PoolId, Mapping[tuple[str, str], int]]
 
     @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[ModelCandidate, ...]:
         return tuple(candidate for pool in self.pools for candidate in pool.candidates)
 
     @cached_property
@@ -76,13 +78,13 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _ModelSlice:
     """A slice with its devices; `seen` are those the node can reach, None when the slice is not for it."""
 
     number: int
     slice: ResourceSlice
-    candidates: tuple[Candidate, ...]
-    seen: tuple[Candidate, ...] | None
+    candidates: tuple[ModelCandidate, ...]
+    seen: tuple[ModelCandidate, ...] | None
 
     @property
     def generation(self) -> int:
@@ -93,32 +95,32 @@ class _Page:
         return self.slice.spec.pool.resource_slice_count
 
 
-def gather_pools(case: Case) -> NodeView:
+def gather_pools(case: ModelCase) -> ModelNodeView:
     """Everything the node of a question sees."""
-    pools: dict[PoolId, list[_Page]] = {}
-    for page in _pages(case):
+    pools: dict[PoolId, list[_ModelSlice]] = {}
+    for page in _read_slices(case):
         pools.setdefault((page.slice.spec.driver, page.slice.spec.pool.name), []).append(page)
-    seen: list[tuple[PoolId, str, list[_Page]]] = []
-    consumers: dict[PoolId, tuple[Candidate, ...]] = {}
+    seen: list[tuple[PoolId, str, list[_ModelSlice]]] = []
+    consumers: dict[PoolId, tuple[ModelCandidate, ...]] = {}
     totals: dict[PoolId, Mapping[tuple[str, str], int]] = {}
     for pool, pages in pools.items():
-        state, relevant, published = _state(case, pages)
-        if state == _SOUND:
+        state, relevant, published = _find_pool_state(case, pages)
+        if state == _SOUND_STATE:
             consumers[pool] = tuple(t for p in published for t in p.candidates if t.device.consumes_counters)
-            totals[pool] = _totals(published)
+            totals[pool] = _sum_totals(published)
         if state:
-            seen.append((pool, state, relevant if state == _SOUND else []))
-    return NodeView(tuple(_ordered(case, seen)), consumers, totals)
+            seen.append((pool, state, relevant if state == _SOUND_STATE else []))
+    return ModelNodeView(tuple(_sort_pools(case, seen)), consumers, totals)
 
 
-def _pages(case: Case) -> Iterator[_Page]:
+def _read_slices(case: ModelCase) -> Iterator[_ModelSlice]:
     """Slices of this node first, then those of no node, then others; each in the order they came."""
     name = case.vector.node.metadata.name
     read = [
-        _read(case, number, page)
+        _read_slice(case, number, page)
         for number, page in enumerate(case.vector.slices)
         if case.departs(Departure.COMPATIBILITY_GROUPS)
-        or case.feature("CompatibilityGroups")
+        or case.is_feature_enabled("CompatibilityGroups")
         or not case.vector.extras.has_groups(number)
     ]
     return iter(
@@ -132,65 +134,71 @@ def _pages(case: Case) -> Iterator[_Page]:
     )
 
 
-def _read(case: Case, number: int, page: ResourceSlice) -> _Page:
+def _read_slice(case: ModelCase, number: int, published: ResourceSlice) -> _ModelSlice:
     extras = case.vector.extras
-    everywhere = not page.spec.per_device_node_selection
+    everywhere = not published.spec.per_device_node_selection
     candidates = tuple(
-        Candidate(
-            page,
+        ModelCandidate(
+            published,
             _apply_gates(case, device),
-            extras.groups_of(number, position),
+            extras.get_groups(number, position),
             number in extras.skipping,
-            everywhere or _covers(device, case),
+            everywhere or _covers_node(device, case),
         )
-        for position, device in enumerate(page.spec.devices)
+        for position, device in enumerate(published.spec.devices)
     )
-    partitioned = bool(page.spec.per_device_node_selection or page.spec.shared_counters)
-    if partitioned and not case.enabled("DRAPartitionableDevices"):
-        return _Page(number, page, (), None)
+    partitioned = bool(published.spec.per_device_node_selection or published.spec.shared_counters)
+    if partitioned and not case.is_gate_enabled("DRAPartitionableDevices"):
+        return _ModelSlice(number, published, (), None)
     if everywhere:
-        return _Page(number, page, candidates, candidates if _covers(page.spec, case) else None)
+        return _ModelSlice(
+            number, published, candidates, candidates if _covers_node(published.spec, case) else None
+        )
     reached = tuple(candidate for candidate in candidates if candidate.is_reachable)
-    if page.spec.node_name or page.spec.all_nodes or page.spec.node_selector is not None:
-        return _Page(number, page, candidates, reached if _covers(page.spec, case) else None)
-    return _Page(number, page, candidates, reached or None)
+    if published.spec.node_name or published.spec.all_nodes or published.spec.node_selector is not None:
+        return _ModelSlice(
+            number, published, candidates, reached if _covers_node(published.spec, case) else None
+        )
+    return _ModelSlice(number, published, candidates, reached or None)
 
 
-def _apply_gates(case: Case, device: Device) -> Device:
+def _apply_gates(case: ModelCase, device: Device) -> Device:
     """A device without what is behind closed gates, where dray does not let selectors see it."""
-    if not case.enabled("DRAListTypeAttributes") and case.departs(Departure.LISTS_OFF):
+    if not case.is_gate_enabled("DRAListTypeAttributes") and case.departs(Departure.LISTS_OFF):
         kept = {name: value for name, value in device.attributes.items() if not value.is_list}
         device = msgspec.structs.replace(device, attributes=kept)
-    if not case.enabled("DRAConsumableCapacity") and case.departs(Departure.SHARING_OFF):
+    if not case.is_gate_enabled("DRAConsumableCapacity") and case.departs(Departure.SHARING_OFF):
         device = msgspec.structs.replace(device, allow_multiple_allocations=None)
     return device
 
 
-def _covers(holder: Any, case: Case) -> bool:
+def _covers_node(node_selection: Any, case: ModelCase) -> bool:
     meta = case.vector.node.metadata
-    if holder.node_name:
-        return bool(holder.node_name == meta.name)
-    if holder.all_nodes or holder.node_selector is None:
-        return bool(holder.all_nodes)
-    if not case.departs(Departure.BAD_NODE_SELECTOR) and is_meaningless(holder.node_selector):
-        raise Abort("failed to perform node selection")
-    return bool(holder.node_selector.matches(meta.name, meta.labels))
+    if node_selection.node_name:
+        return bool(node_selection.node_name == meta.name)
+    if node_selection.all_nodes or node_selection.node_selector is None:
+        return bool(node_selection.all_nodes)
+    if not case.departs(Departure.BAD_NODE_SELECTOR) and is_meaningless(node_selection.node_selector):
+        raise ModelAbortError("failed to perform node selection")
+    return bool(node_selection.node_selector.matches(meta.name, meta.labels))
 
 
 def is_meaningless(selector: NodeSelector) -> bool:
     """Whether a requirement of a node selector cannot be read; a selector without terms can."""
-    return any(fault.path != "nodeSelectorTerms" for fault in faults(selector))
+    return any(fault.path != "nodeSelectorTerms" for fault in check_node_selector(selector))
 
 
-def _state(case: Case, pages: Sequence[_Page]) -> tuple[str, list[_Page], list[_Page]]:
+def _find_pool_state(
+    case: ModelCase, slices: Sequence[_ModelSlice]
+) -> tuple[str, list[_ModelSlice], list[_ModelSlice]]:
     """Sound, or what Kubernetes calls the state of the pool; nothing for a pool that is not there."""
-    relevant = [page for page in pages if page.seen is not None]
+    relevant = [page for page in slices if page.seen is not None]
     if not relevant:
         return "", [], []
     newest = max(page.generation for page in relevant)
     relevant = [page for page in relevant if page.generation == newest]
-    published = [page for page in pages if page.generation == newest]
-    newer = any(page.generation > newest for page in pages)
+    published = [page for page in slices if page.generation == newest]
+    newer = any(page.generation > newest for page in slices)
     if case.departs(Departure.SLICE_COUNT) and len({page.expected for page in published}) > 1:
         return "" if newer else "invalid", [], []
     expected = relevant[0].expected
@@ -202,10 +210,10 @@ def _state(case: Case, pages: Sequence[_Page]) -> tuple[str, list[_Page], list[_
     elif not case.departs(Departure.WHOLE_POOL):
         published = relevant
     sound = _is_sound(case, relevant, published)
-    return _SOUND if sound else "invalid", relevant, published
+    return _SOUND_STATE if sound else "invalid", relevant, published
 
 
-def _is_sound(case: Case, relevant: Sequence[_Page], published: Sequence[_Page]) -> bool:
+def _is_sound(case: ModelCase, relevant: Sequence[_ModelSlice], published: Sequence[_ModelSlice]) -> bool:
     names = [
         t.device.name for page in relevant if not page.slice.spec.shared_counters for t in page.candidates
     ]
@@ -214,28 +222,30 @@ def _is_sound(case: Case, relevant: Sequence[_Page], published: Sequence[_Page])
     if case.departs(Departure.PRIORITY) and len({p.slice.spec.pool.priority or 0 for p in published}) > 1:
         return False
     sets = [group.name for page in published for group in page.slice.spec.shared_counters]
-    totals = _totals(published)
+    totals = _sum_totals(published)
     return len(set(sets)) == len(sets) and all(
         drawn.counter_set in sets and all((drawn.counter_set, name) in totals for name in drawn.counters)
         for page in published
         for candidate in page.candidates
         for drawn in candidate.device.consumes_counters
-        if case.enabled("DRAPartitionableDevices")
+        if case.is_gate_enabled("DRAPartitionableDevices")
     )
 
 
-def _totals(published: Sequence[_Page]) -> dict[tuple[str, str], int]:
+def _sum_totals(published: Sequence[_ModelSlice]) -> dict[tuple[str, str], int]:
     return {
-        (group.name, name): nanos(counter.value)
+        (group.name, name): to_nanos(counter.value)
         for page in published
         for group in page.slice.spec.shared_counters
         for name, counter in group.counters.items()
     }
 
 
-def _ordered(case: Case, pools: Sequence[tuple[PoolId, str, list[_Page]]]) -> Iterator[PoolView]:
+def _sort_pools(
+    case: ModelCase, pools: Sequence[tuple[PoolId, str, list[_ModelSlice]]]
+) -> Iterator[ModelPoolView]:
     """Pools in the order they are tried: those that may wait for conditions at the end."""
-    ranked = case.departs(Departure.PRIORITY) and case.enabled("DRAResourceSlicePriority")
+    ranked = case.departs(Departure.PRIORITY) and case.is_gate_enabled("DRAResourceSlicePriority")
 
     def rank(item: Any) -> int:
         return -(item.priority or 0) if ranked else 0
@@ -253,9 +263,9 @@ def _ordered(case: Case, pools: Sequence[tuple[PoolId, str, list[_Page]]]) -> It
     reached = case.departs(Departure.REACHED_ONLY)
     for pool, state, pages in sorted(ordered, key=lambda entry: entry[0] in late):
         own = sorted(pages, key=lambda page: (rank(page.slice.spec), page.slice.metadata.name))
-        yield PoolView(
+        yield ModelPoolView(
             pool,
-            "" if state == _SOUND else state,
+            "" if state == _SOUND_STATE else state,
             tuple(
                 candidate
                 for page in own
@@ -265,11 +275,11 @@ def _ordered(case: Case, pools: Sequence[tuple[PoolId, str, list[_Page]]]) -> It
         )
 
 
-def _has_conditions(case: Case, pages: Sequence[_Page]) -> bool:
+def _has_conditions(case: ModelCase, slices: Sequence[_ModelSlice]) -> bool:
     """Whether a pool has a device with binding conditions; Kubernetes takes an empty list for some."""
     empty = () if case.departs(Departure.EMPTY_CONDITIONS) else case.vector.extras.empty_conditions
     return any(
         bool(candidate.device.binding_conditions) or page.number in empty
-        for page in pages
+        for page in slices
         for candidate in page.candidates
     )

@@ -4,39 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dray.allocator.inventory.device_profiles import Judge
-from dray.simulation.vectors.answers import Answer, Kind
-from dray.simulation.vectors.reference.departures import EVERY, Departure
-from dray.simulation.vectors.reference.model_case import Abort, Case, TooLarge
-from dray.simulation.vectors.reference.model_search import MOST, PlainSearch
+from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.simulation.vectors.answers import AllocatorAnswer, AnswerKind
+from dray.simulation.vectors.reference.departures import ALL_DEPARTURES, Departure
+from dray.simulation.vectors.reference.model_case import ModelAbortError, ModelCase, ModelTooLargeError
+from dray.simulation.vectors.reference.model_search import MAX_STEPS, ModelSearch
 from dray.simulation.vectors.reference.results import build_results
 from dray.simulation.vectors.vector import Vector
 
 
-def list_faulty(vector: Vector, judge: Judge) -> frozenset[str]:
+def list_faulty(vector: Vector, evaluator: DeviceSelectorEvaluator) -> frozenset[str]:
     """The devices that the node reaches and on which a selector of some request fails."""
-    search = PlainSearch(Case(vector, judge, EVERY))
+    search = ModelSearch(ModelCase(vector, evaluator, ALL_DEPARTURES))
     try:
-        return frozenset(str(found) for found in search.view.candidates if search.is_faulty(found))
-    except Abort:
+        return frozenset(str(found) for found in search.get_view.candidates if search.is_faulty(found))
+    except ModelAbortError:
         return frozenset()
 
 
 def predict(
-    vector: Vector, judge: Judge, departures: Iterable[Departure] = (), most: int = MOST
-) -> Answer | None:
+    vector: Vector,
+    evaluator: DeviceSelectorEvaluator,
+    departures: Iterable[Departure] = (),
+    max_steps: int = MAX_STEPS,
+) -> AllocatorAnswer | None:
     """What Kubernetes answers, or dray where it departs; None when the question is too large for the model.
 
     The text of a fault is what its message must contain, one word or phrase a line.
     """
-    case = Case(vector, judge, frozenset(departures))
+    case = ModelCase(vector, evaluator, frozenset(departures))
     try:
-        search = PlainSearch(case, most)
+        search = ModelSearch(case, max_steps)
         picks = search.run()
         if picks is not None:
-            return Answer(Kind.ALLOCATED, build_results(case, picks))
-    except (TooLarge, RecursionError):
+            return AllocatorAnswer(AnswerKind.ALLOCATED, build_results(case, picks))
+    except (ModelTooLargeError, RecursionError):
         return None
-    except Abort as abort:
-        return Answer(abort.kind, text="\n".join(abort.words), about=abort.about)
-    return Answer(Kind.INVALID_POOLS if "invalid" in search.view.flaws else Kind.REFUSED)
+    except ModelAbortError as abort:
+        return AllocatorAnswer(abort.kind, text="\n".join(abort.message_parts), about=abort.about)
+    return AllocatorAnswer(
+        AnswerKind.INVALID_POOLS if "invalid" in search.get_view.flaws else AnswerKind.REFUSED
+    )

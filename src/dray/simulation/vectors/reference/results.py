@@ -11,61 +11,67 @@ from dray.api.resource import (
     DeviceRequestAllocationResult,
 )
 from dray.simulation.vectors.reference.departures import Departure
-from dray.simulation.vectors.reference.model_case import Abort, Case
-from dray.simulation.vectors.reference.model_search import Pick
-from dray.values.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, for_node
-from dray.values.quantity import Form, Quantity
+from dray.simulation.vectors.reference.model_case import ModelAbortError, ModelCase
+from dray.simulation.vectors.reference.model_search import ModelPick
+from dray.values.node_selectors import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    build_node_name_selector,
+)
+from dray.values.quantity import Quantity, QuantityForm
 
 
-def build_results(case: Case, picks: Sequence[Pick]) -> tuple[AllocationResult, ...]:
+def build_results(case: ModelCase, picks: Sequence[ModelPick]) -> tuple[AllocationResult, ...]:
     """One allocation per claim."""
     found = []
     for number in range(len(case.vector.claims)):
-        own = [pick for pick in picks if pick.want.claim == number]
+        own = [pick for pick in picks if pick.alternative.claim_index == number]
         devices = DeviceAllocationResult(
-            results=tuple(_result(case, pick) for pick in own), config=tuple(_config(case, number, own))
+            results=tuple(_build_result(case, pick) for pick in own),
+            config=tuple(_collect_config(case, number, own)),
         )
-        found.append(AllocationResult(devices=devices, node_selector=_selector(case, own)))
+        found.append(AllocationResult(devices=devices, node_selector=_build_node_selector(case, own)))
     return tuple(found)
 
 
-def _result(case: Case, pick: Pick) -> DeviceRequestAllocationResult:
-    candidate, said = pick.candidate, pick.want.said
-    gated = not case.enabled("DRADeviceTaints") and case.departs(Departure.TOLERATIONS_OFF)
-    waits = case.enabled("DRADeviceBindingConditions")
+def _build_result(case: ModelCase, pick: ModelPick) -> DeviceRequestAllocationResult:
+    candidate, said = pick.candidate, pick.alternative.spec
+    gated = not case.is_gate_enabled("DRADeviceTaints") and case.departs(Departure.TOLERATIONS_OFF)
+    waits = case.is_gate_enabled("DRADeviceBindingConditions")
     amounts = {
-        name: Quantity(amount, _form(candidate.device.capacity[name].value))
-        for name, amount in (pick.taken or {}).items()
+        name: Quantity(amount, _get_form(candidate.device.capacity[name].value))
+        for name, amount in (pick.consumed or {}).items()
     }
     return DeviceRequestAllocationResult(
-        request=pick.want.name,
-        driver=candidate.place[0],
-        pool=candidate.place[1],
-        device=candidate.place[2],
-        admin_access=pick.want.admin or None,
+        request=pick.alternative.name,
+        driver=candidate.path[0],
+        pool=candidate.path[1],
+        device=candidate.path[2],
+        admin_access=pick.alternative.admin or None,
         tolerations=() if gated else said.tolerations,
         binding_conditions=candidate.device.binding_conditions if waits else (),
         binding_failure_conditions=candidate.device.binding_failure_conditions if waits else (),
-        share_id=None if pick.taken is None else "any",
+        share_id=None if pick.consumed is None else "any",
         consumed_capacity=amounts,
     )
 
 
-def _form(amount: Quantity | None) -> Form:
-    return Form.DECIMAL if amount is None else amount.form
+def _get_form(amount: Quantity | None) -> QuantityForm:
+    return QuantityForm.DECIMAL if amount is None else amount.form
 
 
-def _selector(case: Case, picks: Sequence[Pick]) -> NodeSelector | None:
+def _build_node_selector(case: ModelCase, picks: Sequence[ModelPick]) -> NodeSelector | None:
     """This node when a device is only here; otherwise every requirement of every device, each once."""
     selectors = []
     for pick in picks:
-        holder = pick.candidate.holder
+        holder = pick.candidate.node_selection
         if holder.node_name or pick.candidate.device.binds_to_node:
-            return for_node(case.vector.node.metadata.name)
+            return build_node_name_selector(case.vector.node.metadata.name)
         if holder.node_selector is not None and not holder.all_nodes:
             # Kubernetes looks at the devices in order, so one that is only here ends this before or after.
             if len(holder.node_selector.node_selector_terms) != 1:
-                raise Abort("term")
+                raise ModelAbortError("term")
             selectors.append(holder.node_selector)
     if not selectors:
         return None
@@ -73,24 +79,28 @@ def _selector(case: Case, picks: Sequence[Pick]) -> NodeSelector | None:
     return NodeSelector(
         node_selector_terms=(
             NodeSelectorTerm(
-                match_expressions=_once([item for term in terms for item in term.match_expressions]),
-                match_fields=_once([item for term in terms for item in term.match_fields]),
+                match_expressions=_remove_duplicates(
+                    [item for term in terms for item in term.match_expressions]
+                ),
+                match_fields=_remove_duplicates([item for term in terms for item in term.match_fields]),
             ),
         )
     )
 
 
-def _once(items: Sequence[NodeSelectorRequirement]) -> tuple[NodeSelectorRequirement, ...]:
+def _remove_duplicates(items: Sequence[NodeSelectorRequirement]) -> tuple[NodeSelectorRequirement, ...]:
     kept: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
     for item in items:
         kept.setdefault((item.key, item.operator, frozenset(item.values)), item)
     return tuple(kept.values())
 
 
-def _config(case: Case, number: int, picks: Sequence[Pick]) -> list[DeviceAllocationConfiguration]:
+def _collect_config(
+    case: ModelCase, number: int, picks: Sequence[ModelPick]
+) -> list[DeviceAllocationConfiguration]:
     """Configuration of the classes, once each in order of use, then of the claim."""
     claim = case.vector.claims[number]
-    chosen = {pick.want.request: pick.want for pick in picks}
+    chosen = {pick.alternative.request: pick.alternative for pick in picks}
     wants = [chosen[request.name] for request in claim.spec.devices.requests if request.name in chosen]
     every = len(claim.spec.devices.requests)
 
@@ -99,8 +109,8 @@ def _config(case: Case, number: int, picks: Sequence[Pick]) -> list[DeviceAlloca
         return () if covered == every else names
 
     found = []
-    for name in dict.fromkeys(want.said.device_class_name for want in wants):
-        users = [want for want in wants if want.said.device_class_name == name]
+    for name in dict.fromkeys(want.spec.device_class_name for want in wants):
+        users = [want for want in wants if want.spec.device_class_name == name]
         for config in users[0].device_class.spec.config:
             requests = scope(tuple(want.name for want in users))
             found.append(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dray.api.resource import DeviceConstraint, DeviceTaint, DeviceToleration
-from dray.simulation.vectors.reference.model_case import Case
-from dray.simulation.vectors.reference.pools import Candidate
-from dray.simulation.vectors.reference.requests import Want
+from dray.simulation.vectors.reference.model_case import ModelCase
+from dray.simulation.vectors.reference.pools import ModelCandidate
+from dray.simulation.vectors.reference.requests import ModelAlternative
 
 
 def tolerates(tolerations: Sequence[DeviceToleration], taint: DeviceTaint) -> bool:
@@ -26,18 +26,24 @@ def tolerates(tolerations: Sequence[DeviceToleration], taint: DeviceTaint) -> bo
     )
 
 
-def covers(constraint: DeviceConstraint, want: Want) -> bool:
+def covers_request(constraint: DeviceConstraint, alternative: ModelAlternative) -> bool:
     """Whether a constraint is about a request, by its own name or by that of the alternative."""
-    return not constraint.requests or want.name in constraint.requests or want.request in constraint.requests
+    return (
+        not constraint.requests
+        or alternative.name in constraint.requests
+        or alternative.request in constraint.requests
+    )
 
 
-def keeps_constraint(constraint: DeviceConstraint, candidates: Sequence[Candidate], case: Case) -> bool:
+def keeps_constraint(
+    constraint: DeviceConstraint, candidates: Sequence[ModelCandidate], case: ModelCase
+) -> bool:
     """Whether devices keep a constraint together."""
     attribute = constraint.match_attribute or constraint.distinct_attribute or ""
-    values = [_values(candidate, attribute) for candidate in candidates]
+    values = [_collect_values(candidate, attribute) for candidate in candidates]
     if not all(values):
         return False
-    if not case.enabled("DRAListTypeAttributes"):
+    if not case.is_gate_enabled("DRAListTypeAttributes"):
         return _keeps_as_scalars(constraint, candidates, values, attribute)
     if constraint.match_attribute is not None:
         return bool(set.intersection(*values))
@@ -45,7 +51,10 @@ def keeps_constraint(constraint: DeviceConstraint, candidates: Sequence[Candidat
 
 
 def _keeps_as_scalars(
-    constraint: DeviceConstraint, candidates: Sequence[Candidate], values: Sequence[set[Any]], attribute: str
+    constraint: DeviceConstraint,
+    candidates: Sequence[ModelCandidate],
+    values: Sequence[set[Any]],
+    attribute: str,
 ) -> bool:
     """With lists off a list goes with no other value, whatever the constraint is."""
     if len(candidates) > 1 and any(_is_list(candidate, attribute) for candidate in candidates):
@@ -54,21 +63,21 @@ def _keeps_as_scalars(
     return all(pairs) if constraint.match_attribute is not None else not any(pairs)
 
 
-def _attribute(candidate: Candidate, attribute: str) -> Any:
+def _find_attribute(candidate: ModelCandidate, attribute: str) -> Any:
     """An attribute by its full name; without a domain it belongs to the driver."""
-    driver = candidate.page.spec.driver
+    driver = candidate.published_slice.spec.driver
     found = candidate.device.attributes.get(attribute)
     if found is None and attribute.startswith(f"{driver}/"):
         found = candidate.device.attributes.get(attribute[len(driver) + 1 :])
     return found
 
 
-def _is_list(candidate: Candidate, attribute: str) -> bool:
-    found = _attribute(candidate, attribute)
+def _is_list(candidate: ModelCandidate, attribute: str) -> bool:
+    found = _find_attribute(candidate, attribute)
     return found is not None and bool(found.is_list)
 
 
-def _values(candidate: Candidate, attribute: str) -> set[tuple[str, Any]]:
-    found = _attribute(candidate, attribute)
+def _collect_values(candidate: ModelCandidate, attribute: str) -> set[tuple[str, Any]]:
+    found = _find_attribute(candidate, attribute)
     held = found.held() if found is not None else None
     return set() if held is None else {(held[0], value) for value in held[1]}

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from dray.api.fields import ROOT
 from dray.api.validation.kinds import bulk_device_check
-from dray.api.validation.kinds.device import device as careful
-from dray.api.validation.validation_cache import Proven
-from dray.values.cache_bounds import BOUNDS, Bound
+from dray.api.validation.kinds.device import validate_device as careful
+from dray.api.validation.validation_cache import ValidValueCache
+from dray.values.cache_bounds import CACHE_BOUNDS, CacheBound
 from tests.unit.api.validation.building import device, slice_of
 
 names = st.sampled_from(["a", "b", "gpu-0", "", "A", "x" * 63, "x" * 64, "a\nb", "a\n", "é", "-a"])
@@ -59,7 +59,7 @@ devices = st.fixed_dictionaries(
 @given(st.lists(devices, max_size=4))
 def test_the_lane_agrees_with_the_careful_way(documents):
     found = slice_of(*documents).spec.devices
-    sound, plain = bulk_device_check.verdict(found)
+    sound, plain = bulk_device_check.check_devices(found)
     nothing_wrong = not any(error for item in found for error in careful(item, ROOT, chooses_nodes=False))
     if sound and plain:
         assert nothing_wrong
@@ -74,45 +74,49 @@ def test_what_is_not_plain_is_not_waved_through():
         device("b", allNodes=False),
         device("b", bindingConditions=["a"]),
     ):
-        assert not bulk_device_check.verdict(slice_of(device("a"), extra).spec.devices).plain
+        assert not bulk_device_check.check_devices(
+            slice_of(device("a"), extra).spec.devices
+        ).without_optional_fields
 
 
 def test_nothing_and_too_much_are_not_for_the_lane():
-    assert bulk_device_check.verdict(()) == (False, False)
-    assert not bulk_device_check.verdict(slice_of(*(device(f"d{n}") for n in range(129))).spec.devices).sound
+    assert bulk_device_check.check_devices(()) == (False, False)
+    assert not bulk_device_check.check_devices(
+        slice_of(*(device(f"d{n}") for n in range(129))).spec.devices
+    ).valid
 
 
 @pytest.fixture
 def bound():
-    made = Bound("numbers of a test", 10, "a test")
+    made = CacheBound("numbers of a test", 10, "a test")
     yield made
-    del BOUNDS[made.name]
+    del CACHE_BOUNDS[made.name]
 
 
 def test_the_memory_is_bounded(bound):
-    proven = Proven[int](bound)
+    proven = ValidValueCache[int](bound)
     looked_at = []
 
     def is_sound(value):
         looked_at.append(value)
         return value < 100
 
-    assert proven.covers([1, 2, 3], is_sound)
-    assert proven.covers([3, 2, 1, 1], is_sound)
+    assert proven.are_all_valid([1, 2, 3], is_sound)
+    assert proven.are_all_valid([3, 2, 1, 1], is_sound)
     assert sorted(looked_at) == [1, 2, 3]
-    assert not proven.covers([4, 100], is_sound)
+    assert not proven.are_all_valid([4, 100], is_sound)
     assert 4 not in proven, "nothing is remembered of a round that failed"
-    assert proven.covers(range(50), is_sound)
-    assert proven.covers([60], is_sound)
+    assert proven.are_all_valid(range(50), is_sound)
+    assert proven.are_all_valid([60], is_sound)
     assert len(proven) <= 10
     assert 60 in proven
 
 
 def test_what_is_asked_for_all_the_time_is_not_forgotten(bound):
-    proven = Proven[int](bound)
+    proven = ValidValueCache[int](bound)
     proven.add([-1])
     for number in range(100):
-        assert not proven.unknown([-1])
+        assert not proven.filter_unknown([-1])
         proven.add([number])
         assert len(proven) <= 10
     assert 0 not in proven

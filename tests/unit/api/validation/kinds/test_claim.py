@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from dray.api.codec import decode_document
-from dray.api.kinds import kind_of_type
+from dray.api.kinds import get_kind_by_type
 from dray.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
-from dray.api.strategies.defaults import with_defaults
-from dray.api.strategies.gated_fields import drop_disabled
+from dray.api.strategies.defaults import apply_defaults
+from dray.api.strategies.gated_fields import drop_disabled_fields
 from dray.api.validation import validate_create, validate_update
 from dray.gates import GateSet
 from tests.unit.api.validation.building import (
@@ -104,13 +104,13 @@ def test_amounts_of_an_alternative(fields, expected):
 @req("K4816-038")
 def test_an_alternative_has_the_defaults_of_an_exact_request():
     bare = {"name": "big", "deviceClassName": "gpu.example.com"}
-    defaulted = with_defaults(claim(choice("gpu", bare)), now="2026-01-01T00:00:00Z")
+    defaulted = apply_defaults(claim(choice("gpu", bare)), now="2026-01-01T00:00:00Z")
     chosen = defaulted.spec.devices.requests[0].first_available[0]
     assert (chosen.allocation_mode, chosen.count) == ("ExactCount", 1)
     assert not validate_create(defaulted)
-    spelled_out = with_defaults(claim(choice("gpu", {**bare, "allocationMode": "All"})), now="")
+    spelled_out = apply_defaults(claim(choice("gpu", {**bare, "allocationMode": "All"})), now="")
     assert not validate_create(spelled_out)
-    none = with_defaults(claim(choice("gpu", {**bare, "count": -1})), now="")
+    none = apply_defaults(claim(choice("gpu", {**bare, "count": -1})), now="")
     assert found(validate_create(none)) == [f"Invalid {FIRST}.count"]
 
 
@@ -132,7 +132,7 @@ def test_alternatives_of_different_requests_may_share_a_name():
 @pytest.mark.parametrize("field", [{"adminAccess": True}, {"firstAvailable": [alternative()]}])
 def test_an_alternative_has_neither_admin_access_nor_alternatives(field):
     decoded = decode_document(claim_document(choice("gpu", {**alternative(), **field})))
-    assert [unknown.name for unknown in decoded.unknown] == list(field)
+    assert [unknown.name for unknown in decoded.unknown_fields] == list(field)
     assert not any(name in DeviceSubRequest.__struct_fields__ for name in ("admin_access", "first_available"))
 
 
@@ -150,7 +150,7 @@ def test_alternatives_stand_in_requests_only(place):
         claim_document(constraints=misplaced) if place == "constraints" else claim_document(config=misplaced)
     )
     decoded = decode_document(document)
-    assert [unknown.path for unknown in decoded.unknown] == [f"spec.devices.{place}[0].firstAvailable"]
+    assert [unknown.path for unknown in decoded.unknown_fields] == [f"spec.devices.{place}[0].firstAvailable"]
 
 
 # --- selectors, tolerations, capacity ---
@@ -248,21 +248,23 @@ def test_constraints(fields, expected):
 @req("K5075-075", "K5075-116")
 def test_without_its_gate_the_distinct_attribute_is_gone_and_the_constraint_empty():
     asked = claim(constraints=[{"distinctAttribute": "example.com/numa"}])
-    off = GateSet.default().changed({"DRAConsumableCapacity": False})
-    kept = drop_disabled(kind_of_type(ResourceClaim), asked, None, off).object
+    off = GateSet.from_defaults().override({"DRAConsumableCapacity": False})
+    kept = drop_disabled_fields(get_kind_by_type(ResourceClaim), asked, None, off).object
     assert kept.spec.devices.constraints[0].distinct_attribute is None
     assert found(validate_create(kept)) == ["Required spec.devices.constraints[0]"]
     matching = claim(constraints=[{"matchAttribute": "example.com/numa"}])
-    assert not validate_create(drop_disabled(kind_of_type(ResourceClaim), matching, None, off).object)
+    assert not validate_create(
+        drop_disabled_fields(get_kind_by_type(ResourceClaim), matching, None, off).object
+    )
 
 
 @req("K5075-159")
 def test_a_gate_brings_the_rules_of_its_fields():
     asked = claim(request(capacity={"requests": {"memory": "-1"}}))
-    kind = kind_of_type(ResourceClaim)
-    off = GateSet.default().changed({"DRAConsumableCapacity": False})
-    assert not validate_create(drop_disabled(kind, asked, None, off).object)
-    kept = drop_disabled(kind, asked, None, GateSet.default()).object
+    kind = get_kind_by_type(ResourceClaim)
+    off = GateSet.from_defaults().override({"DRAConsumableCapacity": False})
+    assert not validate_create(drop_disabled_fields(kind, asked, None, off).object)
+    kept = drop_disabled_fields(kind, asked, None, GateSet.from_defaults()).object
     assert found(validate_create(kept)) == [f"Invalid {EXACTLY}.capacity.requests[memory]"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.api.strategies.defaults import with_defaults
+from dray.api.strategies.defaults import apply_defaults
 from dray.api.validation import validate_create, validate_status_update, validate_stored, validate_update
 from dray.api.validation.kinds.classic import PHASES, TRANSITIONS
 from tests.unit.api.validation.building import (
@@ -73,7 +73,7 @@ def test_a_claim_is_allocated_at_once_or_delayed(mode):
 
 @req("K3063-066", "K3063-075")
 def test_delayed_and_one_user_by_default():
-    defaulted = with_defaults(classic_claim(allocationMode=""), now="2026-01-01T00:00:00Z")
+    defaulted = apply_defaults(classic_claim(allocationMode=""), now="2026-01-01T00:00:00Z")
     assert (defaulted.spec.allocation_mode, defaulted.status.user_limit) == ("Delayed", 1)
     assert not validate_stored(defaulted)
 

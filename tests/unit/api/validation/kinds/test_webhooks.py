@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dray.api import codec
-from dray.api.strategies.defaults import with_defaults
-from dray.api.validation import validate_create, warnings_of
+from dray.api.strategies.defaults import apply_defaults
+from dray.api.validation import collect_warnings, validate_create
 
 RULE: dict[str, Any] = {
     "apiGroups": ["resource.k8s.io"],
@@ -39,7 +39,7 @@ def made(*webhooks: dict[str, Any], kind: str = "Validating") -> Any:
         "metadata": {"name": "c"},
         "webhooks": list(webhooks),
     }
-    return with_defaults(codec.decode_document(document).object, now="2026-01-31T12:00:00Z")
+    return apply_defaults(codec.decode_document(document).object, now="2026-01-31T12:00:00Z")
 
 
 def wrong(webhook: dict[str, Any], kind: str = "Validating") -> list[str]:
@@ -183,5 +183,5 @@ def test_a_secret_in_an_address_is_not_repeated():
 
 
 def test_a_webhook_without_rules_is_a_mistake_that_is_told():
-    cautions = [str(caution) for caution in warnings_of(made({**WEBHOOK, "rules": []}))]
+    cautions = [str(caution) for caution in collect_warnings(made({**WEBHOOK, "rules": []}))]
     assert cautions == ["webhooks[0].rules: the webhook has no rules, so it is never asked"]

@@ -67,7 +67,7 @@ def test_figures_in_a_table(typed: Typed, folder: Path) -> None:
 def test_many_scenarios_are_shown_by_family_unless_wrong(
     typed: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.cli.commands.development.bench._ROWS", 2)
+    monkeypatch.setattr("dray.cli.commands.development.bench._MAX_ROWS", 2)
     (folder / "gone.json").write_text(json.dumps(scenario("gone", "hard", devices=("r=d.example.com/p/b",))))
     rows = {line.split()[0]: line for line in typed("bench", ".").out.splitlines() if line}
     assert "knot" not in rows
@@ -109,20 +109,20 @@ def test_every_first_answer_has_a_stock_and_claims_of_its_own(monkeypatch: pytes
     asked: list[tuple[Any, Any, bool]] = []
 
     def spied(stock: Any, claims: Any, node: Any, **rest: Any) -> Any:
-        asked.append((stock, claims, bool(stock.seen_from(node).shape.memo)))
+        asked.append((stock, claims, bool(stock.seen_from(node).shape.candidate_sets)))
         return allocate(stock, claims, node, **rest)
 
     monkeypatch.setattr(allocator_timing, "allocate", spied)
     read = read_scenario(timed("v", 10), "f")
     assert read is not None
-    allocator_timing.Trial(read, lambda: "").run()
+    allocator_timing.ScenarioRun(read, lambda: "").run()
     _cold, first, repeated = (
         asked[0],
-        asked[1 : 1 + allocator_timing.FIRSTS],
-        asked[1 + allocator_timing.FIRSTS :],
+        asked[1 : 1 + allocator_timing.FIRST_RUNS],
+        asked[1 + allocator_timing.FIRST_RUNS :],
     )
-    assert len({id(stock) for stock, _, _ in first}) == allocator_timing.FIRSTS
-    assert len({id(claims) for _, claims, _ in first}) == allocator_timing.FIRSTS
+    assert len({id(stock) for stock, _, _ in first}) == allocator_timing.FIRST_RUNS
+    assert len({id(claims) for _, claims, _ in first}) == allocator_timing.FIRST_RUNS
     assert not any(remembered for _, _, remembered in first)
     assert len({id(stock) for stock, _, _ in repeated}) == 1
     assert all(remembered for _, _, remembered in repeated[1:])
@@ -132,7 +132,7 @@ def test_a_scenario_that_takes_long_is_measured_once() -> None:
     now = iter(range(0, 10_000_000, 3))
     read = read_scenario(timed("v", 10), "f")
     assert read is not None
-    trial = allocator_timing.Trial(read, lambda: "", clock=lambda: float(next(now)))
+    trial = allocator_timing.ScenarioRun(read, lambda: "", clock=lambda: float(next(now)))
     trial.run()
     once = next(now)
     trial.run()
@@ -141,7 +141,7 @@ def test_a_scenario_that_takes_long_is_measured_once() -> None:
 
 @pytest.mark.parametrize(("percent", "expected"), [(50, 2), (75, 3), (90, 4), (99, 4), (1, 1)])
 def test_a_percentile_is_one_of_the_values(percent: float, expected: float) -> None:
-    assert allocator_timing.percentile([4, 2, 3, 1], percent) == expected
+    assert allocator_timing.compute_percentile([4, 2, 3, 1], percent) == expected
 
 
 def test_a_wrong_answer_is_a_no(typed: Typed, desk: Path) -> None:
@@ -171,7 +171,7 @@ def test_figures_in_a_file(typed: Typed, folder: Path) -> None:
 
 
 def test_cycles_need_one_search_per_shape_whatever_the_number_of_nodes(typed: Typed) -> None:
-    assert [cluster_scale.cycles(nodes, 3).searches for nodes in (6, 30)] == [3, 3]
+    assert [cluster_scale.measure_cycles(nodes, 3).searches for nodes in (6, 30)] == [3, 3]
     ended = typed("bench", "--nodes", "4,8", "--shapes", "2")
     assert ended.code == 0
     rows = [line.split()[:3] for line in ended.out.splitlines() if line]
@@ -179,7 +179,7 @@ def test_cycles_need_one_search_per_shape_whatever_the_number_of_nodes(typed: Ty
 
 
 def test_memory_is_measured_in_a_process_of_its_own(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = cluster_scale.footprint(20)
+    found = cluster_scale.measure_footprint(20)
     assert 0 < found.before <= found.after < 300
 
 

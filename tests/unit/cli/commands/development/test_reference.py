@@ -20,14 +20,16 @@ from dray.server.observability import metrics as server
 from dray.simulation.vectors.reference.departures import DECISIONS
 from tests.unit.cli.conftest import Typed
 
-TABLES = (server.MEASURES, scheduler.MEASURES, controllers.MEASURES, node.MEASURES)
+TABLES = (server.MEASURES, scheduler.METRIC_DEFINITIONS, controllers.METRIC_DEFINITIONS, node.MEASURES)
 
 
 def test_pages_are_written_and_checked(typed: Typed, desk: Path) -> None:
     assert typed("reference", "--check", "out").code == 1
     ended = typed("reference", "out")
     assert (ended.code, ended.out) == (0, "")
-    assert sorted(path.name for path in (desk / "out").iterdir()) == sorted(reference_pages.everything())
+    assert sorted(path.name for path in (desk / "out").iterdir()) == sorted(
+        reference_pages.render_all_pages()
+    )
     assert typed("reference", "--check", "out").code == 0
     (desk / "out" / "gates.md").write_text("old")
     ended = typed("reference", "--check", "out")
@@ -45,13 +47,13 @@ def test_a_folder_that_cannot_be_is_broken_input(typed: Typed, desk: Path) -> No
     ("page", "words"),
     [
         ("gates.md", [f"| `{name}` |" for name in GATES]),
-        ("limits.md", [f"| {limit.where} | {limit.largest:,} |" for limit in LIMITS]),
-        ("server-limits.md", [f"| `{limit.word}` |" for limit in SERVER_LIMITS]),
+        ("limits.md", [f"| {limit.subject} | {limit.maximum:,} |" for limit in LIMITS]),
+        ("server-limits.md", [f"| `{limit.flag_name}` |" for limit in SERVER_LIMITS]),
         ("metrics.md", [f"| `{name}` |" for rows in TABLES for name in rows]),
         ("lint-rules.md", [f"## {name}\n" for name in RULES]),
         (
             "kinds.md",
-            [f"## {kind.name} ({kind.internal_api_version})\n" for kind in KINDS if not kind.bystander],
+            [f"## {kind.name} ({kind.internal_api_version})\n" for kind in KINDS if not kind.is_opaque],
         ),
         ("commands.md", [f"## dray {name}\n" for name in COMMANDS]),
         ("differences.md", [f"| `{name.value}` |" for name in DECISIONS]),
@@ -59,12 +61,12 @@ def test_a_folder_that_cannot_be_is_broken_input(typed: Typed, desk: Path) -> No
     ],
 )
 def test_a_page_holds_its_whole_table(page: str, words: list[str]) -> None:
-    text = reference_pages.everything()[page]
+    text = reference_pages.render_all_pages()[page]
     assert [word for word in words if word not in text] == []
 
 
 def test_fields_show_their_type_default_gates_and_what_they_are_for() -> None:
-    text = reference_pages.kinds()
+    text = reference_pages.render_kinds()
     assert "| `spec.devices.requests[].exactly.allocationMode` | string | `ExactCount` |  |" in text
     assert "| `spec.devices.requests[].exactly.adminAccess` | boolean |  | `DRAAdminAccess` |" in text
     assert "| `spec.devices[].taints[].timeAdded` | time | the time | `DRADeviceTaints` |" in text
@@ -72,7 +74,7 @@ def test_fields_show_their_type_default_gates_and_what_they_are_for() -> None:
 
 
 def test_links_to_kinds_lead_to_their_titles() -> None:
-    text = reference_pages.kinds()
+    text = reference_pages.render_kinds()
     titles = {line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")}
     anchors = {
         "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-") for title in titles
@@ -82,6 +84,6 @@ def test_links_to_kinds_lead_to_their_titles() -> None:
 
 
 def test_pages_do_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = reference_pages.everything()
+    wide = reference_pages.render_all_pages()
     monkeypatch.setenv("COLUMNS", "40")
-    assert reference_pages.everything() == wide
+    assert reference_pages.render_all_pages() == wide

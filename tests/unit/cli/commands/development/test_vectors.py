@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.simulation.vectors.vector import held_claims
+from dray.simulation.vectors.vector import build_held_claims
 from tests.unit.cli.conftest import Typed
 
 DEVICES = ["a", "b"]
@@ -124,7 +124,7 @@ def test_amounts_of_one_device_are_summed_and_a_share_without_any_is_one() -> No
     ]
     held = [
         result
-        for claim in held_claims({"allocatedCapacityDevices": entries})
+        for claim in build_held_claims({"allocatedCapacityDevices": entries})
         if claim.status.allocation is not None
         for result in claim.status.allocation.devices.results
     ]

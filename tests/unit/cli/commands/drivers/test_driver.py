@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dray.cli.commands.drivers import driver_conformance
-from dray.driver.skeleton import names_of, project
+from dray.driver.skeleton import build_project_names, render_project
 from dray.errors import InputError
 from tests.contract.kitted import short_folder
 from tests.e2e.patience import SOON
@@ -107,15 +107,15 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_makes_sound_files(name):
-    names = names_of(name)
-    files = project(names)
+    names = build_project_names(name)
+    files = render_project(names)
     imported = {
         each.name
         for node in ast.walk(ast.parse(files[f"{names.module}.py"] + files[f"test_{names.module}.py"]))
         if isinstance(node, ast.ImportFrom) and node.module != names.module
         for each in node.names
     }
-    assert names.shape not in {*imported, "Settings"}
+    assert names.class_name not in {*imported, "Settings"}
     for path, text in files.items():
         assert "$" not in path
         if path.endswith(".py"):
@@ -129,19 +129,19 @@ def test_every_name_makes_sound_files(name):
 
 
 def test_a_command_that_restarts_is_run_by_a_shell(desk):
-    asyncio.run(driver_conformance._ran("echo here > ran"))
+    asyncio.run(driver_conformance._run_shell("echo here > ran"))
     assert (desk / "ran").read_text() == "here\n"
 
 
 def test_a_restart_that_fails_is_told():
     with pytest.raises(InputError, match=r"--restart: `exit 3` ended with exit code 3"):
-        asyncio.run(driver_conformance._ran("exit 3"))
+        asyncio.run(driver_conformance._run_shell("exit 3"))
 
 
 def test_a_restart_that_does_not_return_is_ended_and_told(monkeypatch):
-    monkeypatch.setattr(driver_conformance, "_LONGEST_RESTART", 0.2)
+    monkeypatch.setattr(driver_conformance, "_RESTART_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(InputError, match="it should return when the driver is started"):
-        asyncio.run(driver_conformance._ran("sleep 60; echo never"))
+        asyncio.run(driver_conformance._run_shell("sleep 60; echo never"))
 
 
 def test_who_is_examined_by_its_own_process_is_not_killed():
@@ -149,7 +149,7 @@ def test_who_is_examined_by_its_own_process_is_not_killed():
         listening.bind(str(folder / "d.sock"))
         listening.listen()
         with pytest.raises(InputError, match="cannot be told from here; use --restart"):
-            driver_conformance._killed(folder / "d.sock")
+            driver_conformance._kill_listener(folder / "d.sock")
 
 
 def test_whoever_serves_a_socket_is_killed_without_a_word():
@@ -158,6 +158,6 @@ def test_whoever_serves_a_socket_is_killed_without_a_word():
         process = subprocess.Popen([sys.executable, "-c", LISTENS, str(path)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
-        driver_conformance._killed(path)
+        driver_conformance._kill_listener(path)
         assert process.wait(SOON) == -signal.SIGKILL
         process.stdout.close()

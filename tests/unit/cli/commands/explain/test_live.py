@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dray.cli.commands.explain import live
-from dray.cli.input.server_connection import Server
+from dray.cli.input.server_connection import ServerTarget
 from dray.simulation.bundle import Bundle
 from tests.unit.cli.conftest import Typed
 from tests.unit.simulation.stage import allocated, bundle, claim, pod, slice_of
@@ -48,10 +48,10 @@ def has(monkeypatch: pytest.MonkeyPatch):
     """Says what the server has, and the namespace of the context."""
 
     def told(text: str, namespace: str = "default") -> None:
-        async def read(_server: Server) -> tuple[Bundle, str]:
+        async def read(_server: ServerTarget) -> tuple[Bundle, str]:
             return bundle(text), namespace
 
-        monkeypatch.setattr(live, "_read", read)
+        monkeypatch.setattr(live, "_read_server", read)
         monkeypatch.setenv("KUBECONFIG", "somewhere")
 
     return told

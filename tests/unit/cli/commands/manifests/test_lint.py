@@ -11,7 +11,7 @@ import pytest
 
 from dray.cli.commands.manifests.lint import command
 from dray.cli.input import manifest_files
-from dray.cli.input.options import wants_color
+from dray.cli.input.options import should_use_color
 from tests.outside import ROOT
 from tests.unit.cli.conftest import Typed, process
 
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(typed: Typed, desk:
 
 
 def test_a_file_that_never_ends_is_refused(typed: Typed, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_files, "LARGEST", 2**20)
+    monkeypatch.setattr(manifest_files, "MAX_FILE_BYTES", 2**20)
     ended = typed("lint", os.devnull.replace("null", "zero"))
     assert ended.code == 2
     assert "larger than 1 MiB" in ended.out
@@ -234,7 +234,7 @@ def test_what_a_file_says_cannot_steer_the_terminal(typed: Typed, desk: Path) ->
     ],
 )
 def test_when_to_colour(choice: str, terminal: bool, no_color: bool, answer: bool) -> None:
-    assert wants_color(choice, terminal=terminal, no_color=no_color) is answer
+    assert should_use_color(choice, terminal=terminal, no_color=no_color) is answer
 
 
 def test_colour_changes_no_word(desk: Path) -> None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dray.cli.app import dray
 from dray.errors import InputError
-from dray.server.audit.log_file import ChainFile
+from dray.server.audit.log_file import AuditLogFile
 
 
 def typed(*arguments: str) -> tuple[int, str]:
@@ -22,7 +22,7 @@ def typed(*arguments: str) -> tuple[int, str]:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     path = tmp_path / "audit.log"
-    file = ChainFile(path, largest=2000, keep=10)
+    file = AuditLogFile(path, max_bytes=2000, max_backups=10)
     for number in range(30):
         file.append([b'{"event":"complete","n":%d}' % number])
     file.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dray.cli.commands.operations.gates import stacked
+from dray.cli.commands.operations.gates import render_stacked
 from dray.gates import GATES, GateSet
 from tests.unit.cli.conftest import Typed
 
@@ -19,7 +19,7 @@ def test_every_gate_is_a_line(typed: Typed) -> None:
 
 
 def test_a_narrow_screen_breaks_no_name() -> None:
-    lines = "\n".join(stacked(GateSet.parse("DRAAdminAccess=false"), 60)).splitlines()
+    lines = "\n".join(render_stacked(GateSet.parse("DRAAdminAccess=false"), 60)).splitlines()
     assert "DRAAdminAccess (Beta): off, on by default" in lines
     assert "DRAPrioritizedList (Beta): on" in lines
     assert max(map(len, lines)) <= 60

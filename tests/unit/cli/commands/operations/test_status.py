@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dray.cli.commands.operations import status
-from dray.client.errors import Unreachable
+from dray.client.errors import ServerUnreachableError
 from tests.unit.cli.conftest import Typed
 
 KUBECONFIG = """
@@ -42,7 +42,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *given: Any) -> None:
             raise answer
         return answer
 
-    monkeypatch.setattr("dray.cluster.live.snapshot.bundle_of", bundle_of)
+    monkeypatch.setattr("dray.cluster.live.snapshot.read_bundle", bundle_of)
     monkeypatch.setattr(status, "_PAUSE_SECONDS", 0.0)
 
 
@@ -75,7 +75,7 @@ def test_who_watches_sees_how_it_goes_on_when_the_server_is_back(
         status=SimpleNamespace(conditions=()),
     )
     later = SimpleNamespace(nodes=(node,), pods=(), claims=(), slices=())
-    away = Unreachable("connection refused", sent=False)
+    away = ServerUnreachableError("connection refused", sent=False)
     answers(monkeypatch, NOTHING, away, away, NOTHING, later, KeyboardInterrupt())
     said = typed("status", "--kubeconfig", kubeconfig, "--watch")
     assert said.code == 0
@@ -86,5 +86,5 @@ def test_who_watches_sees_how_it_goes_on_when_the_server_is_back(
 def test_who_watches_a_server_that_was_never_there_is_told_at_once(
     typed: Typed, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers(monkeypatch, Unreachable("connection refused", sent=False))
+    answers(monkeypatch, ServerUnreachableError("connection refused", sent=False))
     assert typed("status", "--kubeconfig", kubeconfig, "--watch").code == 2

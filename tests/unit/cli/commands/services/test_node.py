@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 
 from dray.cli.app import run
-from dray.cli.commands.services.node import _options, _pairs
-from dray.cluster.services.node_agents import NodeOptions, runtime_of
+from dray.cli.commands.services.node import _build_options, _parse_pairs
+from dray.cluster.services.node_agents import NodeOptions, build_runtime
 from dray.errors import InputError
 
 
 def test_the_usual_choices() -> None:
-    from dray.node.containers.cdi import DIRECTORIES
+    from dray.node.containers.cdi import DEFAULT_DIRECTORIES
 
     given = {"name": "", "root": Path("r"), "cdi": (), "labels": ("a=b,c=d",), "capacity": ("cpu=4",)}
-    options = _options({**given, "log_level": "info", "log_format": "text", "runtime": "fake"})
+    options = _build_options({**given, "log_level": "info", "log_format": "text", "runtime": "fake"})
     assert options.name
-    assert options.cdi == DIRECTORIES
+    assert options.cdi == DEFAULT_DIRECTORIES
     assert options.labels == {"a": "b", "c": "d"}
     assert options.capacity == {"cpu": "4"}
 
 
 def test_pairs_are_read_and_wrong_ones_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _pairs(["a=b", "c=d=e"], "--label") == {"a": "b", "c": "d=e"}
+    assert _parse_pairs(["a=b", "c=d=e"], "--label") == {"a": "b", "c": "d=e"}
     assert run(["node", "--label", "rack", "--kubeconfig", "/nowhere/at/all"]) == 2
     assert "dray: " in capsys.readouterr().err
 
@@ -61,4 +61,4 @@ def test_a_place_without_room_for_sockets_is_told(tmp_path: Path, capsys: pytest
 
 def test_the_oci_runtime_needs_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give them with --rootfs"):
-        runtime_of(NodeOptions("n", tmp_path, runtime="oci"))
+        build_runtime(NodeOptions("n", tmp_path, runtime="oci"))

@@ -10,15 +10,15 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from dray.server.auth.authn.certificates import Certificates
-from dray.server.auth.authn.kubeconfig import kubeconfig
+from dray.server.auth.authn.certificates import CertificateAuthority
+from dray.server.auth.authn.kubeconfig import build_kubeconfig
 
 
 @pytest.fixture
 def keys(desk: Path) -> Path:
-    certificates = Certificates.open(desk / "dray-data" / "keys", ["dray.example.com"])
-    admin = kubeconfig(
-        "https://127.0.0.1:7443", certificates.ca_pem, certificates.client_certificate("admin")
+    certificates = CertificateAuthority.open(desk / "dray-data" / "keys", ["dray.example.com"])
+    admin = build_kubeconfig(
+        "https://127.0.0.1:7443", certificates.ca_pem, certificates.issue_client_certificate("admin")
     )
     (desk / "dray-data" / "admin.kubeconfig").write_text(yaml.safe_dump(admin))
     return desk / "dray-data" / "keys"

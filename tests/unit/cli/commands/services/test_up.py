@@ -48,7 +48,7 @@ def test_a_profile_is_read_whole(typed: Typed, desk: Path) -> None:
 
 def chosen(**more: Any) -> dict[str, Any]:
     usual = {
-        "gates": GateSet.default(),
+        "gates": GateSet.from_defaults(),
         "server_feature_gates": "",
         "scheduler_feature_gates": "",
         "controller_feature_gates": "",
@@ -76,12 +76,12 @@ def chosen(**more: Any) -> dict[str, Any]:
 
 def test_a_component_may_have_gates_of_its_own() -> None:
     every = GateSet.parse("DRAAdminAccess=false")
-    options = up._options(chosen(gates=every, scheduler_feature_gates="DRAPrioritizedList=false"))
+    options = up._build_options(chosen(gates=every, scheduler_feature_gates="DRAPrioritizedList=false"))
     assert options.server.gates == options.controller.gates == options.gates == every
     assert options.scheduler.gates == GateSet.parse("DRAAdminAccess=false,DRAPrioritizedList=false")
 
 
 def test_only_clusters_that_share_a_store_elect() -> None:
-    assert not up._options(chosen()).scheduler.elect
-    assert up._options(chosen()).scheduler.search_seconds == 2.0
-    assert up._options(chosen(store="etcd://127.0.0.1:2379/x")).controller.elect
+    assert not up._build_options(chosen()).scheduler.leader_elect
+    assert up._build_options(chosen()).scheduler.search_seconds == 2.0
+    assert up._build_options(chosen(store="etcd://127.0.0.1:2379/x")).controller.leader_elect

@@ -9,10 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dray.node.containers.runtime.base import ContainerId, Exit, Launch, NotStarted, Started
+from dray.node.containers.runtime.base import (
+    ContainerExit,
+    ContainerId,
+    ContainerLaunch,
+    ContainerNotStarted,
+    ContainerStarted,
+)
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.containers.runtime.shim import files, processes
-from dray.wire.cdi import Edits
+from dray.wire.cdi import ContainerEdits
 
 T = TypeVar("T")
 SOON = 60.0
@@ -46,9 +52,11 @@ class Machine:
     def runtime(self) -> ProcessRuntime:
         return ProcessRuntime(self.containers)
 
-    def launch(self, *command: str, name: str = "main", edits: Edits | None = None, **more: Any) -> Launch:
+    def launch(
+        self, *command: str, name: str = "main", edits: ContainerEdits | None = None, **more: Any
+    ) -> ContainerLaunch:
         attempt = more.get("attempt", 0)
-        return Launch(
+        return ContainerLaunch(
             **{
                 "pod_uid": UID,
                 "pod_name": "train-0",
@@ -57,12 +65,12 @@ class Machine:
                 "image": "trainer:1",
                 "command": command,
                 "log": self.log(name, attempt),
-                "edits": edits or Edits(),
+                "edits": edits or ContainerEdits(),
                 **more,
             }
         )
 
-    def shell(self, script: str, **more: Any) -> Launch:
+    def shell(self, script: str, **more: Any) -> ContainerLaunch:
         """A container that runs a script; `$0` in it is the directory of the machine."""
         return self.launch("sh", "-c", script, str(self.root), **more)
 
@@ -77,7 +85,7 @@ class Machine:
         return self.containers / str(container)
 
     def keeper_of(self, container: ContainerId) -> int:
-        return int(files.read_words(str(self.home(container) / files.STATE))[0]["keeper"][0])
+        return int(files.read_fields(str(self.home(container) / files.STATE))[0]["keeper"][0])
 
     def number(self, name: str) -> int:
         """A number that a container wrote into a file of the machine."""
@@ -91,15 +99,15 @@ class Machine:
 
 
 def alive(pid: int) -> bool:
-    return processes.find(pid) is not None
+    return processes.find_process(pid) is not None
 
 
-def begun(answer: Started | NotStarted) -> ContainerId:
-    assert isinstance(answer, Started), answer
+def begun(answer: ContainerStarted | ContainerNotStarted) -> ContainerId:
+    assert isinstance(answer, ContainerStarted), answer
     return answer.id
 
 
-async def end_of(runtime: ProcessRuntime, launch: Launch) -> Exit:
+async def end_of(runtime: ProcessRuntime, launch: ContainerLaunch) -> ContainerExit:
     """Start a container and see how it ends."""
     return await runtime.wait(begun(await runtime.start(launch)))
 
@@ -114,6 +122,6 @@ def machine_in(root: Path) -> Iterator[Machine]:
 
 
 async def _swept(runtime: ProcessRuntime) -> None:
-    for found in await runtime.running():
+    for found in await runtime.list_containers():
         await runtime.remove(found.id)
-    assert await runtime.running() == ()
+    assert await runtime.list_containers() == ()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.node.containers.runtime.oci import NoRuntime, OciRuntime, find_runtime
+from dray.node.containers.runtime.oci import OciRuntime, OciRuntimeError, find_runtime
 from tests.unit.node.containers.runtime.machine import Machine, begun, run
 
 APPLETS = (
@@ -52,7 +52,7 @@ def hindrance() -> str:
         return "there is no busybox to make the files of a container from"
     try:
         program = find_runtime()
-    except NoRuntime as missing:
+    except OciRuntimeError as missing:
         return str(missing)
     with tempfile.TemporaryDirectory(prefix="dray-") as name:
         machine = Machine(Path(name))

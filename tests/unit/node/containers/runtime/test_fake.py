@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from dray.client.timing import Tempo
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
-from dray.node.containers.runtime.base import Exit, NotStarted, Started
+from dray.node.containers.runtime.base import ContainerExit, ContainerNotStarted, ContainerStarted
 from dray.node.containers.runtime.fake import EXIT_CODE, RUN_SECONDS, FakeRuntime
-from dray.wire.cdi import Edits
+from dray.wire.cdi import ContainerEdits
 from tests.unit.node.containers.runtime.machine import Machine, begun, run
 
 
@@ -23,8 +23,8 @@ class Hands:
         self._sleepers: list[tuple[float, asyncio.Event]] = []
 
     @property
-    def tempo(self) -> Tempo:
-        return Tempo(clock=self.clock, sleep=self.sleep)
+    def tempo(self) -> TimeSource:
+        return TimeSource(clock=self.clock, sleep=self.sleep)
 
     async def sleep(self, seconds: float) -> None:
         event = asyncio.Event()
@@ -50,11 +50,11 @@ def test_annotations_say_how_long_and_how_it_ends(machine: Machine, code: str, r
         container = begun(await runtime.start(launch))
         waiting = asyncio.create_task(runtime.wait(container))
         await hands.advance(59)
-        assert [found.exit for found in await runtime.running()] == [None]
+        assert [found.exit for found in await runtime.list_containers()] == [None]
         await hands.advance(1)
-        expected = Exit(int(code), 0, reason, start, start + timedelta(seconds=60))
+        expected = ContainerExit(int(code), 0, reason, start, start + timedelta(seconds=60))
         assert await waiting == expected
-        assert [found.exit for found in await runtime.running()] == [expected]
+        assert [found.exit for found in await runtime.list_containers()] == [expected]
 
     run(scene())
 
@@ -87,7 +87,7 @@ def test_a_stop_comes_before_the_time(machine: Machine):
 @pytest.mark.parametrize("annotations", [{RUN_SECONDS: "soon"}, {EXIT_CODE: "bad"}])
 def test_annotations_that_are_no_numbers(machine: Machine, annotations: dict[str, str]):
     answer = run(FakeRuntime().start(machine.launch(annotations=annotations)))
-    assert isinstance(answer, NotStarted)
+    assert isinstance(answer, ContainerNotStarted)
     assert answer.reason == "CreateContainerConfigError"
     assert RUN_SECONDS in answer.message
 
@@ -95,9 +95,9 @@ def test_annotations_that_are_no_numbers(machine: Machine, annotations: dict[str
 def test_what_was_given_can_be_looked_at(machine: Machine):
     async def scene() -> None:
         runtime = FakeRuntime()
-        launches = [machine.launch(name=f"c{n}", edits=Edits(env=(f"GPU={n}",))) for n in range(3)]
+        launches = [machine.launch(name=f"c{n}", edits=ContainerEdits(env=(f"GPU={n}",))) for n in range(3)]
         for launch in launches:
-            assert await runtime.start(launch) == Started(launch.id)
+            assert await runtime.start(launch) == ContainerStarted(launch.id)
         assert list(runtime.launches) == launches
         await runtime.remove(launches[1].id)
         assert list(runtime.launches) == [launches[0], launches[2]]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dray.node.containers.runtime import oci
-from dray.node.containers.runtime.base import Launch, NotStarted
-from dray.node.containers.runtime.oci import NoRuntime, OciRuntime, find_runtime, safe_name
-from dray.wire.cdi import DeviceNode, Edits, Hook, Mount
+from dray.node.containers.runtime.base import ContainerLaunch, ContainerNotStarted
+from dray.node.containers.runtime.oci import OciRuntime, OciRuntimeError, find_runtime, sanitize_image_name
+from dray.wire.cdi import ContainerEdits, DeviceNode, Hook, Mount
 from tests.unit.node.containers.runtime.machine import Machine, alive, begun, run, until
 from tests.unit.node.containers.runtime.rootfs import lay_out, needs_oci
 
@@ -31,7 +31,7 @@ def runtime(machine: Machine, rootfs: Path) -> Iterator[OciRuntime]:
     yield runtime
 
     async def swept() -> None:
-        for found in await runtime.running():
+        for found in await runtime.list_containers():
             await runtime.remove(found.id)
 
     run(swept())
@@ -39,7 +39,9 @@ def runtime(machine: Machine, rootfs: Path) -> Iterator[OciRuntime]:
     assert str(machine.root) not in Path("/proc/mounts").read_text()
 
 
-def said(machine: Machine, runtime: OciRuntime, script: str, edits: Edits | None = None) -> list[str]:
+def said(
+    machine: Machine, runtime: OciRuntime, script: str, edits: ContainerEdits | None = None
+) -> list[str]:
     """What a container with devices says."""
     launch = machine.launch("sh", "-c", script, edits=edits)
 
@@ -57,7 +59,7 @@ def test_everything_a_device_brings_is_in_the_container(machine: Machine, runtim
     hook = machine.root / "hook"
     hook.write_text(f"#!/bin/sh\ncat > {machine.root}/hooked\n")
     hook.chmod(0o755)
-    edits = Edits(
+    edits = ContainerEdits(
         env=("GPU=gpu-0",),
         mounts=(Mount(host_path=str(machine.root / "library"), container_path="/usr/gpu/library"),),
         device_nodes=(DeviceNode(path="/dev/gpu0", host_path="/dev/zero", permissions="rw"),),
@@ -74,7 +76,9 @@ def test_everything_a_device_brings_is_in_the_container(machine: Machine, runtim
 
 def test_devices_that_were_not_given_cannot_be_used(machine: Machine, runtime: OciRuntime):
     """The right to use a device comes with it, and with nothing else."""
-    edits = Edits(device_nodes=(DeviceNode(path="/dev/kmsg", type="c", major=1, minor=11, permissions="r"),))
+    edits = ContainerEdits(
+        device_nodes=(DeviceNode(path="/dev/kmsg", type="c", major=1, minor=11, permissions="r"),)
+    )
     lines = said(machine, runtime, "{ echo x > /dev/kmsg; } 2>/dev/null || echo refused", edits)
     assert lines == ["refused"]
 
@@ -117,7 +121,7 @@ def test_an_image_may_have_files_of_its_own(machine: Machine, tmp_path: Path):
     needs_oci()
     images = tmp_path / "images"
     for image in ("example.com/one:1", "two"):
-        (lay_out(images / safe_name(image)) / "name").write_text(image)
+        (lay_out(images / sanitize_image_name(image)) / "name").write_text(image)
     runtime = OciRuntime(machine.containers, images, find_runtime())
 
     async def scene() -> None:
@@ -125,7 +129,7 @@ def test_an_image_may_have_files_of_its_own(machine: Machine, tmp_path: Path):
             launch = machine.launch("cat", "/name", name=f"c{number}", image=image)
             await runtime.wait(begun(await runtime.start(launch)))
         refused = await runtime.start(machine.launch("true", name="c9", image="../../etc"))
-        assert refused == NotStarted(
+        assert refused == ContainerNotStarted(
             "CreateContainerError",
             f"no files for image `../../etc`: `{images}` is no root of a container and "
             "has no directory `_.._etc`",
@@ -138,13 +142,13 @@ def test_an_image_may_have_files_of_its_own(machine: Machine, tmp_path: Path):
 @pytest.mark.parametrize(
     ("command", "edits", "words"),
     [
-        (("nonsense",), Edits(), "nonsense"),
-        (("true",), Edits(mounts=(Mount(host_path="/no/such", container_path="/x"),)), "/no/such"),
-        (("true",), Edits(hooks=(Hook(hook_name="createRuntime", path="/no/such"),)), "/no/such"),
+        (("nonsense",), ContainerEdits(), "nonsense"),
+        (("true",), ContainerEdits(mounts=(Mount(host_path="/no/such", container_path="/x"),)), "/no/such"),
+        (("true",), ContainerEdits(hooks=(Hook(hook_name="createRuntime", path="/no/such"),)), "/no/such"),
     ],
 )
 def test_what_the_runtime_refuses_is_told_in_its_words(
-    machine: Machine, runtime: OciRuntime, command: tuple[str, ...], edits: Edits, words: str
+    machine: Machine, runtime: OciRuntime, command: tuple[str, ...], edits: ContainerEdits, words: str
 ):
     async def scene() -> None:
         launch = machine.launch(*command, edits=edits)
@@ -156,14 +160,14 @@ def test_what_the_runtime_refuses_is_told_in_its_words(
 
 
 def test_a_device_file_that_is_missing_is_a_reason_not_to_start(machine: Machine, runtime: OciRuntime):
-    edits = Edits(device_nodes=(DeviceNode(path="/dev/no-such-gpu"),))
+    edits = ContainerEdits(device_nodes=(DeviceNode(path="/dev/no-such-gpu"),))
     answer = run(runtime.start(machine.launch("true", edits=edits)))
-    assert isinstance(answer, NotStarted)
+    assert isinstance(answer, ContainerNotStarted)
     assert "`/dev/no-such-gpu` is not there" in answer.message
-    assert run(runtime.running()) == ()
+    assert run(runtime.list_containers()) == ()
 
 
-def lasting(machine: Machine) -> Launch:
+def lasting(machine: Machine) -> ContainerLaunch:
     return machine.launch("sh", "-c", "sleep 1000 & echo on; sleep 1000")
 
 
@@ -200,20 +204,20 @@ def test_whoever_does_not_listen_is_killed(machine: Machine, runtime: OciRuntime
 
 def test_without_a_command_nothing_is_guessed(machine: Machine, runtime: OciRuntime):
     answer = run(runtime.start(machine.launch()))
-    assert isinstance(answer, NotStarted)
+    assert isinstance(answer, ContainerNotStarted)
     assert answer.message == "images are not looked into for their command: give the container a command"
 
 
 def test_there_is_no_runtime(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoRuntime, match="`runc` or `crun` is not on the PATH"):
+    with pytest.raises(OciRuntimeError, match="`runc` or `crun` is not on the PATH"):
         find_runtime()
-    with pytest.raises(NoRuntime, match="`youki` is not on the PATH"):
+    with pytest.raises(OciRuntimeError, match="`youki` is not on the PATH"):
         find_runtime("youki")
 
 
 def test_there_are_no_files(machine: Machine, tmp_path: Path):
-    with pytest.raises(NoRuntime, match="is no directory"):
+    with pytest.raises(OciRuntimeError, match="is no directory"):
         OciRuntime(machine.containers, tmp_path / "none", Path("/bin/true"))
 
 
@@ -228,4 +232,4 @@ def test_there_are_no_files(machine: Machine, tmp_path: Path):
     ],
 )
 def test_names_of_images_are_one_step_of_a_path(image: str, name: str):
-    assert safe_name(image) == name
+    assert sanitize_image_name(image) == name

@@ -8,27 +8,27 @@ from typing import Any
 
 import pytest
 
-from dray.node.containers.runtime.base import Launch
-from dray.node.containers.runtime.oci_config import Node, NoDevice, Root, configuration
-from dray.wire.cdi import DeviceNode, Edits, Hook, Mount
+from dray.node.containers.runtime.base import ContainerLaunch
+from dray.node.containers.runtime.oci_config import DeviceFileError, HostFile, RootFilesystem, build_config
+from dray.wire.cdi import ContainerEdits, DeviceNode, Hook, Mount
 
 MACHINE = {
-    "/dev/gpu0": Node(stat.S_IFCHR | 0o660, 195, 7),
-    "/dev/disk": Node(stat.S_IFBLK | 0o600, 8, 0),
-    "/dev/pipe": Node(stat.S_IFIFO | 0o600, 0, 0),
-    "/dev/file": Node(stat.S_IFREG | 0o600, 0, 0),
+    "/dev/gpu0": HostFile(stat.S_IFCHR | 0o660, 195, 7),
+    "/dev/disk": HostFile(stat.S_IFBLK | 0o600, 8, 0),
+    "/dev/pipe": HostFile(stat.S_IFIFO | 0o600, 0, 0),
+    "/dev/file": HostFile(stat.S_IFREG | 0o600, 0, 0),
 }
 
 
-def made(edits: Edits | None = None, *, writable: bool = True, **more: Any) -> dict[str, Any]:
-    fields = {"command": ("run",), "log": Path("log"), "edits": edits or Edits(), **more}
-    launch = Launch(pod_uid="u", pod_name="train-0", namespace="ml", name="main", **fields)
-    return configuration(launch, Root("/root", writable), MACHINE.get)
+def made(edits: ContainerEdits | None = None, *, writable: bool = True, **more: Any) -> dict[str, Any]:
+    fields = {"command": ("run",), "log": Path("log"), "edits": edits or ContainerEdits(), **more}
+    launch = ContainerLaunch(pod_uid="u", pod_name="train-0", namespace="ml", name="main", **fields)
+    return build_config(launch, RootFilesystem("/root", writable), MACHINE.get)
 
 
 def test_command_variables_place_and_user():
     document = made(
-        Edits(env=("GPU=1", "A=device"), additional_gids=(44,)),
+        ContainerEdits(env=("GPU=1", "A=device"), additional_gids=(44,)),
         args=("fast",),
         env={"A": "pod", "B": "b=c"},
         working_dir="/data",
@@ -85,13 +85,13 @@ def test_the_machines_network_and_nothing_else_of_it():
 def test_device_files_have_the_numbers_of_the_machine_and_may_be_used(
     node: DeviceNode, device: dict[str, Any], rule: dict[str, Any]
 ):
-    linux = made(Edits(device_nodes=(node,)))["linux"]
+    linux = made(ContainerEdits(device_nodes=(node,)))["linux"]
     assert linux["devices"] == [device]
     assert linux["resources"]["devices"] == [{"allow": False, "access": "rwm"}, rule]
 
 
 def test_a_pipe_has_no_numbers_and_needs_no_right():
-    linux = made(Edits(device_nodes=(DeviceNode(path="/dev/pipe"),)))["linux"]
+    linux = made(ContainerEdits(device_nodes=(DeviceNode(path="/dev/pipe"),)))["linux"]
     assert linux["devices"] == [{"path": "/dev/pipe", "type": "p", "fileMode": 0o600}]
     assert linux["resources"]["devices"] == [{"allow": False, "access": "rwm"}]
 
@@ -105,12 +105,12 @@ def test_a_pipe_has_no_numbers_and_needs_no_right():
     ],
 )
 def test_a_device_file_that_is_missing_is_named(node: DeviceNode, message: str):
-    with pytest.raises(NoDevice, match=message):
-        made(Edits(device_nodes=(node,)))
+    with pytest.raises(DeviceFileError, match=message):
+        made(ContainerEdits(device_nodes=(node,)))
 
 
 def test_mounts_come_after_those_above_them():
-    edits = Edits(
+    edits = ContainerEdits(
         mounts=(
             Mount(host_path="/a", container_path="/usr/lib/gpu", options=("ro", "bind")),
             Mount(host_path="/b", container_path="/usr"),
@@ -131,7 +131,7 @@ def test_a_root_that_is_read_only_has_places_to_write_to():
 
 
 def test_hooks_by_their_moment():
-    edits = Edits(
+    edits = ContainerEdits(
         hooks=(
             Hook(hook_name="createRuntime", path="/bin/a", args=("a", "x"), env=("E=1",), timeout=3),
             Hook(hook_name="poststop", path="/bin/b"),
@@ -149,5 +149,5 @@ def test_hooks_by_their_moment():
 
 def test_a_host_name_is_not_longer_than_the_machine_allows():
     fields: dict[str, Any] = {"pod_uid": "u", "pod_name": "x" * 200, "namespace": "ml", "name": "main"}
-    launch = Launch(**fields, log=Path("log"))
-    assert configuration(launch, Root("/", True), MACHINE.get)["hostname"] == "x" * 63
+    launch = ContainerLaunch(**fields, log=Path("log"))
+    assert build_config(launch, RootFilesystem("/", True), MACHINE.get)["hostname"] == "x" * 63

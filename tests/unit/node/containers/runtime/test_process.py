@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from dray.node.containers.runtime.base import NotStarted
+from dray.node.containers.runtime.base import ContainerNotStarted
 from tests.unit.node.containers.runtime.machine import UID, Machine, alive, begun, end_of, run, until
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run something as somebody else")
@@ -54,7 +54,7 @@ def test_a_command_that_cannot_run_has_an_exit_that_says_why(
 
 def test_without_a_command_nothing_is_guessed(machine: Machine):
     answer = run(machine.runtime().start(machine.launch(args=("--fast",))))
-    assert answer == NotStarted(
+    assert answer == ContainerNotStarted(
         "CreateContainerConfigError",
         "the process runtime runs commands of this machine and does not look at image `trainer:1`: "
         "give the container a command",
@@ -65,7 +65,7 @@ def test_without_a_command_nothing_is_guessed(machine: Machine):
 @pytest.mark.parametrize("name", ["../../etc", "a/b", ".", "..", "", "a\nb", "a_b", "x" * 300])
 def test_a_name_cannot_lead_out_of_the_directory(machine: Machine, name: str):
     answer = run(machine.runtime().start(machine.launch("true", name=name, log=machine.root / "log")))
-    assert isinstance(answer, NotStarted)
+    assert isinstance(answer, ContainerNotStarted)
     assert answer.reason == "CreateContainerConfigError"
     assert list(machine.containers.iterdir()) == []
 
@@ -101,7 +101,7 @@ def test_a_container_is_not_started_twice(machine: Machine):
         launch = machine.shell("echo once >> $0/count; sleep 1000")
         assert await runtime.start(launch) == await runtime.start(launch)
         await machine.written("count")
-        assert [found.id for found in await runtime.running()] == [launch.id]
+        assert [found.id for found in await runtime.list_containers()] == [launch.id]
         await runtime.stop(launch.id, 0)
 
     run(scene())
@@ -113,7 +113,7 @@ def test_a_container_that_is_only_starting_is_there_already(machine: Machine):
         runtime = machine.runtime()
         launch = machine.shell("sleep 1000")
         starting = asyncio.create_task(runtime.start(launch))
-        while not (found := await runtime.running()):
+        while not (found := await runtime.list_containers()):
             await asyncio.sleep(0)
         assert [(each.id, each.exit) for each in found] == [(launch.id, None)]
         assert begun(await starting) == launch.id
@@ -132,7 +132,7 @@ def test_a_start_that_was_given_up_can_be_cleared_away(machine: Machine):
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         await runtime.remove(launch.id)
-        assert await runtime.running() == ()
+        assert await runtime.list_containers() == ()
         if (machine.root / "pid").exists() and (machine.root / "pid").read_text():
             assert not alive(machine.number("pid"))
 
@@ -264,7 +264,7 @@ def test_nobody_else_can_look_at_what_a_container_was_given(machine: Machine):
 def test_a_log_that_cannot_be_written_is_a_reason_not_to_start(machine: Machine):
     (machine.root / "logs").write_text("a file")
     answer = run(machine.runtime().start(machine.launch("true")))
-    assert isinstance(answer, NotStarted)
+    assert isinstance(answer, ContainerNotStarted)
     assert "Not a directory" in answer.message or "File exists" in answer.message
     assert list(machine.containers.iterdir()) == []
 
@@ -275,7 +275,7 @@ def test_a_log_is_never_written_through_a_link(machine: Machine):
     machine.log().parent.mkdir(parents=True)
     machine.log().symlink_to(victim)
     answer = run(machine.runtime().start(machine.launch("echo", "overwritten")))
-    assert isinstance(answer, NotStarted)
+    assert isinstance(answer, ContainerNotStarted)
     assert victim.read_text() == "precious"
 
 
@@ -293,7 +293,7 @@ def test_removing_takes_everything_but_the_log(machine: Machine):
         await machine.written("pid")
         await runtime.remove(container)
         assert not alive(machine.number("pid"))
-        assert await runtime.running() == ()
+        assert await runtime.list_containers() == ()
 
     run(scene())
     assert list(machine.containers.iterdir()) == []

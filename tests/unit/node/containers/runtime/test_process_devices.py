@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dray.node.containers.runtime.base import Started
-from dray.wire.cdi import DeviceNode, Edits, Hook, Mount
+from dray.node.containers.runtime.base import ContainerStarted
+from dray.wire.cdi import ContainerEdits, DeviceNode, Hook, Mount
 from tests.unit.node.containers.runtime.machine import Machine, end_of, run
 
 MOMENTS = ("createRuntime", "createContainer", "startContainer", "poststart", "poststop")
@@ -30,7 +30,7 @@ def hooks(machine: Machine, script: str, **more: Any) -> tuple[Hook, ...]:
 
 @pytest.mark.req("K3063-007", "K3063-176")
 def test_variables_of_devices_win_and_stay_in_order(machine: Machine):
-    edits = Edits(env=("GPU=0", "GPU=1", "LINK=a=b"))
+    edits = ContainerEdits(env=("GPU=0", "GPU=1", "LINK=a=b"))
     launch = machine.launch(
         "sh", "-c", "echo $GPU $LINK $MODEL", env={"GPU": "none", "MODEL": "m"}, edits=edits
     )
@@ -41,7 +41,7 @@ def test_variables_of_devices_win_and_stay_in_order(machine: Machine):
 def test_hooks_run_at_their_moments_with_the_state_of_the_container(machine: Machine):
     record = machine.root / "record"
     script = f'echo "$1 $(cat) $NAME" >> {record}; [ $1 = startContainer ] && echo before >> {record}'
-    edits = Edits(hooks=hooks(machine, script + "; true", env=("NAME=gpu",)))
+    edits = ContainerEdits(hooks=hooks(machine, script + "; true", env=("NAME=gpu",)))
     launch = machine.shell(f"echo container >> {record}; sleep 0.5", edits=edits)
     assert run(end_of(machine.runtime(), launch)).code == 0
     lines = record.read_text().splitlines()
@@ -69,7 +69,7 @@ def test_hooks_run_at_their_moments_with_the_state_of_the_container(machine: Mac
 @pytest.mark.parametrize("moment", MOMENTS[:3])
 def test_a_hook_that_fails_keeps_the_container_from_running(machine: Machine, moment: str):
     script = f"[ $1 = {moment} ] && echo no such gpu >&2 && exit 4; echo $1 >> {machine.root}/order"
-    edits = Edits(hooks=hooks(machine, script))
+    edits = ContainerEdits(hooks=hooks(machine, script))
     exit = run(end_of(machine.runtime(), machine.shell("echo ran > $0/ran", edits=edits)))
     assert (exit.code, exit.reason) == (128, "StartError")
     assert exit.message == f"hook {moment}: `{machine.root}/hook` ended with code 4: no such gpu"
@@ -78,7 +78,7 @@ def test_a_hook_that_fails_keeps_the_container_from_running(machine: Machine, mo
 
 
 def test_a_hook_after_the_start_cannot_fail_the_container(machine: Machine):
-    edits = Edits(hooks=hooks(machine, "case $1 in post*) exit 1;; esac"))
+    edits = ContainerEdits(hooks=hooks(machine, "case $1 in post*) exit 1;; esac"))
     launch = machine.shell("exit 0", edits=edits)
     assert run(end_of(machine.runtime(), launch)).code == 0
     notes = (machine.home(launch.id) / "keeper.log").read_text()
@@ -87,7 +87,7 @@ def test_a_hook_after_the_start_cannot_fail_the_container(machine: Machine):
 
 
 def test_a_hook_that_takes_too_long_is_ended(machine: Machine):
-    edits = Edits(
+    edits = ContainerEdits(
         hooks=(Hook(hook_name="createRuntime", path=program(machine, "slow", "exec sleep 1000"), timeout=1),)
     )
     exit = run(end_of(machine.runtime(), machine.shell("exit 0", edits=edits)))
@@ -95,7 +95,7 @@ def test_a_hook_that_takes_too_long_is_ended(machine: Machine):
 
 
 def test_a_hook_that_is_not_there_is_named(machine: Machine):
-    edits = Edits(hooks=(Hook(hook_name="createRuntime", path="/no/such/hook"),))
+    edits = ContainerEdits(hooks=(Hook(hook_name="createRuntime", path="/no/such/hook"),))
     exit = run(end_of(machine.runtime(), machine.shell("exit 0", edits=edits)))
     assert exit.message == "hook createRuntime: cannot run `/no/such/hook`: No such file or directory"
 
@@ -103,14 +103,14 @@ def test_a_hook_that_is_not_there_is_named(machine: Machine):
 def test_hooks_do_not_get_the_agents_variables(machine: Machine, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "1")
     path = program(machine, "hook", f"/usr/bin/env > {machine.root}/env")
-    edits = Edits(hooks=(Hook(hook_name="createRuntime", path=path, env=("A=1",)),))
+    edits = ContainerEdits(hooks=(Hook(hook_name="createRuntime", path=path, env=("A=1",)),))
     assert run(end_of(machine.runtime(), machine.shell("exit 0", edits=edits))).code == 0
     variables = dict(line.split("=", 1) for line in (machine.root / "env").read_text().splitlines())
     assert set(variables) - {"PWD", "SHLVL", "_", "OLDPWD"} == {"A"}
 
 
 def test_what_a_process_cannot_be_given_is_told_in_one_sentence(machine: Machine):
-    edits = Edits(
+    edits = ContainerEdits(
         mounts=(
             Mount(host_path="/srv/lib", container_path="/usr/lib/gpu"),
             Mount(host_path="/etc/hosts", container_path="/etc/hosts"),
@@ -121,10 +121,10 @@ def test_what_a_process_cannot_be_given_is_told_in_one_sentence(machine: Machine
         ),
     )
 
-    async def scene() -> Started:
+    async def scene() -> ContainerStarted:
         runtime = machine.runtime()
         answer = await runtime.start(machine.shell("exit 0", edits=edits))
-        assert isinstance(answer, Started)
+        assert isinstance(answer, ContainerStarted)
         await runtime.wait(answer.id)
         return answer
 
@@ -136,6 +136,6 @@ def test_what_a_process_cannot_be_given_is_told_in_one_sentence(machine: Machine
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can join groups")
 def test_groups_of_devices_are_joined(machine: Machine):
-    launch = machine.launch("id", "-G", edits=Edits(additional_gids=(44, 109)))
+    launch = machine.launch("id", "-G", edits=ContainerEdits(additional_gids=(44, 109)))
     run(end_of(machine.runtime(), launch))
     assert machine.said() == ["stdout F 0 44 109"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dray.node.containers.runtime.shim.log import LONGEST_LINE, Log
+from dray.node.containers.runtime.shim.log import MAX_LINE_BYTES, ContainerLogWriter
 from tests.unit.node.containers.runtime.machine import Machine, end_of, run
 
 ENTRY = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (stdout|stderr) ([FP]) (.*)", re.DOTALL)
@@ -23,11 +23,11 @@ def entries(path: Path) -> list[tuple[bytes, bytes, bytes]]:
 
 
 def test_lines_are_entries_whatever_pieces_they_come_in(tmp_path: Path):
-    log = Log(str(tmp_path / "log"), 1 << 20, 2)
+    log = ContainerLogWriter(str(tmp_path / "log"), 1 << 20, 2)
     for piece in (b"one\ntw", b"o\n", b"\n", b"thr", b"ee"):
-        log.take(b"stdout", piece)
-    log.take(b"stderr", b"odd\n")
-    log.finish()
+        log.write_chunk(b"stdout", piece)
+    log.write_chunk(b"stderr", b"odd\n")
+    log.close()
     assert entries(tmp_path / "log") == [
         (b"stdout", b"F", b"one"),
         (b"stdout", b"F", b"two"),
@@ -38,22 +38,22 @@ def test_lines_are_entries_whatever_pieces_they_come_in(tmp_path: Path):
 
 
 def test_a_long_line_is_told_in_parts(tmp_path: Path):
-    log = Log(str(tmp_path / "log"), 1 << 30, 2)
-    long = b"x" * (3 * LONGEST_LINE + 5)
-    log.take(b"stdout", long[:70000])
-    log.take(b"stdout", long[70000:] + b"\nshort\n")
-    log.finish()
+    log = ContainerLogWriter(str(tmp_path / "log"), 1 << 30, 2)
+    long = b"x" * (3 * MAX_LINE_BYTES + 5)
+    log.write_chunk(b"stdout", long[:70000])
+    log.write_chunk(b"stdout", long[70000:] + b"\nshort\n")
+    log.close()
     parts = entries(tmp_path / "log")
     assert [tag for _, tag, _ in parts] == [b"P", b"P", b"P", b"F", b"F"]
     assert b"".join(text for _, _, text in parts[:-1]) == long
-    assert max(len(text) for _, _, text in parts) == LONGEST_LINE
+    assert max(len(text) for _, _, text in parts) == MAX_LINE_BYTES
 
 
 def test_a_log_starts_anew_when_it_is_long_and_the_oldest_goes(tmp_path: Path):
-    log = Log(str(tmp_path / "log"), 1000, 2)
+    log = ContainerLogWriter(str(tmp_path / "log"), 1000, 2)
     for number in range(100):
-        log.take(b"stdout", b"%060d\n" % number)
-    log.finish()
+        log.write_chunk(b"stdout", b"%060d\n" % number)
+    log.close()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["log", "log.1", "log.2"]
     texts = [int(text) for name in ("log.2", "log.1", "log") for _, _, text in entries(tmp_path / name)]
@@ -62,9 +62,9 @@ def test_a_log_starts_anew_when_it_is_long_and_the_oldest_goes(tmp_path: Path):
 
 
 def test_a_full_disk_does_not_stop_the_container():
-    log = Log("/dev/full", 1 << 20, 2)
-    log.take(b"stdout", b"lost\n")
-    log.finish()
+    log = ContainerLogWriter("/dev/full", 1 << 20, 2)
+    log.write_chunk(b"stdout", b"lost\n")
+    log.close()
 
 
 def test_junk_and_endless_lines_of_a_real_process(machine: Machine):

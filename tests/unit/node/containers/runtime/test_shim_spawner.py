@@ -39,7 +39,7 @@ def cradles() -> set[int]:
     """The cradles of this process."""
     return {
         pid
-        for pid, (parent, _, _) in processes.everything().items()
+        for pid, (parent, _, _) in processes.list_processes().items()
         if parent == os.getpid() and b"keeper.cradle" in Path(f"/proc/{pid}/cmdline").read_bytes()
     }
 
@@ -65,7 +65,7 @@ def test_a_cradle_that_was_killed_is_replaced_and_its_containers_go_on(machine: 
         await until(lambda: not alive(cradle))
         second = begun(await runtime.start(machine.shell("exit 3", name="b")))
         assert (await runtime.wait(second)).code == 3
-        assert [found.exit for found in await runtime.running() if found.id == first] == [None]
+        assert [found.exit for found in await runtime.list_containers() if found.id == first] == [None]
         assert alive(machine.number("pid"))
         await runtime.close()
 
@@ -82,7 +82,7 @@ def test_closing_ends_the_cradle_and_not_the_containers(machine: Machine):
         await runtime.close()
         await until(lambda: not alive(cradle))
         assert alive(machine.number("pid"))
-        assert (await machine.runtime().running())[0].id == container
+        assert (await machine.runtime().list_containers())[0].id == container
 
     run(scene())
 

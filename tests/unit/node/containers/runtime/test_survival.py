@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.node.containers.runtime.base import Exit
+from dray.node.containers.runtime.base import ContainerExit
 from dray.node.containers.runtime.shim import files, processes
 from tests.unit.node.containers.runtime.machine import Machine, alive, begun, run, until
 
@@ -60,9 +60,9 @@ def agent_killed_after_start(machine: Machine, script: str) -> None:
 def test_a_container_goes_on_when_the_agent_is_killed(machine: Machine):
     agent_killed_after_start(machine, "echo $$ > $0/pid; while [ ! -e $0/go ]; do sleep 0.05; done; exit 9")
 
-    async def scene() -> Exit:
+    async def scene() -> ContainerExit:
         runtime = machine.runtime()
-        (found,) = await runtime.running()
+        (found,) = await runtime.list_containers()
         assert (found.pod_name, found.namespace, found.exit) == ("train-0", "ml", None)
         assert found.id == machine.launch("x").id
         assert alive(machine.number("pid"))
@@ -79,7 +79,7 @@ def test_what_ended_while_no_agent_was_there_is_found_with_its_code(machine: Mac
         await machine.written("pid")
         (machine.root / "go").touch()
         await until(lambda: not alive(machine.number("pid")))
-        (found,) = await machine.runtime().running()
+        (found,) = await machine.runtime().list_containers()
         exit = await machine.runtime().wait(found.id)
         assert found.exit in (None, exit)
         assert (exit.code, exit.reason) == (11, "Error")
@@ -94,7 +94,7 @@ def test_a_later_agent_can_stop_what_an_earlier_one_started(machine: Machine):
     async def scene() -> None:
         await machine.written("pid")
         runtime = machine.runtime()
-        (found,) = await runtime.running()
+        (found,) = await runtime.list_containers()
         await runtime.stop(found.id, 60)
         assert (await runtime.wait(found.id)).code == 8
 
@@ -117,7 +117,7 @@ def test_when_its_keeper_is_killed_a_container_is_lost_and_ended(machine: Machin
         assert (exit.code, exit.signal, exit.reason) == (137, 0, "ContainerStatusUnknown")
         assert exit.message == "the process that kept it was killed"
         assert not any(map(alive, pids))
-        assert [found.exit for found in await machine.runtime().running()] == [exit]
+        assert [found.exit for found in await machine.runtime().list_containers()] == [exit]
 
     run(scene())
 
@@ -131,7 +131,7 @@ def test_a_keeper_that_was_killed_meanwhile_is_noticed_by_the_next_agent(machine
         keeper = machine.keeper_of(container)
         os.kill(keeper, signal.SIGKILL)
         await until(lambda: not alive(keeper))
-        (found,) = await machine.runtime().running()
+        (found,) = await machine.runtime().list_containers()
         assert found.exit is not None
         assert found.exit.reason == "ContainerStatusUnknown"
         assert not any(map(alive, pids))
@@ -175,7 +175,7 @@ def test_after_a_reboot_nothing_is_touched_and_everything_is_lost(machine: Machi
         container = begun(await runtime.start(launch))
         await runtime.wait(container)
         with subprocess.Popen(("sleep", "1000"), start_new_session=True) as innocent:
-            found = processes.find(innocent.pid)
+            found = processes.find_process(innocent.pid)
             assert found is not None
             lines = (
                 "boot another",
@@ -186,7 +186,7 @@ def test_after_a_reboot_nothing_is_touched_and_everything_is_lost(machine: Machi
             home = machine.home(container)
             (home / files.EXIT).unlink()
             (home / files.STATE).write_text("\n".join(lines))
-            (lost,) = await machine.runtime().running()
+            (lost,) = await machine.runtime().list_containers()
             still = alive(innocent.pid)
             innocent.kill()
         assert still
@@ -206,7 +206,7 @@ def test_a_pid_that_was_given_to_somebody_else_is_not_the_keeper(machine: Machin
         container = begun(await runtime.start(machine.shell("exit 0")))
         await runtime.wait(container)
         with subprocess.Popen(("sleep", "1000"), start_new_session=True) as innocent:
-            boot = f"boot {files.boot_id()}"
+            boot = f"boot {files.read_boot_id()}"
             lines = (boot, "started 5", f"keeper {innocent.pid} 1", f"main {innocent.pid} 1")
             home = machine.home(container)
             (home / files.EXIT).unlink()
@@ -224,7 +224,7 @@ def test_a_pid_that_was_given_to_somebody_else_is_not_the_keeper(machine: Machin
     "torn", ["", "boot", "boot x\nkeeper", "boot x\nkeeper 1 x\nmain 1 1\nstarted 1", "\0\xff"]
 )
 def test_a_torn_state_file_is_a_lost_container(machine: Machine, torn: str):
-    async def scene() -> Exit:
+    async def scene() -> ContainerExit:
         runtime = machine.runtime()
         container = begun(await runtime.start(machine.shell("exit 0")))
         await runtime.wait(container)
@@ -237,7 +237,7 @@ def test_a_torn_state_file_is_a_lost_container(machine: Machine, torn: str):
 
 @pytest.mark.parametrize("torn", ["", "code", "code x\nsignal 0", "\0"])
 def test_a_torn_exit_file_does_not_say_how_it_ended(machine: Machine, torn: str):
-    async def scene() -> Exit:
+    async def scene() -> ContainerExit:
         runtime = machine.runtime()
         container = begun(await runtime.start(machine.shell("exit 0")))
         await runtime.wait(container)
@@ -251,7 +251,7 @@ def test_a_torn_exit_file_does_not_say_how_it_ended(machine: Machine, torn: str)
 def test_an_agent_killed_before_it_gave_orders_leaves_no_container(machine: Machine):
     launch = machine.launch("true")
     machine.home(launch.id).mkdir(parents=True)
-    assert run(machine.runtime().running()) == ()
+    assert run(machine.runtime().list_containers()) == ()
     assert not machine.home(launch.id).exists()
 
 
@@ -263,7 +263,7 @@ def test_an_agent_killed_before_the_keeper_came_leaves_a_lost_container(machine:
         home = machine.home(container)
         for name in (files.STATE, files.EXIT):
             (home / name).unlink()
-        (found,) = await machine.runtime().running()
+        (found,) = await machine.runtime().list_containers()
         assert found.exit is not None
         assert found.exit.reason == "ContainerStatusUnknown"
 

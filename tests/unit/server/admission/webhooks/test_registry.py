@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from dray.api.kinds import Kind
-from dray.server.admission.change import NOTHING, Change, Extra
-from dray.server.admission.webhooks.review_objects import Stored, Subject
-from dray.server.http.requests import Call, Request, User
-from dray.server.objects.pending_object import Draft
-from dray.server.objects.stored_object import Held
-from dray.server.registry.object_registry import PATIENT, Keep, Proposal, Visit
-from dray.store import Unchanged
+from dray.server.admission.change import ADMITTED, AdmissionEffects, ObjectChange
+from dray.server.admission.webhooks.review_objects import ReviewObject, StoredReviewObject
+from dray.server.http.requests import ApiCall, ApiRequest, RequestUser
+from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import StoredObject
+from dray.server.registry.object_registry import (
+    LOCK_AFTER_ATTEMPTS,
+    AdmissionDispatcher,
+    ProposedWrite,
+    SaveObject,
+)
+from dray.store import KeyUnchanged
 from tests.unit.server.registries import CONFIGS, World, world
 
 
@@ -21,27 +26,34 @@ class Asked:
     """Webhooks that let everything pass, and something happen meanwhile."""
 
     def __init__(self, meanwhile: Any = None) -> None:
-        self.hooks: Sequence[object] = ("one",)
+        self.webhooks: Sequence[object] = ("one",)
         self.times = 0
         self.warnings: list[str] = []
         self.deadline = 1.0
         self.meanwhile = meanwhile
 
-    def visit(
-        self, request: Request, kind: Kind, place: tuple[str, str], old: Held | None, deadline: float = 0.0
-    ) -> Visit | None:
+    def build_dispatcher(
+        self,
+        request: ApiRequest,
+        kind: Kind,
+        place: tuple[str, str],
+        old: StoredObject | None,
+        deadline: float = 0.0,
+    ) -> AdmissionDispatcher | None:
         return self
 
-    async def mutated(self, subject: Subject | None, old: Stored | None) -> Subject | None:
+    async def run_mutating(
+        self, subject: ReviewObject | None, old: StoredReviewObject | None
+    ) -> ReviewObject | None:
         return subject
 
-    async def validated(self, subject: Subject | None, old: Stored | None) -> None:
+    async def run_validating(self, subject: ReviewObject | None, old: StoredReviewObject | None) -> None:
         self.times += 1
         if self.meanwhile is not None:
             await self.meanwhile(self.times)
 
-    async def errand(
-        self, request: Request, kind: Kind, about: tuple[str, str, str], body: dict[str, Any]
+    async def admit_subresource(
+        self, request: ApiRequest, kind: Kind, about: tuple[str, str, str], body: dict[str, Any]
     ) -> dict[str, Any]:
         return body
 
@@ -51,20 +63,20 @@ def config(**data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def asked(audit_id: str = "id") -> Request:
-    call = Call("update", "", CONFIGS, "", "v1", "configmaps", "default", "c")
-    return Request(call, User("ann"), audit_id=audit_id)
+def asked(audit_id: str = "id") -> ApiRequest:
+    call = ApiCall("update", "", CONFIGS, "", "v1", "configmaps", "default", "c")
+    return ApiRequest(call, RequestUser("ann"), audit_id=audit_id)
 
 
-def proposal(**data: str) -> Proposal:
-    return Proposal(Draft.of_document(config(**data)), lambda draft: draft, Keep)
+def proposal(**data: str) -> ProposedWrite:
+    return ProposedWrite(PendingObject.from_document(config(**data)), lambda draft: draft, SaveObject)
 
 
 async def write(there: World, audit_id: str = "id") -> str:
     written = await there.registry.write(
         asked(audit_id), CONFIGS, "default", "c", lambda _old: proposal(ours="1")
     )
-    return str(written.held.document["data"])
+    return str(written.stored.document["data"])
 
 
 def test_somebody_who_was_faster_at_the_object_means_to_ask_again():
@@ -72,12 +84,12 @@ def test_somebody_who_was_faster_at_the_object_means_to_ask_again():
         async with world(lambda _cache: []) as there:
 
             async def meanwhile(times: int) -> None:
-                if times <= PATIENT + 2:
+                if times <= LOCK_AFTER_ATTEMPTS + 2:
                     await there.put(config(theirs=str(times)))
 
             there.registry.admission = webhooks = Asked(meanwhile)
             assert await write(there) == "{'ours': '1'}"
-            assert webhooks.times == PATIENT + 3
+            assert webhooks.times == LOCK_AFTER_ATTEMPTS + 3
 
     asyncio.run(story())
 
@@ -88,16 +100,16 @@ class Elsewhere:
     def __init__(self, times: int) -> None:
         self.times = times
 
-    def judge(self, change: Change) -> Extra:
+    def admit(self, change: ObjectChange) -> AdmissionEffects:
         if not change.request.audit_id:
-            return NOTHING
+            return ADMITTED
         self.times -= 1
-        return Extra((Unchanged(b"/elsewhere", 7 if self.times >= 0 else 0),))
+        return AdmissionEffects((KeyUnchanged(b"/elsewhere", 7 if self.times >= 0 else 0),))
 
 
 def test_somebody_who_was_faster_elsewhere_does_not():
     async def story() -> None:
-        async with world(lambda _cache: [Elsewhere(PATIENT + 2)]) as there:
+        async with world(lambda _cache: [Elsewhere(LOCK_AFTER_ATTEMPTS + 2)]) as there:
             there.registry.admission = webhooks = Asked()
             assert await write(there) == "{'ours': '1'}"
             assert webhooks.times == 1
@@ -119,19 +131,19 @@ def test_nobody_waits_in_a_turn_for_somebody_who_asks():
     """A write that lost often asks nobody inside its turn, even when webhooks came only then."""
 
     async def story() -> None:
-        async with world(lambda _cache: [Elsewhere(PATIENT + 1)]) as there:
+        async with world(lambda _cache: [Elsewhere(LOCK_AFTER_ATTEMPTS + 1)]) as there:
             turns: list[bool] = []
 
             async def look(_times: int) -> None:
-                turns.append(bool(there.registry._turns))
+                turns.append(bool(there.registry._key_locks))
 
             webhooks = Asked(look)
             decided = 0
 
-            def decide(_old: Held | None) -> Proposal:
+            def decide(_old: StoredObject | None) -> ProposedWrite:
                 nonlocal decided
                 decided += 1
-                if decided == PATIENT + 1:
+                if decided == LOCK_AFTER_ATTEMPTS + 1:
                     there.registry.admission = webhooks
                 return proposal(ours="1")
 

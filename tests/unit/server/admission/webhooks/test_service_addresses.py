@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import InputError
-from dray.server.admission.webhooks.service_addresses import parsed
+from dray.server.admission.webhooks.service_addresses import parse_addresses
 
 
 def test_addresses_are_found_by_namespace_and_name():
-    assert parsed(["a/b=127.0.0.1:8443", "a/c=[::1]:443", "x.y/z=host.example.com:1"]) == {
+    assert parse_addresses(["a/b=127.0.0.1:8443", "a/c=[::1]:443", "x.y/z=host.example.com:1"]) == {
         ("a", "b"): "127.0.0.1:8443",
         ("a", "c"): "[::1]:443",
         ("x.y", "z"): "host.example.com:1",
@@ -25,4 +25,4 @@ a/b=https://h:1
 @pytest.mark.parametrize("text", ["", *NONE.split()])
 def test_what_is_no_address_says_what_was_expected(text):
     with pytest.raises(InputError, match="expected NAMESPACE/NAME=HOST:PORT"):
-        parsed([text])
+        parse_addresses([text])

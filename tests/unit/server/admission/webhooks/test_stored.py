@@ -6,10 +6,10 @@ import asyncio
 import json
 from typing import Any
 
-from dray.server.admission.webhooks.active_webhooks import Hooks
-from dray.server.admission.webhooks.service_addresses import parsed
-from dray.server.admission.webhooks.webhook_client import Caller, Trouble
-from dray.server.watch.cache import Cache
+from dray.server.admission.webhooks.active_webhooks import WebhookIndex
+from dray.server.admission.webhooks.service_addresses import parse_addresses
+from dray.server.admission.webhooks.webhook_client import WebhookClient, WebhookFailure
+from dray.server.watch.cache import WatchCache
 from dray.store import Put
 from dray.store.memory import MemoryStore
 
@@ -26,13 +26,13 @@ def stored(name: str, webhooks: Any) -> Put:
     return Put(PLACE + name.encode(), json.dumps(document, separators=(",", ":")).encode())
 
 
-async def hooks(*puts: Put) -> tuple[Hooks, list[str]]:
+async def hooks(*puts: Put) -> tuple[WebhookIndex, list[str]]:
     store = MemoryStore()
     told: list[str] = []
     await store.txn([], puts)
-    cache = Cache(store)
-    await cache.fill()
-    found = Hooks(cache, lambda name, _why: told.append(name))
+    cache = WatchCache(store)
+    await cache.resync()
+    found = WebhookIndex(cache, lambda name, _why: told.append(name))
     await store.close()
     return found, told
 
@@ -41,7 +41,7 @@ def test_one_that_cannot_be_read_is_told_and_others_are_in_force():
     async def story() -> None:
         found, told = await hooks(stored("a", "nonsense"), stored("b", [{"name": "x.y.z", "strange": 1}]))
         assert set(told) == {"a"}
-        assert [(hook.configuration, hook.name) for hook in found.hooks] == [("b", "x.y.z")]
+        assert [(hook.configuration, hook.name) for hook in found.webhooks] == [("b", "x.y.z")]
 
     asyncio.run(story())
 
@@ -49,8 +49,13 @@ def test_one_that_cannot_be_read_is_told_and_others_are_in_force():
 def test_what_is_not_said_counts_as_its_default():
     async def story() -> None:
         found, _ = await hooks(stored("a", [{"name": "x.y.z"}]))
-        (hook,) = found.hooks
-        assert (hook.may_fail, hook.is_curious, hook.mutating, hook.seconds) == (False, False, False, 10.0)
+        (hook,) = found.webhooks
+        assert (hook.ignores_failure, hook.is_reinvoked, hook.mutating, hook.timeout_seconds) == (
+            False,
+            False,
+            False,
+            10.0,
+        )
 
     asyncio.run(story())
 
@@ -59,8 +64,8 @@ def test_nothing_is_sent_without_tls():
     async def story() -> None:
         url = {"url": "http://127.0.0.1:1/x"}
         found, _ = await hooks(stored("a", [{"name": "x.y.z", "clientConfig": url}, {"name": "x.y.w"}]))
-        caller = Caller(parsed([]))
-        for hook in found.hooks:
-            assert await caller.call(hook, b"{}", 1.0) == Trouble("its address is not one of https")
+        caller = WebhookClient(parse_addresses([]))
+        for hook in found.webhooks:
+            assert await caller.call(hook, b"{}", 1.0) == WebhookFailure("its address is not one of https")
 
     asyncio.run(story())

@@ -15,13 +15,13 @@ import pytest
 
 from dray.clock import ManualClock
 from dray.server.auth.authn.authentication import Authenticator
-from dray.server.auth.authn.private_keys import new_key, read_key
+from dray.server.auth.authn.private_keys import generate_key, read_key
 from dray.server.auth.authn.secret_files import CredentialError
-from dray.server.auth.authn.service_account_tokens import AccountTokens, Terms
-from dray.server.auth.authn.token_file import LONGEST_TOKEN, StaticTokens
-from dray.server.http.errors import Failure
-from dray.server.http.requests import NOBODY, User
-from dray.server.objects.stored_object import Held
+from dray.server.auth.authn.service_account_tokens import IssuerOptions, ServiceAccountTokens
+from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH, StaticTokens
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import ANONYMOUS_USER, RequestUser
+from dray.server.objects.stored_object import StoredObject
 from tests.unit.server.auth.world import World, held_of, pod, thing
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -38,12 +38,12 @@ PEER = {
 class Place:
     world: World
     clock: ManualClock
-    tokens: AccountTokens
+    tokens: ServiceAccountTokens
     door: Authenticator
     folder: Path
 
     def issue(self, bound: Mapping[str, Any] | None = None, **more: Any) -> str:
-        held: Held | None = None if bound is None else held_of(bound)
+        held: StoredObject | None = None if bound is None else held_of(bound)
         return self.tokens.issue(held_of(ACCOUNT), timedelta(hours=1), bound=held, **more).token
 
     def forged(self, token: str, *, key: Any = None, algorithm: str = "ES256", **claims: Any) -> str:
@@ -58,8 +58,8 @@ class Place:
 def place(tmp_path) -> Iterator[Place]:
     with World([ACCOUNT, NODE, POD], roles=False) as world:
         clock = ManualClock(START)
-        tokens = AccountTokens.open(tmp_path, world.cache, clock=clock)
-        static = StaticTokens({"s3cret": User("jane", ("team:a",), "u1")})
+        tokens = ServiceAccountTokens.open(tmp_path, world.cache, clock=clock)
+        static = StaticTokens({"s3cret": RequestUser("jane", ("team:a",), "u1")})
         yield Place(world, clock, tokens, Authenticator(static, tokens, clock=clock), tmp_path)
 
 
@@ -71,8 +71,8 @@ def turned_away(
     door: Authenticator, headers: Mapping[str, str], peer: Any = None, path: str = "/api"
 ) -> bool:
     try:
-        door.identify(headers, peer, path)
-    except Failure as failure:
+        door.authenticate(headers, peer, path)
+    except ApiStatusError as failure:
         return (failure.code, failure.message) == (401, "Unauthorized")
     return False
 
@@ -81,12 +81,12 @@ def turned_away(
 
 
 def test_a_token_of_the_file_names_a_user(place):
-    user = place.door.identify(bearer("s3cret"), None)
-    assert user == User("jane", ("team:a", "system:authenticated"), "u1")
+    user = place.door.authenticate(bearer("s3cret"), None)
+    assert user == RequestUser("jane", ("team:a", "system:authenticated"), "u1")
 
 
 def test_a_token_of_an_account_names_it_and_where_it_runs(place):
-    user = place.door.identify(bearer(place.issue(POD)), None)
+    user = place.door.authenticate(bearer(place.issue(POD)), None)
     assert user.name == "system:serviceaccount:gpu-system:driver"
     assert user.uid == "u-account"
     assert user.groups == (
@@ -105,21 +105,23 @@ def test_a_token_of_an_account_names_it_and_where_it_runs(place):
 
 
 def test_a_certificate_names_a_user(place):
-    assert place.door.identify({}, PEER) == User("jane", ("team:a", "system:authenticated"))
+    assert place.door.authenticate({}, PEER) == RequestUser("jane", ("team:a", "system:authenticated"))
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez/ping", "/readyz", "/version", "/openid/v1/jwks"])
 def test_open_doors_are_open_to_everybody(place, path):
-    assert place.door.identify({}, None, path) is NOBODY
+    assert place.door.authenticate({}, None, path) is ANONYMOUS_USER
 
 
 def test_everybody_is_let_in_where_that_is_wanted():
-    assert Authenticator(anonymous=True).identify({}, None, "/api/v1/pods") is NOBODY
+    assert Authenticator(anonymous=True).authenticate({}, None, "/api/v1/pods") is ANONYMOUS_USER
 
 
 def test_a_group_cannot_be_claimed_that_says_how_one_came_in(place):
-    door = Authenticator(StaticTokens({"t": User("joe", ("system:unauthenticated", "system:authenticated"))}))
-    assert door.identify(bearer("t"), None).groups == ("system:authenticated",)
+    door = Authenticator(
+        StaticTokens({"t": RequestUser("joe", ("system:unauthenticated", "system:authenticated"))})
+    )
+    assert door.authenticate(bearer("t"), None).groups == ("system:authenticated",)
 
 
 # --- bad ones ---
@@ -138,7 +140,7 @@ def test_a_group_cannot_be_claimed_that_says_how_one_came_in(place):
         {"authorization": "Bearer s3crett"},
         {"authorization": "Bearer S3CRET"},
         {"authorization": "Bearer s3cret, Bearer s3cret"},
-        {"authorization": "Bearer " + "x" * (LONGEST_TOKEN + 1)},
+        {"authorization": "Bearer " + "x" * (MAX_TOKEN_LENGTH + 1)},
         {"authorization": "Bearer a.b.c"},
         {"authorization": "Bearer ..."},
         {"authorization": "Bearer \udcff.\udcff.x"},
@@ -159,7 +161,7 @@ def test_a_bad_token_is_not_made_good_by_a_certificate_nor_by_an_open_door(place
 
 
 def _of_another_server(place: Place, token: str) -> str:
-    other = AccountTokens(new_key(), place.world.cache, Terms(), place.clock)
+    other = ServiceAccountTokens(generate_key(), place.world.cache, IssuerOptions(), place.clock)
     return other.issue(held_of(ACCOUNT), timedelta(hours=1)).token
 
 
@@ -171,7 +173,7 @@ def _alg_none(place: Place, token: str) -> str:
 
 
 def _public_key_as_secret(place: Place, token: str) -> str:
-    secret = json.dumps(place.tokens.jwks()["keys"][0])
+    secret = json.dumps(place.tokens.build_jwks()["keys"][0])
     return place.forged(token, key=secret.encode() * 2, algorithm="HS256")
 
 
@@ -202,7 +204,7 @@ BAD_TOKENS = {
     "of another issuer": lambda place, token: place.forged(token, iss="https://elsewhere.example.com"),
     "another subject than account": lambda place, token: place.forged(token, sub="system:masters"),
     "no account": lambda place, token: place.forged(token, **{"kubernetes.io": {}}),
-    "oversized": lambda place, token: place.forged(token, padding="x" * LONGEST_TOKEN),
+    "oversized": lambda place, token: place.forged(token, padding="x" * MAX_TOKEN_LENGTH),
 }
 
 
@@ -215,7 +217,7 @@ def test_a_bad_token_of_an_account_is_turned_away(place, what):
 
 def test_a_token_ends_though_it_was_seen_before(place):
     token = place.issue()
-    place.door.identify(bearer(token), None)
+    place.door.authenticate(bearer(token), None)
     place.clock.advance(3599)
     assert not turned_away(place.door, bearer(token))
     place.clock.advance(1)
@@ -267,10 +269,10 @@ def test_a_certificate_that_names_nobody_or_is_past_its_end_is_turned_away(place
 def test_a_token_file_is_read_as_kubernetes_writes_it(tmp_path):
     path = tmp_path / "tokens.csv"
     path.write_text('# people\nabc,jane,u1,"team:a,team:b"\n\ndef, joe, u2\nghi,ann,,ops\n')
-    tokens = StaticTokens.read(path)
-    assert tokens.find("abc") == User("jane", ("team:a", "team:b"), "u1")
-    assert tokens.find("def") == User("joe", (), "u2")
-    assert tokens.find("ghi") == User("ann", ("ops",), "")
+    tokens = StaticTokens.from_file(path)
+    assert tokens.find("abc") == RequestUser("jane", ("team:a", "team:b"), "u1")
+    assert tokens.find("def") == RequestUser("joe", (), "u2")
+    assert tokens.find("ghi") == RequestUser("ann", ("ops",), "")
     assert tokens.find("ab") is None
 
 
@@ -288,16 +290,16 @@ def test_a_bad_line_is_named_and_its_token_is_not(tmp_path, text, words):
     path = tmp_path / "tokens.csv"
     path.write_text(text)
     with pytest.raises(CredentialError, match=words) as error:
-        StaticTokens.read(path)
+        StaticTokens.from_file(path)
     assert "hush" not in str(error.value)
 
 
 def test_a_token_file_that_is_not_there_or_not_text_says_so(tmp_path):
     with pytest.raises(CredentialError, match="there is no token file"):
-        StaticTokens.read(tmp_path / "none.csv")
+        StaticTokens.from_file(tmp_path / "none.csv")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(CredentialError, match="is not UTF-8 text"):
-        StaticTokens.read(tmp_path / "bytes")
+        StaticTokens.from_file(tmp_path / "bytes")
 
 
 # --- keys and secrets ---
@@ -305,23 +307,23 @@ def test_a_token_file_that_is_not_there_or_not_text_says_so(tmp_path):
 
 def test_the_key_is_kept_so_that_tokens_outlive_the_server(place):
     token = place.issue()
-    again = AccountTokens.open(place.folder, place.world.cache, clock=place.clock)
+    again = ServiceAccountTokens.open(place.folder, place.world.cache, clock=place.clock)
     assert again.verify(token) is not None
     assert (place.folder / "service-account.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_others_can_check_our_tokens_with_the_published_key(place):
     token = place.issue()
-    key = jwt.PyJWK(place.tokens.jwks()["keys"][0])
+    key = jwt.PyJWK(place.tokens.build_jwks()["keys"][0])
     said = jwt.decode(token, key, algorithms=["ES256"], options={"verify_exp": False, "verify_aud": False})
     assert said["kubernetes.io"]["serviceaccount"] == {"name": "driver", "uid": "u-account"}
-    assert "d" not in place.tokens.jwks()["keys"][0]
-    assert place.tokens.openid_configuration()["issuer"] == said["iss"]
+    assert "d" not in place.tokens.build_jwks()["keys"][0]
+    assert place.tokens.build_openid_configuration()["issuer"] == said["iss"]
 
 
 def test_tokens_are_not_printed(place):
     issued = place.tokens.issue(held_of(ACCOUNT), timedelta(hours=1))
     assert issued.token not in repr(issued)
-    with pytest.raises(Failure) as failure:
-        place.door.identify(bearer("hush-hush"), None)
-    assert "hush" not in repr(failure.value) + str(failure.value.document())
+    with pytest.raises(ApiStatusError) as failure:
+        place.door.authenticate(bearer("hush-hush"), None)
+    assert "hush" not in repr(failure.value) + str(failure.value.to_status())

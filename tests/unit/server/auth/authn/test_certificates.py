@@ -13,16 +13,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from dray.clock import ManualClock
 from dray.server.auth.authn.authentication import Authenticator
-from dray.server.auth.authn.certificates import Certificates, Credentials
-from dray.server.auth.authn.kubeconfig import kubeconfig
+from dray.server.auth.authn.certificates import CertificateAuthority, IssuedCredentials
+from dray.server.auth.authn.kubeconfig import build_kubeconfig
 from dray.server.auth.authn.secret_files import CredentialError
 from dray.server.auth.authn.token_file import StaticTokens
 
 NOW = datetime.now(UTC)
 
 
-def opened(directory: Path, *names: str, later: timedelta = timedelta()) -> Certificates:
-    return Certificates.open(directory, names, ManualClock(NOW + later))
+def opened(directory: Path, *names: str, later: timedelta = timedelta()) -> CertificateAuthority:
+    return CertificateAuthority.open(directory, names, ManualClock(NOW + later))
 
 
 def test_everything_is_private_and_kept(tmp_path):
@@ -70,8 +70,8 @@ def test_the_serving_certificate_is_made_again_when_it_must_be(tmp_path, names, 
 
 def test_a_context_in_use_shows_the_new_certificate(tmp_path):
     clock = ManualClock(NOW - timedelta(days=340))
-    certificates = Certificates.open(tmp_path, ("a.example",), clock)
-    context = certificates.server_context()
+    certificates = CertificateAuthority.open(tmp_path, ("a.example",), clock)
+    context = certificates.build_server_context()
     assert not certificates.refresh(context)
     first = shown_by(context, certificates)
     clock.advance(340 * 86400)
@@ -79,7 +79,7 @@ def test_a_context_in_use_shows_the_new_certificate(tmp_path):
     assert shown_by(context, certificates) != first
 
 
-def shown_by(context: ssl.SSLContext, certificates: Certificates) -> bytes | None:
+def shown_by(context: ssl.SSLContext, certificates: CertificateAuthority) -> bytes | None:
     near, far = shaken(context, ssl.create_default_context(cadata=certificates.ca_pem.decode()))
     assert far.version() is not None
     return near.getpeercert(binary_form=True)
@@ -151,7 +151,10 @@ def shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObjec
 
 
 def handshake(
-    server: Certificates, client: Credentials | None, folder: Path | None = None, trust: bytes | None = None
+    server: CertificateAuthority,
+    client: IssuedCredentials | None,
+    folder: Path | None = None,
+    trust: bytes | None = None,
 ) -> Mapping[str, object]:
     """Shake hands through memory; what the server sees of the client's certificate. Raises `ssl.SSLError`."""
     context = ssl.create_default_context(cadata=(trust or server.ca_pem).decode())
@@ -159,16 +162,16 @@ def handshake(
         assert folder is not None
         (folder / "client.pem").write_bytes(client.cert_pem + client.key_pem)
         context.load_cert_chain(folder / "client.pem")
-    _, far = shaken(server.server_context(), context)
+    _, far = shaken(server.build_server_context(), context)
     assert far.version() in ("TLSv1.2", "TLSv1.3")
     return far.getpeercert() or {}
 
 
 def test_a_client_is_known_by_its_certificate(tmp_path):
     certificates = opened(tmp_path / "pki")
-    admin = certificates.client_certificate("jane", ["system:masters", "team:a"])
+    admin = certificates.issue_client_certificate("jane", ["system:masters", "team:a"])
     peer = handshake(certificates, admin, tmp_path)
-    user = Authenticator().identify({}, peer)
+    user = Authenticator().authenticate({}, peer)
     assert (user.name, user.groups) == ("jane", ("system:masters", "team:a", "system:authenticated"))
 
 
@@ -177,7 +180,7 @@ def test_a_client_without_a_certificate_is_let_in_as_far_as_the_next_door(tmp_pa
 
 
 def test_clients_before_tls_1_2_are_not_let_in(tmp_path):
-    assert opened(tmp_path).server_context().minimum_version == ssl.TLSVersion.TLSv1_2
+    assert opened(tmp_path).build_server_context().minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 @pytest.mark.parametrize(
@@ -186,18 +189,18 @@ def test_clients_before_tls_1_2_are_not_let_in(tmp_path):
 def test_a_forged_certificate_does_not_come_through(tmp_path, forgery):
     certificates = opened(tmp_path / "pki")
     if forgery == "another authority":
-        shown = opened(tmp_path / "other").client_certificate("system:admin", ["system:masters"])
+        shown = opened(tmp_path / "other").issue_client_certificate("system:admin", ["system:masters"])
     elif forgery == "its own signature":
         opened(tmp_path / "self")
-        shown = Credentials(
+        shown = IssuedCredentials(
             (tmp_path / "self" / "ca.crt").read_bytes(), (tmp_path / "self" / "ca.key").read_bytes()
         )
     elif forgery == "a serving certificate":
         pair = [(tmp_path / "pki" / name).read_bytes() for name in ("serving.crt", "serving.key")]
-        shown = Credentials(*pair)
+        shown = IssuedCredentials(*pair)
     else:
-        past = Certificates.open(tmp_path / "pki", (), ManualClock(NOW - timedelta(days=30)))
-        shown = past.client_certificate("jane", days=1)
+        past = CertificateAuthority.open(tmp_path / "pki", (), ManualClock(NOW - timedelta(days=30)))
+        shown = past.issue_client_certificate("jane", days=1)
     with pytest.raises(ssl.SSLError):
         handshake(certificates, shown, tmp_path)
 
@@ -210,7 +213,7 @@ def test_a_server_of_another_authority_is_not_believed(tmp_path):
 
 def test_a_name_that_fits_no_certificate_is_refused_with_a_way_out(tmp_path):
     with pytest.raises(CredentialError, match=r"expected 1 to 64 characters; use a token"):
-        opened(tmp_path).client_certificate("x" * 65)
+        opened(tmp_path).issue_client_certificate("x" * 65)
 
 
 # --- what is handed out ---
@@ -218,17 +221,17 @@ def test_a_name_that_fits_no_certificate_is_refused_with_a_way_out(tmp_path):
 
 def test_a_kubeconfig_needs_no_other_file(tmp_path):
     certificates = opened(tmp_path)
-    admin = certificates.client_certificate("admin", ["system:masters"])
-    document = kubeconfig("https://localhost:6443", certificates.ca_pem, admin)
+    admin = certificates.issue_client_certificate("admin", ["system:masters"])
+    document = build_kubeconfig("https://localhost:6443", certificates.ca_pem, admin)
     assert document["current-context"] == "dray"
     assert document["clusters"][0]["cluster"]["server"] == "https://localhost:6443"
     assert sorted(document["users"][0]["user"]) == ["client-certificate-data", "client-key-data"]
-    token = kubeconfig("https://localhost:6443", certificates.ca_pem, Credentials(token="abc"))
+    token = build_kubeconfig("https://localhost:6443", certificates.ca_pem, IssuedCredentials(token="abc"))
     assert token["users"][0]["user"] == {"token": "abc"}
 
 
 def test_secrets_are_not_printed(tmp_path):
-    made = opened(tmp_path).client_certificate("jane")
+    made = opened(tmp_path).issue_client_certificate("jane")
     assert "PRIVATE" not in repr(made)
-    assert "hush" not in repr(Credentials(token="hush"))
-    assert "hush" not in repr(StaticTokens({"hush": Authenticator().identify({}, None, "/version")}))
+    assert "hush" not in repr(IssuedCredentials(token="hush"))
+    assert "hush" not in repr(StaticTokens({"hush": Authenticator().authenticate({}, None, "/version")}))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dray.server.auth.authz.node_pod_graph import Placed, Reference, references
-from dray.server.auth.authz.policy_rules import Asked
+from dray.server.auth.authz.node_pod_graph import NodePodGraph, ReferencedObject, find_references
+from dray.server.auth.authz.policy_rules import AccessAttributes
 from tests.unit.server.auth.world import (
     DEVICES,
     Court,
@@ -86,68 +86,68 @@ def preparation(on: str, claim_name: str = "shared", namespace: str = "a") -> di
 
 
 def test_what_a_pod_refers_to():
-    assert set(references(MINE)) == {
-        Reference("", "serviceaccounts", "robot"),
-        *(Reference("", "secrets", name) for name in ("pull", "disk", "joined", "one", "all")),
-        *(Reference("", "configmaps", name) for name in ("config", "joint", "two", "every")),
-        Reference("", "persistentvolumeclaims", "data"),
-        *(Reference(group, "resourceclaims", "shared") for group in (DEVICES, "cdi.k8s.io")),
-        *(Reference(group, "resourceclaims", "mine-t-abc") for group in (DEVICES, "cdi.k8s.io")),
-        *(Reference(group, "resourceclaims", "mine-extended") for group in (DEVICES, "cdi.k8s.io")),
-        Reference("cdi.k8s.io", "resourceclaims", "mine-old"),
+    assert set(find_references(MINE)) == {
+        ReferencedObject("", "serviceaccounts", "robot"),
+        *(ReferencedObject("", "secrets", name) for name in ("pull", "disk", "joined", "one", "all")),
+        *(ReferencedObject("", "configmaps", name) for name in ("config", "joint", "two", "every")),
+        ReferencedObject("", "persistentvolumeclaims", "data"),
+        *(ReferencedObject(group, "resourceclaims", "shared") for group in (DEVICES, "cdi.k8s.io")),
+        *(ReferencedObject(group, "resourceclaims", "mine-t-abc") for group in (DEVICES, "cdi.k8s.io")),
+        *(ReferencedObject(group, "resourceclaims", "mine-extended") for group in (DEVICES, "cdi.k8s.io")),
+        ReferencedObject("cdi.k8s.io", "resourceclaims", "mine-old"),
     }
 
 
 @pytest.mark.parametrize(
     ("asked", "yes"),
     [
-        (Asked("get", DEVICES, "resourceclaims", "", "a", "shared"), True),
-        (Asked("get", DEVICES, "resourceclaims", "", "a", "mine-t-abc"), True),
-        (Asked("get", "cdi.k8s.io", "resourceclaims", "", "a", "mine-old"), True),
-        (Asked("get", DEVICES, "resourceclaims", "", "a", "secret-claim"), False),
-        (Asked("get", DEVICES, "resourceclaims", "", "b", "shared"), False),
-        (Asked("get", DEVICES, "resourceclaims", "status", "a", "shared"), False),
-        (Asked("list", DEVICES, "resourceclaims", "", "a"), False),
-        (Asked("watch", DEVICES, "resourceclaims"), False),
-        (Asked("get", "", "secrets", "", "a", "disk"), True),
-        (Asked("watch", "", "secrets", "", "a", "disk"), True),
-        (Asked("list", "", "secrets", "", "a"), False),
-        (Asked("get", "", "secrets", "", "a", "nobody-needs"), False),
-        (Asked("get", "", "pods", "", "a", "mine"), True),
-        (Asked("get", "", "pods", "", "a", "theirs"), False),
-        (Asked("list", "", "pods"), False),
-        (Asked("list", "", "pods", selector="spec.nodeName=n1"), True),
-        (Asked("watch", "", "pods", selector="status.phase!=Failed,spec.nodeName=n1"), True),
-        (Asked("list", "", "pods", selector="spec.nodeName=n2"), False),
-        (Asked("list", "", "pods", selector="spec.nodeName!=n1"), False),
-        (Asked("list", "", "pods", selector="spec.nodeName=n1x"), False),
-        (Asked("list", "", "pods", selector="metadata.name=spec.nodeName=n1x"), False),
-        (Asked("get", "", "nodes", name="n1"), True),
-        (Asked("get", "", "nodes", name="n2"), False),
-        (Asked("list", "", "nodes"), False),
-        (Asked("patch", "", "nodes", name="n1"), True),
-        (Asked("delete", "", "nodes", name="n1"), False),
-        (Asked("patch", "", "nodes", "status", name="n1"), True),
-        (Asked("patch", "", "nodes", "status", name="n2"), False),
-        (Asked("get", DEVICES, "resourceslices", name="slice-n1"), True),
-        (Asked("get", DEVICES, "resourceslices", name="slice-n2"), False),
-        (Asked("get", DEVICES, "resourceslices", name="slice-all"), False),
-        (Asked("list", DEVICES, "resourceslices"), False),
-        (Asked("deletecollection", DEVICES, "resourceslices"), False),
-        (Asked("deletecollection", DEVICES, "resourceslices", selector="spec.nodeName=n1"), True),
-        (Asked("list", DEVICES, "resourceslices", selector="spec.nodeName=n2"), False),
-        (Asked("get", "dray.dev", "preparations", name="word-n1"), True),
-        (Asked("delete", "dray.dev", "preparations", name="word-n2"), False),
-        (Asked("update", "coordination.k8s.io", "leases", "", "kube-node-lease", "n1"), True),
-        (Asked("update", "coordination.k8s.io", "leases", "", "kube-node-lease", "n2"), False),
-        (Asked("update", "coordination.k8s.io", "leases", "", "kube-system", "n1"), False),
-        (Asked("create", "", "serviceaccounts", "token", "a", "robot"), True),
-        (Asked("create", "", "serviceaccounts", "token", "a", "admin"), False),
-        (Asked("create", "", "pods", "binding", "a", "mine"), False),
-        (Asked("create", "", "pods", "eviction", "a", "mine"), True),
-        (Asked("create", "", "pods", "eviction", "a", "theirs"), False),
-        (Asked("create", DEVICES, "resourceclaims", "", "a"), False),
-        (Asked("get", path="/metrics"), False),
+        (AccessAttributes("get", DEVICES, "resourceclaims", "", "a", "shared"), True),
+        (AccessAttributes("get", DEVICES, "resourceclaims", "", "a", "mine-t-abc"), True),
+        (AccessAttributes("get", "cdi.k8s.io", "resourceclaims", "", "a", "mine-old"), True),
+        (AccessAttributes("get", DEVICES, "resourceclaims", "", "a", "secret-claim"), False),
+        (AccessAttributes("get", DEVICES, "resourceclaims", "", "b", "shared"), False),
+        (AccessAttributes("get", DEVICES, "resourceclaims", "status", "a", "shared"), False),
+        (AccessAttributes("list", DEVICES, "resourceclaims", "", "a"), False),
+        (AccessAttributes("watch", DEVICES, "resourceclaims"), False),
+        (AccessAttributes("get", "", "secrets", "", "a", "disk"), True),
+        (AccessAttributes("watch", "", "secrets", "", "a", "disk"), True),
+        (AccessAttributes("list", "", "secrets", "", "a"), False),
+        (AccessAttributes("get", "", "secrets", "", "a", "nobody-needs"), False),
+        (AccessAttributes("get", "", "pods", "", "a", "mine"), True),
+        (AccessAttributes("get", "", "pods", "", "a", "theirs"), False),
+        (AccessAttributes("list", "", "pods"), False),
+        (AccessAttributes("list", "", "pods", selector="spec.nodeName=n1"), True),
+        (AccessAttributes("watch", "", "pods", selector="status.phase!=Failed,spec.nodeName=n1"), True),
+        (AccessAttributes("list", "", "pods", selector="spec.nodeName=n2"), False),
+        (AccessAttributes("list", "", "pods", selector="spec.nodeName!=n1"), False),
+        (AccessAttributes("list", "", "pods", selector="spec.nodeName=n1x"), False),
+        (AccessAttributes("list", "", "pods", selector="metadata.name=spec.nodeName=n1x"), False),
+        (AccessAttributes("get", "", "nodes", name="n1"), True),
+        (AccessAttributes("get", "", "nodes", name="n2"), False),
+        (AccessAttributes("list", "", "nodes"), False),
+        (AccessAttributes("patch", "", "nodes", name="n1"), True),
+        (AccessAttributes("delete", "", "nodes", name="n1"), False),
+        (AccessAttributes("patch", "", "nodes", "status", name="n1"), True),
+        (AccessAttributes("patch", "", "nodes", "status", name="n2"), False),
+        (AccessAttributes("get", DEVICES, "resourceslices", name="slice-n1"), True),
+        (AccessAttributes("get", DEVICES, "resourceslices", name="slice-n2"), False),
+        (AccessAttributes("get", DEVICES, "resourceslices", name="slice-all"), False),
+        (AccessAttributes("list", DEVICES, "resourceslices"), False),
+        (AccessAttributes("deletecollection", DEVICES, "resourceslices"), False),
+        (AccessAttributes("deletecollection", DEVICES, "resourceslices", selector="spec.nodeName=n1"), True),
+        (AccessAttributes("list", DEVICES, "resourceslices", selector="spec.nodeName=n2"), False),
+        (AccessAttributes("get", "dray.dev", "preparations", name="word-n1"), True),
+        (AccessAttributes("delete", "dray.dev", "preparations", name="word-n2"), False),
+        (AccessAttributes("update", "coordination.k8s.io", "leases", "", "kube-node-lease", "n1"), True),
+        (AccessAttributes("update", "coordination.k8s.io", "leases", "", "kube-node-lease", "n2"), False),
+        (AccessAttributes("update", "coordination.k8s.io", "leases", "", "kube-system", "n1"), False),
+        (AccessAttributes("create", "", "serviceaccounts", "token", "a", "robot"), True),
+        (AccessAttributes("create", "", "serviceaccounts", "token", "a", "admin"), False),
+        (AccessAttributes("create", "", "pods", "binding", "a", "mine"), False),
+        (AccessAttributes("create", "", "pods", "eviction", "a", "mine"), True),
+        (AccessAttributes("create", "", "pods", "eviction", "a", "theirs"), False),
+        (AccessAttributes("create", DEVICES, "resourceclaims", "", "a"), False),
+        (AccessAttributes("get", path="/metrics"), False),
     ],
 )
 def test_a_node_is_asked_in_vain_for_what_is_not_its_own(court, asked, yes):
@@ -157,8 +157,11 @@ def test_a_node_is_asked_in_vain_for_what_is_not_its_own(court, asked, yes):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (Asked("list", "", "pods"), "a node asks for its own with fieldSelector=spec.nodeName=n1"),
-        (Asked("get", "", "secrets", "", "a", "x"), "a node sees and writes what is its own, and sees what"),
+        (AccessAttributes("list", "", "pods"), "a node asks for its own with fieldSelector=spec.nodeName=n1"),
+        (
+            AccessAttributes("get", "", "secrets", "", "a", "x"),
+            "a node sees and writes what is its own, and sees what",
+        ),
     ],
 )
 def test_a_node_is_told_what_it_may_ask_for(court, asked, words):
@@ -170,17 +173,17 @@ def test_a_node_is_told_what_it_may_ask_for(court, asked, words):
 
 def test_nobody_is_a_node_by_name_or_group_alone(court):
     for user in (node("n1"), N1):
-        assert court.access.allows(user, Asked("get", "", "pods", "", "a", "mine"))
+        assert court.access.allows(user, AccessAttributes("get", "", "pods", "", "a", "mine"))
     for groups in (("system:authenticated",), ()):
         user = type(N1)("system:node:n1", groups)
-        assert not court.access.allows(user, Asked("get", "", "pods", "", "a", "mine"))
+        assert not court.access.allows(user, AccessAttributes("get", "", "pods", "", "a", "mine"))
     assert not court.access.allows(
-        type(N1)("n1", ("system:nodes",)), Asked("get", "", "pods", "", "a", "mine")
+        type(N1)("n1", ("system:nodes",)), AccessAttributes("get", "", "pods", "", "a", "mine")
     )
 
 
 def test_what_a_node_sees_goes_with_its_pods():
-    asked = Asked("get", DEVICES, "resourceclaims", "", "a", "shared")
+    asked = AccessAttributes("get", DEVICES, "resourceclaims", "", "a", "shared")
     twin = deepcopy(MINE)
     twin["metadata"]["name"] = "twin"
     with World(roles=False) as world:
@@ -199,7 +202,7 @@ def test_what_a_node_sees_goes_with_its_pods():
 
 def test_nothing_is_remembered_of_pods_that_are_gone():
     with World(roles=False) as world:
-        placed = Placed(world.cache)
+        placed = NodePodGraph(world.cache)
         world.put(MINE, THEIRS)
         world.delete(MINE)
         world.delete(THEIRS)

@@ -10,13 +10,13 @@ import pytest
 
 from dray.clock import ManualClock
 from dray.server.auth.authn.authentication import Authenticator
-from dray.server.auth.authn.service_account_tokens import ISSUER, AccountTokens
+from dray.server.auth.authn.service_account_tokens import ISSUER, ServiceAccountTokens
 from dray.server.auth.authn.token_file import StaticTokens
-from dray.server.auth.authn.token_requests import TokenRequests
-from dray.server.auth.authz.authorizer import Access
-from dray.server.auth.authz.reviews import Reviews
-from dray.server.http.errors import Failure
-from dray.server.http.requests import User
+from dray.server.auth.authn.token_requests import TokenRequestIssuer
+from dray.server.auth.authz.authorizer import UnionAuthorizer
+from dray.server.auth.authz.reviews import AccessReviews
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import RequestUser
 from tests.unit.server.auth.world import World, grant, node, person, pod, thing
 
 JANE = person("jane", "team:a")
@@ -29,8 +29,8 @@ BARE = pod("bare", "a", "n1", uid="u-bare")
 
 class Desk(NamedTuple):
     world: World
-    reviews: Reviews
-    requests: TokenRequests
+    reviews: AccessReviews
+    requests: TokenRequestIssuer
 
 
 @pytest.fixture
@@ -38,10 +38,12 @@ def desk(tmp_path) -> Iterator[Desk]:
     there = [ROBOT, POD, ELSEWHERE, OTHER_ACCOUNT, BARE, thing("v1", "Node", "n1", uid="u-n1")]
     with World([grant("edit", "jane", namespace="a"), *there]) as world:
         clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
-        accounts = AccountTokens.open(tmp_path, world.cache, clock=clock)
-        door = Authenticator(StaticTokens({"s3cret": User("jane", ("team:a",), "u1")}), accounts, clock=clock)
-        reviews = Reviews(Access(world.cache), door, accounts)
-        yield Desk(world, reviews, TokenRequests(world.cache, accounts))
+        accounts = ServiceAccountTokens.open(tmp_path, world.cache, clock=clock)
+        door = Authenticator(
+            StaticTokens({"s3cret": RequestUser("jane", ("team:a",), "u1")}), accounts, clock=clock
+        )
+        reviews = AccessReviews(UnionAuthorizer(world.cache), door, accounts)
+        yield Desk(world, reviews, TokenRequestIssuer(world.cache, accounts))
 
 
 def review(kind: str, **spec: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def attributes(verb: str, resource: str, namespace: str = "a", **more: str) -> d
 
 def test_may_i(desk):
     ask = review("SelfSubjectAccessReview", resourceAttributes=attributes("create", "pods"))
-    answer = desk.reviews.self_subject_access(JANE, ask)
+    answer = desk.reviews.review_self_subject_access(JANE, ask)
     assert answer["status"] == {
         "allowed": True,
         "reason": 'RBAC: allowed by RoleBinding "a/edit-jane" of ClusterRole "edit" to User "jane"',
@@ -64,7 +66,7 @@ def test_may_i(desk):
 
 def test_i_may_not_and_why(desk):
     ask = review("SelfSubjectAccessReview", resourceAttributes=attributes("create", "pods", "b"))
-    assert desk.reviews.self_subject_access(JANE, ask)["status"] == {
+    assert desk.reviews.review_self_subject_access(JANE, ask)["status"] == {
         "allowed": False,
         "reason": "RBAC: a rule that would allow it: "
         '{"apiGroups":[""],"resources":["pods"],"verbs":["create"]}',
@@ -81,7 +83,7 @@ def test_may_they(desk):
         ("", ["system:masters"], True),
     ):
         ask = review("SubjectAccessReview", resourceAttributes=on, user=user, groups=groups)
-        assert desk.reviews.subject_access(ask)["status"]["allowed"] is allowed
+        assert desk.reviews.review_subject_access(ask)["status"]["allowed"] is allowed
 
 
 def test_may_they_ask_for_a_path(desk):
@@ -90,14 +92,16 @@ def test_may_they_ask_for_a_path(desk):
         nonResourceAttributes={"path": "/metrics", "verb": "get"},
         user="dray:dashboard",
     )
-    assert desk.reviews.subject_access(ask)["status"]["allowed"] is True
+    assert desk.reviews.review_subject_access(ask)["status"]["allowed"] is True
 
 
 def test_may_they_in_this_namespace(desk):
     ask = review("LocalSubjectAccessReview", resourceAttributes=attributes("get", "pods"), user="jane")
-    assert desk.reviews.local_subject_access("a", ask)["status"]["allowed"] is True
-    with pytest.raises(Failure, match=r"resourceAttributes\.namespace: Invalid value: must be the namespace"):
-        desk.reviews.local_subject_access("b", ask)
+    assert desk.reviews.review_local_subject_access("a", ask)["status"]["allowed"] is True
+    with pytest.raises(
+        ApiStatusError, match=r"resourceAttributes\.namespace: Invalid value: must be the namespace"
+    ):
+        desk.reviews.review_local_subject_access("b", ask)
 
 
 @pytest.mark.parametrize(
@@ -110,33 +114,35 @@ def test_may_they_in_this_namespace(desk):
     ],
 )
 def test_a_question_without_sense_is_no_answer(desk, spec):
-    with pytest.raises(Failure) as failure:
-        desk.reviews.subject_access(review("SubjectAccessReview", **spec))
+    with pytest.raises(ApiStatusError) as failure:
+        desk.reviews.review_subject_access(review("SubjectAccessReview", **spec))
     assert failure.value.code in (400, 422)
 
 
 def test_what_may_i_do(desk):
-    answer = desk.reviews.self_subject_rules(JANE, review("SelfSubjectRulesReview", namespace="a"))
+    answer = desk.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview", namespace="a"))
     status = answer["status"]
     assert status["incomplete"] is False
     assert any(
         "resourceclaims" in one["resources"] and "create" in one["verbs"] for one in status["resourceRules"]
     )
     assert any("/api/*" in one["nonResourceURLs"] for one in status["nonResourceRules"])
-    elsewhere = desk.reviews.self_subject_rules(JANE, review("SelfSubjectRulesReview", namespace="b"))
+    elsewhere = desk.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview", namespace="b"))
     assert not any("pods" in one["resources"] for one in elsewhere["status"]["resourceRules"])
 
 
 def test_what_a_node_may_do_is_no_list(desk):
-    answer = desk.reviews.self_subject_rules(node("n1"), review("SelfSubjectRulesReview", namespace="a"))
+    answer = desk.reviews.review_self_subject_rules(
+        node("n1"), review("SelfSubjectRulesReview", namespace="a")
+    )
     assert answer["status"]["incomplete"] is True
-    with pytest.raises(Failure, match=r"set `spec\.namespace`"):
-        desk.reviews.self_subject_rules(JANE, review("SelfSubjectRulesReview"))
+    with pytest.raises(ApiStatusError, match=r"set `spec\.namespace`"):
+        desk.reviews.review_self_subject_rules(JANE, review("SelfSubjectRulesReview"))
 
 
 def test_who_am_i(desk):
-    user = User("jane", ("team:a",), "u1", {"scopes": ("view",)})
-    answer = desk.reviews.self_subject(user, review("SelfSubjectReview"))
+    user = RequestUser("jane", ("team:a",), "u1", {"scopes": ("view",)})
+    answer = desk.reviews.review_self_subject(user, review("SelfSubjectReview"))
     assert answer["status"] == {
         "userInfo": {"username": "jane", "uid": "u1", "groups": ["team:a"], "extra": {"scopes": ["view"]}}
     }
@@ -178,7 +184,7 @@ def test_a_token_of_the_file_is_recognised_for_this_server_alone(desk):
         answer = desk.reviews.token(review("TokenReview", token=token, audiences=audiences))
         assert answer["status"]["authenticated"] is False
         assert token not in str(answer)
-    with pytest.raises(Failure, match="token is required"):
+    with pytest.raises(ApiStatusError, match="token is required"):
         desk.reviews.token(review("TokenReview"))
 
 
@@ -200,13 +206,13 @@ def bound_to(document: dict[str, Any], **more: str) -> dict[str, Any]:
     ],
 )
 def test_a_request_without_sense_gets_no_token(desk, document, code):
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(ApiStatusError) as failure:
         desk.requests.answer(JANE, "a", "robot", document)
     assert failure.value.code == code
 
 
 def test_there_is_no_token_for_an_account_that_is_not_there(desk):
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(ApiStatusError) as failure:
         desk.requests.answer(JANE, "a", "gone", request())
     assert failure.value.code == 404
 
@@ -227,6 +233,6 @@ def test_a_node_gets_tokens_for_pods_on_it_and_bound_to_them(desk, document, yes
     if yes:
         assert desk.requests.answer(node("n1"), "a", "robot", document)["status"]["token"]
         return
-    with pytest.raises(Failure, match=r'node "n1" can only request tokens') as failure:
+    with pytest.raises(ApiStatusError, match=r'node "n1" can only request tokens') as failure:
         desk.requests.answer(node("n1"), "a", "robot", document)
     assert failure.value.code == 403

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dray.server.auth.authz.policy_rules import Asked
-from dray.server.auth.restriction.claim_restriction import drivers_changed
-from dray.server.auth.restriction.driver_restriction import Drivers, Spokesman
-from dray.server.http.requests import User
-from dray.store import Unchanged
+from dray.server.auth.authz.policy_rules import AccessAttributes
+from dray.server.auth.restriction.claim_restriction import find_changed_drivers
+from dray.server.auth.restriction.driver_restriction import DriverAuthorizer, DriverBinding
+from dray.server.http.requests import RequestUser
+from dray.store import KeyUnchanged
 from tests.unit.server.auth.world import (
     DEVICES,
     Court,
@@ -77,17 +77,17 @@ def court() -> Iterator[Court]:
 @pytest.mark.parametrize(
     ("user", "spokesman"),
     [
-        (A_ON_N1, Spokesman(frozenset({A}), "n1")),
-        (A_EVERYWHERE, Spokesman(frozenset({A}), None)),
-        (LABELLED, Spokesman(frozenset({A}), "n1")),
-        (BOTH, Spokesman(frozenset({A, B}), "n1")),
-        (CERTIFIED, Spokesman(frozenset({A}), "n1")),
-        (UNNAMED, Spokesman(None, "n1")),
-        (person("x", "dray:on-node:n1", "dray:on-node:n2"), Spokesman(None, None)),
+        (A_ON_N1, DriverBinding(frozenset({A}), "n1")),
+        (A_EVERYWHERE, DriverBinding(frozenset({A}), None)),
+        (LABELLED, DriverBinding(frozenset({A}), "n1")),
+        (BOTH, DriverBinding(frozenset({A, B}), "n1")),
+        (CERTIFIED, DriverBinding(frozenset({A}), "n1")),
+        (UNNAMED, DriverBinding(None, "n1")),
+        (person("x", "dray:on-node:n1", "dray:on-node:n2"), DriverBinding(None, None)),
     ],
 )
 def test_whom_an_identity_is_bound_to(court, user, spokesman):
-    assert Drivers(court.world.cache, court.access).spokesman(user) == spokesman
+    assert DriverAuthorizer(court.world.cache, court.access).find_driver_binding(user) == spokesman
 
 
 # --- slices ---
@@ -257,7 +257,7 @@ def test_schedulers_and_controllers_allocate_and_free(court, name):
 def test_what_goes_with_its_allocation_needs_no_word_of_the_driver():
     def changed(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
         change = change_of(ROOT, claim_with(**old), claim_with(**new), "status")
-        return drivers_changed(change.view, change.old_view)
+        return find_changed_drivers(change.get_view, change.old_view)
 
     assert changed({}, ON_N1) == []
     assert changed(ON_N1 | A_GONE, ON_N1) == [A]
@@ -292,9 +292,11 @@ def test_a_classic_driver_writes_only_claims_of_its_own(court):
 def test_users_write_claims_and_never_their_status(court):
     ed = person("ed")
     for verb in ("create", "update", "patch", "delete"):
-        assert court.access.allows(ed, Asked(verb, DEVICES, "resourceclaims", "", "team-a", "c"))
+        assert court.access.allows(ed, AccessAttributes(verb, DEVICES, "resourceclaims", "", "team-a", "c"))
     for verb in ("update", "patch"):
-        assert not court.access.allows(ed, Asked(verb, DEVICES, "resourceclaims", "status", "team-a", "c"))
+        assert not court.access.allows(
+            ed, AccessAttributes(verb, DEVICES, "resourceclaims", "status", "team-a", "c")
+        )
     # even when a claim comes with a status of its own
     assert court.refuses(ed, None, claim_with(**allocated(A))) is not None
 
@@ -378,7 +380,7 @@ def test_admin_access_is_for_labelled_namespaces_even_for_administrators(court, 
         assert failure.message.endswith(f"is invalid: {path}: Forbidden: {LABEL}")
     extras = [extra for extra in court.judge(who, before["lab"], make("lab")) if extra.compares]
     (compare,) = extras[0].compares
-    assert isinstance(compare, Unchanged)
+    assert isinstance(compare, KeyUnchanged)
     assert compare.key == b"/registry/core/namespaces/lab"
 
 
@@ -391,6 +393,6 @@ def test_admin_access_is_asked_for_once(court):
 
 
 def test_masters_speak_for_every_driver(court):
-    master = User("anybody", ("system:masters",))
+    master = RequestUser("anybody", ("system:masters",))
     assert court.refuses(master, None, slice_of(A, "n1")) is None
     assert court.refuses(master, claim_with(**ON_N1), claim_with(**ON_N1 | A_CHANGED), "status") is None

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dray.server.auth.authz.impersonation import impersonated
-from dray.server.http.errors import Failure
-from dray.server.http.requests import User
+from dray.server.auth.authz.impersonation import impersonate
+from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import RequestUser
 from tests.unit.server.auth.world import Court, World, grant, person, role, rule, thing
 
 BOSS, ADA, ED, STRANGER = person("boss"), person("ada"), person("ed"), person("stranger")
@@ -66,7 +66,7 @@ AGGREGATED = role("r", aggregationRule={"clusterRoleSelectors": [{"matchLabels":
         (BOSS, None, role("r", rule("*", "*", "*")), True),
         (BOSS, None, AGGREGATED, True),
         (STRANGER, None, role("r", rule("get", "pods")), False),
-        (User("m", ("system:masters",)), None, AGGREGATED, True),
+        (RequestUser("m", ("system:masters",)), None, AGGREGATED, True),
     ],
 )
 def test_who_writes_a_role_has_the_rights_in_it(court, user, old, new, yes):
@@ -169,12 +169,12 @@ def test_who_may_becomes_somebody_else(stage):
         "impersonate-uid": "u1",
         "impersonate-extra-scopes": "view",
     }
-    user = impersonated(person("actor"), headers, stage.access)
-    assert user == User("jane", ("team:a", "system:authenticated"), "u1", {"scopes": ("view",)})
+    user = impersonate(person("actor"), headers, stage.access)
+    assert user == RequestUser("jane", ("team:a", "system:authenticated"), "u1", {"scopes": ("view",)})
 
 
 def test_without_the_headers_everybody_stays_who_they_are(stage):
-    assert impersonated(STRANGER, {"accept": "x"}, stage.access) is STRANGER
+    assert impersonate(STRANGER, {"accept": "x"}, stage.access) is STRANGER
 
 
 @pytest.mark.parametrize(
@@ -199,19 +199,19 @@ def test_without_the_headers_everybody_stays_who_they_are(stage):
     ],
 )
 def test_nobody_becomes_more_than_they_may(stage, headers, code):
-    with pytest.raises(Failure) as failure:
-        impersonated(person("actor"), headers, stage.access)
+    with pytest.raises(ApiStatusError) as failure:
+        impersonate(person("actor"), headers, stage.access)
     assert failure.value.code == code
 
 
 def test_an_editor_acts_as_the_accounts_of_the_namespace(stage):
-    robot = impersonated(ED, {"impersonate-user": "system:serviceaccount:a:robot"}, stage.access)
+    robot = impersonate(ED, {"impersonate-user": "system:serviceaccount:a:robot"}, stage.access)
     assert robot.groups == ("system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated")
-    with pytest.raises(Failure):
-        impersonated(ED, {"impersonate-user": "system:serviceaccount:b:robot"}, stage.access)
+    with pytest.raises(ApiStatusError):
+        impersonate(ED, {"impersonate-user": "system:serviceaccount:b:robot"}, stage.access)
 
 
 def test_masters_may_ask_as_nobody(stage):
-    root = User("root", ("system:masters",))
-    nobody = impersonated(root, {"impersonate-user": "system:anonymous"}, stage.access)
-    assert nobody == User("system:anonymous", ("system:unauthenticated",))
+    root = RequestUser("root", ("system:masters",))
+    nobody = impersonate(root, {"impersonate-user": "system:anonymous"}, stage.access)
+    assert nobody == RequestUser("system:anonymous", ("system:unauthenticated",))

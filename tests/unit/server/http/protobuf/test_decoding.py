@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.codec import decode_document
-from dray.server.http.errors import Failure
+from dray.server.http.errors import ApiStatusError
 from dray.server.http.protobuf import decode
-from dray.server.http.protobuf.decoding import LEAVES, MOST_VALUES
-from dray.server.http.protobuf.messages import ROOTS, messages
+from dray.server.http.protobuf.decoding import LEAF_DECODERS, MAX_VALUES
+from dray.server.http.protobuf.messages import ROOT_MESSAGES, load_messages
 from tests.unit.server.http.protobuf.recorded import WRITTEN_BY_KUBECTL
 from tests.unit.server.http.protobuf.writing import body, message, number
 
@@ -199,7 +199,7 @@ CLAIM = {
 def test_a_claim_with_its_status_is_read_and_is_one():
     document = decode(body("resource.k8s.io/v1", "ResourceClaim", claim()))
     assert document == CLAIM
-    assert decode_document(document).unknown == ()
+    assert decode_document(document).unknown_fields == ()
 
 
 def test_options_of_a_deletion_are_read_in_any_group():
@@ -247,13 +247,15 @@ def test_json_inside_the_envelope_is_json():
     [("v1", "Pod"), ("resource.k8s.io/v1beta1", "ResourceClaim"), ("", ""), ("v2", "Event")],
 )
 def test_other_kinds_are_refused_with_what_to_do(api_version, kind):
-    with pytest.raises(Failure, match=r"send JSON: .*--kube-api-content-type=application/json") as refused:
+    with pytest.raises(
+        ApiStatusError, match=r"send JSON: .*--kube-api-content-type=application/json"
+    ) as refused:
         decode(body(api_version, kind, b""))
     assert (refused.value.code, refused.value.reason) == (415, "UnsupportedMediaType")
 
 
 def test_an_encoding_that_nobody_reads_is_refused():
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(ApiStatusError) as refused:
         decode(body("v1", "ConfigMap", b"", (3, "gzip")))
     assert refused.value.code == 415
 
@@ -284,13 +286,13 @@ BROKEN = {
     ),
     "a time beyond all years": body("v1", "Event", message((6, message((1, 2**62))))),
     "JSON that is no object": body("v1", "Pod", b"[]", (4, "application/json")),
-    "too many values": _many(MOST_VALUES + 1),
+    "too many values": _many(MAX_VALUES + 1),
 }
 
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_broken_bodies_are_a_bad_request(what):
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(ApiStatusError) as refused:
         decode(BROKEN[what])
     assert refused.value.code == 400
 
@@ -302,7 +304,7 @@ def test_a_large_but_honest_body_is_read():
 def _outcome(sent: bytes) -> Any:
     try:
         return decode(sent)
-    except Failure as refused:
+    except ApiStatusError as refused:
         return refused.code
 
 
@@ -327,14 +329,14 @@ def test_no_mutation_of_a_real_body_is_more_than_refused():
     assert outcomes == {200, 400, 415}
 
 
-@given(st.binary(max_size=200), st.sampled_from(sorted(ROOTS)))
+@given(st.binary(max_size=200), st.sampled_from(sorted(ROOT_MESSAGES)))
 def test_no_bytes_in_an_envelope_are_more_than_refused(raw, kind):
     outcome = _outcome(body(*kind, raw))
     assert isinstance(outcome, dict) or outcome == 400
 
 
 def test_every_type_in_the_tables_is_there():
-    for name, members in messages().items():
+    for name, members in load_messages().items():
         for member in members.values():
-            assert member.type in LEAVES or member.type in messages(), (name, member)
-    assert set(ROOTS.values()) <= messages().keys()
+            assert member.type in LEAF_DECODERS or member.type in load_messages(), (name, member)
+    assert set(ROOT_MESSAGES.values()) <= load_messages().keys()

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from dray.server.patch.managed_fields.field_ownership import updated
+from dray.server.patch.managed_fields.field_ownership import update_managed_fields
 from tests.unit.server.patch.kinds import CLAIM, CONFIG, DEPLOYMENT, NODE, POD, SLICE
 
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
@@ -38,7 +38,7 @@ def stored(data, *entries):
 
 def after(old, new, manager="me", now=LATER, kind=CONFIG, subresource=""):
     before = copy.deepcopy((old, new))
-    result = updated(kind, old, new, manager=manager, now=now, subresource=subresource)
+    result = update_managed_fields(kind, old, new, manager=manager, now=now, subresource=subresource)
     assert (old, new) == before
     return result
 

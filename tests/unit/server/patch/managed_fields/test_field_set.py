@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.server.patch.managed_fields.field_comparison import fields_of
-from dray.server.patch.managed_fields.field_set import FieldSet, cut
-from dray.server.patch.schema.kind_structures import structure_of
+from dray.server.patch.managed_fields.field_comparison import collect_fields
+from dray.server.patch.managed_fields.field_set import FieldSet, remove_subtrees
+from dray.server.patch.schema.kind_structures import get_structure
 from tests.unit.server.patch.kinds import POD
 
 SPEC: dict = {"f:spec": {"f:containers": {'k:{"name":"a"}': {".": {}, "f:image": {}}}, "f:replicas": {}}}
@@ -24,7 +24,7 @@ def test_members_as_people_read_them():
         },
         "f:metadata": {"f:finalizers": {".": {}, 'v:"x"': {}}, "f:labels": {"f:a.b/c": {}}},
     }
-    assert fields(tree).paths() == [
+    assert fields(tree).list_paths() == [
         ".metadata.finalizers",
         '.metadata.finalizers[="x"]',
         ".metadata.labels.a.b/c",
@@ -37,7 +37,7 @@ def test_members_as_people_read_them():
 
 def test_writing_puts_everything_in_its_order():
     unordered: dict = {"f:b": {"f:y": {}, 'k:{"b": 1, "a": "x"}': {}, ".": {}}, "f:a": {".": {}}}
-    emitted = fields(unordered).emit()
+    emitted = fields(unordered).to_fields_v1()
     assert emitted == {"f:a": {}, "f:b": {".": {}, "f:y": {}, 'k:{"a":"x","b":1}': {}}}
     assert list(emitted) == ["f:a", "f:b"]
     assert list(emitted["f:b"]) == [".", "f:y", 'k:{"a":"x","b":1}']
@@ -62,20 +62,20 @@ def test_a_field_and_what_is_below_it_are_two_members():
 def test_what_is_left_of_nothing_is_nothing():
     whole = fields(SPEC)
     assert not whole.difference(whole)
-    assert whole.difference(fields({"f:spec": {"f:replicas": {}}})).emit() == {
+    assert whole.difference(fields({"f:spec": {"f:replicas": {}}})).to_fields_v1() == {
         "f:spec": {"f:containers": {'k:{"name":"a"}': {".": {}, "f:image": {}}}}
     }
 
 
 def test_what_is_cut_goes_with_everything_below():
     tree: dict = {"f:a": {".": {}, "f:x": {}}, "f:b": {".": {}, "f:y": {}}, "f:c": {}}
-    assert cut(tree, {"f:a": {}}) == {"f:b": {".": {}, "f:y": {}}, "f:c": {}}
-    assert cut(tree, {"f:b": {"f:y": {}}, "f:c": {"f:z": {}}}) == {
+    assert remove_subtrees(tree, {"f:a": {}}) == {"f:b": {".": {}, "f:y": {}}, "f:c": {}}
+    assert remove_subtrees(tree, {"f:b": {"f:y": {}}, "f:c": {"f:z": {}}}) == {
         "f:a": {".": {}, "f:x": {}},
         "f:b": {},
         "f:c": {},
     }
-    assert cut(tree, tree) == {}
+    assert remove_subtrees(tree, tree) == {}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_fields_of_a_configuration_are_its_leaves_and_items():
             ],
         },
     }
-    assert FieldSet(fields_of(structure_of(POD), configuration)).emit() == {
+    assert FieldSet(collect_fields(get_structure(POD), configuration)).to_fields_v1() == {
         "f:metadata": {
             "f:annotations": {},
             "f:labels": {"f:a": {}},

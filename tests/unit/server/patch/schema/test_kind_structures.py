@@ -6,15 +6,15 @@ import pytest
 
 from dray.api.kinds import KINDS
 from dray.server.patch.schema.field_structure import ANY, Structure
-from dray.server.patch.schema.kind_structures import STRUCTURES, structure_of
+from dray.server.patch.schema.kind_structures import STRUCTURES, get_structure
 from tests.unit.server.patch.kinds import CLAIM, NODE, POD, SERVICE
 from tests.unit.server.samples import sample
 
 
 def place(kind, path):
-    structure = structure_of(kind)
+    structure = get_structure(kind)
     for name in path.split("."):
-        structure = structure.element if name == "[]" else structure.of_field(name)
+        structure = structure.element if name == "[]" else structure.get_field(name)
     return structure
 
 
@@ -63,7 +63,7 @@ def test_every_row_is_a_kind_we_serve():
 
 def test_every_kind_has_metadata():
     for kind in KINDS:
-        assert structure_of(kind).of_field("metadata").of_field("finalizers").list_type == "set", kind
+        assert get_structure(kind).get_field("metadata").get_field("finalizers").list_type == "set", kind
 
 
 def resolved(schemas, schema):
@@ -93,11 +93,11 @@ def differences(schemas, schema, structure: Structure, path):
     if atomic != structure.atomic:
         yield path, f"atomic is {atomic}", structure
     for name, below in target.get("properties", {}).items():
-        yield from differences(schemas, below, structure.of_field(name), f"{path}.{name}")
-        if (below.get("default") == {}) != structure.of_field(name).always:
+        yield from differences(schemas, below, structure.get_field(name), f"{path}.{name}")
+        if (below.get("default") == {}) != structure.get_field(name).always_present:
             yield f"{path}.{name}", f"default is {below.get('default')}", "always"
     if isinstance(target.get("additionalProperties"), dict):
-        yield from differences(schemas, target["additionalProperties"], structure.of_field("x"), path + "{}")
+        yield from differences(schemas, target["additionalProperties"], structure.get_field("x"), path + "{}")
 
 
 @pytest.mark.parametrize(
@@ -112,5 +112,5 @@ def test_the_device_kinds_are_as_published(pytestconfig, name):
 
 
 def test_nothing_is_known_below_an_unknown_place():
-    assert ANY.of_field("x") is ANY
+    assert ANY.get_field("x") is ANY
     assert ANY.element is ANY

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 
-from dray.node.containers.runtime.shim.processes import find
+from dray.node.containers.runtime.shim.processes import find_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-ORDERS: Final = "orders"
+CONFIG: Final = "orders"
 STATE: Final = "state"
 EXIT: Final = "exit"
 NOTES: Final = "keeper.log"
@@ -32,9 +32,9 @@ def write_text(name: str, text: str) -> None:
 
 def write_state(main: int, started: float) -> None:
     """Say which processes keeper (we) and container are; the container has none yet when `main` is 0."""
-    lines = [f"boot {boot_id()}", f"started {started}"]
+    lines = [f"boot {read_boot_id()}", f"started {started}"]
     for name, pid in (("keeper", os.getpid()), ("main", main)):
-        found = find(pid) if pid else None
+        found = find_process(pid) if pid else None
         lines.append(f"{name} {pid} {found[2] if found else 0}")
     write_text(STATE, "\n".join(lines) + "\n")
 
@@ -46,7 +46,7 @@ def write_exit(ending: tuple[int, int, str, str], started: float, finished: floa
     write_text(EXIT, f"{head}\n{message}")
 
 
-def read_words(path: str) -> tuple[dict[str, list[str]], str]:
+def read_fields(path: str) -> tuple[dict[str, list[str]], str]:
     """The values of a file by the word before them, and the message; nothing when there is no file."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -57,7 +57,7 @@ def read_words(path: str) -> tuple[dict[str, list[str]], str]:
     return {words[0]: words[1:] for words in lines}, message
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Which boot of the machine this is; empty where nobody tells."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

@@ -31,7 +31,7 @@ def main() -> None:
     """Serve the agent at the other end of standard input until it goes."""
     gc.freeze()
     gc.disable()
-    program.call_it("dray-cradle")
+    program.set_process_name("dray-cradle")
     # Keepers are nobody's to wait for: they say themselves how things ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     line = socket.socket(fileno=0)
@@ -42,11 +42,11 @@ def main() -> None:
         ready = int.from_bytes(extra[0][2][:4], sys.byteorder)
         if os.fork() == 0:
             line.detach()
-            _become_keeper(message.decode(), ready)
+            _become_shim(message.decode(), ready)
         os.close(ready)
 
 
-def _become_keeper(message: str, ready: int) -> None:
+def _become_shim(message: str, ready: int) -> None:
     """Never returns."""
     code = 1
     try:
@@ -57,8 +57,13 @@ def _become_keeper(message: str, ready: int) -> None:
             f"{home}/{files.NOTES}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600
         )
         # Out of the way first: any of them may have a number that another one is to have.
-        ready = _moved(ready)
-        for ours, number in ((nothing, 0), (nothing, 1), (_moved(notes), 2), (ready, program.READY_FD)):
+        ready = _move_descriptor(ready)
+        for ours, number in (
+            (nothing, 0),
+            (nothing, 1),
+            (_move_descriptor(notes), 2),
+            (ready, program.READY_FD),
+        ):
             os.dup2(ours, number, inheritable=number != program.READY_FD)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         code = program.main(home, task)
@@ -68,7 +73,7 @@ def _become_keeper(message: str, ready: int) -> None:
         os._exit(code)
 
 
-def _moved(descriptor: int) -> int:
+def _move_descriptor(descriptor: int) -> int:
     """The same file under a number that nobody asks for."""
     while descriptor <= program.READY_FD:
         descriptor = os.dup(descriptor)

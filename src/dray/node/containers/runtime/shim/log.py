@@ -13,18 +13,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-LONGEST_LINE: Final = 16384
+MAX_LINE_BYTES: Final = 16384
 """Bytes of a line that stand together in an entry."""
 
 
-class Log:
+class ContainerLogWriter:
     """The output of a container, a line each with its time and stream; it starts anew when it is long."""
 
     def __init__(self, path: str, limit: int, keep: int) -> None:
         self._path = path
         self._limit = limit
         self._keep = keep
-        self._rest = {b"stdout": b"", b"stderr": b""}
+        self._partial = {b"stdout": b"", b"stderr": b""}
         self._file = self._size = 0
         self._open()
 
@@ -33,29 +33,31 @@ class Log:
         self._file = os.open(self._path, flags, 0o640)
         self._size = os.fstat(self._file).st_size
 
-    def take(self, stream: bytes, chunk: bytes) -> None:
+    def write_chunk(self, stream: bytes, chunk: bytes) -> None:
         """Write the whole lines of what came, and keep what is not a line yet."""
-        *lines, rest = (self._rest[stream] + chunk).split(b"\n")
-        prefix = _stamp() + stream
+        *lines, rest = (self._partial[stream] + chunk).split(b"\n")
+        prefix = _format_timestamp() + stream
         text = []
         for line in lines:
-            while len(line) > LONGEST_LINE:
-                text.append(b"%s P %s\n" % (prefix, line[:LONGEST_LINE]))
-                line = line[LONGEST_LINE:]
+            while len(line) > MAX_LINE_BYTES:
+                text.append(b"%s P %s\n" % (prefix, line[:MAX_LINE_BYTES]))
+                line = line[MAX_LINE_BYTES:]
             text.append(b"%s F %s\n" % (prefix, line))
-        while len(rest) > LONGEST_LINE:
-            text.append(b"%s P %s\n" % (prefix, rest[:LONGEST_LINE]))
-            rest = rest[LONGEST_LINE:]
-        self._rest[stream] = rest
-        self._write(text)
+        while len(rest) > MAX_LINE_BYTES:
+            text.append(b"%s P %s\n" % (prefix, rest[:MAX_LINE_BYTES]))
+            rest = rest[MAX_LINE_BYTES:]
+        self._partial[stream] = rest
+        self._write_lines(text)
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """Nothing more comes: write lines that were not ended, marked as such."""
-        prefix = _stamp()
-        self._write([b"%s%s P %s\n" % (prefix, name, rest) for name, rest in self._rest.items() if rest])
+        prefix = _format_timestamp()
+        self._write_lines(
+            [b"%s%s P %s\n" % (prefix, name, rest) for name, rest in self._partial.items() if rest]
+        )
         os.close(self._file)
 
-    def _write(self, lines: list[bytes]) -> None:
+    def _write_lines(self, lines: list[bytes]) -> None:
         text = b"".join(lines)
         if not text:
             return
@@ -66,12 +68,12 @@ class Log:
             else:
                 os.ftruncate(self._file, self._size)
             if self._size >= self._limit:
-                self._turn_over()
+                self._rotate()
         except OSError:
             # The disk is full: a container goes on without its log rather than not at all.
             return
 
-    def _turn_over(self) -> None:
+    def _rotate(self) -> None:
         for number in range(self._keep, 1, -1):
             if os.path.lexists(f"{self._path}.{number - 1}"):
                 os.replace(f"{self._path}.{number - 1}", f"{self._path}.{number}")
@@ -80,7 +82,7 @@ class Log:
         self._open()
 
 
-def _stamp() -> bytes:
+def _format_timestamp() -> bytes:
     now = time.time_ns()
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // 10**9))
     return b"%s.%09dZ " % (seconds.encode(), now % 10**9)

@@ -6,95 +6,124 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dray.server.patch.schema.field_structure import (
-    ALWAYS,
+    ALWAYS_PRESENT_MAP,
+    ATOMIC_MAP,
     CONDITIONS,
-    ONE,
     Structure,
-    always,
-    keyed,
-    one,
-    rows,
-    set_of_values,
-    struct,
+    define_atomic_list,
+    define_keyed_list,
+    define_set,
+    define_struct,
+    make_always_present,
+    make_atomic,
 )
-from dray.server.patch.schema.tables.shared_fragments import kind
+from dray.server.patch.schema.tables.shared_fragments import define_kind
 
 _ADMISSION = "admissionregistration.k8s.io"
 _FAIRNESS = "flowcontrol.apiserver.k8s.io"
 _NETWORK = "networking.k8s.io"
 _STORAGE = "storage.k8s.io"
 
-_BY_TYPE = keyed("type", strategy=())
-_WITH_CONDITIONS = always(struct(conditions=CONDITIONS))
-_WITH_KEYED_CONDITIONS = always(struct(conditions=_BY_TYPE))
+_BY_TYPE = define_keyed_list("type", strategy=())
+_WITH_CONDITIONS = make_always_present(define_struct(conditions=CONDITIONS))
+_WITH_KEYED_CONDITIONS = make_always_present(define_struct(conditions=_BY_TYPE))
 
-_WEBHOOK = struct(
-    clientConfig=ALWAYS, matchConditions=keyed("name"), namespaceSelector=ONE, objectSelector=ONE
+_WEBHOOK = define_struct(
+    clientConfig=ALWAYS_PRESENT_MAP,
+    matchConditions=define_keyed_list("name"),
+    namespaceSelector=ATOMIC_MAP,
+    objectSelector=ATOMIC_MAP,
 )
 
-_MATCHED = one(
-    struct(
-        excludeResourceRules=rows(ONE),
-        namespaceSelector=ONE,
-        objectSelector=ONE,
-        resourceRules=rows(ONE),
+_MATCHED = make_atomic(
+    define_struct(
+        excludeResourceRules=define_atomic_list(ATOMIC_MAP),
+        namespaceSelector=ATOMIC_MAP,
+        objectSelector=ATOMIC_MAP,
+        resourceRules=define_atomic_list(ATOMIC_MAP),
     )
 )
 
-_POLICY_SPEC = struct(
-    matchConditions=keyed("name"), matchConstraints=_MATCHED, paramKind=ONE, variables=keyed("name", of=ONE)
+_POLICY_SPEC = define_struct(
+    matchConditions=define_keyed_list("name"),
+    matchConstraints=_MATCHED,
+    paramKind=ATOMIC_MAP,
+    variables=define_keyed_list("name", of=ATOMIC_MAP),
 )
 
-_BINDING_SPEC = struct(matchResources=_MATCHED, paramRef=ONE, validationActions=set_of_values())
+_BINDING_SPEC = define_struct(matchResources=_MATCHED, paramRef=ATOMIC_MAP, validationActions=define_set())
 
-_PEER = struct(namespaceSelector=ONE, podSelector=ONE)
+_PEER = define_struct(namespaceSelector=ATOMIC_MAP, podSelector=ATOMIC_MAP)
 
-_NETWORK_POLICY_SPEC = struct(
-    egress=rows(struct(to=rows(_PEER))),
-    ingress=rows(struct(**{"from": rows(_PEER)})),
-    podSelector=always(ONE),
+_NETWORK_POLICY_SPEC = define_struct(
+    egress=define_atomic_list(define_struct(to=define_atomic_list(_PEER))),
+    ingress=define_atomic_list(define_struct(**{"from": define_atomic_list(_PEER)})),
+    podSelector=make_always_present(ATOMIC_MAP),
 )
 
-_INGRESS_SPEC = struct(defaultBackend=struct(resource=ONE))
+_INGRESS_SPEC = define_struct(defaultBackend=define_struct(resource=ATOMIC_MAP))
 
 CLUSTER: Mapping[tuple[str, str], Structure] = MappingProxyType(
     {
-        (_ADMISSION, "MutatingWebhookConfiguration"): kind(webhooks=keyed("name", of=_WEBHOOK)),
-        (_ADMISSION, "ValidatingWebhookConfiguration"): kind(webhooks=keyed("name", of=_WEBHOOK)),
-        (_ADMISSION, "ValidatingAdmissionPolicy"): kind(
-            spec=always(_POLICY_SPEC), status=_WITH_KEYED_CONDITIONS
+        (_ADMISSION, "MutatingWebhookConfiguration"): define_kind(
+            webhooks=define_keyed_list("name", of=_WEBHOOK)
         ),
-        (_ADMISSION, "ValidatingAdmissionPolicyBinding"): kind(spec=always(_BINDING_SPEC)),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"): kind(
-            spec=always(struct(names=ALWAYS)),
-            status=always(struct(acceptedNames=ALWAYS, conditions=_BY_TYPE)),
+        (_ADMISSION, "ValidatingWebhookConfiguration"): define_kind(
+            webhooks=define_keyed_list("name", of=_WEBHOOK)
         ),
-        ("apiregistration.k8s.io", "APIService"): kind(spec=ALWAYS, status=_WITH_CONDITIONS),
-        ("certificates.k8s.io", "CertificateSigningRequest"): kind(
-            spec=ALWAYS, status=_WITH_KEYED_CONDITIONS
+        (_ADMISSION, "ValidatingAdmissionPolicy"): define_kind(
+            spec=make_always_present(_POLICY_SPEC), status=_WITH_KEYED_CONDITIONS
         ),
-        ("certificates.k8s.io", "ClusterTrustBundle"): kind(spec=ALWAYS),
-        (_FAIRNESS, "FlowSchema"): kind(
-            spec=always(struct(priorityLevelConfiguration=ALWAYS)), status=_WITH_CONDITIONS
+        (_ADMISSION, "ValidatingAdmissionPolicyBinding"): define_kind(
+            spec=make_always_present(_BINDING_SPEC)
         ),
-        (_FAIRNESS, "PriorityLevelConfiguration"): kind(spec=ALWAYS, status=_WITH_CONDITIONS),
-        ("discovery.k8s.io", "EndpointSlice"): kind(
-            endpoints=rows(struct(addresses=set_of_values(), conditions=ALWAYS, targetRef=ONE)),
-            ports=rows(ONE),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"): define_kind(
+            spec=make_always_present(define_struct(names=ALWAYS_PRESENT_MAP)),
+            status=make_always_present(define_struct(acceptedNames=ALWAYS_PRESENT_MAP, conditions=_BY_TYPE)),
         ),
-        (_NETWORK, "Ingress"): kind(spec=always(_INGRESS_SPEC), status=always(struct(loadBalancer=ALWAYS))),
-        (_NETWORK, "IngressClass"): kind(spec=ALWAYS),
-        (_NETWORK, "IPAddress"): kind(spec=ALWAYS),
-        (_NETWORK, "NetworkPolicy"): kind(spec=always(_NETWORK_POLICY_SPEC)),
-        (_NETWORK, "ServiceCIDR"): kind(spec=ALWAYS, status=_WITH_CONDITIONS),
-        ("node.k8s.io", "RuntimeClass"): kind(scheduling=struct(nodeSelector=ONE)),
-        (_STORAGE, "CSIDriver"): kind(spec=always(struct(volumeLifecycleModes=set_of_values()))),
-        (_STORAGE, "CSINode"): kind(spec=always(struct(drivers=always(keyed("name"))))),
-        (_STORAGE, "CSIStorageCapacity"): kind(nodeTopology=ONE),
-        (_STORAGE, "StorageClass"): kind(allowedTopologies=rows(ONE)),
-        (_STORAGE, "VolumeAttachment"): kind(
-            spec=always(struct(source=always(struct(inlineVolumeSpec=struct())))), status=ALWAYS
+        ("apiregistration.k8s.io", "APIService"): define_kind(
+            spec=ALWAYS_PRESENT_MAP, status=_WITH_CONDITIONS
         ),
-        (_STORAGE, "VolumeAttributesClass"): kind(),
+        ("certificates.k8s.io", "CertificateSigningRequest"): define_kind(
+            spec=ALWAYS_PRESENT_MAP, status=_WITH_KEYED_CONDITIONS
+        ),
+        ("certificates.k8s.io", "ClusterTrustBundle"): define_kind(spec=ALWAYS_PRESENT_MAP),
+        (_FAIRNESS, "FlowSchema"): define_kind(
+            spec=make_always_present(define_struct(priorityLevelConfiguration=ALWAYS_PRESENT_MAP)),
+            status=_WITH_CONDITIONS,
+        ),
+        (_FAIRNESS, "PriorityLevelConfiguration"): define_kind(
+            spec=ALWAYS_PRESENT_MAP, status=_WITH_CONDITIONS
+        ),
+        ("discovery.k8s.io", "EndpointSlice"): define_kind(
+            endpoints=define_atomic_list(
+                define_struct(addresses=define_set(), conditions=ALWAYS_PRESENT_MAP, targetRef=ATOMIC_MAP)
+            ),
+            ports=define_atomic_list(ATOMIC_MAP),
+        ),
+        (_NETWORK, "Ingress"): define_kind(
+            spec=make_always_present(_INGRESS_SPEC),
+            status=make_always_present(define_struct(loadBalancer=ALWAYS_PRESENT_MAP)),
+        ),
+        (_NETWORK, "IngressClass"): define_kind(spec=ALWAYS_PRESENT_MAP),
+        (_NETWORK, "IPAddress"): define_kind(spec=ALWAYS_PRESENT_MAP),
+        (_NETWORK, "NetworkPolicy"): define_kind(spec=make_always_present(_NETWORK_POLICY_SPEC)),
+        (_NETWORK, "ServiceCIDR"): define_kind(spec=ALWAYS_PRESENT_MAP, status=_WITH_CONDITIONS),
+        ("node.k8s.io", "RuntimeClass"): define_kind(scheduling=define_struct(nodeSelector=ATOMIC_MAP)),
+        (_STORAGE, "CSIDriver"): define_kind(
+            spec=make_always_present(define_struct(volumeLifecycleModes=define_set()))
+        ),
+        (_STORAGE, "CSINode"): define_kind(
+            spec=make_always_present(define_struct(drivers=make_always_present(define_keyed_list("name"))))
+        ),
+        (_STORAGE, "CSIStorageCapacity"): define_kind(nodeTopology=ATOMIC_MAP),
+        (_STORAGE, "StorageClass"): define_kind(allowedTopologies=define_atomic_list(ATOMIC_MAP)),
+        (_STORAGE, "VolumeAttachment"): define_kind(
+            spec=make_always_present(
+                define_struct(source=make_always_present(define_struct(inlineVolumeSpec=define_struct())))
+            ),
+            status=ALWAYS_PRESENT_MAP,
+        ),
+        (_STORAGE, "VolumeAttributesClass"): define_kind(),
     }
 )

@@ -6,112 +6,125 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dray.server.patch.schema.field_structure import (
-    ALWAYS,
+    ALWAYS_PRESENT_MAP,
+    ATOMIC_MAP,
     CONDITIONS,
     MERGE,
-    ONE,
     Structure,
-    always,
-    keyed,
-    rows,
-    set_of_values,
-    struct,
+    define_atomic_list,
+    define_keyed_list,
+    define_set,
+    define_struct,
+    make_always_present,
 )
 from dray.server.patch.schema.tables.pod_kinds import CLAIM_SPEC, POD, TEMPLATE, VOLUME_HEALTH
-from dray.server.patch.schema.tables.shared_fragments import METADATA, NODE_SELECTOR, kind
+from dray.server.patch.schema.tables.shared_fragments import METADATA, NODE_SELECTOR, define_kind
 
-_WITH_CONDITIONS = always(struct(conditions=CONDITIONS))
+_WITH_CONDITIONS = make_always_present(define_struct(conditions=CONDITIONS))
 
-_NODE_CONFIG = struct(configMap=struct())
+_NODE_CONFIG = define_struct(configMap=define_struct())
 
-_NODE = kind(
-    spec=always(
-        struct(
+_NODE = define_kind(
+    spec=make_always_present(
+        define_struct(
             configSource=_NODE_CONFIG,
-            podCIDRs=set_of_values(MERGE),
-            podPreemptionPolicy=struct(disableResizePreemption=set_of_values()),
+            podCIDRs=define_set(MERGE),
+            podPreemptionPolicy=define_struct(disableResizePreemption=define_set()),
         )
     ),
-    status=always(
-        struct(
-            addresses=keyed("type"),
+    status=make_always_present(
+        define_struct(
+            addresses=define_keyed_list("type"),
             conditions=CONDITIONS,
-            config=struct(active=_NODE_CONFIG, assigned=_NODE_CONFIG, lastKnownGood=_NODE_CONFIG),
-            daemonEndpoints=always(struct(kubeletEndpoint=ALWAYS)),
-            nodeInfo=ALWAYS,
+            config=define_struct(active=_NODE_CONFIG, assigned=_NODE_CONFIG, lastKnownGood=_NODE_CONFIG),
+            daemonEndpoints=make_always_present(define_struct(kubeletEndpoint=ALWAYS_PRESENT_MAP)),
+            nodeInfo=ALWAYS_PRESENT_MAP,
         )
     ),
 )
 
-_SERVICE = kind(
-    spec=always(struct(ports=keyed("port", "protocol", protocol="TCP"), selector=ONE)),
-    status=always(struct(conditions=CONDITIONS, loadBalancer=ALWAYS)),
+_SERVICE = define_kind(
+    spec=make_always_present(
+        define_struct(ports=define_keyed_list("port", "protocol", protocol="TCP"), selector=ATOMIC_MAP)
+    ),
+    status=make_always_present(define_struct(conditions=CONDITIONS, loadBalancer=ALWAYS_PRESENT_MAP)),
 )
 
-_SECRET_REF = struct(secretRef=ONE)
+_SECRET_REF = define_struct(secretRef=ATOMIC_MAP)
 
-_VOLUME_SPEC = struct(
+_VOLUME_SPEC = define_struct(
     cephfs=_SECRET_REF,
     cinder=_SECRET_REF,
-    claimRef=struct(),
-    csi=struct(
-        controllerExpandSecretRef=ONE,
-        controllerPublishSecretRef=ONE,
-        nodeExpandSecretRef=ONE,
-        nodePublishSecretRef=ONE,
-        nodeStageSecretRef=ONE,
+    claimRef=define_struct(),
+    csi=define_struct(
+        controllerExpandSecretRef=ATOMIC_MAP,
+        controllerPublishSecretRef=ATOMIC_MAP,
+        nodeExpandSecretRef=ATOMIC_MAP,
+        nodePublishSecretRef=ATOMIC_MAP,
+        nodeStageSecretRef=ATOMIC_MAP,
     ),
     flexVolume=_SECRET_REF,
     iscsi=_SECRET_REF,
-    nodeAffinity=struct(required=NODE_SELECTOR),
+    nodeAffinity=define_struct(required=NODE_SELECTOR),
     rbd=_SECRET_REF,
     scaleIO=_SECRET_REF,
-    storageos=struct(secretRef=ONE),
+    storageos=define_struct(secretRef=ATOMIC_MAP),
 )
 
-_EVENT = kind(
-    deprecatedSource=ALWAYS,
-    involvedObject=always(ONE),
-    regarding=always(ONE),
-    related=ONE,
-    source=ALWAYS,
+_EVENT = define_kind(
+    deprecatedSource=ALWAYS_PRESENT_MAP,
+    involvedObject=make_always_present(ATOMIC_MAP),
+    regarding=make_always_present(ATOMIC_MAP),
+    related=ATOMIC_MAP,
+    source=ALWAYS_PRESENT_MAP,
 )
 
 _RBAC = "rbac.authorization.k8s.io"
 
-_BINDING = kind(roleRef=always(ONE), subjects=rows(ONE))
+_BINDING = define_kind(roleRef=make_always_present(ATOMIC_MAP), subjects=define_atomic_list(ATOMIC_MAP))
 
 CORE: Mapping[tuple[str, str], Structure] = MappingProxyType(
     {
         ("", "Pod"): POD,
         ("", "Node"): _NODE,
-        ("", "Namespace"): kind(spec=ALWAYS, status=_WITH_CONDITIONS),
+        ("", "Namespace"): define_kind(spec=ALWAYS_PRESENT_MAP, status=_WITH_CONDITIONS),
         ("", "Service"): _SERVICE,
         ("", "Event"): _EVENT,
         ("events.k8s.io", "Event"): _EVENT,
-        ("", "ConfigMap"): kind(),
-        ("", "Secret"): kind(),
-        ("", "ServiceAccount"): kind(imagePullSecrets=rows(ONE), secrets=keyed("name", of=ONE)),
-        ("", "ResourceQuota"): kind(spec=always(struct(scopeSelector=ONE)), status=ALWAYS),
-        ("", "LimitRange"): kind(spec=ALWAYS),
-        ("", "Endpoints"): kind(),
-        ("", "PodTemplate"): kind(template=always(TEMPLATE)),
-        ("", "ReplicationController"): kind(
-            spec=always(struct(selector=ONE, template=TEMPLATE)), status=_WITH_CONDITIONS
+        ("", "ConfigMap"): define_kind(),
+        ("", "Secret"): define_kind(),
+        ("", "ServiceAccount"): define_kind(
+            imagePullSecrets=define_atomic_list(ATOMIC_MAP), secrets=define_keyed_list("name", of=ATOMIC_MAP)
         ),
-        ("", "PersistentVolumeClaim"): kind(
-            spec=always(CLAIM_SPEC),
-            status=always(struct(conditions=CONDITIONS, healthStatus=VOLUME_HEALTH)),
+        ("", "ResourceQuota"): define_kind(
+            spec=make_always_present(define_struct(scopeSelector=ATOMIC_MAP)), status=ALWAYS_PRESENT_MAP
         ),
-        ("", "PersistentVolume"): kind(spec=always(_VOLUME_SPEC), status=ALWAYS),
-        ("coordination.k8s.io", "Lease"): kind(spec=ALWAYS),
-        ("coordination.k8s.io", "LeaseCandidate"): kind(spec=ALWAYS),
-        (_RBAC, "Role"): kind(),
-        (_RBAC, "ClusterRole"): kind(aggregationRule=struct(clusterRoleSelectors=rows(ONE))),
+        ("", "LimitRange"): define_kind(spec=ALWAYS_PRESENT_MAP),
+        ("", "Endpoints"): define_kind(),
+        ("", "PodTemplate"): define_kind(template=make_always_present(TEMPLATE)),
+        ("", "ReplicationController"): define_kind(
+            spec=make_always_present(define_struct(selector=ATOMIC_MAP, template=TEMPLATE)),
+            status=_WITH_CONDITIONS,
+        ),
+        ("", "PersistentVolumeClaim"): define_kind(
+            spec=make_always_present(CLAIM_SPEC),
+            status=make_always_present(define_struct(conditions=CONDITIONS, healthStatus=VOLUME_HEALTH)),
+        ),
+        ("", "PersistentVolume"): define_kind(
+            spec=make_always_present(_VOLUME_SPEC), status=ALWAYS_PRESENT_MAP
+        ),
+        ("coordination.k8s.io", "Lease"): define_kind(spec=ALWAYS_PRESENT_MAP),
+        ("coordination.k8s.io", "LeaseCandidate"): define_kind(spec=ALWAYS_PRESENT_MAP),
+        (_RBAC, "Role"): define_kind(),
+        (_RBAC, "ClusterRole"): define_kind(
+            aggregationRule=define_struct(clusterRoleSelectors=define_atomic_list(ATOMIC_MAP))
+        ),
         (_RBAC, "RoleBinding"): _BINDING,
         (_RBAC, "ClusterRoleBinding"): _BINDING,
     }
 )
 
-CLAIM_TEMPLATE: Structure = struct(metadata=METADATA, spec=always(CLAIM_SPEC), status=_WITH_CONDITIONS)
+CLAIM_TEMPLATE: Structure = define_struct(
+    metadata=METADATA, spec=make_always_present(CLAIM_SPEC), status=_WITH_CONDITIONS
+)
 """A persistent volume claim inside another object."""

@@ -3,58 +3,70 @@
 from __future__ import annotations
 
 from dray.server.patch.schema.field_structure import (
-    ALWAYS,
+    ALWAYS_PRESENT_MAP,
+    ATOMIC_MAP,
     CONDITIONS,
     MERGE_RETAIN,
-    ONE,
     Structure,
-    always,
-    keyed,
-    merged_only,
-    rows,
-    struct,
+    define_atomic_list,
+    define_keyed_list,
+    define_merged_list,
+    define_struct,
+    make_always_present,
 )
-from dray.server.patch.schema.tables.shared_fragments import METADATA, NODE_SELECTOR, kind
+from dray.server.patch.schema.tables.shared_fragments import METADATA, NODE_SELECTOR, define_kind
 
-_ENV = struct(
-    valueFrom=struct(
-        configMapKeyRef=ONE, fieldRef=ONE, fileKeyRef=ONE, resourceFieldRef=ONE, secretKeyRef=ONE
+_ENV = define_struct(
+    valueFrom=define_struct(
+        configMapKeyRef=ATOMIC_MAP,
+        fieldRef=ATOMIC_MAP,
+        fileKeyRef=ATOMIC_MAP,
+        resourceFieldRef=ATOMIC_MAP,
+        secretKeyRef=ATOMIC_MAP,
     )
 )
 
-RESOURCES: Structure = struct(claims=keyed("name", strategy=()))
+RESOURCES: Structure = define_struct(claims=define_keyed_list("name", strategy=()))
 
-_CONTAINER = struct(
-    env=keyed("name", of=_ENV),
-    envFrom=rows(struct(configMapRef=ONE, secretRef=ONE)),
-    ports=keyed("containerPort", "protocol", protocol="TCP"),
-    resources=always(RESOURCES),
-    volumeDevices=keyed("devicePath"),
-    volumeMounts=keyed("mountPath"),
+_CONTAINER = define_struct(
+    env=define_keyed_list("name", of=_ENV),
+    envFrom=define_atomic_list(define_struct(configMapRef=ATOMIC_MAP, secretRef=ATOMIC_MAP)),
+    ports=define_keyed_list("containerPort", "protocol", protocol="TCP"),
+    resources=make_always_present(RESOURCES),
+    volumeDevices=define_keyed_list("devicePath"),
+    volumeMounts=define_keyed_list("mountPath"),
 )
 
-VOLUME_HEALTH: Structure = struct(healthConditions=keyed("status", "reason", strategy=()))
+VOLUME_HEALTH: Structure = define_struct(healthConditions=define_keyed_list("status", "reason", strategy=()))
 
-CLAIM_SPEC: Structure = struct(dataSource=ONE, resources=ALWAYS, selector=ONE)
+CLAIM_SPEC: Structure = define_struct(
+    dataSource=ATOMIC_MAP, resources=ALWAYS_PRESENT_MAP, selector=ATOMIC_MAP
+)
 """The spec of a persistent volume claim."""
 
-_SECRET_REF = struct(secretRef=ONE)
+_SECRET_REF = define_struct(secretRef=ATOMIC_MAP)
 
-_PROJECTED = struct(
-    sources=rows(
-        struct(
-            clusterTrustBundle=struct(labelSelector=ONE),
-            downwardAPI=struct(items=rows(struct(fieldRef=ONE, resourceFieldRef=ONE))),
+_PROJECTED = define_struct(
+    sources=define_atomic_list(
+        define_struct(
+            clusterTrustBundle=define_struct(labelSelector=ATOMIC_MAP),
+            downwardAPI=define_struct(
+                items=define_atomic_list(define_struct(fieldRef=ATOMIC_MAP, resourceFieldRef=ATOMIC_MAP))
+            ),
         )
     )
 )
 
-_VOLUME = struct(
+_VOLUME = define_struct(
     cephfs=_SECRET_REF,
     cinder=_SECRET_REF,
-    csi=struct(nodePublishSecretRef=ONE),
-    downwardAPI=struct(items=rows(struct(fieldRef=ONE, resourceFieldRef=ONE))),
-    ephemeral=struct(volumeClaimTemplate=struct(metadata=METADATA, spec=always(CLAIM_SPEC))),
+    csi=define_struct(nodePublishSecretRef=ATOMIC_MAP),
+    downwardAPI=define_struct(
+        items=define_atomic_list(define_struct(fieldRef=ATOMIC_MAP, resourceFieldRef=ATOMIC_MAP))
+    ),
+    ephemeral=define_struct(
+        volumeClaimTemplate=define_struct(metadata=METADATA, spec=make_always_present(CLAIM_SPEC))
+    ),
     flexVolume=_SECRET_REF,
     iscsi=_SECRET_REF,
     projected=_PROJECTED,
@@ -63,16 +75,20 @@ _VOLUME = struct(
     storageos=_SECRET_REF,
 )
 
-_POD_TERM = struct(labelSelector=ONE, namespaceSelector=ONE)
+_POD_TERM = define_struct(labelSelector=ATOMIC_MAP, namespaceSelector=ATOMIC_MAP)
 
-_POD_AFFINITY = struct(
-    preferredDuringSchedulingIgnoredDuringExecution=rows(struct(podAffinityTerm=always(_POD_TERM))),
-    requiredDuringSchedulingIgnoredDuringExecution=rows(_POD_TERM),
+_POD_AFFINITY = define_struct(
+    preferredDuringSchedulingIgnoredDuringExecution=define_atomic_list(
+        define_struct(podAffinityTerm=make_always_present(_POD_TERM))
+    ),
+    requiredDuringSchedulingIgnoredDuringExecution=define_atomic_list(_POD_TERM),
 )
 
-_AFFINITY = struct(
-    nodeAffinity=struct(
-        preferredDuringSchedulingIgnoredDuringExecution=rows(struct(preference=always(ONE))),
+_AFFINITY = define_struct(
+    nodeAffinity=define_struct(
+        preferredDuringSchedulingIgnoredDuringExecution=define_atomic_list(
+            define_struct(preference=make_always_present(ATOMIC_MAP))
+        ),
         requiredDuringSchedulingIgnoredDuringExecution=NODE_SELECTOR,
     ),
     podAffinity=_POD_AFFINITY,
@@ -80,31 +96,33 @@ _AFFINITY = struct(
 )
 
 # `containers` is in every pod, also in one that has none: nobody owns the list for filling it.
-POD_SPEC: Structure = struct(
+POD_SPEC: Structure = define_struct(
     affinity=_AFFINITY,
-    containers=always(keyed("name", of=_CONTAINER)),
-    ephemeralContainers=keyed("name", of=_CONTAINER),
-    hostAliases=keyed("ip"),
-    imagePullSecrets=keyed("name", of=ONE),
-    initContainers=keyed("name", of=_CONTAINER),
-    nodeSelector=ONE,
-    resourceClaims=keyed("name", strategy=MERGE_RETAIN),
+    containers=make_always_present(define_keyed_list("name", of=_CONTAINER)),
+    ephemeralContainers=define_keyed_list("name", of=_CONTAINER),
+    hostAliases=define_keyed_list("ip"),
+    imagePullSecrets=define_keyed_list("name", of=ATOMIC_MAP),
+    initContainers=define_keyed_list("name", of=_CONTAINER),
+    nodeSelector=ATOMIC_MAP,
+    resourceClaims=define_keyed_list("name", strategy=MERGE_RETAIN),
     resources=RESOURCES,
-    schedulingGates=keyed("name"),
-    topologySpreadConstraints=keyed("topologyKey", "whenUnsatisfiable", of=struct(labelSelector=ONE)),
-    volumes=keyed("name", of=_VOLUME, strategy=MERGE_RETAIN),
+    schedulingGates=define_keyed_list("name"),
+    topologySpreadConstraints=define_keyed_list(
+        "topologyKey", "whenUnsatisfiable", of=define_struct(labelSelector=ATOMIC_MAP)
+    ),
+    volumes=define_keyed_list("name", of=_VOLUME, strategy=MERGE_RETAIN),
 )
 
-_POD_STATUS = struct(
+_POD_STATUS = define_struct(
     conditions=CONDITIONS,
-    hostIPs=merged_only("ip"),
-    podIPs=keyed("ip"),
-    resourceClaimStatuses=keyed("name", strategy=MERGE_RETAIN),
+    hostIPs=define_merged_list("ip"),
+    podIPs=define_keyed_list("ip"),
+    resourceClaimStatuses=define_keyed_list("name", strategy=MERGE_RETAIN),
     resources=RESOURCES,
-    volumeHealth=keyed("name", of=VOLUME_HEALTH, strategy=()),
+    volumeHealth=define_keyed_list("name", of=VOLUME_HEALTH, strategy=()),
 )
 
-POD: Structure = kind(spec=always(POD_SPEC), status=always(_POD_STATUS))
+POD: Structure = define_kind(spec=make_always_present(POD_SPEC), status=make_always_present(_POD_STATUS))
 
-TEMPLATE: Structure = struct(metadata=METADATA, spec=always(POD_SPEC))
+TEMPLATE: Structure = define_struct(metadata=METADATA, spec=make_always_present(POD_SPEC))
 """A template of pods."""

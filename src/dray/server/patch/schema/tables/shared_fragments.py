@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from dray.server.patch.schema.field_structure import (
+    ATOMIC_MAP,
     MERGE,
-    ONE,
     Structure,
-    always,
-    keyed,
-    one,
-    rows,
-    set_of_values,
-    struct,
+    define_atomic_list,
+    define_keyed_list,
+    define_set,
+    define_struct,
+    make_always_present,
+    make_atomic,
 )
 
-METADATA: Structure = always(
-    struct(
-        finalizers=set_of_values(MERGE),
-        ownerReferences=keyed("uid", of=ONE),
+METADATA: Structure = make_always_present(
+    define_struct(
+        finalizers=define_set(MERGE),
+        ownerReferences=define_keyed_list("uid", of=ATOMIC_MAP),
     )
 )
 
-NODE_SELECTOR = one(struct(nodeSelectorTerms=rows(ONE)))
+NODE_SELECTOR = make_atomic(define_struct(nodeSelectorTerms=define_atomic_list(ATOMIC_MAP)))
 
 
-def kind(**parts: Structure) -> Structure:
+def define_kind(**parts: Structure) -> Structure:
     """A whole object: its own parts, and metadata."""
-    return struct(metadata=METADATA, **parts)
+    return define_struct(metadata=METADATA, **parts)

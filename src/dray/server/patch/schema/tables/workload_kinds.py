@@ -6,90 +6,106 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dray.server.patch.schema.field_structure import (
-    ALWAYS,
+    ALWAYS_PRESENT_MAP,
+    ATOMIC_MAP,
     CONDITIONS,
     MERGE_RETAIN,
-    ONE,
     REPLACE,
     Structure,
-    always,
-    keyed,
-    merged_only,
-    retaining,
-    rows,
-    set_of_values,
-    struct,
+    define_atomic_list,
+    define_keyed_list,
+    define_merged_list,
+    define_set,
+    define_struct,
+    make_always_present,
+    make_retaining,
 )
 from dray.server.patch.schema.tables.core_kinds import CLAIM_TEMPLATE
 from dray.server.patch.schema.tables.pod_kinds import TEMPLATE
-from dray.server.patch.schema.tables.shared_fragments import METADATA, kind
+from dray.server.patch.schema.tables.shared_fragments import METADATA, define_kind
 
-_WITH_CONDITIONS = always(struct(conditions=CONDITIONS))
+_WITH_CONDITIONS = make_always_present(define_struct(conditions=CONDITIONS))
 
-_TEMPLATE = always(TEMPLATE)
+_TEMPLATE = make_always_present(TEMPLATE)
 
-_JOB_SPEC = always(struct(selector=ONE, template=_TEMPLATE))
+_JOB_SPEC = make_always_present(define_struct(selector=ATOMIC_MAP, template=_TEMPLATE))
 
-_JOB_STATUS = always(
-    struct(
-        conditions=merged_only("type"),
-        uncountedTerminatedPods=struct(failed=set_of_values(), succeeded=set_of_values()),
+_JOB_STATUS = make_always_present(
+    define_struct(
+        conditions=define_merged_list("type"),
+        uncountedTerminatedPods=define_struct(failed=define_set(), succeeded=define_set()),
     )
 )
 
-_GROUP_CLAIMS = keyed("name", strategy=MERGE_RETAIN)
+_GROUP_CLAIMS = define_keyed_list("name", strategy=MERGE_RETAIN)
 
-_GROUP_TEMPLATE = struct(resourceClaims=_GROUP_CLAIMS, schedulingPolicy=ALWAYS)
+_GROUP_TEMPLATE = define_struct(resourceClaims=_GROUP_CLAIMS, schedulingPolicy=ALWAYS_PRESENT_MAP)
 
 WORKLOADS: Mapping[tuple[str, str], Structure] = MappingProxyType(
     {
-        ("apps", "ControllerRevision"): kind(),
-        ("apps", "DaemonSet"): kind(
-            spec=always(struct(selector=ONE, template=_TEMPLATE, updateStrategy=ALWAYS)),
+        ("apps", "ControllerRevision"): define_kind(),
+        ("apps", "DaemonSet"): define_kind(
+            spec=make_always_present(
+                define_struct(selector=ATOMIC_MAP, template=_TEMPLATE, updateStrategy=ALWAYS_PRESENT_MAP)
+            ),
             status=_WITH_CONDITIONS,
         ),
-        ("apps", "Deployment"): kind(
-            spec=always(struct(selector=ONE, strategy=retaining(ALWAYS), template=_TEMPLATE)),
+        ("apps", "Deployment"): define_kind(
+            spec=make_always_present(
+                define_struct(
+                    selector=ATOMIC_MAP, strategy=make_retaining(ALWAYS_PRESENT_MAP), template=_TEMPLATE
+                )
+            ),
             status=_WITH_CONDITIONS,
         ),
-        ("apps", "ReplicaSet"): kind(
-            spec=always(struct(selector=ONE, template=_TEMPLATE)), status=_WITH_CONDITIONS
+        ("apps", "ReplicaSet"): define_kind(
+            spec=make_always_present(define_struct(selector=ATOMIC_MAP, template=_TEMPLATE)),
+            status=_WITH_CONDITIONS,
         ),
-        ("apps", "StatefulSet"): kind(
-            spec=always(
-                struct(
-                    selector=ONE,
+        ("apps", "StatefulSet"): define_kind(
+            spec=make_always_present(
+                define_struct(
+                    selector=ATOMIC_MAP,
                     template=_TEMPLATE,
-                    updateStrategy=ALWAYS,
-                    volumeClaimTemplates=rows(CLAIM_TEMPLATE),
+                    updateStrategy=ALWAYS_PRESENT_MAP,
+                    volumeClaimTemplates=define_atomic_list(CLAIM_TEMPLATE),
                 )
             ),
             status=_WITH_CONDITIONS,
         ),
-        ("autoscaling", "HorizontalPodAutoscaler"): kind(
-            spec=always(struct(scaleTargetRef=ALWAYS)), status=_WITH_CONDITIONS
-        ),
-        ("batch", "CronJob"): kind(
-            spec=always(struct(jobTemplate=always(struct(metadata=METADATA, spec=_JOB_SPEC)))),
-            status=always(struct(active=rows(ONE))),
-        ),
-        ("batch", "Job"): kind(spec=_JOB_SPEC, status=_JOB_STATUS),
-        ("policy", "PodDisruptionBudget"): kind(
-            spec=always(struct(selector=Structure(atomic=True, strategy=REPLACE))),
+        ("autoscaling", "HorizontalPodAutoscaler"): define_kind(
+            spec=make_always_present(define_struct(scaleTargetRef=ALWAYS_PRESENT_MAP)),
             status=_WITH_CONDITIONS,
         ),
-        ("scheduling.k8s.io", "PodGroup"): kind(
-            spec=always(struct(resourceClaims=_GROUP_CLAIMS, schedulingPolicy=ALWAYS)),
-            status=always(
-                struct(
-                    conditions=keyed("type", strategy=()),
-                    resourceClaimStatuses=keyed("name", strategy=MERGE_RETAIN),
+        ("batch", "CronJob"): define_kind(
+            spec=make_always_present(
+                define_struct(
+                    jobTemplate=make_always_present(define_struct(metadata=METADATA, spec=_JOB_SPEC))
+                )
+            ),
+            status=make_always_present(define_struct(active=define_atomic_list(ATOMIC_MAP))),
+        ),
+        ("batch", "Job"): define_kind(spec=_JOB_SPEC, status=_JOB_STATUS),
+        ("policy", "PodDisruptionBudget"): define_kind(
+            spec=make_always_present(define_struct(selector=Structure(atomic=True, strategy=REPLACE))),
+            status=_WITH_CONDITIONS,
+        ),
+        ("scheduling.k8s.io", "PodGroup"): define_kind(
+            spec=make_always_present(
+                define_struct(resourceClaims=_GROUP_CLAIMS, schedulingPolicy=ALWAYS_PRESENT_MAP)
+            ),
+            status=make_always_present(
+                define_struct(
+                    conditions=define_keyed_list("type", strategy=()),
+                    resourceClaimStatuses=define_keyed_list("name", strategy=MERGE_RETAIN),
                 )
             ),
         ),
-        ("scheduling.k8s.io", "Workload"): kind(
-            spec=always(struct(podGroupTemplates=keyed("name", of=_GROUP_TEMPLATE, strategy=())))
+        ("scheduling.k8s.io", "Workload"): define_kind(
+            spec=make_always_present(
+                define_struct(podGroupTemplates=define_keyed_list("name", of=_GROUP_TEMPLATE, strategy=()))
+            )
         ),
-        ("scheduling.k8s.io", "PriorityClass"): kind(),
+        ("scheduling.k8s.io", "PriorityClass"): define_kind(),
     }
 )
