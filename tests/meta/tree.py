@@ -14,7 +14,17 @@ from pathlib import Path, PurePosixPath
 from tests.outside import ROOT
 
 TEXT_SUFFIXES = {"", ".in", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
-NOT_OURS = {".git", ".venv", "__pycache__", "build", "dist", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+NOT_OURS = {
+    ".git",
+    ".venv",
+    "__pycache__",
+    "build",
+    "dist",
+    "site",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+}
 FIRST_PURE_TIER = "placement"
 
 
