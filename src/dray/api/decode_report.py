@@ -22,7 +22,15 @@ from typing import Any, Final
 
 from msgspec import inspect, structs
 
-from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath
+from dray.api.fields import (
+    ROOT,
+    FieldError,
+    FieldErrorType,
+    FieldPath,
+    MalformedQuantity,
+    TypeMismatch,
+    invalid,
+)
 from dray.api.json_text import MAX_DEPTH, find_non_json_values
 from dray.values.cache_bounds import CacheBound
 from dray.values.quantity import Quantity, QuantityError
@@ -186,7 +194,8 @@ def _fit_quantity(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
     try:
         return str(Quantity.parse(value if isinstance(value, str | int) else str(value)))
     except QuantityError as refused:
-        findings.type_errors.append(FieldError(FieldErrorType.INVALID, str(path), value, str(refused)))
+        malformed = MalformedQuantity(refused.problem, refused.hint)
+        findings.type_errors.append(invalid(path, value, str(refused), malformed))
         return None
 
 
@@ -230,9 +239,8 @@ def describe_json_type(value: Any) -> str:
 def _report_wrong_type(findings: DecodeReport, path: FieldPath, value: Any, expected: str) -> None:
     found = describe_json_type(value)
     shown = value if isinstance(value, str | int | float | bool | None) else f"<{found}>"
-    findings.type_errors.append(
-        FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, f"expected {expected}, got {found}")
-    )
+    detail, mismatch = f"expected {expected}, got {found}", TypeMismatch(expected, found)
+    findings.type_errors.append(FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, detail, mismatch))
 
 
 _JSON_NAMES: Mapping[type, str] = {

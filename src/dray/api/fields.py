@@ -7,9 +7,9 @@ costs next to nothing. Errors carry the types of Kubernetes, so that a client se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -81,14 +81,85 @@ _PREFIX = {
 _WITHOUT_VALUE = frozenset({FieldErrorType.REQUIRED, FieldErrorType.FORBIDDEN, FieldErrorType.TOO_LONG})
 
 
+# --- the broken rule as a value ---
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMismatch:
+    """A value of another type; both types as messages name them: `a string`, `an integer`."""
+
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedQuantity:
+    """A text that is no quantity: what is wrong with it, and what to write instead, where that is known."""
+
+    problem: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownName:
+    """A name that is none of the allowed ones."""
+
+    allowed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AboveMaximum:
+    """An amount above its maximum."""
+
+    maximum: str
+
+
+@dataclass(frozen=True, slots=True)
+class BelowMinimum:
+    """An amount below its minimum."""
+
+    minimum: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffGrid:
+    """An amount that is not `start` plus a multiple of `step`."""
+
+    start: str
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubrequestReference:
+    """A container that names an alternative (`request/subrequest`) where it must name the request."""
+
+    request: str
+
+
+Violation: TypeAlias = (
+    TypeMismatch
+    | MalformedQuantity
+    | UnknownName
+    | AboveMaximum
+    | BelowMinimum
+    | OffGrid
+    | SubrequestReference
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One broken rule: the kind of fault, the place, the value found there and what was expected."""
+    """One broken rule: the type of error, the path, the value found there and what was expected.
+
+    `detail` is for people. `violation` is the same for programs, for the rules whose parts somebody needs: no
+    program parses `detail`. Two errors that read alike are equal, with or without a violation.
+    """
 
     type: FieldErrorType
     path: str
     value: Any
     detail: str = ""
+    violation: Violation | None = field(default=None, compare=False)
 
     @property
     def body(self) -> str:
@@ -107,15 +178,21 @@ def required(path: FieldPath, detail: str = "") -> FieldError:
     return FieldError(FieldErrorType.REQUIRED, str(path), "", detail)
 
 
-def invalid(path: FieldPath, value: Any, detail: str) -> FieldError:
-    """What is here breaks a rule."""
-    return FieldError(FieldErrorType.INVALID, str(path), value, detail)
+def invalid(path: FieldPath, value: Any, detail: str, violation: Violation | None = None) -> FieldError:
+    """A value that breaks a rule."""
+    return FieldError(FieldErrorType.INVALID, str(path), value, detail, violation)
 
 
 def not_supported(path: FieldPath, value: str, supported: tuple[str, ...]) -> FieldError:
     """What is here is none of the known values."""
     names = ", ".join(f'"{name}"' for name in sorted(supported))
-    return FieldError(FieldErrorType.NOT_SUPPORTED, str(path), value, f"supported values: {names}")
+    detail = f"supported values: {names}"
+    return FieldError(FieldErrorType.NOT_SUPPORTED, str(path), value, detail, UnknownName(supported))
+
+
+def not_found(path: FieldPath, value: str, known: tuple[str, ...], detail: str) -> FieldError:
+    """A reference to a name that does not exist."""
+    return FieldError(FieldErrorType.NOT_FOUND, str(path), value, detail, UnknownName(known))
 
 
 def forbidden(path: FieldPath, detail: str) -> FieldError:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath
+from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath, TypeMismatch
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity
 
@@ -143,7 +143,8 @@ class _JsonChecker:
             return
         why = _explain_text(value) if isinstance(value, str) else _explain_scalar(value)
         if why is not None:
-            self.errors.append(_build_error(path, value, why))
+            mismatch = None if _is_json_type(value) else TypeMismatch("a JSON value", _quote_type(value))
+            self.errors.append(_build_error(path, value, why, mismatch))
 
     def _visit_map(self, value: dict[Any, Any], path: FieldPath, depth: int) -> None:
         for key, item in value.items():
@@ -155,9 +156,19 @@ class _JsonChecker:
                 self.visit(item, path.child(key), depth + 1)
 
 
-def _build_error(path: FieldPath, value: Any, detail: str) -> FieldError:
+def _build_error(
+    path: FieldPath, value: Any, detail: str, mismatch: TypeMismatch | None = None
+) -> FieldError:
     shown = ascii(value) if isinstance(value, str | float | Decimal) else f"<{type(value).__name__}>"
-    return FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, detail)
+    return FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, detail, mismatch)
+
+
+def _is_json_type(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool | int | float | Decimal | dict | list | tuple)
+
+
+def _quote_type(value: Any) -> str:
+    return f"`{type(value).__name__}`"
 
 
 def _explain_scalar(value: Any) -> str | None:
@@ -169,7 +180,7 @@ def _explain_scalar(value: Any) -> str | None:
         return None if math.isfinite(value) else "expected a finite number"
     if isinstance(value, Decimal):
         return None if value.is_finite() else "expected a finite number"
-    return f"expected a JSON value, got `{type(value).__name__}`"
+    return f"expected a JSON value, got {_quote_type(value)}"
 
 
 def _explain_text(value: str) -> str | None:

@@ -243,28 +243,37 @@ def split_api_version(api_version: str) -> tuple[str, str]:
     return (group, version) if slash else ("", api_version)
 
 
+class UnknownKindError(DecodeError):
+    """A document of a kind or version that is not served: what is wrong, and a hint (may be empty)."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(f"{problem}; {hint}" if hint else problem)
+        self.problem = problem
+        self.hint = hint
+
+
 def parse_document_kind(document: Mapping[str, Any]) -> tuple[Kind, str]:
     """The kind and version a document says it is; a `DecodeError` that helps when it is none of ours."""
     api_version, name = document.get("apiVersion"), document.get("kind")
     if not isinstance(api_version, str) or not api_version:
-        raise DecodeError("`apiVersion` is missing; expected for example `resource.k8s.io/v1`")
+        raise UnknownKindError("`apiVersion` is missing", "expected for example `resource.k8s.io/v1`")
     if not isinstance(name, str) or not name:
-        raise DecodeError("`kind` is missing; expected for example `ResourceClaim`")
+        raise UnknownKindError("`kind` is missing", "expected for example `ResourceClaim`")
     group, version = split_api_version(api_version)
     kind = find_kind(group, name)
     if kind is None:
-        raise DecodeError(_explain_unknown_kind(group, api_version, name))
+        hint = _suggest_kind(group, name)
+        raise UnknownKindError(f"unknown kind `{name}` in `{api_version}`", hint)
     if version not in kind.versions:
         served = ", ".join(f"`{kind.format_api_version(v)}`" for v in kind.versions)
-        raise DecodeError(f"{name} is not served in `{api_version}`; expected one of {served}")
+        raise UnknownKindError(f"{name} is not served in `{api_version}`", f"expected one of {served}")
     return kind, version
 
 
-def _explain_unknown_kind(group: str, api_version: str, name: str) -> str:
-    message = f"unknown kind `{name}` in `{api_version}`"
+def _suggest_kind(group: str, name: str) -> str:
     elsewhere = [kind.internal_api_version for kind in KINDS if kind.name == name]
     if elsewhere:
-        return f"{message}; `{name}` is served in {' and '.join(f'`{v}`' for v in elsewhere)}"
+        return f"`{name}` is served in {' and '.join(f'`{v}`' for v in elsewhere)}"
     same_group = [kind.name for kind in KINDS if kind.group == group]
     near = difflib.get_close_matches(name, same_group or [kind.name for kind in KINDS], n=1)
-    return f"{message}; did you mean `{near[0]}`?" if near else message
+    return f"did you mean `{near[0]}`?" if near else ""

@@ -74,13 +74,14 @@ class DeviceBinding:
 
 @dataclass(frozen=True, slots=True)
 class InvalidSelector:
-    """A selector that cannot be used: in words, and what the compiler found when it was the compiler.
+    """A selector that cannot be used: in words, and as a value the compile fault or the type of its result.
 
-    Asked about devices it says the same of all of them, so it reads nothing.
+    It evaluates to the same text for every device, so it reads nothing.
     """
 
     detail: str
     compile_fault: CompileFault | None = None
+    result_type: t.Type | None = None
     reads: DeviceReads = ()
     driver: None = None
     driver_alone: bool = False
@@ -189,7 +190,8 @@ def _compile(expression: str, sharing: bool, lists: bool) -> SelectorCompilation
     if isinstance(program, CompileFault):
         return InvalidSelector(f"{_STAGES[program.stage]}: {program}", program)
     if program.type not in (t.BOOL, _get_attribute_type(lists)):
-        return InvalidSelector(f"must evaluate to bool or the unknown type, not {program.type}")
+        detail = f"must evaluate to bool or the unknown type, not {program.type}"
+        return InvalidSelector(detail, result_type=program.type)
     return _build_selector(program)
 
 
