@@ -1,4 +1,4 @@
-"""Rules of a device class: its selectors and configuration."""
+"""Validation of device classes: selectors and configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPEC = ROOT.child("spec")
 
 
 def validate_device_class(obj: DeviceClass) -> FieldErrors:
-    """What holds of a device class besides its metadata."""
+    """Check a device class, its metadata excluded."""
     spec = obj.spec
     if spec.selectors:
         yield from validate_each(

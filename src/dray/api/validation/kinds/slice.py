@@ -1,4 +1,4 @@
-"""Rules of a slice: its pool, the nodes that reach it, its devices or shared counters."""
+"""Validation of slices: pool, node selection, devices or shared counters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NODES = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeS
 
 
 def validate_resource_slice(obj: ResourceSlice) -> FieldErrors:
-    """What holds of a slice besides its metadata."""
+    """Check a slice, its metadata excluded."""
     spec = obj.spec
     if not spec.driver or check_driver_name(spec.driver):
         yield from validate_name(spec.driver, check_driver_name, _SPEC.child("driver"))
@@ -38,7 +38,7 @@ def validate_resource_slice(obj: ResourceSlice) -> FieldErrors:
 
 
 def validate_resource_slice_update(new: ResourceSlice, old: ResourceSlice) -> FieldErrors:
-    """A slice stays where it is: same driver, same pool, same node."""
+    """Check that driver, pool name and node do not change."""
     yield from validate_immutable(new.spec.driver, old.spec.driver, _SPEC.child("driver"))
     yield from validate_immutable(new.spec.pool.name, old.spec.pool.name, _SPEC.child("pool", "name"))
     yield from validate_immutable(new.spec.node_name, old.spec.node_name, _SPEC.child("nodeName"))

@@ -1,4 +1,4 @@
-"""Rules of webhook configurations: a webhook that can be reached and asked, about something that is named."""
+"""Validation of webhook configurations: address, rules, selectors, conditions and policies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MIN_SEGMENTS: Final = 3
 def validate_webhook_configuration(
     obj: ValidatingWebhookConfiguration | MutatingWebhookConfiguration,
 ) -> FieldErrors:
-    """What holds of a configuration besides its metadata."""
+    """Check a webhook configuration, its metadata excluded."""
     seen: set[str] = set()
     webhooks: Sequence[words.Webhook] = obj.webhooks
     for position, webhook in enumerate(webhooks):
@@ -98,7 +98,7 @@ def _validate_review_versions(versions: Sequence[str], path: FieldPath) -> Field
             yield duplicate(path.index(position), version)
 
 
-# --- where it is ---
+# --- the address ---
 
 
 def _validate_client_config(client: WebhookClientConfig, path: FieldPath) -> FieldErrors:
@@ -121,7 +121,7 @@ def _validate_url(url: str, path: FieldPath) -> FieldErrors:
     except ValueError as broken:
         yield invalid(path, OMITTED, f"url must be a valid URL: {broken}")
         return
-    # Whoever wrote a password or a token into it does not want to read it in a log.
+    # The URL may contain a password or a token, which must not reach a log.
     shown = OMITTED if "@" in parts.netloc or parts.query else url
     for is_wrong, expected in (
         (
@@ -147,7 +147,7 @@ def _validate_service(service: ServiceReference, path: FieldPath) -> FieldErrors
         yield invalid(path.child("path"), service.path, "must start with a '/'")
 
 
-# --- what it is asked about ---
+# --- rules and conditions ---
 
 
 def _validate_rule(rule: RuleWithOperations, path: FieldPath) -> FieldErrors:
@@ -182,7 +182,7 @@ def _validate_value_list(
 
 
 def _validate_resources(resources: Sequence[str], path: FieldPath) -> FieldErrors:
-    """What another entry already says is a mistake, mostly one that hides another."""
+    """Check for entries that another entry includes; they are mistakes, and mostly hide another one."""
     if "*/*" in resources and len(resources) > 1:
         yield invalid(path, list(resources), "if '*/*' is present, must not specify other resources")
         return
