@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from dray.api import limits
 from dray.api.fields import FieldPath, duplicate, invalid, required, too_long
 from dray.api.meta import Condition
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     FieldErrors,
     count_bytes,

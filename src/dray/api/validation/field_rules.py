@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from dray.api import limits
 from dray.api.devices.device_cel import InvalidSelector, compile_stored_selector
 from dray.api.fields import (
     FieldError,
@@ -29,7 +30,6 @@ from dray.api.fields import (
     too_many,
 )
 from dray.api.resource import DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration
-from dray.api.validation import limits
 from dray.values.names import NameFaults, check_driver_name, check_label_value, check_qualified_name
 from dray.values.node_selectors import NodeSelector
 from dray.values.node_selectors import check_node_selector as selector_faults

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, forbidden, invalid, required, too_long
 from dray.api.meta import ObjectMeta, OwnerRef
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     FieldErrors,
     count_bytes,

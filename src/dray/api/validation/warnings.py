@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from dray.api import limits
 from dray.api.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from dray.api.admission.webhook_configuration import Webhook
 from dray.api.core import Pod
@@ -25,7 +26,6 @@ from dray.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from dray.api.validation import limits
 from dray.values.names import check_driver_name
 
 

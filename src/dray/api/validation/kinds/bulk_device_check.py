@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import astuple
 
+from dray.api import limits
 from dray.api.fields import ROOT
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity
-from dray.api.validation import limits
 from dray.api.validation.field_rules import count_bytes
 from dray.api.validation.kinds.capacity import validate_capacity
 from dray.api.validation.kinds.device import count_values, is_scalar, is_valid_attribute

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dray.api import limits
 from dray.api.fields import (
     AboveMaximum,
     BelowMinimum,
@@ -25,7 +26,6 @@ from dray.api.fields import (
     too_many,
 )
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-from dray.api.validation import limits
 from dray.api.validation.field_rules import FieldErrors
 from dray.values.quantity import Quantity
 

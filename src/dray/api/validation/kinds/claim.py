@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, invalid, not_supported
 from dray.api.json_text import ENCODER
 from dray.api.resource import (
@@ -22,7 +23,6 @@ from dray.api.resource import (
     ResourceClaim,
 )
 from dray.api.resource.claim import ALL, EXACT_COUNT
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     IMMUTABLE,
     FieldErrors,

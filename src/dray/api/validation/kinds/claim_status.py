@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, forbidden, invalid, required, too_long
 from dray.api.resource import (
     AllocatedDeviceStatus,
@@ -23,7 +24,6 @@ from dray.api.resource import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from dray.api.validation import limits
 from dray.api.validation.conditions import validate_conditions
 from dray.api.validation.field_rules import (
     IMMUTABLE,

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api import limits
 from dray.api.classic import (
     ClassicClaimSpec,
     ClassicClaimStatus,
@@ -21,7 +22,6 @@ from dray.api.classic import (
 )
 from dray.api.classic.resource_claim import ALLOCATED, DELAYED, IMMEDIATE, PENDING, REALLOCATE
 from dray.api.fields import ROOT, FieldPath, forbidden, invalid, not_supported, too_long, too_many
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     IMMUTABLE,
     OMITTED,

@@ -13,6 +13,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, invalid, not_supported, required, too_long, too_many
 from dray.api.resource import (
     Counter,
@@ -23,7 +24,6 @@ from dray.api.resource import (
     ListAttribute,
 )
 from dray.api.resource.device import SCALAR_TYPES
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     EFFECTS,
     FieldErrors,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath
 from dray.api.resource import DeviceClass, DeviceClassConfiguration
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     FieldErrors,
     validate_each,

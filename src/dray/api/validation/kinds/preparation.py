@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, invalid, required
 from dray.api.preparation import Preparation, PreparationDevice
-from dray.api.validation import limits
 from dray.api.validation.field_rules import IMMUTABLE, FieldErrors, validate_each
 
 _SPEC = ROOT.child("spec")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, invalid
 from dray.api.resource import CounterSet, Device, ResourcePool, ResourceSlice, ResourceSliceSpec
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     FieldErrors,
     validate_distinct,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dray.api import limits
 from dray.api.fields import ROOT
 from dray.api.resource import DeviceTaintRule
-from dray.api.validation import limits
 from dray.api.validation.conditions import validate_conditions
 from dray.api.validation.field_rules import FieldErrors, validate_name
 from dray.api.validation.kinds.device import validate_taint

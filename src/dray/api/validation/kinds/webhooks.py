@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dray.api import limits
 from dray.api.admission import (
     LabelSelector,
     MatchCondition,
@@ -23,7 +24,6 @@ from dray.api.admission import (
 from dray.api.admission import webhook_configuration as words
 from dray.api.admission.match_conditions import compile_condition
 from dray.api.fields import ROOT, FieldPath, duplicate, invalid, not_supported, required, too_long
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     OMITTED,
     FieldErrors,
