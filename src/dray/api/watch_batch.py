@@ -24,6 +24,6 @@ class EncodedWatchBatch(bytes):
 
     @classmethod
     def from_events(cls, lines: bytes, events: Sequence[tuple[str, WatchedObject]]) -> EncodedWatchBatch:
-        told = cls(lines)
-        told.events = events
-        return told
+        batch = cls(lines)
+        batch.events = events
+        return batch

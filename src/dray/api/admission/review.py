@@ -71,10 +71,12 @@ def build_review(admission_request: AdmissionRequest, uid: str, new: Any, old: A
     target = admission_request.target
     group, version, kind = admission_request.gvk
     # Objects of another group, such as a binding, have one version whatever version the resource has.
-    told = admission_request.version if (group, version) == (target.group, target.version) else version
+    shown_version = (
+        admission_request.version if (group, version) == (target.group, target.version) else version
+    )
     request: dict[str, Any] = {
         "uid": uid,
-        "kind": {"group": group, "version": told, "kind": kind},
+        "kind": {"group": group, "version": shown_version, "kind": kind},
         "resource": {
             "group": target.group,
             "version": admission_request.version,
