@@ -191,8 +191,8 @@ def _from_expression(found: _Expression) -> LabelRequirement:
         )
     operator, values = SelectorOperator(found.operator), found.values or ()
     if (operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) != bool(values):
-        wish = "takes no values" if values else "needs at least one value"
-        raise LabelSelectorError(f"operator `{operator}` of key {quote_text(found.key)} {wish}")
+        expected = "takes no values" if values else "needs at least one value"
+        raise LabelSelectorError(f"operator `{operator}` of key {quote_text(found.key)} {expected}")
     return _build_requirement(found.key, operator, values)
 
 

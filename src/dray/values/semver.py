@@ -55,14 +55,14 @@ class Version:
     def __init__(self, text: str) -> None:
         core, prerelease, build = _split_version(text)
         numbers = _parse_core(text, core)
-        words = () if prerelease is None else _parse_identifiers(text, "prerelease", prerelease)
-        rank = tuple(_rank_identifier(text, word) for word in words)
+        identifiers = () if prerelease is None else _parse_identifiers(text, "prerelease", prerelease)
+        rank = tuple(_rank_identifier(text, identifier) for identifier in identifiers)
         _set(self, "text", text)
         for name, number in zip(_PARTS, numbers, strict=True):
             _set(self, name, number)
-        _set(self, "prerelease", words)
+        _set(self, "prerelease", identifiers)
         _set(self, "build", () if build is None else _parse_identifiers(text, "build metadata", build))
-        _set(self, "precedence", (*numbers, not words, rank))
+        _set(self, "precedence", (*numbers, not identifiers, rank))
 
     @staticmethod
     @lru_cache(maxsize=4096)
@@ -160,18 +160,18 @@ def _parse_number(text: str, name: str, digits: str) -> int:
 
 
 def _parse_identifiers(text: str, name: str, joined: str) -> tuple[str, ...]:
-    words = tuple(joined.split("."))
-    for word in words:
-        if not word:
+    identifiers = tuple(joined.split("."))
+    for identifier in identifiers:
+        if not identifier:
             raise VersionError(text, f"empty identifier in the {name}; expected letters, digits or `-`")
-        if not _IDENTIFIER.fullmatch(word):
+        if not _IDENTIFIER.fullmatch(identifier):
             raise VersionError(
-                text, f"{name} identifier {quote_text(word)}: only letters, digits and `-` are allowed"
+                text, f"{name} identifier {quote_text(identifier)}: only letters, digits and `-` are allowed"
             )
-    return words
+    return identifiers
 
 
-def _rank_identifier(text: str, word: str) -> _Identifier:
-    if _NUMBER.fullmatch(word):
-        return 0, _parse_number(text, "prerelease identifier", word)
-    return 1, word
+def _rank_identifier(text: str, identifier: str) -> _Identifier:
+    if _NUMBER.fullmatch(identifier):
+        return 0, _parse_number(text, "prerelease identifier", identifier)
+    return 1, identifier

@@ -96,8 +96,8 @@ def build_review(admission_request: AdmissionRequest, uid: str, new: Any, old: A
         "options": dict(admission_request.options),
     }
     absent = ("subResource", "requestSubResource", "name", "namespace")
-    kept = {name: value for name, value in request.items() if value != "" or name not in absent}
-    return {"kind": KIND, "apiVersion": API_VERSION, "request": kept}
+    fields = {name: value for name, value in request.items() if value != "" or name not in absent}
+    return {"kind": KIND, "apiVersion": API_VERSION, "request": fields}
 
 
 def parse_review_response(

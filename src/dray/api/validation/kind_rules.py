@@ -122,8 +122,8 @@ def validate_create(obj: msgspec.Struct) -> list[FieldError]:
 def validate_update(new: T, old: T) -> list[FieldError]:
     """Return all errors of a change of an object, its status excluded."""
     rules = _get_rules(new)
-    kept = rules.on_update if rules.on_update is not None else rules.on_create
-    return _validate_transition(new, old, rules.on_transition, kept)
+    rule = rules.on_update if rules.on_update is not None else rules.on_create
+    return _validate_transition(new, old, rules.on_transition, rule)
 
 
 def validate_status_update(new: T, old: T) -> list[FieldError]:

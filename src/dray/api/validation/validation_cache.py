@@ -47,18 +47,18 @@ class ValidValueCache(Generic[T]):
         # The common case is this one call into C.
         if self._known.issuperset(values):
             return set()
-        fresh = set(values) - self._known
-        again = fresh & self._older
-        if again:
-            self.add(again)
-            fresh -= again
-        return fresh
+        unknown = set(values) - self._known
+        reused = unknown & self._older
+        if reused:
+            self.add(reused)
+            unknown -= reused
+        return unknown
 
     def are_all_valid(self, values: Iterable[T], is_valid: Callable[[T], bool]) -> bool:
         """Whether all values are valid; only those that are not cached are checked, each once."""
-        fresh = self.filter_unknown(values)
-        if not all(map(is_valid, fresh)):
+        unknown = self.filter_unknown(values)
+        if not all(map(is_valid, unknown)):
             return False
-        if fresh:
-            self.add(fresh)
+        if unknown:
+            self.add(unknown)
         return True

@@ -30,13 +30,13 @@ from dray.values.cache_bounds import CacheBound
 from dray.values.names import are_dns_labels, check_attribute_name
 from dray.values.semver import are_plain_versions
 
-VALID_KEYS: Final = ValidValueCache[str](CacheBound("sound names of attributes", 8_192, "the process"))
-VALID_SCALARS: Final = ValidValueCache[DeviceAttribute](CacheBound("sound attributes", 32_768, "the process"))
+VALID_KEYS: Final = ValidValueCache[str](CacheBound("valid attribute names", 8_192, "the process"))
+VALID_SCALARS: Final = ValidValueCache[DeviceAttribute](CacheBound("valid attributes", 32_768, "the process"))
 VALID_LISTS: Final = ValidValueCache[DeviceAttribute](
-    CacheBound("sound list attributes", 2_048, "the process")
+    CacheBound("valid list attributes", 2_048, "the process")
 )
 VALID_SHARED_CAPACITIES: Final = ValidValueCache[DeviceCapacity](
-    CacheBound("sound capacities of shared devices", 2_048, "the process")
+    CacheBound("valid capacities of shared devices", 2_048, "the process")
 )
 
 _EXTRA_LISTS: Final = ("taints", "consumes_counters", "binding_conditions", "binding_failure_conditions")
@@ -90,10 +90,10 @@ def _are_valid_devices(columns: Columns) -> bool:
 
 
 def _are_valid_attributes(attributes: Sequence[dict[str, DeviceAttribute]]) -> bool:
-    fresh = VALID_SCALARS.filter_unknown(_ChainedValues(attributes))
-    if not fresh:
+    unknown = VALID_SCALARS.filter_unknown(_ChainedValues(attributes))
+    if not unknown:
         return True
-    rows = list(map(astuple, fresh))
+    rows = list(map(astuple, unknown))
     set_in_each = set(map(tuple.count, rows, repeat(None)))
     if set_in_each != {len(_MEMBERS) - 1}:
         return False
@@ -103,9 +103,9 @@ def _are_valid_attributes(attributes: Sequence[dict[str, DeviceAttribute]]) -> b
     if not _are_valid_texts(scalars["string_value"]) or not _are_valid_versions(scalars["version_value"]):
         return False
     if sum(map(len, scalars.values())) == len(rows):
-        VALID_SCALARS.add(fresh)
+        VALID_SCALARS.add(unknown)
         return True
-    return _are_valid_lists({item for item in fresh if not is_scalar(item)}, attributes)
+    return _are_valid_lists({item for item in unknown if not is_scalar(item)}, attributes)
 
 
 def _get_column(rows: Iterable[tuple[Any, ...]], member: str) -> Iterator[Any]:

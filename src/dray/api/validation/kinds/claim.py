@@ -76,11 +76,11 @@ def validate_device_claim(devices: DeviceClaim, path: FieldPath) -> FieldErrors:
         if written is not None and not errors:
             VALID_REQUESTS.add((written,))
     if devices.config:
-        judge = partial(_validate_config, names=collect_request_names(devices))
-        yield from validate_each(devices.config, limits.CONFIGS_PER_CLAIM, judge, path.child("config"))
+        rule = partial(_validate_config, names=collect_request_names(devices))
+        yield from validate_each(devices.config, limits.CONFIGS_PER_CLAIM, rule, path.child("config"))
 
 
-VALID_REQUESTS: Final = ValidValueCache[bytes](CacheBound("sound requests of claims", 1_024, "the process"))
+VALID_REQUESTS: Final = ValidValueCache[bytes](CacheBound("valid requests of claims", 1_024, "the process"))
 """Encoded requests that were found valid. All claims of a template have the same.
 
 Configuration is no part of it: it may hold bytes that are not JSON, which could be written to look like
@@ -210,9 +210,9 @@ def validate_request_references(requests: Sequence[str], path: FieldPath, names:
 
 def _validate_constraints(devices: DeviceClaim, path: FieldPath) -> FieldErrors:
     if devices.constraints:
-        judge = partial(_validate_constraint, names=collect_request_names(devices))
+        rule = partial(_validate_constraint, names=collect_request_names(devices))
         yield from validate_each(
-            devices.constraints, limits.CONSTRAINTS_PER_CLAIM, judge, path.child("constraints")
+            devices.constraints, limits.CONSTRAINTS_PER_CLAIM, rule, path.child("constraints")
         )
 
 

@@ -171,8 +171,8 @@ def _validate_config(
 
 def _validate_device_statuses(status: ResourceClaimStatus, path: FieldPath) -> FieldErrors:
     results = status.allocation.devices.results if status.allocation is not None else ()
-    judge = partial(_validate_device_status, allocated=frozenset(map(_get_device_identity, results)))
-    yield from validate_each(status.devices, limits.RESULTS_PER_ALLOCATION, judge, path)
+    rule = partial(_validate_device_status, allocated=frozenset(map(_get_device_identity, results)))
+    yield from validate_each(status.devices, limits.RESULTS_PER_ALLOCATION, rule, path)
     if len(status.devices) <= limits.RESULTS_PER_ALLOCATION:
         yield from validate_distinct(map(_get_device_identity, status.devices), path)
 

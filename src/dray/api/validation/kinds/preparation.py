@@ -36,8 +36,8 @@ def _validate_device(device: PreparationDevice, path: FieldPath) -> FieldErrors:
 
 def validate_preparation_update(new: Preparation, old: Preparation) -> FieldErrors:
     """Check that node and claim do not change; the devices may."""
-    said = new.spec.devices
-    if replace(old.spec, devices=said) != new.spec or (old.spec.devices and not said):
+    devices = new.spec.devices
+    if replace(old.spec, devices=devices) != new.spec or (old.spec.devices and not devices):
         yield invalid(_SPEC, new.spec, IMMUTABLE)
-    if said != old.spec.devices:
+    if devices != old.spec.devices:
         yield from _validate_devices(new)

@@ -59,15 +59,17 @@ def _validate_pool(pool: ResourcePool, path: FieldPath) -> FieldErrors:
 
 def _validate_devices(spec: ResourceSliceSpec, path: FieldPath) -> FieldErrors:
     devices, chooses_nodes = spec.devices, spec.per_device_node_selection is True
-    sound, plain = bulk_device_check.check_devices(devices)
-    if sound and plain and not chooses_nodes:
+    contents_valid, no_other_fields = bulk_device_check.check_devices(devices)
+    if contents_valid and no_other_fields and not chooses_nodes:
         return
-    most = limits.DEVICES_PER_SLICE
+    limit = limits.DEVICES_PER_SLICE
     if len(devices) > limits.RICH_DEVICES_PER_SLICE and _has_rich_devices(devices):
-        most = limits.RICH_DEVICES_PER_SLICE
-    judge = partial(validate_optional_fields if sound else validate_device, chooses_nodes=chooses_nodes)
-    yield from validate_each(devices, most, judge, path)
-    if len(devices) <= most:
+        limit = limits.RICH_DEVICES_PER_SLICE
+    rule = partial(
+        validate_optional_fields if contents_valid else validate_device, chooses_nodes=chooses_nodes
+    )
+    yield from validate_each(devices, limit, rule, path)
+    if len(devices) <= limit:
         yield from validate_distinct((item.name for item in devices), path)
 
 
