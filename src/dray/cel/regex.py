@@ -73,7 +73,7 @@ class RegexPattern:
 
     def find_first(self, text: str) -> str:
         """The first match, or the empty text."""
-        match = self._compiled.time_limit(_replace_surrogates(text))
+        match = self._compiled.search(_replace_surrogates(text))
         return str(match.group(0)) if match else ""
 
     def find_all(self, text: str, limit: int) -> tuple[str, ...]:
