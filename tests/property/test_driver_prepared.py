@@ -81,7 +81,7 @@ class Api:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def claim(self, namespace: str, name: str) -> ResourceClaim:
+    async def get_claim(self, namespace: str, name: str) -> ResourceClaim:
         result = DeviceRequestAllocationResult(request="r", driver=NAME, pool="p", device=DEVICES[name])
         return ResourceClaim(
             metadata=ObjectMeta(name=name, namespace=namespace, uid=name),
@@ -93,7 +93,7 @@ class Api:
             ),
         )
 
-    async def consumers(self, entry: PreparedClaimRecord) -> tuple[str, ...]:
+    async def list_consumers(self, entry: PreparedClaimRecord) -> tuple[str, ...]:
         return ()
 
 

@@ -224,7 +224,7 @@ def _from_int(value: object) -> Quantity:
     if not isinstance(value, int) or isinstance(value, bool):
         raise QuantityError(f"`{type(value).__name__}`", _EXPECTED)
     if abs(value) >= MAX_MAGNITUDE:
-        raise QuantityError(f"a number of {value.bit_length()} bits", TOO_LARGE)
+        raise QuantityError(f"a number of {value.bit_length()} bits", *TOO_LARGE)
     return Quantity(value * NANOS_PER_UNIT)
 
 
@@ -232,5 +232,5 @@ def _from_float(value: float) -> Quantity:
     text = repr(value)
     digits = text.partition("e")[0].replace(".", "").strip("-0")
     if len(digits) > 15:
-        raise QuantityError(f"`{text}`", "more digits than a JSON number keeps; write it as a string")
+        raise QuantityError(f"`{text}`", "more digits than a JSON number keeps", "write it as a string")
     return Quantity.parse(text)

@@ -12,7 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dray.api.fields import FieldError, FieldPath, duplicate, forbidden, invalid, required, too_many
+from dray.api.fields import (
+    AboveMaximum,
+    BelowMinimum,
+    FieldError,
+    FieldPath,
+    OffGrid,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_many,
+)
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 from dray.api.validation import limits
 from dray.api.validation.field_rules import FieldErrors
@@ -58,7 +69,7 @@ def _validate_default(default: Quantity, total: Quantity, path: FieldPath) -> Fi
     if default.sign < 0:
         yield invalid(path, str(default), _NON_NEGATIVE)
     elif default > total:
-        yield invalid(path, str(default), f"default is larger than capacity value: {total}")
+        yield _report_above(path, default, "default is larger than capacity value", total)
 
 
 def _validate_values(
@@ -77,7 +88,7 @@ def _validate_values(
         if value.sign < 0:
             yield invalid(place, str(value), _NON_NEGATIVE)
         if value > total:
-            yield invalid(place, str(value), f"option is larger than capacity value: {total}")
+            yield _report_above(place, value, "option is larger than capacity value", total)
         seen.add(value)
     if default not in seen:
         yield invalid(path, str(default), "default value is not valid according to the requestPolicy")
@@ -93,9 +104,14 @@ def _validate_range(
     if least.sign < 0:
         yield invalid(path.child("min"), str(least), _NON_NEGATIVE)
     if least > total:
-        yield invalid(path.child("min"), str(least), f"min is larger than capacity value: {total}")
+        yield _report_above(path.child("min"), least, "min is larger than capacity value", total)
     if default < least:
-        yield invalid(path.child("default"), str(default), f"default is less than min: {least}")
+        yield invalid(
+            path.child("default"),
+            str(default),
+            f"default is less than min: {least}",
+            BelowMinimum(str(least)),
+        )
     if most is not None:
         yield from _validate_maximum(most, least, default, total, path)
     unreadable = list(_validate_representable(bounds, default, path))
@@ -108,11 +124,11 @@ def _validate_maximum(
     maximum: Quantity, minimum: Quantity, default: Quantity, total: Quantity, path: FieldPath
 ) -> FieldErrors:
     if minimum > maximum:
-        yield invalid(path.child("max"), str(minimum), f"min is larger than max: {maximum}")
+        yield _report_above(path.child("max"), minimum, "min is larger than max", maximum)
     if maximum > total:
-        yield invalid(path.child("max"), str(maximum), f"max is larger than capacity value: {total}")
+        yield _report_above(path.child("max"), maximum, "max is larger than capacity value", total)
     if default > maximum:
-        yield invalid(path.child("default"), str(default), f"default is more than max: {maximum}")
+        yield _report_above(path.child("default"), default, "default is more than max", maximum)
 
 
 def _validate_representable(
@@ -139,9 +155,12 @@ def _validate_step(
         yield invalid(path, str(step), "must be greater than zero")
         return
     if least + step > total:
-        text = f"one step {least + step} is larger than capacity value: {total}"
-        yield invalid(path, str(step), text)
+        yield _report_above(path, step, f"one step {least + step} is larger than capacity value", total)
     for value in (default, bounds.max):
         if value is not None and (value - least).nanos % step.nanos:
             text = f"value is not a multiple of a given step ({step}) from ({least})"
-            yield invalid(path, str(value), text)
+            yield invalid(path, str(value), text, OffGrid(str(least), str(step)))
+
+
+def _report_above(path: FieldPath, value: Quantity, problem: str, maximum: Quantity) -> FieldError:
+    return invalid(path, str(value), f"{problem}: {maximum}", AboveMaximum(str(maximum)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dray.api.core import (
     Container,
@@ -14,12 +15,12 @@ from dray.api.core import (
 )
 from dray.api.fields import (
     ROOT,
-    FieldError,
-    FieldErrorType,
     FieldPath,
+    SubrequestReference,
     duplicate,
     forbidden,
     invalid,
+    not_found,
     required,
 )
 from dray.api.validation.field_rules import (
@@ -130,16 +131,23 @@ def _validate_container_claims(
             yield required(place)
             continue
         if claim.request:
-            # A label has no slash: a container uses a request, whichever alternative was chosen for it.
-            yield from report_name_faults(check_dns_label(claim.request), place.child("request"))
+            yield from _validate_request_reference(claim.request, place.child("request"))
         key = f"{claim.name}/{claim.request}" if claim.request else claim.name
         if key in seen:
             yield duplicate(place, key)
         seen.add(key)
         if claim.name not in names:
-            known = ", ".join(f"`{name}`" for name in sorted(names)) or "none"
-            text = f"must be one of the names in pod.spec.resourceClaims: {known}"
-            yield FieldError(FieldErrorType.NOT_FOUND, str(place), claim.name, text)
+            known = tuple(sorted(names))
+            shown = ", ".join(f"`{name}`" for name in known) or "none"
+            text = f"must be one of the names in pod.spec.resourceClaims: {shown}"
+            yield not_found(place, claim.name, known, text)
+
+
+def _validate_request_reference(name: str, path: FieldPath) -> FieldErrors:
+    """A container uses a request, whichever alternative was chosen for it; a DNS label has no slash."""
+    request, slash, _ = name.partition("/")
+    for error in report_name_faults(check_dns_label(name), path):
+        yield replace(error, violation=SubrequestReference(request)) if slash else error
 
 
 # --- status ---
