@@ -124,11 +124,11 @@ class PendingObject:
         return draft
 
     @property
-    def get_view(self) -> Any:
+    def view(self) -> Any:
         """The object as its struct; raises `DecodeError` when the document of an open kind is none."""
         if self._view is None:
             held = self._held
-            self._view = decode_projection(self.kind, self.document) if held is None else held.get_view
+            self._view = decode_projection(self.kind, self.document) if held is None else held.view
         return self._view
 
     @property
@@ -136,7 +136,7 @@ class PendingObject:
         """The object as plain values; those of a closed kind are written out when first asked for."""
         if self._document is None:
             held = self._held
-            self._document = to_document(self.get_view) if held is None else held.document
+            self._document = to_document(self.view) if held is None else held.document
             self._document.setdefault("metadata", {})
         return self._document
 
@@ -145,7 +145,7 @@ class PendingObject:
         if self._metadata is None:
             known = self._known_document
             self._metadata = (
-                _metadata_to_document(self.get_view.metadata) if known is None else known["metadata"]
+                _metadata_to_document(self.view.metadata) if known is None else known["metadata"]
             )
         return self._metadata
 
@@ -153,7 +153,7 @@ class PendingObject:
     def encoded(self) -> bytes:
         """The draft as it is kept."""
         if self._document is None and not self.kind.open:
-            return encode_struct(self.get_view)
+            return encode_struct(self.view)
         return encode_document(self.kind, self.document)
 
     def cache_view(self, stored: StoredObject) -> None:
@@ -179,7 +179,7 @@ class PendingObject:
         if document is not None:
             document = document | {"metadata": kept}
         unread = self.kind.open and self._view is None
-        return PendingObject(self.kind, document, None if unread else replace(self.get_view, metadata=known))
+        return PendingObject(self.kind, document, None if unread else replace(self.view, metadata=known))
 
     def replace_managed_fields(self, fields: list[dict[str, Any]]) -> PendingObject:
         """The draft with other managed fields."""
@@ -190,15 +190,15 @@ class PendingObject:
                 del kept["managedFields"]
             document = document | {"metadata": kept}
         if self._view is not None or not self.kind.open:
-            metadata = replace(self.get_view.metadata, managed_fields=tuple(fields))
-            view = replace(self.get_view, metadata=metadata)
+            metadata = replace(self.view.metadata, managed_fields=tuple(fields))
+            view = replace(self.view, metadata=metadata)
         return PendingObject(self.kind, document, view)
 
     def replace_field(self, name: str, value: Any, part: Any = None) -> PendingObject:
         """The object with another top-level field; `field_value` is the same for the struct of the kind."""
         written = self._known_document
         if written is None:
-            draft = PendingObject(self.kind, None, replace(self.get_view, **{name: part}))
+            draft = PendingObject(self.kind, None, replace(self.view, **{name: part}))
             draft._metadata = self.metadata
             return draft
         document = {field: kept for field, kept in written.items() if field != name}
@@ -206,7 +206,7 @@ class PendingObject:
             document[name] = value
         if self.kind.open:
             return PendingObject.from_open_document(self.kind, document)
-        return PendingObject(self.kind, document, replace(self.get_view, **{name: part}))
+        return PendingObject(self.kind, document, replace(self.view, **{name: part}))
 
     def copy_status_from(self, other: PendingObject | None) -> PendingObject:
         """The draft with the status of another one; without any when there is none."""
@@ -221,10 +221,10 @@ class PendingObject:
                     and "status" in _get_content_fields(self.kind)
                 ):
                     # Both were read before; what is put together of them need not be.
-                    draft._view = replace(self.get_view, status=other._view.status)
+                    draft._view = replace(self.view, status=other._view.status)
                 return draft
-        fresh = _get_empty_object(self.kind).status if other is None else other.get_view.status
-        if self._document is None and fresh is self.get_view.status:
+        fresh = _get_empty_object(self.kind).status if other is None else other.view.status
+        if self._document is None and fresh is self.view.status:
             return self
         return self.replace_field("status", written, fresh)
 
@@ -232,14 +232,14 @@ class PendingObject:
         """Whether anything but metadata and status is different; a change of generation is counted by it."""
         if self.kind.open:
             return _drop_metadata_and_status(self.document) != _drop_metadata_and_status(other.document)
-        mine, others = self.get_view, other.get_view
+        mine, others = self.view, other.view
         return any(getattr(mine, name) != getattr(others, name) for name in _get_spec_fields(self.kind))
 
     def equals_ignoring_times(self, other: PendingObject) -> bool:
         """Whether nothing is different but the times at which fields were written."""
         if self.kind.open:
             return _drop_managed_times(self.document) == _drop_managed_times(other.document)
-        mine, others = self.get_view, other.get_view
+        mine, others = self.view, other.view
         if any(getattr(mine, name) != getattr(others, name) for name in _get_content_fields(self.kind)):
             return False
         return _drop_times(mine.metadata) == _drop_times(others.metadata)
@@ -249,7 +249,7 @@ class PendingObject:
         if self.kind.open or (self._document is not None and other._document is not None):
             return self.document, other.document
         here, there = {"metadata": self.metadata}, {"metadata": other.metadata}
-        mine, others = self.get_view, other.get_view
+        mine, others = self.view, other.view
         for field, name in _get_content_fields(self.kind).items():
             one, two = getattr(mine, field), getattr(others, field)
             if one is not two and one != two:
@@ -261,8 +261,8 @@ class PendingObject:
         """The draft with the defaults of its kind."""
         if self.kind.open:
             return self
-        view = apply_defaults(self.get_view, now=now, stored=None if before is None else before.get_view)
-        if view is self.get_view:
+        view = apply_defaults(self.view, now=now, stored=None if before is None else before.view)
+        if view is self.view:
             return self
         draft = PendingObject.from_view(self.kind, view)
         draft._metadata = self._metadata
@@ -283,4 +283,4 @@ class PendingObject:
 
     @property
     def _authoritative_form(self) -> Any:
-        return self.document if self.kind.open else self.get_view
+        return self.document if self.kind.open else self.view

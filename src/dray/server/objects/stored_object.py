@@ -120,7 +120,7 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
         return document
 
     @property
-    def get_view(self) -> Any:
+    def view(self) -> Any:
         """The struct of the kind: whole for closed kinds, what we read for open ones."""
         return _views(self)
 
