@@ -113,9 +113,7 @@ def _reset_taint_time(pending: PendingObject, before: PendingObject) -> PendingO
     taint, was = pending.view.spec.taint, before.view.spec.taint
     if taint.effect == was.effect or taint.time_added != was.time_added:
         return pending
-    view = replace(
-        pending.view, spec=replace(pending.view.spec, taint=replace(taint, time_added=None))
-    )
+    view = replace(pending.view, spec=replace(pending.view.spec, taint=replace(taint, time_added=None)))
     return PendingObject.from_view(pending.kind, view).replace_metadata(pending.metadata)
 
 
