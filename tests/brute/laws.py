@@ -194,7 +194,7 @@ def _image(beat: Any) -> str:
     told = {name: getattr(beat, name) for name in beat.__struct_fields__}
     picks = [told.pop("pick")] if "pick" in told else told.pop("picks", ())
     points = [pick.point for pick in picks] + ([told.pop("point")] if "point" in told else [])
-    places = [(point.choice.index, point.want.name, point.device_index) for point in points]
+    places = [(point.choice.index, point.alternative.name, point.device_index) for point in points]
     taken = [(pick.candidate, sorted((pick.consumed or {}).items())) for pick in picks]
     return f"{type(beat).__name__} {places} {taken} {sorted(told.items(), key=str)}"
 
@@ -234,7 +234,7 @@ class WatchedBoard(PartialSolution):
 def restores_the_board(bench: Bench) -> Iterator[str]:
     """Every step back leads to exactly where the walk was before; at the end nothing is left."""
     WatchedBoard.made = []
-    with patch.object(searching, "Board", WatchedBoard):
+    with patch.object(searching, "PartialSolution", WatchedBoard):
         beats = bench.beats()
     for board in WatchedBoard.made:
         yield from board.last

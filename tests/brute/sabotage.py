@@ -104,7 +104,7 @@ def all_leaves_out_what_is_in_use() -> Any:
     real = backtracking.BacktrackingSearch._open_frame
 
     def enter(walk: Any, choice: Any, alternative: int, *given: Any) -> Any:
-        want = choice.wants[alternative]
+        want = choice.alternatives[alternative]
         if want.takes_all:
             found = candidates.get_candidate_set(walk._shape, want)
             found.evaluate_all()

@@ -205,7 +205,7 @@ def test_partitions_at_one_place_of_equal_gpus_are_interchangeable(interleaved):
     bench = Bench(world(gpus(3, interleaved=interleaved), claim(request("r", 2, "attr:kind=half"))), ())
     pruning = pruning_of(bench=bench)
     choice = bench.ask.choices[0]
-    point = SearchPoint(choice, choice.wants[0], 0)
+    point = SearchPoint(choice, choice.alternatives[0], 0)
     names = [name for shelf in bench.get_view.pool_views for name in shelf.names]
     first = names.index("g0-0")
     found = pruning.find_equivalents([], point, 0, first)
@@ -227,7 +227,7 @@ def pruning_of(problem=None, *, bench=None):
     bench = bench or Bench(problem, ())
     options = {}
     for choice in bench.ask.choices:
-        for want in choice.wants:
+        for want in choice.alternatives:
             options[want] = get_candidate_set(bench.get_view.shape, want)
             options[want].evaluate_all()
     return Pruner(bench.ask, bench.get_view.shape, options, MAX_RESULTS)
