@@ -105,7 +105,7 @@ class Bench:
         self.problem = problem
         self.expected = plain_answer(problem) if expected is None else expected
         self.stock = stock_of(problem)
-        self.get_view = self.stock.get_node_view(problem.node)
+        self.view = self.stock.get_node_view(problem.node)
         self.ask: Any = None
         with suppress(UnanswerableClaimError):
             self.ask = normalize_claims(problem.claims, self.stock.classes.get)
@@ -114,13 +114,13 @@ class Bench:
         """What a search tells; how often it paused depends on what was known before, so that is left out."""
         if self.ask is None:
             return []
-        told = search(self.ask, self.get_view.shape, prune=prune)
+        told = search(self.ask, self.view.shape, prune=prune)
         return [beat for beat in told if not isinstance(beat, SearchProgress)]
 
     def answer(self, *, prune: bool = True) -> Answer:
         if self.ask is None:
             return ("claim fault",)
-        return answer_of(self.get_view, self.beats(prune=prune)[-1])
+        return answer_of(self.view, self.beats(prune=prune)[-1])
 
 
 def stock_of(problem: Problem) -> DeviceInventory:
@@ -245,14 +245,14 @@ def restores_the_board(bench: Bench) -> Iterator[str]:
 def accounts_for_every_option(bench: Bench) -> Iterator[str]:
     """A dead end says of every candidate why it was not taken there."""
     if bench.ask is not None:
-        yield from accounted(bench.ask, bench.get_view, bench.beats(prune=False))
+        yield from accounted(bench.ask, bench.view, bench.beats(prune=False))
 
 
 def dead_ends_are_dead(bench: Bench) -> Iterator[str]:
     """No solution of the plain search goes through a dead end."""
     if bench.ask is not None and bench.expected[0] in ("none", "solved"):
         for prune in (True, False):
-            yield from truly_dead(bench.problem, bench.get_view, bench.beats(prune=prune))
+            yield from truly_dead(bench.problem, bench.view, bench.beats(prune=prune))
 
 
 def nodes_do_not_mix(bench: Bench) -> Iterator[str]:
@@ -305,10 +305,10 @@ def broken_on_large(problem: Problem) -> tuple[str, list[str]]:
         bench = Bench(problem, ("too long without pruning",))
         if bench.ask is None:
             return "claim fault", []
-        *_, plain = search(bench.ask, bench.get_view.shape, WALK, prune=False)
+        *_, plain = search(bench.ask, bench.view.shape, WALK, prune=False)
         laws = [satisfies_the_referee, restores_the_board]
         if not isinstance(plain, GaveUp):
-            bench.expected = answer_of(bench.get_view, plain)
+            bench.expected = answer_of(bench.view, plain)
             laws.append(agrees)
         return bench.expected[0], [f"{law.__name__}: {text}" for law in laws for text in _asked(law, bench)]
 

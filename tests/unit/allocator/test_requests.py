@@ -150,7 +150,7 @@ def test_exact_requests_and_alternatives_have_one_shape():
     assert [[want.name for want in choice.alternatives] for choice in asked.choices] == [["r0"], ["r1/s0", "r1/s1"]]
     assert [[want.count for want in choice.alternatives] for choice in asked.choices] == [[2], [ALL_DEVICES, 1]]
     assert [[want.takes_all for want in choice.alternatives] for choice in asked.choices] == [[False], [True, False]]
-    assert [(choice.index, choice.claim) for choice in asked.choices] == [(0, 0), (1, 0)]
+    assert [(choice.index, choice.claim_index) for choice in asked.choices] == [(0, 0), (1, 0)]
 
 
 def test_selectors_of_the_class_come_first():
