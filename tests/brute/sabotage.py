@@ -79,7 +79,9 @@ def devices_of_others_count_as_free() -> Any:
 
 @mistake
 def devices_of_this_attempt_count_as_free() -> Any:
-    return patch.object(backtracking.BacktrackingSearch, "_find_blocked", lambda search, frame: search._shape.taken)
+    return patch.object(
+        backtracking.BacktrackingSearch, "_find_blocked", lambda search, frame: search._shape.taken
+    )
 
 
 @mistake
@@ -133,7 +135,9 @@ def flags_that_changed_are_not_noticed() -> Any:
     def compute(pool_view: Any, usage: Any) -> Any:
         names = dict(zip(pool_view.names, pool_view.profiles, strict=True))
         whole = {
-            name: holder for name, holder in usage.whole.items() if name in names and not names[name].shareable
+            name: holder
+            for name, holder in usage.whole.items()
+            if name in names and not names[name].shareable
         }
         return real(pool_view, type(usage)(whole, usage.shares, usage.holders))
 
@@ -289,4 +293,6 @@ def allocations_are_bound_where_a_like_node_is() -> Any:
         def locate_device(self, candidate: int) -> Any:
             return self._view.shape, candidate
 
-    return patch.object(allocation_results, "_build_node_selector", lambda view, picks: real(Alike(view), picks))  # type: ignore[arg-type]
+    return patch.object(
+        allocation_results, "_build_node_selector", lambda view, picks: real(Alike(view), picks)
+    )  # type: ignore[arg-type]

@@ -101,7 +101,9 @@ def a_value_needs_a_device_to_spare() -> Any:
 @mistake
 def shares_leave_a_rest_that_nobody_can_use() -> Any:
     real = bounds._fill_capacity
-    return patch.object(bounds, "_fill_capacity", lambda rest, unit, sizes: max(real(rest, unit, sizes) - unit, 0))
+    return patch.object(
+        bounds, "_fill_capacity", lambda rest, unit, sizes: max(real(rest, unit, sizes) - unit, 0)
+    )
 
 
 @mistake

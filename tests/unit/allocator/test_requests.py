@@ -147,9 +147,18 @@ def test_a_claim_without_a_namespace_is_called_by_its_name():
 
 def test_exact_requests_and_alternatives_have_one_shape():
     asked = ask(claim(request("r0", 2), first_of("r1", ("s0", asking("All")), ("s1", asking(1)))))
-    assert [[want.name for want in choice.alternatives] for choice in asked.choices] == [["r0"], ["r1/s0", "r1/s1"]]
-    assert [[want.count for want in choice.alternatives] for choice in asked.choices] == [[2], [ALL_DEVICES, 1]]
-    assert [[want.takes_all for want in choice.alternatives] for choice in asked.choices] == [[False], [True, False]]
+    assert [[want.name for want in choice.alternatives] for choice in asked.choices] == [
+        ["r0"],
+        ["r1/s0", "r1/s1"],
+    ]
+    assert [[want.count for want in choice.alternatives] for choice in asked.choices] == [
+        [2],
+        [ALL_DEVICES, 1],
+    ]
+    assert [[want.takes_all for want in choice.alternatives] for choice in asked.choices] == [
+        [False],
+        [True, False],
+    ]
     assert [(choice.index, choice.claim_index) for choice in asked.choices] == [(0, 0), (1, 0)]
 
 
