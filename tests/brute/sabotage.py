@@ -15,8 +15,9 @@ import msgspec
 from dray.allocator import allocation_results, requests
 from dray.allocator.checks import capacity, constraints, counters
 from dray.allocator.inventory import device_inventory, device_profiles, pool_views, remainder
-from dray.allocator.partial_solution import USED_DEVICES
+from dray.allocator.partial_solution import EVERY_CLAIM, PartialSolution
 from dray.allocator.search import backtracking, candidates, frames
+from dray.allocator.search.candidate_checks import CandidateChecks
 from dray.api import tolerations
 
 SABOTAGE: dict[str, Callable[[], Any]] = {}
@@ -37,17 +38,20 @@ def broken(name: str) -> Any:
 
 
 def _forgetful(module: Any) -> Any:
-    """A check whose facts never reach the trail."""
+    """A check whose facts never reach the undo log."""
     real = module.take
 
-    class Loose:
+    class Unlogged:
         def __init__(self, solution: Any) -> None:
-            self.facts = solution.facts
+            self._solution = solution
 
-        def set_fact(self, fact: Any, value: Any) -> None:
-            self.facts[fact] = value
+        def __getattr__(self, table: str) -> Any:
+            return getattr(self._solution, table)
 
-    return patch.object(module, "take", lambda solution, *rest: real(Loose(solution), *rest))
+        def assign(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+            table[key] = value
+
+    return patch.object(module, "take", lambda solution, *rest: real(Unlogged(solution), *rest))
 
 
 @mistake
@@ -71,17 +75,15 @@ def capacity_is_not_given_back() -> Any:
 @mistake
 def devices_of_others_count_as_free() -> Any:
     return patch.object(
-        backtracking.BacktrackingSearch,
-        "_find_blocked",
-        lambda search, frame: search._solution.facts.get(USED_DEVICES, 0),
+        CandidateChecks,
+        "find_blocked",
+        lambda checks, frame: checks.solution.used_devices.get(EVERY_CLAIM, 0),
     )
 
 
 @mistake
 def devices_of_this_attempt_count_as_free() -> Any:
-    return patch.object(
-        backtracking.BacktrackingSearch, "_find_blocked", lambda search, frame: search._shape.taken
-    )
+    return patch.object(CandidateChecks, "find_blocked", lambda checks, frame: checks._shape.taken)
 
 
 @mistake
@@ -95,10 +97,10 @@ def admin_access_forgets_its_own_claim() -> Any:
 
 @mistake
 def admin_access_minds_everybody() -> Any:
-    def blocked(search: Any, frame: Any) -> int:
-        return int(search._shape.taken | search._solution.facts.get(USED_DEVICES, 0))
+    def blocked(checks: Any, frame: Any) -> int:
+        return int(checks._shape.taken | checks.solution.used_devices.get(EVERY_CLAIM, 0))
 
-    return patch.object(backtracking.BacktrackingSearch, "_find_blocked", blocked)
+    return patch.object(CandidateChecks, "find_blocked", blocked)
 
 
 @mistake
@@ -164,38 +166,35 @@ def amounts_are_rounded_down() -> Any:
 def amounts_of_this_attempt_do_not_count() -> Any:
     real = capacity.check
 
-    class Blank:
-        facts: dict[Any, Any] = {}
-
-    return patch.object(capacity, "check", lambda solution, *rest: real(Blank(), *rest))  # type: ignore[arg-type]
+    return patch.object(capacity, "check", lambda solution, *rest: real(PartialSolution(), *rest))
 
 
 @mistake
 def amounts_of_others_do_not_count() -> Any:
-    def check(search: Any, alternative: Any, candidate: int) -> Any:
-        search._shape.capacity_left[candidate] = search._shape.profiles[candidate].totals
-        return real(search, alternative, candidate)
+    def check(checks: Any, alternative: Any, candidate: int) -> Any:
+        checks._shape.capacity_left[candidate] = checks._shape.profiles[candidate].totals
+        return real(checks, alternative, candidate)
 
-    real = backtracking.BacktrackingSearch._check_candidate
-    return patch.object(backtracking.BacktrackingSearch, "_check_candidate", check)
+    real = CandidateChecks.find_refusal
+    return patch.object(CandidateChecks, "find_refusal", check)
 
 
 @mistake
 def every_share_draws_counters() -> Any:
-    def charges(search: Any, alternative: Any, candidate: int) -> bool:
-        return not alternative.admin and bool(search._shape.profiles[candidate].counters)
+    def charges(checks: Any, alternative: Any, candidate: int) -> bool:
+        return not alternative.admin and bool(checks._shape.profiles[candidate].counters)
 
-    return patch.object(backtracking.BacktrackingSearch, "_charges_counters", charges)
+    return patch.object(CandidateChecks, "_charges_counters", charges)
 
 
 @mistake
 def admin_access_draws_counters() -> Any:
-    real = backtracking.BacktrackingSearch._charges_counters
+    real = CandidateChecks._charges_counters
 
-    def charges(search: Any, alternative: Any, candidate: int) -> bool:
-        return real(search, msgspec.structs.replace(alternative, admin=False), candidate)
+    def charges(checks: Any, alternative: Any, candidate: int) -> bool:
+        return real(checks, msgspec.structs.replace(alternative, admin=False), candidate)
 
-    return patch.object(backtracking.BacktrackingSearch, "_charges_counters", charges)
+    return patch.object(CandidateChecks, "_charges_counters", charges)
 
 
 @mistake
@@ -217,7 +216,9 @@ def counters_of_old_shares_do_not_count() -> Any:
 
 @mistake
 def match_compares_with_the_last_device_only() -> Any:
-    return patch.object(constraints, "take", lambda solution, rule, values: solution.set_fact(rule, values))
+    return patch.object(
+        constraints, "take", lambda solution, *fact: solution.assign(solution.constraint_values, *fact)
+    )
 
 
 @mistake
