@@ -82,7 +82,7 @@ async def test_devices_that_will_not_become_ready_go_back(tmp_path):
 async def test_nobody_waits_for_devices_longer_than_allowed(tmp_path):
     time = Turned()
     async with place("inside", tmp_path) as here:
-        client, _ = here.unruly(time.tempo)
+        client, _ = here.unruly(time.time_source)
         async with here.scheduling(client, binding_wait=600.0):
             await here.cluster(1, devices=0)
             await here.make(

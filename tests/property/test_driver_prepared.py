@@ -28,7 +28,6 @@ from dray.api.resource import (
     ResourceClaimStatus,
 )
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcessTransport
 from dray.clock import ManualClock
 from dray.driver import Claim, Driver, Ready
 from dray.driver import metrics as m
@@ -41,6 +40,7 @@ from dray.driver.preparing.preparer import ClaimPreparer, PreparerDependencies, 
 from dray.telemetry.logs import build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
 from tests.effort import effort
+from tests.support.in_process_transport import InProcessTransport
 
 NAME = "gpu.example.com"
 DEVICES = {"a": "gpu-0", "b": "gpu-1", "c": "gpu-0"}
