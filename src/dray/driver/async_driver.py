@@ -30,19 +30,19 @@ class AsyncDriver:
 
     @property
     def has_health(self) -> bool:
-        """Whether the driver has a method `list_health`."""
+        """Whether the driver has a method `health`."""
         return callable(getattr(self.driver, "health", None))
 
     async def list_devices(self) -> list[Any]:
-        """What `list_devices` says."""
+        """Call `devices`."""
         return await self._collect(self.driver.devices)
 
     async def prepare(self, claim: Claim | ClassicClaim) -> list[Ready]:
-        """What `prepare` says."""
+        """Call `prepare`."""
         return await self._collect(self.driver.prepare, claim)
 
     async def unprepare(self, claim: Claim | ClassicClaim) -> None:
-        """Until `unprepare` is done."""
+        """Call `unprepare`."""
         method = self.driver.unprepare
         if inspect.iscoroutinefunction(method):
             await method(claim)
@@ -52,7 +52,7 @@ class AsyncDriver:
             await answer
 
     async def list_health(self) -> list[DeviceState]:
-        """What `list_health` says."""
+        """Call `health`."""
         return await self._collect(getattr(self.driver, "health"))  # noqa: B009 - drivers need not have it
 
     async def run_in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -264,7 +264,7 @@ class DriverService:
             done, _ = await asyncio.wait([asking], timeout=SLOW_DEVICES_SECONDS)
             if not done:
                 self._log.warning(
-                    "`list_devices` does not end", driver=self.driver.name, seconds=SLOW_DEVICES_SECONDS
+                    "`devices` does not end", driver=self.driver.name, seconds=SLOW_DEVICES_SECONDS
                 )
             return await asking
         finally:

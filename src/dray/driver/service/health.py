@@ -112,7 +112,7 @@ def _validate_states(states: Sequence[DeviceState]) -> Sequence[DeviceState]:
     """What an author told, when it is what can be told."""
     for each in states:
         if not isinstance(each, DeviceState):
-            raise InputError(f"`list_health` must yield `DeviceState` values, not `{each!r}`")
+            raise InputError(f"`health` must yield `DeviceState` values, not `{each!r}`")
         if not isinstance(each.healthy, bool | None):
             raise InputError(
                 f"device `{each.device}`: `healthy` is True, False or None, not `{each.healthy!r}`"
