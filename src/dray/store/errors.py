@@ -1,7 +1,7 @@
 """Exceptions of the stores, as one tree.
 
     StoreError                     any exception a store raises on purpose
-    ├── CompactedError             the requested revision has been compacted: read the present, watch from there
+    ├── CompactedError             the requested revision has been compacted; read the present
     ├── FutureRevisionError        the requested revision does not exist yet
     ├── SlowWatcherError           a watcher fell too far behind and was cut off; it may resume where it was
     ├── TxnTooLargeError           the transaction has more operations than the back end accepts
@@ -69,7 +69,7 @@ class StoreClosedError(StoreError):
 
 
 class StoreWriteError(StoreError):
-    """The disk is full or refused the write; nothing was written, reads go on, and the next write may work."""
+    """The disk is full or refused the write; nothing was written, reads go on, the next write may work."""
 
 
 class OutcomeUnknownError(StoreError):

@@ -12,8 +12,6 @@ Rules for this file: it knows nothing of claims but their uids.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from dray.driver.preparing.cdi_files import sanitize_uid
+from dray.durable import FileLock
 from dray.wire.unix_sockets import secure_socket_directory
 
 POLL_SECONDS: Final = 0.1
@@ -40,7 +39,7 @@ class ClaimLocks:
         """While it is our turn with a claim; `on_wait` is called when another process has it."""
         async with self._locks.setdefault(uid, asyncio.Lock()):
             path = self._directory / f"{sanitize_uid(uid)}.lock"
-            while (held := await asyncio.to_thread(_try_lock, path)) is None:
+            while (held := await asyncio.to_thread(FileLock.try_acquire, path)) is None:
                 on_wait()
                 on_wait = _do_nothing
                 await asyncio.sleep(POLL_SECONDS)
@@ -54,7 +53,7 @@ class ClaimLocks:
     def remove_stale(self) -> None:
         """Remove what processes left that were killed."""
         for path in self._directory.iterdir():
-            held = _try_lock(path)
+            held = FileLock.try_acquire(path)
             if held is not None:
                 _release_lock(path, held)
 
@@ -68,22 +67,6 @@ def _do_nothing() -> None:
     return None
 
 
-def _try_lock(path: Path) -> int | None:
-    """The lock of a file; None when somebody else has it."""
-    while True:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(descriptor).st_nlink:
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        os.close(descriptor)  # its holder removed it while we opened it
-
-
-def _release_lock(path: Path, descriptor: int) -> None:
+def _release_lock(path: Path, lock: FileLock) -> None:
     path.unlink(missing_ok=True)
-    # Not only closed: a program that the author started may have it open, too.
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
+    lock.release()

@@ -22,7 +22,6 @@ matter, so that tests can crash there.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +42,14 @@ from dray.driver.preparing.prepared_records import (
     PreparedRecordStage,
     UnpreparedClaimRecord,
 )
-from dray.durable import CorruptFileError, Durability, StateFile, UnsupportedVersionError, remove_file
+from dray.durable import (
+    CorruptFileError,
+    Durability,
+    FileLock,
+    StateFile,
+    UnsupportedVersionError,
+    remove_file,
+)
 from dray.wire.unix_sockets import secure_socket_directory
 
 _RECORD_FILE: Final = StateFile("dray driver claim", 1)
@@ -358,12 +364,8 @@ class PreparedClaimStore:
     @contextmanager
     def _lock_exclusively(self) -> Iterator[None]:
         """While nobody else, in this process or another, begins a claim."""
-        descriptor = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with FileLock.acquire(self._lock_path):
             yield
-        finally:
-            os.close(descriptor)
 
 
 def _explain_late_call(record: PreparedClaimRecord) -> str:

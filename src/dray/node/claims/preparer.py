@@ -52,7 +52,7 @@ from dray.node.claims.recovery import (
 )
 from dray.node.claims.releaser import UnusedClaimReleaser
 from dray.node.claims.restore_accounting import RestoreAccounting
-from dray.node.keyed_locks import wait_for_first
+from dray.tasks import wait_for_first
 
 __all__ = [
     "ABANDON_ANNOTATION",

@@ -17,7 +17,7 @@ from dray.node.claims import plan
 from dray.node.claims.preparer_context import ClaimPreparerContext
 from dray.node.claims.readiness import ABANDON_ANNOTATION
 from dray.node.claims.record import NodeClaimStage, RecordedClaim
-from dray.node.keyed_locks import wait_for_first
+from dray.tasks import wait_for_first
 
 
 class UnusedClaimReleaser:

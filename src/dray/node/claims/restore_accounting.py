@@ -25,7 +25,7 @@ from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.node.claims.preparer_context import ClaimPreparerContext
 from dray.node.claims.record import NodeClaimStage, RecordedClaim
-from dray.node.keyed_locks import wait_for_first
+from dray.tasks import wait_for_first
 
 
 def list_held_devices(held: RecordedClaim) -> tuple[PreparationDevice, ...]:

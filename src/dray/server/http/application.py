@@ -42,6 +42,7 @@ from dray.server.http.routing import Router
 from dray.server.objects.identifiers import generate_request_ids
 from dray.server.objects.stored_object import StoredObject
 from dray.store.errors import StoreError
+from dray.tasks import cancel_and_wait
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -416,9 +417,7 @@ async def _send_stream(send: Send, receive: Receive, response: ApiResponse, requ
             await asyncio.wait((sending, leaving), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         return sending.result() if sending.done() else True
     finally:
-        for task in (sending, leaving):
-            task.cancel()
-        await asyncio.gather(sending, leaving, return_exceptions=True)
+        await cancel_and_wait(sending, leaving)
 
 
 class _SendProgress:
