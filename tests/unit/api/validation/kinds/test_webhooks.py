@@ -184,4 +184,4 @@ def test_a_secret_in_an_address_is_not_repeated():
 
 def test_a_webhook_without_rules_is_a_mistake_that_is_told():
     cautions = [str(caution) for caution in collect_warnings(made({**WEBHOOK, "rules": []}))]
-    assert cautions == ["webhooks[0].rules: the webhook has no rules, so it is never asked"]
+    assert cautions == ["webhooks[0].rules: the webhook has no rules, so it is never called"]
