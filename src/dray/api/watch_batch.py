@@ -14,7 +14,7 @@ class WatchedObject(Protocol):
     """An object that can return its struct."""
 
     @property
-    def get_view(self) -> Any: ...
+    def view(self) -> Any: ...
 
 
 class EncodedWatchBatch(bytes):

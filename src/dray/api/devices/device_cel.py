@@ -193,8 +193,8 @@ def _compile(expression: str, sharing: bool, lists: bool) -> SelectorCompilation
 
 
 def _build_selector(program: CelProgram) -> CompiledSelector:
-    reads = resolve_device_reads(program.reading.find_reads("device"))
-    demanded = program.reading.find_required_text("device")
+    reads = resolve_device_reads(program.variable_reads.find_reads("device"))
+    demanded = program.variable_reads.find_required_text("device")
     if demanded is not None and demanded.path == ("driver",):
         return CompiledSelector(program, reads, demanded.text, demanded.is_only_condition)
     if demanded is not None and demanded.is_only_condition and len(demanded.path) == 3 and reads:
