@@ -57,7 +57,7 @@ def had_by_new_claims(published):
     return msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, devices=devices))
 
 
-def at_the_door(claims, gates):
+def admit(claims, gates):
     """What is let in, and what was said instead."""
     try:
         return admit_claims(claims, gates), ""
@@ -86,7 +86,7 @@ def test_claims_behind_a_closed_gate_are_refused_or_as_if_never_written(gate, da
     gates = without(gate)
     closed = [name for name in GATES if not gates.is_enabled(name)]
     used = [name for name in closed if uses(asked, name, CLAIMS)]
-    admitted, fault = at_the_door([asked], gates)
+    admitted, fault = admit([asked], gates)
     if fault:
         assert any(name in fault for name in used)
         return
@@ -107,7 +107,7 @@ held_problems = st.randoms(use_true_random=False).map(lambda source: draw(source
 def handed_out_twice(gate, problem):
     """What an allocation behind a closed gate takes that is held, seen with every gate open."""
     gates = without(gate)
-    claims, fault = at_the_door(problem.claims, gates)
+    claims, fault = admit(problem.claims, gates)
     if fault:
         return []
     slices = admit_slices(problem.slices, gates)
@@ -144,7 +144,7 @@ def test_the_law_finds_an_admission_that_forgets(monkeypatch):
 @given(problem=problems, gates=gate_sets())
 def test_no_choice_of_gates_breaks_the_allocator(problem, gates):
     """Any problem under any gates has an answer or a fault that names a gate, and the same one each time."""
-    claims, fault = at_the_door(problem.claims, gates)
+    claims, fault = admit(problem.claims, gates)
     if fault:
         assert any(name in fault for name in GATES if not gates.is_enabled(name))
         return
@@ -161,7 +161,7 @@ def test_some_gate_changes_some_answer():
         for gate in set(GATES) - changed:
             gates = without(gate)
             slices = admit_slices(problem.slices, gates)
-            claims, fault = at_the_door(problem.claims, gates)
+            claims, fault = admit(problem.claims, gates)
             admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
             if fault or results_of(admitted) != results_of(problem):
                 changed.add(gate)

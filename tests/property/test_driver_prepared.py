@@ -226,10 +226,10 @@ steps = st.lists(
 @given(steps)
 @effort(0.8)
 @pytest.mark.req("K3063-134", "K3063-146")
-def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[str, str, str]]) -> None:
-    async def scene(root: Path) -> None:
+def test_checkpoint_files_and_devices_agree_whatever_happens(steps: list[tuple[str, str, str]]) -> None:
+    async def run(root: Path) -> None:
         world = World(root)
-        for what, name, fatal in story:
+        for what, name, fatal in steps:
             await world.do(what, name, fatal)
         for name in DEVICES:
             await world.do("unprepare", name, "")
@@ -240,7 +240,7 @@ def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[s
 
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        asyncio.run(scene(root))
+        asyncio.run(run(root))
     finally:
         shutil.rmtree(root)
 
@@ -248,7 +248,7 @@ def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[s
 @pytest.mark.parametrize("then", ["prepare", "unprepare"])
 @pytest.mark.parametrize("place", [*FAIL_POINTS, *INSIDE])
 def test_after_a_crash_at_any_place_either_call_sets_it_right(place: str, then: str) -> None:
-    async def scene(root: Path) -> None:
+    async def run(root: Path) -> None:
         world = World(root)
         what = "unprepare" if "unprepare" in place else "prepare"
         if what == "unprepare":
@@ -263,6 +263,6 @@ def test_after_a_crash_at_any_place_either_call_sets_it_right(place: str, then: 
 
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        asyncio.run(scene(root))
+        asyncio.run(run(root))
     finally:
         shutil.rmtree(root)

@@ -91,7 +91,7 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self.rows: dict[bytes, bytes] = {}
         self.claims: dict[str, StoredClaim] = {}
-        self.births = 0
+        self.created = 0
         self.generation = 1
         self.published = pool(1, flipped=False)
         self.preparations: dict[str, tuple[str, Holder, tuple[StoredResult, ...]]] = {}
@@ -115,8 +115,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def grant(self, name: str, asked: list[dict[str, Any]]) -> tuple[StoredClaim, LedgerDecision]:
         old = self.claims.get(name)
         if old is None:
-            self.births += 1
-        uid = f"uid-{self.births}" if old is None else old.metadata.uid
+            self.created += 1
+        uid = f"uid-{self.created}" if old is None else old.metadata.uid
         claim = document(name, uid, asked)
         books = self.books()
         return claim, books.build_decision(
