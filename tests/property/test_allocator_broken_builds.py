@@ -1,4 +1,4 @@
-"""A build of the allocator that is broken on purpose is caught by the laws."""
+"""The allocator properties detect builds of the allocator that are broken on purpose."""
 
 from __future__ import annotations
 

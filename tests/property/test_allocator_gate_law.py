@@ -1,9 +1,10 @@
-"""The gate law: behind a closed gate a claim is refused by the gate's name, or it is as if never written.
+"""Gates of the allocator: behind a closed gate a claim is refused by the gate's name, or its field is
+ignored.
 
-Admitted objects hold nothing of a closed gate, except in devices that are withheld and in what restricts a
-device to a node; admitting them again under any gates changes nothing; and what never held anything of the
-gate passes untouched. Closing a gate hides devices from new claims, never from the accounts: what is
-allocated behind it takes nothing that is held.
+Admitted objects have no field of a closed gate, except in devices that are withheld and in what restricts a
+device to a node; admitting them again under any gates changes nothing; and objects without fields of the gate
+pass unchanged. Closing a gate hides devices from new claims, never from the accounting: an allocation behind
+it takes nothing that is in use.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def admit(claims, gates):
 
 @pytest.mark.parametrize("gate", GATES)
 @given(data=st.data())
-def test_slices_behind_a_closed_gate_are_as_if_never_written(gate, data):
+def test_slices_behind_a_closed_gate_lose_its_fields(gate, data):
     published = data.draw(objects(SLICES))
     gates = without(gate)
     (admitted,) = admit_slices([published], gates)
@@ -81,7 +82,7 @@ def test_slices_behind_a_closed_gate_are_as_if_never_written(gate, data):
 
 @pytest.mark.parametrize("gate", GATES)
 @given(data=st.data())
-def test_claims_behind_a_closed_gate_are_refused_or_as_if_never_written(gate, data):
+def test_claims_behind_a_closed_gate_are_refused_or_lose_the_field(gate, data):
     asked = data.draw(objects(CLAIMS))
     gates = without(gate)
     closed = [name for name in GATES if not gates.is_enabled(name)]
@@ -135,7 +136,7 @@ def forgetting(admitted, published, closed):
     return msgspec.structs.replace(admitted, spec=msgspec.structs.replace(admitted.spec, devices=kept))
 
 
-def test_the_law_finds_an_admission_that_forgets(monkeypatch):
+def test_the_property_detects_an_admission_that_drops_devices_in_use(monkeypatch):
     monkeypatch.setattr(feature_gates, "_withhold_devices", forgetting)
     problems_drawn = (draw(Random(f"forgetting/{number}"), always=HELD) for number in range(600))
     assert any(handed_out_twice("DRADeviceBindingConditions", problem) for problem in problems_drawn)
@@ -153,7 +154,7 @@ def test_no_choice_of_gates_breaks_the_allocator(problem, gates):
     assert results_of(admitted) == results_of(admitted)
 
 
-def test_some_gate_changes_some_answer():
+def test_some_gate_changes_some_result():
     """The law is not empty: under closed gates problems are answered differently."""
     changed: set[str] = set()
     for number in range(300):

@@ -1,4 +1,4 @@
-"""The search agrees with the plain search, and keeps every other law, on random small problems.
+"""The search agrees with the exhaustive search, and satisfies every other property, on random small problems.
 
 The long run with 100,000 problems is `python -m tests.brute`.
 """

@@ -96,7 +96,7 @@ def plainly(
 
 
 @given(clusters(), pods(), st.sampled_from(Scoring))
-def test_a_plain_walk_over_every_node_finds_the_same(
+def test_a_plain_loop_over_every_node_finds_the_same(
     snapshot: ClusterSnapshot, asked: Pod, scoring: Scoring
 ) -> None:
     who, profile = subject(asked), build_profile(PlacementOptions(scoring=scoring))

@@ -8,7 +8,7 @@ from dray.api.validation import validate_create, validate_update
 from tests.unit.api.validation.building import found, metadata, request, template
 
 
-def test_a_valid_slice_is_accepted():
+def test_a_valid_template_is_accepted():
     assert not validate_create(template(inner={"labels": {"app": "train"}, "annotations": {"note": "any"}}))
 
 

@@ -1,10 +1,11 @@
-"""What the scheduler counts, however watches, answers and promises come: each device in exactly one place.
+"""The scheduler cache counts each device exactly once, in whatever order watch events, replies and
+assumptions come.
 
-Two machines. In one, a server gives versions to claims, and others allocate, free, delete and make them anew;
-the watch tells of it late and in order; answers to our own writes come early, late, or after the claim is
-gone; and meanwhile placements promise devices, several pods build on one promise and let go. In the other,
-pods are assumed on nodes, seen there, and gone. After every step, what is counted bit by bit is what one
-would count from the start.
+Two machines. In one, a server gives versions to claims, and others allocate, free, delete and recreate them;
+the watch reports this late and in order; replies to the scheduler's own writes come early, late, or after the
+claim is gone; and meanwhile placements assume devices, and several pods depend on one assumption and release
+it. In the other, pods are assumed on nodes, observed there, and removed. After every step the incremental
+counts equal a full recount.
 """
 
 from __future__ import annotations
