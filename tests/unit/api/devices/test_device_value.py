@@ -1,4 +1,4 @@
-"""What a selector reads of a device, and what it demands of the driver and of one attribute."""
+"""What a selector reads of a device, and what it requires of the driver and of one attribute."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_a_selector_reads(expression):
     assert compiled(expression).reads == READS[expression]
 
 
-def test_a_selector_may_demand_a_driver():
+def test_a_selector_may_require_a_driver():
     alone = compiled('device.driver == "x.example"')
     assert (alone.driver, alone.driver_alone) == ("x.example", True)
     more = compiled('device.driver == "x.example" && device.attributes["x.example"].kind == "a"')
@@ -55,13 +55,13 @@ def test_a_selector_may_demand_a_driver():
     assert (later.driver, later.text) == (None, None)
 
 
-def test_a_selector_may_ask_for_one_text_only():
+def test_a_selector_may_require_one_text_only():
     assert compiled('device.attributes["x.example"].kind == "a"').text == "a"
     assert compiled('device.attributes["x.example"].kind == 1').text is None
     assert compiled('device.attributes["x.example/y"].kind == "a"').text is None
 
 
-def test_a_selector_that_does_not_compile_says_the_same_of_all_devices():
+def test_an_invalid_selector_gives_the_same_text_for_all_devices():
     broken = compile_stored_selector("device.")
     assert isinstance(broken, InvalidSelector)
     assert broken.reads == ()
@@ -83,7 +83,7 @@ ODD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_devices_that_are_judged_one_by_one(case):
+def test_devices_that_are_validated_one_by_one(case):
     assert not is_plain("x.example", Device(name="d", **ODD[case]))
 
 

@@ -1,4 +1,4 @@
-"""The law of grouping: devices judged in groups get the verdict each of them gets on its own."""
+"""Devices evaluated in groups get the result each of them gets on its own."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def asking(*expressions: str) -> RequestAlternative:
 
 @effort(4)
 @given(st.lists(devices(), min_size=1, max_size=2), st.lists(st.sampled_from(EXPRESSIONS), max_size=2))
-def test_groups_get_the_verdict_of_each_of_their_devices(pools, expressions):
+def test_groups_get_the_result_of_each_of_their_devices(pools, expressions):
     slices = [
         published(
             *[Device(name=f"d{i}", **fields) for i, fields in enumerate(own)], driver=driver, name=driver

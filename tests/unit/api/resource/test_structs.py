@@ -1,4 +1,4 @@
-"""The shapes of the API groups: optional fields, attributes in two spellings, where a resource can be."""
+"""The structs of the API groups: optional fields, attributes in two spellings, reachable nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HOLDERS = sorted(
 
 
 @pytest.mark.parametrize("cls", HOLDERS, ids=lambda cls: cls.__name__)
-def test_every_value_can_be_empty_and_an_empty_one_says_nothing(cls):
+def test_every_struct_can_be_empty_and_encodes_to_nothing(cls):
     assert not issubclass(cls, Projection)
     written = json.loads(write_json(cls()))
     assert set(written) <= ALWAYS_WRITTEN
@@ -144,7 +144,7 @@ def test_an_empty_list_is_held_as_one():
 
 
 @pytest.mark.parametrize("value", [0, False, ""])
-def test_a_scalar_that_is_zero_is_held(value):
+def test_a_zero_scalar_counts_as_set(value):
     name = {int: "int", bool: "bool", str: "string"}[type(value)]
     assert DeviceAttribute(**{f"{name}_value": value}).get_typed_values() == (name, (value,))
 

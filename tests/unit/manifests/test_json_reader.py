@@ -1,4 +1,4 @@
-"""JSON values that follow each other without space between them are read as the decoder reads them."""
+"""Consecutive JSON values without space between them are read as the decoder reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dray.manifests import ManifestSource, read_documents
         ("{}12true", [{}, 12, True]),
     ],
 )
-def test_values_in_a_row_have_places(text, values):
+def test_consecutive_json_values_have_positions(text, values):
     documents = list(read_documents(ManifestSource("x.json", text)))
     assert [document.value for document in documents] == values
     assert all(document.locate("").line == 1 for document in documents)

@@ -1,4 +1,4 @@
-"""Texts to documents: YAML, JSON, lists, and everything that is refused."""
+"""Documents of manifests: YAML, JSON, lists, and everything that is refused."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_json_that_is_refused(text: str, place: tuple[int, int], words: str) -> 
     assert words in broken.problem
 
 
-def test_what_was_sound_is_read_before_what_is_broken() -> None:
+def test_valid_documents_before_an_error_are_read() -> None:
     reading = read_documents(ManifestSource("f", "a: 1\n---\nb: [\n"))
     assert next(reading).value == {"a": 1}
     with pytest.raises(ManifestReadError):
@@ -128,7 +128,7 @@ def test_what_was_sound_is_read_before_what_is_broken() -> None:
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
-def test_nesting_has_a_limit_and_not_the_one_of_the_machine(opening: str) -> None:
+def test_nesting_is_limited_before_the_interpreter_fails(opening: str) -> None:
     assert f"more than {MAX_DEPTH} levels" in refusal(opening * 100_000).problem
 
 
@@ -147,7 +147,7 @@ def test_aliases_count_for_nesting() -> None:
     assert "levels deep" in refusal("\n".join(lines)).problem
 
 
-def test_a_key_given_twice_is_reported_with_both_places() -> None:
+def test_a_duplicate_key_is_reported_with_both_positions() -> None:
     (document,) = documents("metadata:\n  labels:\n    a.io/x: 1\n    a.io/x: 2\n")
     assert document.value == {"metadata": {"labels": {"a.io/x": 2}}}
     (twice,) = document.duplicates
@@ -159,7 +159,7 @@ def test_a_key_given_twice_is_reported_with_both_places() -> None:
     )
 
 
-def test_a_key_given_twice_in_json_is_reported_with_both_places() -> None:
+def test_a_duplicate_key_in_json_is_reported_with_both_positions() -> None:
     (document,) = documents('{"a": [\n {"b": 1, "c": 2,\n  "b": 3}]}', "f.json")
     (twice,) = document.duplicates
     assert (twice.path, twice.first, twice.second) == ("a[0].b", (2, 3), (3, 3))
@@ -204,5 +204,5 @@ def test_an_object_that_only_looks_like_a_list_is_itself() -> None:
         ('{"a": "\\ud83d\\ude00 # "}', False),
     ],
 )
-def test_comments_are_noticed(text: str, expected: bool) -> None:
+def test_comments_are_detected(text: str, expected: bool) -> None:
     assert has_comments(ManifestSource("f", text)) is expected

@@ -1,10 +1,11 @@
-"""What the scheduler counts, however watches, answers and promises come: each device in exactly one place.
+"""The scheduler cache counts each device exactly once, in whatever order watch events, replies and
+assumptions come.
 
-Two machines. In one, a server gives versions to claims, and others allocate, free, delete and make them anew;
-the watch tells of it late and in order; answers to our own writes come early, late, or after the claim is
-gone; and meanwhile placements promise devices, several pods build on one promise and let go. In the other,
-pods are assumed on nodes, seen there, and gone. After every step, what is counted bit by bit is what one
-would count from the start.
+Two machines. In one, a server gives versions to claims, and others allocate, free, delete and recreate them;
+the watch reports this late and in order; replies to the scheduler's own writes come early, late, or after the
+claim is gone; and meanwhile placements assume devices, and several pods depend on one assumption and release
+it. In the other, pods are assumed on nodes, observed there, and removed. After every step the incremental
+counts equal a full recount.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ def pod_of(name: str, cpu: str = "1", on: str = "") -> Pod:
 
 
 def check_groups(snapshot: ClusterSnapshot) -> None:
-    """Every seat has the shape that its node has now, and is in the group of its likeness."""
+    """Every node state has the current shape of its node, and is in the group of its key."""
     assert set(snapshot.node_states) == set(NODES)
     assert sum(map(len, snapshot.groups.values())) == len(NODES)
-    for name, seat in snapshot.node_states.items():
-        assert seat.shape is snapshot.inventory.get_node_view(seat.node).shape
-        assert snapshot.groups[seat.group_key][name] is seat
+    for name, state in snapshot.node_states.items():
+        assert state.shape is snapshot.inventory.get_node_view(state.node).shape
+        assert snapshot.groups[state.group_key][name] is state
 
 
 def groups_of(snapshot: ClusterSnapshot) -> dict[NodeGroupKey, dict[str, NodeState]]:
@@ -255,7 +256,7 @@ class CountingClaims(RuleBasedStateMachine):
             self.versions[name] = parse_claim_version(claim)
 
     @invariant()
-    def a_photograph_has_what_is_counted_from_the_start(self) -> None:
+    def a_snapshot_equals_a_full_recount(self) -> None:
         snapshot = self.overlay.update_snapshot()
         assert held_in(snapshot.inventory.usage) == held_in(DeviceUsage.from_claims(self.book))
         check_groups(snapshot)
@@ -270,7 +271,7 @@ class CountingClaims(RuleBasedStateMachine):
             self._let_go(uid, user)
         assert {claim.metadata.name: claim for claim in self.book} == self.server
         assert self.book.count_pending_allocations() == 0
-        self.a_photograph_has_what_is_counted_from_the_start()
+        self.a_snapshot_equals_a_full_recount()
 
 
 class CountingPods(RuleBasedStateMachine):
@@ -315,14 +316,14 @@ class CountingPods(RuleBasedStateMachine):
     def nodes_hold_what_their_pods_need(self) -> None:
         snapshot = self.overlay.update_snapshot()
         check_groups(snapshot)
-        for name, seat in snapshot.node_states.items():
+        for name, state in snapshot.node_states.items():
             here = [
                 compute_requests(pod_of(pod, cpu)) for pod, (on, cpu) in self.seated.items() if on == name
             ]
-            assert seat.requests == reduce(ResourceRequests.add, here, NO_REQUESTS)
+            assert state.requests == reduce(ResourceRequests.add, here, NO_REQUESTS)
 
     @invariant()
-    def an_older_photograph_stays_as_it_was(self) -> None:
+    def an_older_snapshot_stays_unchanged(self) -> None:
         before, groups = self.last
         now = self.overlay.update_snapshot()
         assert groups_of(before) == groups

@@ -28,7 +28,7 @@ def claim(**status: object) -> ClassicResourceClaim:
 
 
 @pytest.mark.req("K3063-083", "K3063-085", "K3063-087", "K3063-089")
-def test_scheduler_and_driver_each_have_their_side():
+def test_scheduler_and_driver_each_have_their_part():
     found = claim(
         scheduling={
             "scheduler": {"selectedNode": "n2", "potentialNodes": ["n1", "n2"]},
@@ -45,7 +45,7 @@ def test_scheduler_and_driver_each_have_their_side():
 
 
 @pytest.mark.req("K3063-072", "K3063-089")
-def test_where_the_resource_is_stays_known_after_the_negotiation():
+def test_the_nodes_of_the_resource_stay_after_the_negotiation():
     during = claim(scheduling={"driver": {"availableOnNodes": SELECTOR}}).status
     after = claim(phase="Allocated", driverName="d.example.com", availableOnNodes=SELECTOR).status
     nowhere_said = claim(phase="Allocated", driverName="d.example.com").status

@@ -1,4 +1,4 @@
-"""Field paths to lines and columns."""
+"""Positions of field paths."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_field_is_found_or_its_nearest_parent(path: str, value: object, key: o
     assert document.locate(path, key=True) == key
 
 
-def test_places_in_json_are_found_in_the_text_as_written() -> None:
+def test_positions_in_json_are_those_of_the_text() -> None:
     text = '{ "a": {"b c": [1,\n  "x",\t{"d": null}]},\n "e": "\\ud83d\\ude00"}'
     document = only(text, "f.json")
     assert document.locate("a") == (1, 8)
@@ -71,7 +71,7 @@ def test_places_in_json_are_found_in_the_text_as_written() -> None:
     assert document.locate("e") == (3, 7)
 
 
-def test_places_of_json_and_yaml_agree_on_the_same_text() -> None:
+def test_positions_of_json_and_yaml_agree() -> None:
     text = json.dumps(
         {"spec": {"devices": [{"name": "a", "n": 1.5}, {"b": [], "c": {}, "d": True}]}}, indent=2
     )

@@ -1,4 +1,4 @@
-"""The law of a stock that is kept: changed step by step it answers as one made anew."""
+"""A device inventory that is updated step by step answers like one built from scratch."""
 
 from __future__ import annotations
 
@@ -78,9 +78,7 @@ def seen(stock: DeviceInventory) -> object:
 
 @effort(2)
 @given(st.lists(slices(), min_size=2, max_size=4), st.data())
-def test_slices_that_change_are_as_slices_from_the_start(
-    steps: list[list[ResourceSlice]], data: st.DataObject
-):
+def test_changed_slices_equal_slices_from_the_start(steps: list[list[ResourceSlice]], data: st.DataObject):
     kept = DeviceInventory(steps[0], (), DeviceUsage(), judge)
     seen(kept)
     before = steps[0]
@@ -95,7 +93,7 @@ def test_slices_that_change_are_as_slices_from_the_start(
 
 @effort(3)
 @given(st.lists(claims(), max_size=8, unique_by=lambda claim: claim.metadata.name), st.data())
-def test_what_is_given_back_was_never_taken(held: list[ResourceClaim], data: st.DataObject):
+def test_released_devices_are_as_if_never_allocated(held: list[ResourceClaim], data: st.DataObject):
     gone = data.draw(st.lists(st.sampled_from(held), unique_by=id)) if held else []
     kept = [claim for claim in held if claim not in gone]
     left, expected = DeviceUsage.from_claims(held).remove_claims(gone), DeviceUsage.from_claims(kept)

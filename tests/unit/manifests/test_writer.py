@@ -1,4 +1,4 @@
-"""Documents back to text."""
+"""Writing documents as YAML and JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_text_stays_text_for_other_readers_too(word: str) -> None:
     assert yaml.safe_load(to_yaml([{"a": word}])) == {"a": word}
 
 
-def test_yaml_reads_well() -> None:
+def test_yaml_is_in_block_style() -> None:
     document = {
         "kind": "Pod",
         "spec": {"args": ["x y", "on"], "count": 2, "empty": {}, "none": None, "script": "a\nb\n"},

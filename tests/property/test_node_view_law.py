@@ -1,7 +1,7 @@
-"""What nodes see is what one would see who looks at every slice anew, however slices come and go.
+"""What nodes see equals what they see when every slice is read from scratch, however slices change.
 
-Nodes that look alike are prepared after one model, slices for several nodes are found by labels, and what
-did not change is kept. Here every node is held against shelves that were made of all slices one by one.
+Equal nodes are prepared after one model, slices for several nodes are found by labels, and what did not
+change is reused. Every node is compared with pool views that were built of all slices one by one.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _without_name(shown: dict[str, Any]) -> dict[str, Any]:
 
 @effort(1)
 @given(st.lists(st.lists(slices(), max_size=5) | pairs(), min_size=1, max_size=3), st.booleans())
-def test_what_nodes_see_is_what_the_slices_say(steps: list[list[ResourceSlice]], sharing: bool) -> None:
+def test_node_views_equal_the_slices(steps: list[list[ResourceSlice]], sharing: bool) -> None:
     shared = DeviceInterner()
     there = DeviceInventory((), (), DeviceUsage(), judged)
     kept: list[ResourceSlice] = []

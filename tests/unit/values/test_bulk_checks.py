@@ -1,4 +1,4 @@
-"""Questions about many names or versions at once have the answers of the questions about each."""
+"""Bulk checks of names and versions agree with the checks of each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VERSIONS = [
 @given(st.lists(st.sampled_from(NAMES) | st.from_regex(r"[a-z0-9-]{1,3}", fullmatch=True), max_size=4))
 @example([])
 @example(["a", "b"])
-def test_labels_are_judged_together_as_each_alone(names):
+def test_checking_labels_in_bulk_equals_checking_each(names):
     assert are_dns_labels(names) == (not any(check_dns_label(name) for name in names))
 
 

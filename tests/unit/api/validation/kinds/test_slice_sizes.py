@@ -1,4 +1,4 @@
-"""The largest slice the rules allow stays well inside what an object may weigh."""
+"""The largest valid slice stays well below the size limit of an object."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from random import Random
 from dray.api.json_text import find_non_json_values, write_json
 from dray.manifests import to_yaml
 from tests.fuzz.mutations import broken
-from tests.fuzz.sound import in_every_version, sound
+from tests.fuzz.valid_documents import in_every_version, sound
 
 PIECES: tuple[bytes, ...] = (
     b"\x00",

@@ -1,4 +1,4 @@
-"""Needs are sums: what comes and goes leaves no trace, and a pod never needs less than a part of it."""
+"""Resource requests are sums: adding and removing leaves no trace; a pod needs at least its largest part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def starters(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(needs, needs)
-def test_what_comes_and_goes_leaves_no_trace(one: ResourceRequests, other: ResourceRequests) -> None:
+def test_adding_and_removing_leaves_no_trace(one: ResourceRequests, other: ResourceRequests) -> None:
     assert one.add(other).subtract(other) == one
     assert one.subtract(other).add(other) == one
     assert one.subtract(one) == NO_REQUESTS
@@ -46,7 +46,7 @@ def test_the_order_of_pods_does_not_matter(
 
 
 @given(containers, starters(), st.sampled_from(RESOURCES))
-def test_a_pod_needs_its_hungriest_moment_played_through(
+def test_a_pod_needs_its_largest_moment_simulated(
     main: list[dict[str, Any]], init: list[dict[str, Any]], resource: str
 ) -> None:
     """The life of a pod step by step: what runs at the same time, counted anew at every moment."""

@@ -1,4 +1,4 @@
-"""Laws of validation, for generated objects of every kind that has rules, sound or not."""
+"""Properties of validation, for generated objects of every kind that has rules, valid or not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_does_not_change_is_not_refused_and_is_not_changed(kind, drawn):
 
 @every_kind
 @given(drawn=st.data())
-def test_every_error_can_be_told(kind, drawn):
+def test_every_error_can_be_printed(kind, drawn):
     new, old = drawn.draw(structs(kind)), drawn.draw(structs(kind))
     errors = validate_create(new) + validate_update(new, old) + validate_status_update(new, old)
     assert all(str(error).startswith(f"{error.path}: ") for error in errors)
