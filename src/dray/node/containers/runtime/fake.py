@@ -26,6 +26,7 @@ from dray.node.containers.runtime.base import (
     ContainerStarted,
     FoundContainer,
 )
+from dray.tasks import wait_for_first
 
 RUN_SECONDS: Final = "dray.dev/fake-run-seconds"
 EXIT_CODE: Final = "dray.dev/fake-exit-code"
@@ -88,16 +89,7 @@ class FakeRuntime:
             await found.ended.wait()
             return
         left = found.seconds - (self._time_source.clock.monotonic() - found.started_monotonic)
-        waits = (
-            asyncio.ensure_future(self._time_source.sleep(max(left, 0))),
-            asyncio.ensure_future(found.ended.wait()),
-        )
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await wait_for_first(self._time_source.sleep(max(left, 0)), found.ended.wait())
 
     def _compute_exit(self, found: _FakeContainer) -> ContainerExit | None:
         if found.exit is not None or found.seconds is None:
