@@ -23,7 +23,7 @@ from dray.driver.classic.controller import (
     NoAllocationAvailable,
 )
 from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
-from dray.driver.classic.reconciler import ClassicRetryDelay
+from dray.driver.classic.retries import ClassicRetryDelay
 from tests.contract.api import MERGE
 from tests.contract.classic import CLAIMS, CLASSES, DRIVER, admit_driver, classic_claim, classic_class
 from tests.unit.driver.served import Served, Way, served, until

@@ -32,8 +32,10 @@ from dray.driver.classic.controller import (
 )
 from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
 from dray.driver.classic.inventory import CONFIG_MAP, publish_inventory
-from dray.driver.classic.reconciler import ClassicRetryDelay
-from dray.driver.deploy.manifests import HOST_PATH_MOUNTS, build_manifests, shorten_driver_name
+from dray.driver.classic.retries import ClassicRetryDelay
+from dray.driver.deploy.manifests import build_manifests
+from dray.driver.deploy.objects import shorten_driver_name
+from dray.driver.deploy.workloads import HOST_PATH_MOUNTS
 from dray.driver.service.cluster_commands import make_class_driver_lookup
 from dray.driver.service.program import build_command
 from dray.errors import InputError
