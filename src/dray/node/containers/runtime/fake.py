@@ -24,7 +24,7 @@ from dray.node.containers.runtime.base import (
     ContainerStarted,
     FoundContainer,
 )
-from dray.node.keyed_locks import wait_for_first
+from dray.tasks import wait_for_first
 
 RUN_SECONDS: Final = "dray.dev/fake-run-seconds"
 EXIT_CODE: Final = "dray.dev/fake-exit-code"
