@@ -8,7 +8,7 @@ import pytest
 
 from dray.client.errors import ServerUnreachableError
 from dray.client.transport import TransportRequest
-from dray.client.transports.in_process import MAX_QUEUED_CHUNKS, InProcessTransport
+from tests.support.in_process_transport import MAX_QUEUED_CHUNKS, InProcessTransport
 from tests.unit.client.fakeapi import FakeApi, Told, forever
 
 

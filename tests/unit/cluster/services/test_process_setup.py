@@ -11,10 +11,10 @@ import pytest
 
 STUCK = """
 import asyncio
-from dray.cluster.lasting import stopped_by_signals
+from dray.cluster.services.process_setup import install_stop_signals
 
 async def main():
-    stop = stopped_by_signals()
+    stop = install_stop_signals()
     print("begun", flush=True)
     await stop.wait()
     print("stopping", flush=True)
