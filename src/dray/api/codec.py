@@ -171,11 +171,11 @@ def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
             f"expected an object with `apiVersion` and `kind`, got {describe_json_type(document)}"
         )
     kind, version = parse_document_kind(document)
-    strange = [] if trusted else find_non_json_values(document)
-    if strange:
-        raise _build_decode_error(kind, version, strange)
+    errors = [] if trusted else find_non_json_values(document)
+    if errors:
+        raise _build_decode_error(kind, version, errors)
     shape = conversion.get_struct_type(kind, version)
-    kept = document if kind.open else None
+    open_document = document if kind.open else None
     try:
         given, text = _normalize_text(kind, document)
         obj = _get_cached_decoder(shape).decode(text)
@@ -183,7 +183,7 @@ def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
             obj = _get_cached_decoder(kind.type).decode(
                 ENCODER.encode(conversion.convert_to_internal(kind, version, given))
             )
-        return DecodedObject(kind, version, obj, (), kept)
+        return DecodedObject(kind, version, obj, (), open_document)
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         pass  # the slow path below reports every problem
     fitted, found = check_document(conversion.normalize_document(kind, document), shape)
@@ -192,7 +192,7 @@ def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
     obj = _get_cached_decoder(kind.type).decode(
         write_json(conversion.convert_to_internal(kind, version, fitted))
     )
-    return DecodedObject(kind, version, obj, tuple(found.unknown_fields), kept)
+    return DecodedObject(kind, version, obj, tuple(found.unknown_fields), open_document)
 
 
 def _build_decode_error(kind: Kind, version: str, problems: Sequence[FieldError]) -> DecodeError:

@@ -201,9 +201,9 @@ def _fit_quantity(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
 
 def _fit_opaque(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
     """Keep everything in an opaque value; it must only be JSON."""
-    strange = find_non_json_values(value, path)
-    findings.type_errors += strange
-    return None if strange else value
+    errors = find_non_json_values(value, path)
+    findings.type_errors += errors
+    return None if errors else value
 
 
 _SCALARS: tuple[tuple[type[inspect.Type], type, str], ...] = (

@@ -84,15 +84,15 @@ def find_non_json_values(document: Any, path: FieldPath = ROOT) -> list[FieldErr
     """Return an error for every plain value that JSON cannot hold, or only beyond `MAX_DEPTH` or
     `MAX_VALUES`.
     """
-    left = [MAX_VALUES]
-    if _fits_json(document, 0, left):
+    remaining = [MAX_VALUES]
+    if _fits_json(document, 0, remaining):
         return []
-    walk = _JsonChecker()
-    if left[0] >= 0:
-        walk.visit(document, path, 0)
-    if min(left[0], walk.remaining_values) < 0:
-        walk.errors.append(_build_error(path, document, f"more than {MAX_VALUES} values"))
-    return walk.errors
+    checker = _JsonChecker()
+    if remaining[0] >= 0:
+        checker.visit(document, path, 0)
+    if min(remaining[0], checker.remaining_values) < 0:
+        checker.errors.append(_build_error(path, document, f"more than {MAX_VALUES} values"))
+    return checker.errors
 
 
 def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:

@@ -56,11 +56,11 @@ def normalize_opaque(holder: msgspec.Struct, name: str) -> None:
         raise ValueError(str(broken)) from None
     # A short text with few brackets can neither be nested deeply nor hold huge numbers.
     if len(text) > 3000 or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
-        strange = find_non_json_values(value)
-        if strange:
-            raise ValueError(str(strange[0]))
-    kept = NO_OPAQUE if value is None else msgspec.Raw(write_json(value))
-    msgspec.structs.force_setattr(holder, name, kept)
+        errors = find_non_json_values(value)
+        if errors:
+            raise ValueError(str(errors[0]))
+    normalized = NO_OPAQUE if value is None else msgspec.Raw(write_json(value))
+    msgspec.structs.force_setattr(holder, name, normalized)
 
 
 class ApiStruct(

@@ -14,7 +14,7 @@ class WatchedObject(Protocol):
     """An object that can return its struct."""
 
     @property
-    def get_view(self) -> Any: ...
+    def view(self) -> Any: ...
 
 
 class EncodedWatchBatch(bytes):
@@ -24,6 +24,6 @@ class EncodedWatchBatch(bytes):
 
     @classmethod
     def from_events(cls, lines: bytes, events: Sequence[tuple[str, WatchedObject]]) -> EncodedWatchBatch:
-        told = cls(lines)
-        told.events = events
-        return told
+        batch = cls(lines)
+        batch.events = events
+        return batch

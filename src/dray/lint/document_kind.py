@@ -106,9 +106,9 @@ def _report_unknown_kind(
     if kind is not None:
         served = ", ".join(f"`{kind.format_api_version(version)}`" for version in kind.versions)
         return FieldFinding("unknown-kind", "apiVersion", message, expected=f"one of {served}")
-    served = [f"`{other.internal_api_version}`" for other in KINDS if other.name == name]
-    if served:
-        return FieldFinding("unknown-kind", "apiVersion", message, expected=" or ".join(served))
+    versions = [f"`{other.internal_api_version}`" for other in KINDS if other.name == name]
+    if versions:
+        return FieldFinding("unknown-kind", "apiVersion", message, expected=" or ".join(versions))
     names = [other.name for other in KINDS if other.group == group]
     expected = "one of " + ", ".join(f"`{known}`" for known in names)
     return FieldFinding("unknown-kind", "kind", message, expected=expected, hint=suggest_name(name, names))

@@ -1,12 +1,12 @@
-"""The text of a quantity: what `1.5Gi` is worth, how it is printed, why `1K` is refused.
+"""Parser and formatter of quantity texts such as `1.5Gi`, with reasons for texts that are refused.
 
 Theory of operation: a text is a sign, digits with or without a fraction, and a suffix. The suffix stands for
-a whole number of nanos, or, for an exponent, for a fraction of them; digits times suffix must come out as a
-whole number of nanos. `parse_quantity` reads and `format_quantity` prints; between the two a quantity is
-nanos and a form. Everything that is refused goes through one of the `_why_...` functions, which look at the
-text only then.
+a whole number of nanos, or, for an exponent, for a fraction of them; digits times suffix must be a whole
+number of nanos. `parse_quantity` parses and `format_quantity` prints; between the two a quantity is nanos and
+a form. Every refused text is explained by one of the `_explain_...` functions, which look at the text only
+then.
 
-Rules for this file: ints only, and the length of the text is judged before anything else.
+Rules for this file: ints only, and the length of the text is checked before anything else.
 """
 
 from __future__ import annotations

@@ -56,11 +56,11 @@ def evaluate_conditions(
     """Whether all conditions are true, or why that cannot be decided."""
     failed: InvalidAdmissionResponse | None = None
     given: ConditionBindings | None = None
-    left = MATCH_COST_LIMIT
+    remaining = MATCH_COST_LIMIT
     for condition in conditions:
         given = bindings() if given is None else given
-        answer, cost = _evaluate_condition(condition, given, left)
-        left = max(0, left - cost)
+        answer, cost = _evaluate_condition(condition, given, remaining)
+        remaining = max(0, remaining - cost)
         if answer is False:
             return False
         if isinstance(answer, InvalidAdmissionResponse):

@@ -71,10 +71,12 @@ def build_review(admission_request: AdmissionRequest, uid: str, new: Any, old: A
     target = admission_request.target
     group, version, kind = admission_request.gvk
     # Objects of another group, such as a binding, have one version whatever version the resource has.
-    told = admission_request.version if (group, version) == (target.group, target.version) else version
+    shown_version = (
+        admission_request.version if (group, version) == (target.group, target.version) else version
+    )
     request: dict[str, Any] = {
         "uid": uid,
-        "kind": {"group": group, "version": told, "kind": kind},
+        "kind": {"group": group, "version": shown_version, "kind": kind},
         "resource": {
             "group": target.group,
             "version": admission_request.version,
@@ -94,8 +96,8 @@ def build_review(admission_request: AdmissionRequest, uid: str, new: Any, old: A
         "options": dict(admission_request.options),
     }
     absent = ("subResource", "requestSubResource", "name", "namespace")
-    kept = {name: value for name, value in request.items() if value != "" or name not in absent}
-    return {"kind": KIND, "apiVersion": API_VERSION, "request": kept}
+    fields = {name: value for name, value in request.items() if value != "" or name not in absent}
+    return {"kind": KIND, "apiVersion": API_VERSION, "request": fields}
 
 
 def parse_review_response(

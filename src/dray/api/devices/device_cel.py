@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from dray.api import limits
 from dray.api.devices.device_value import (
     DeviceReads,
     build_device_value,
@@ -46,8 +47,6 @@ from dray.cel.values import Value, get_type_name
 from dray.gates import GateSet
 from dray.values.names import MAX_DOMAIN, MAX_DRIVER, MAX_ID
 
-MAX_EXPRESSION_BYTES: Final = 10 * 1024
-"""Bytes of an expression; validation refuses longer ones before anything is compiled."""
 SELECTOR_COST_LIMIT: Final = 1_000_000
 """Limit of a selector's cost, both estimated and actual."""
 
@@ -55,8 +54,6 @@ DEVICE_TYPE: Final = t.Type(t.TypeKind.STRUCT, "kubernetes.DRADevice")
 
 _MAX_SHORT_LENGTH: Final = 512
 """Characters of a short expression; many short ones are cached."""
-_MAX_ATTRIBUTES: Final = 32
-_MAX_VALUE: Final = 64
 
 
 class DeviceBinding:
@@ -246,21 +243,27 @@ def _get_attribute_type(lists: bool) -> t.Type:
 
 # The limits of the API, which bound what an expression can cost. Kubernetes does not know the size of a
 # quantity, nor that of a whole device.
-_VALUE: Final = SizeBound(_MAX_VALUE)
+_ENTRIES: Final = limits.ATTRIBUTES_AND_CAPACITIES_PER_DEVICE
+_VALUE: Final = SizeBound(limits.ATTRIBUTE_VALUE_BYTES)
 _EXTENT: Final = SizeBound(
     0,
     fields={
         "driver": SizeBound(MAX_DRIVER),
         "allowMultipleAllocations": SizeBound(1),
         "attributes": SizeBound(
-            _MAX_ATTRIBUTES,
+            _ENTRIES,
             keys=SizeBound(MAX_DOMAIN),
-            values=SizeBound(_MAX_ATTRIBUTES, keys=SizeBound(MAX_ID), values=_VALUE, named=_VALUE),
+            values=SizeBound(
+                _ENTRIES,
+                keys=SizeBound(MAX_ID),
+                values=_VALUE,
+                named=_VALUE,
+            ),
         ),
         "capacity": SizeBound(
-            _MAX_ATTRIBUTES,
+            _ENTRIES,
             keys=SizeBound(MAX_DOMAIN),
-            values=SizeBound(_MAX_ATTRIBUTES, keys=SizeBound(MAX_ID)),
+            values=SizeBound(_ENTRIES, keys=SizeBound(MAX_ID)),
         ),
     },
 )

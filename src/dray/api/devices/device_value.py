@@ -41,17 +41,17 @@ def resolve_device_reads(reads: Iterable[PathRead] | None) -> DeviceReads | None
     if reads is None:
         return None
     found: set[DeviceRead] = set()
-    for words, presence in reads:
-        field, domain, id = (*words, "", "")[:3]
+    for path, presence in reads:
+        field, domain, id = (*path, "", "")[:3]
         if field == "driver":
             continue
         if field not in _MAPS:
             found.add(DeviceRead(field))
-        elif len(words) > 2 and "/" not in domain and "/" not in id and id:
+        elif len(path) > 2 and "/" not in domain and "/" not in id and id:
             found.add(DeviceRead(field, domain, id))
-        elif len(words) == 2 and presence and "/" not in domain:
+        elif len(path) == 2 and presence and "/" not in domain:
             found.add(DeviceRead(field, domain))
-        elif len(words) != 1 or not presence:
+        elif len(path) != 1 or not presence:
             return None
     return tuple(sorted(found))
 
@@ -108,13 +108,13 @@ def build_partial_value(driver: str, device: Device, reads: DeviceReads) -> dict
         if field == "allowMultipleAllocations":
             value[field] = device.allow_multiple_allocations is True
         elif field in _MAPS:
-            held: Any = device.attributes if field == "attributes" else device.capacity
+            published: Any = device.attributes if field == "attributes" else device.capacity
             within: OpenMap = value[field]
             if not id:
-                if has_domain(driver, held, domain):
+                if has_domain(driver, published, domain):
                     within.setdefault(domain, {})
                 continue
-            found = read_named(driver, held, domain, id)
+            found = read_named(driver, published, domain, id)
             if found is not None:
                 held_value = _to_cel_value(found) if field == "attributes" else found.value
                 within.setdefault(domain, {})[id] = held_value
@@ -153,8 +153,8 @@ def _to_cel_value(attribute: DeviceAttribute) -> Value | None:
         return attribute.bool_value
     if attribute.version_value is not None:
         return Version.parse(attribute.version_value)
-    held = attribute.get_typed_values()
-    if held is None:
+    typed = attribute.get_typed_values()
+    if typed is None:
         return None
-    kind, values = held
+    kind, values = typed
     return tuple(Version.parse(str(one)) for one in values) if kind == "version" else values

@@ -69,8 +69,8 @@ class DeviceAttribute(ApiStruct, frozen=True, gc=False):
             return SCALAR_TYPES[position], (member,)
         if position < 2 * len(SCALAR_TYPES):
             return SCALAR_TYPES[position - len(SCALAR_TYPES)], member
-        held: tuple[str, tuple[Scalar, ...]] | None = member.get_typed_values()
-        return held
+        typed: tuple[str, tuple[Scalar, ...]] | None = member.get_typed_values()
+        return typed
 
     @property
     def is_list(self) -> bool:

@@ -35,8 +35,8 @@ def apply_create_strategy(
 ) -> CreateStrategyResult:
     """Apply the create strategy to a decoded object that already has its name and namespace."""
     filled = apply_defaults(obj, now=now)
-    kept = gates.drop_disabled_fields(kind, filled, filled if stored else None)
-    return CreateStrategyResult(kept.object, kept.dropped, tuple(validate_stored(kept.object)))
+    filtered = gates.drop_disabled_fields(kind, filled, filled if stored else None)
+    return CreateStrategyResult(filtered.object, filtered.dropped, tuple(validate_stored(filtered.object)))
 
 
 def is_from_server(obj: Any) -> bool:

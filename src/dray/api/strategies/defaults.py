@@ -44,14 +44,14 @@ def _is_exact_count(holder: Any) -> bool:
 
 
 def _list_request_defaults(prefix: str) -> tuple[FieldDefault, ...]:
-    asks = (f"{prefix}.devices.requests[].exactly", f"{prefix}.devices.requests[].firstAvailable[]")
+    requests = (f"{prefix}.devices.requests[].exactly", f"{prefix}.devices.requests[].firstAvailable[]")
     return tuple(
         row
-        for ask in asks
+        for request in requests
         for row in (
-            FieldDefault(f"{ask}.allocationMode", EXACT_COUNT),
-            FieldDefault(f"{ask}.count", 1, _is_exact_count, "when `allocationMode` is `ExactCount`"),
-            FieldDefault(f"{ask}.tolerations[].operator", _EQUAL),
+            FieldDefault(f"{request}.allocationMode", EXACT_COUNT),
+            FieldDefault(f"{request}.count", 1, _is_exact_count, "when `allocationMode` is `ExactCount`"),
+            FieldDefault(f"{request}.tolerations[].operator", _EQUAL),
         )
     )
 

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from dray.api.limits import COUNTER_SETS_PER_SLICE, DEVICES_PER_SLICE, RICH_DEVICES_PER_SLICE
 from dray.api.meta import ObjectMeta, OwnerRef
 from dray.api.resource import (
     CounterSet,
@@ -33,7 +34,6 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.api.validation.limits import COUNTER_SETS_PER_SLICE, DEVICES_PER_SLICE, RICH_DEVICES_PER_SLICE
 from dray.driver.devices import Pool, Reach, Slice, to_node_selector
 from dray.driver.publishing.layout import PreviousPage, lay_out_pages
 from dray.values.names import MAX_SUBDOMAIN

@@ -180,13 +180,12 @@ def _explain_unexpected_input(cause: UnexpectedInput, context: _IssueContext) ->
     other = _EQUIVALENTS.get(cause.found)
     hint = f"did you mean `{other}`?" if other else ""
     message = f"`{cause.found}` does not belong here"
-    match cause.expected:
-        case ExpectedInput.OPERAND:
-            expected, message = "a value", f"a value is missing before `{cause.found}`"
-        case ExpectedInput.END:
-            expected = "an operator such as `&&`, or the end"
-        case ExpectedInput.CLOSING_BRACKET:
-            expected = f"`{cause.bracket}`"
+    if cause.expected is ExpectedInput.OPERAND:
+        expected, message = "a value", f"a value is missing before `{cause.found}`"
+    elif cause.expected is ExpectedInput.END:
+        expected = "an operator such as `&&`, or the end"
+    else:
+        expected = f"`{cause.bracket}`"
     return CelMessage(message if cause.found else "the expression ends too early", expected, hint)
 
 

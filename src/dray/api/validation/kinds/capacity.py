@@ -1,17 +1,18 @@
-"""Rules of a capacity, and of the policy that says which parts of it a share may take.
+"""Validation of capacities, and of the policies for the amounts that a share may take.
 
 A policy is a set of values or a range with an optional step; the grid of a range starts at its minimum. All
-arithmetic is exact, so fractions are as good as whole numbers. What else a policy must keep serves the
-programs that read it with 64 bits: with fractions every bound is a whole number of thousandths, and with a
-step every bound fits 64 bits.
+arithmetic is exact, so fractions are treated like whole numbers. The remaining rules serve programs that read
+a policy with 64 bits: with fractions every bound is a whole number of thousandths, and with a step every
+bound fits 64 bits.
 
-Where Kubernetes is silent (negative amounts, a default that is no valid amount) the errors are ours.
+Where Kubernetes has no rule (negative amounts, a default that is no valid amount) the errors are dray's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dray.api import limits
 from dray.api.fields import (
     AboveMaximum,
     BelowMinimum,
@@ -25,7 +26,6 @@ from dray.api.fields import (
     too_many,
 )
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-from dray.api.validation import limits
 from dray.api.validation.field_rules import FieldErrors
 from dray.values.quantity import Quantity
 
@@ -34,7 +34,7 @@ _BOTH = 'exactly one policy can be specified, cannot specify "validValues" and "
 
 
 def validate_capacity(item: DeviceCapacity, path: FieldPath, *, shared: bool) -> FieldErrors:
-    """An amount of a device; only devices that are shared may say how it is divided."""
+    """Check an amount of a device; only devices that are shared may have a policy."""
     policy, value = item.request_policy, item.value
     if value is None:
         yield required(path.child("value"))
@@ -49,7 +49,7 @@ def validate_capacity(item: DeviceCapacity, path: FieldPath, *, shared: bool) ->
 
 
 def validate_request_policy(policy: CapacityRequestPolicy, total: Quantity, path: FieldPath) -> FieldErrors:
-    """Which parts of a total a share may take, and which one it gets when it does not say."""
+    """Check which parts of a total a share may take, and its default."""
     default, values, bounds = policy.default, policy.valid_values, policy.valid_range
     if values and bounds is not None:
         yield forbidden(path, _BOTH)
@@ -134,7 +134,7 @@ def _validate_maximum(
 def _validate_representable(
     bounds: CapacityRequestPolicyRange, default: Quantity, path: FieldPath
 ) -> Iterator[FieldError]:
-    """Bounds that a program with 64 bits cannot compute with."""
+    """Find bounds that a program with 64 bits cannot compute with."""
     named = (("default", default), ("min", bounds.min), ("max", bounds.max), ("step", bounds.step))
     given = [(field, value) for field, value in named if value is not None]
     fractions = not all(value.is_integer for _, value in given)

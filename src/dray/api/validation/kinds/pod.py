@@ -1,4 +1,4 @@
-"""Rules of a pod, as far as its claims are concerned; the rest of a pod is not ours to judge."""
+"""Validation of pods, restricted to their claims."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CONTAINER_LISTS = (
 
 
 def validate_pod(obj: Pod) -> FieldErrors:
-    """The claims of a pod and the containers that use them."""
+    """Check the claims of a pod and the containers that use them."""
     claims = obj.spec.resource_claims
     if claims:
         yield from _validate_pod_claims(obj, _SPEC.child("resourceClaims"))
@@ -57,7 +57,7 @@ def validate_pod(obj: Pod) -> FieldErrors:
 
 
 def validate_pod_update(new: Pod, old: Pod) -> FieldErrors:
-    """What a pod claims is settled when it is created; ephemeral containers cannot claim anything more."""
+    """Check that the claims of a pod do not change; ephemeral containers cannot use additional claims."""
     changed = not is_semantically_equal(new.spec.resource_claims, old.spec.resource_claims)
     if changed or _map_claims_by_container(new) != _map_claims_by_container(old):
         text = "pod updates may not change `resourceClaims` or the claims that containers use"
@@ -91,7 +91,7 @@ def _validate_pod_claims(obj: Pod, path: FieldPath) -> FieldErrors:
 
 
 def _validate_claim_source(entry: PodResourceClaim, pod_name: str, path: FieldPath) -> FieldErrors:
-    """Where the claim comes from: a claim, a template object, or a template written inside the pod."""
+    """Check the source of a claim: a claim, a template object, or a template inside the pod."""
     named_sources = {
         "resourceClaimName": entry.resource_claim_name,
         "resourceClaimTemplateName": entry.resource_claim_template_name,
@@ -144,7 +144,7 @@ def _validate_container_claims(
 
 
 def _validate_request_reference(name: str, path: FieldPath) -> FieldErrors:
-    """A container uses a request, whichever alternative was chosen for it; a DNS label has no slash."""
+    """Check that a container refers to a request and not to an alternative; a DNS label has no slash."""
     request, slash, _ = name.partition("/")
     for error in report_name_faults(check_dns_label(name), path):
         yield replace(error, violation=SubrequestReference(request)) if slash else error
@@ -154,7 +154,7 @@ def _validate_request_reference(name: str, path: FieldPath) -> FieldErrors:
 
 
 def validate_pod_status(obj: Pod) -> FieldErrors:
-    """Which claims were made for which entries."""
+    """Check the names of the claims that were created for the pod."""
     entries = frozenset(entry.name for entry in obj.spec.resource_claims)
     seen: set[str] = set()
     for position, item in enumerate(obj.status.resource_claim_statuses):
