@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     markers = (marker for item in session.items for marker in item.iter_markers("req"))
     from_tests = frozenset(reqs.ids_of(marker.args) for marker in markers)
-    from_scenes = reqs.named_in_scenes(ROOT / "tests" / "scenes")
+    from_scenes = reqs.find_ids_in_cases(ROOT / "tests" / "scenes")
     session.config.stash[NAMED] = frozenset[str]().union(*from_tests, from_scenes)
 
 

@@ -18,7 +18,7 @@ PACKED = 150
 QUICK = (
     "agrees",
     "satisfies_the_referee",
-    "restores_the_board",
+    "restores_the_partial_solution",
     "accounts_for_every_option",
     "nodes_do_not_mix",
 )

@@ -107,15 +107,15 @@ held_problems = st.randoms(use_true_random=False).map(lambda source: draw(source
 def handed_out_twice(gate, problem):
     """What an allocation behind a closed gate takes that is held, seen with every gate open."""
     gates = without(gate)
-    claims, fault = at_the_door(problem.admit_claims, gates)
+    claims, fault = at_the_door(problem.claims, gates)
     if fault:
         return []
-    slices = admit_slices(problem.admit_slices, gates)
+    slices = admit_slices(problem.slices, gates)
     admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
     found = results_of(admitted)
     if found is None:
         return []
-    seen_open = VerificationInput(problem.admit_slices, problem.classes, problem.held, problem.node, judged)
+    seen_open = VerificationInput(problem.slices, problem.classes, problem.held, problem.node, judged)
     return [said for said in verify(seen_open, claims, found) if said.rule in ACCOUNTS]
 
 
@@ -144,11 +144,11 @@ def test_the_law_finds_an_admission_that_forgets(monkeypatch):
 @given(problem=problems, gates=gate_sets())
 def test_no_choice_of_gates_breaks_the_allocator(problem, gates):
     """Any problem under any gates has an answer or a fault that names a gate, and the same one each time."""
-    claims, fault = at_the_door(problem.admit_claims, gates)
+    claims, fault = at_the_door(problem.claims, gates)
     if fault:
         assert any(name in fault for name in GATES if not gates.is_enabled(name))
         return
-    slices = admit_slices(problem.admit_slices, gates)
+    slices = admit_slices(problem.slices, gates)
     admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
     assert results_of(admitted) == results_of(admitted)
 

@@ -70,9 +70,9 @@ class World:
 class Wire:
     """A client whose calls take time and get lost."""
 
-    def __init__(self, world: World, tempo: TimeSource, loss: float) -> None:
+    def __init__(self, world: World, time_source: TimeSource, loss: float) -> None:
         self.world, self.loss = world, loss
-        self.habits = SimpleNamespace(tempo=tempo)
+        self.options = SimpleNamespace(time_source=time_source)
         self.cut = False
 
     async def _on_the_way(self, work: Callable[[], Any]) -> Any:
@@ -134,8 +134,8 @@ class Candidate:
         random = world.random
         self._clock = DriftingClock(world, random.uniform(0, 10_000), random.uniform(0.99, 1.01))
         self._world = world
-        tempo = TimeSource(self._clock, self._sleep, random.random)
-        self.wire = Wire(world, tempo, loss)
+        time_source = TimeSource(self._clock, self._sleep, random.random)
+        self.wire = Wire(world, time_source, loss)
         self.election = LeaderElector(self.wire, "l", "n", name)  # type: ignore[arg-type]
         self.terms = 0
         self.task = asyncio.ensure_future(self._live())

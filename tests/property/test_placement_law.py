@@ -43,15 +43,15 @@ SHARE = "00000000-0000-4000-8000-000000000000"
 
 
 class WideOpen:
-    """A door without gates, and a judge that understands a few words."""
+    """A gate filter that admits everything, and an evaluator of the toy selectors."""
 
-    def slices(self, slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
+    def admit_slices(self, slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
         return list(slices)
 
-    def claims(self, claims: Sequence[ResourceClaim]) -> list[ResourceClaim]:
+    def admit_claims(self, claims: Sequence[ResourceClaim]) -> list[ResourceClaim]:
         return list(claims)
 
-    def judge(self) -> Any:
+    def build_selector_evaluator(self) -> Any:
         return judged
 
 

@@ -31,9 +31,9 @@ from dray.driver.publishing.pool_plan import (
     PoolPlan,
     PublisherIdentity,
     plan_pool,
-    retain_used_devices,
     to_desired_pool,
 )
+from dray.driver.publishing.retained_devices import retain_used_devices
 from dray.values.quantity import Quantity
 
 HOME = PublisherIdentity("gpu.example.com", "node-a", "node")
@@ -171,7 +171,7 @@ def test_applying_the_plan_gives_the_pool_that_was_told_and_a_second_plan_is_emp
     for offer in told:
         plan = plan_pool(offer, HOME, server.standing, left)
         server.apply(plan)
-        assert server.get_view() == order_of(offer)
+        assert server.view() == order_of(offer)
         found = {device.name: device for each in server.standing for device in each.spec.devices}
         bare = {
             name: structs.replace(
@@ -193,16 +193,16 @@ def test_writes_that_stop_anywhere_show_the_old_pool_the_new_one_or_none(
 ) -> None:
     server, new = Server({}), data.draw(changes(old))
     server.apply(plan_pool(old, HOME, []))
-    before = server.get_view()
+    before = server.view()
     plan = plan_pool(new, HOME, server.standing)
     puts = data.draw(st.permutations(server.steps(plan)[: len(plan.creates) + len(plan.updates)]))
     steps = [*puts, *server.steps(plan)[len(puts) :]]
     stop = data.draw(st.integers(0, len(steps)))
     for step in steps[:stop]:
         server.do(step)
-        assert server.get_view() in (before, order_of(new), None)
+        assert server.view() in (before, order_of(new), None)
     server.apply(plan_pool(new, HOME, server.standing))
-    assert server.get_view() == order_of(new)
+    assert server.view() == order_of(new)
     assert plan_pool(new, HOME, server.standing).is_empty
 
 
@@ -301,4 +301,4 @@ def test_devices_in_use_stay_in_their_order_until_released(
         assert marked == (name not in told)
     assert retain_used_devices(new, server.standing, used) == kept
     server.apply(plan_pool(new, HOME, server.standing))
-    assert server.get_view() == order_of(new)
+    assert server.view() == order_of(new)

@@ -16,7 +16,7 @@ from dray.node.claims.outcomes import ClaimsReady
 from dray.node.claims.record import NodeClaimStage
 from tests.contract.controlled import by_template, pod, template
 from tests.contract.documents import claim, owner, resource_slice
-from tests.contract.offices import GPU, NIC, NODE, POD, Site, result, site, why
+from tests.unit.node.claims.node_site import GPU, NIC, NODE, POD, Site, result, site, why
 
 
 async def made_by_template(here: Site, name: str = "p") -> str:

@@ -50,7 +50,7 @@ async def test_a_cache_that_does_not_follow_is_told_and_not_waited_for(
         cache = WatchCache(store)
         await cache.resync()
         await store.txn([], [Put(b"/key", b"value")])
-        with pytest.raises(StoreError, match=r"the cache stands at revision 1 and does not come to 2"):
+        with pytest.raises(StoreError, match=r"the cache is at revision 1 and does not reach 2"):
             await cache.wait_until_fresh()
 
 
@@ -133,7 +133,7 @@ async def test_a_lost_race_behind_a_cache_that_does_not_follow_is_a_failure_like
             ApiCall("create", "", CONFIGS, "", "v1", "configmaps", "default", "c"), RequestUser("u")
         )
         draft = PendingObject.from_document(config("c"))
-        with pytest.raises(ApiStatusError, match="does not come to 2") as failed:
+        with pytest.raises(ApiStatusError, match="does not reach 2") as failed:
             await ObjectRegistry(store, cache, []).write(
                 request, CONFIGS, "default", "c", lambda old: SaveObject(draft)
             )

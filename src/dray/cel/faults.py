@@ -1,6 +1,6 @@
-"""What goes wrong with an expression: faults as values for callers, exceptions for the inside.
+"""Faults of expressions: values for callers, exceptions inside the package.
 
-Theory of operation: while an expression runs, an error of CEL travels as `CelError`; the logical operators
+Theory of operation: while an expression runs, an error of CEL is raised as `CelError`; the logical operators
 and quantifiers may absorb it. `BudgetError` is not an error of the expression and is never absorbed. Neither
 leaves the package: callers get a `CompileFault` or an `EvalFault`.
 """
@@ -23,7 +23,7 @@ class CompileStage(StrEnum):
     PLAN = "plan"
     """A constant part of the expression fails whenever it is evaluated."""
     INTERNAL = "internal"
-    """A mistake in this package; the expression is not to blame."""
+    """A bug in this package, not in the expression."""
 
 
 class FaultKind(StrEnum):
@@ -32,9 +32,9 @@ class FaultKind(StrEnum):
     ERROR = "error"
     """CEL defines the result as an error."""
     BUDGET = "budget"
-    """The evaluation cost more than it was allowed to."""
+    """The evaluation exceeded its cost limit."""
     INTERNAL = "internal"
-    """A mistake in this package; the expression is not to blame."""
+    """A bug in this package, not in the expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class EvalFault:
 
 
 class CelError(Exception):
-    """An error of the expression on its way up; the operators `&&` and `||` may absorb it."""
+    """An error of the expression; the operators `&&` and `||` may absorb it."""
 
     def __init__(self, message: str, offset: int | None = None) -> None:
         super().__init__(message)
@@ -84,7 +84,7 @@ class CelError(Exception):
 
 
 class BudgetError(Exception):
-    """The evaluation may not cost more; nothing absorbs this."""
+    """The cost limit is reached; nothing absorbs this."""
 
 
 class RejectedError(Exception):

@@ -25,7 +25,8 @@ from dray.durable import FileLock, read_boot_id
 from dray.errors import InputError
 from dray.node import agent_metrics
 from dray.node.agent_metrics import NodeAgentMetrics
-from dray.node.claims.preparer import ClaimPreparerOptions, PodClaimPreparer
+from dray.node.claims.preparer import PodClaimPreparer
+from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.containers.cdi import DEFAULT_DIRECTORIES, CdiSpecCache
 from dray.node.containers.environment import NodeEnvironment
 from dray.node.containers.launch import ContainerLogFiles, PodLaunchBuilder

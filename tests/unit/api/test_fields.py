@@ -6,12 +6,15 @@ import pytest
 
 from dray.api.fields import (
     ROOT,
+    AboveMaximum,
     FieldError,
     FieldErrorType,
     FieldPath,
+    UnknownName,
     duplicate,
     forbidden,
     invalid,
+    not_found,
     not_supported,
     required,
     too_long,
@@ -70,6 +73,18 @@ def test_a_path_is_not_changed_by_going_further():
 def test_an_error_reads_as_in_kubernetes(error, text):
     assert str(error) == text
     assert f"{error.path}: {error.body}" == text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [not_supported(NAME, "C", ("B", "A")), not_found(NAME, "C", ("B", "A"), "must be one of `A`, `B`")],
+)
+def test_an_error_about_an_unknown_name_carries_the_allowed_ones(error):
+    assert error.violation == UnknownName(("B", "A"))
+
+
+def test_errors_that_read_alike_are_equal():
+    assert invalid(NAME, 11, "more than 10", AboveMaximum("10")) == invalid(NAME, 11, "more than 10")
 
 
 def test_every_fault_has_words():

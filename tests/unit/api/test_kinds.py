@@ -10,7 +10,15 @@ import pytest
 from dray.api import core
 from dray.api.classic import ClassicClaimSpec, ClassicResourceClaim, ResourceClass
 from dray.api.decode_report import list_field_names
-from dray.api.kinds import KINDS, Kind, find_kind, get_kind_by_type, parse_document_kind, split_api_version
+from dray.api.kinds import (
+    KINDS,
+    Kind,
+    UnknownKindError,
+    find_kind,
+    get_kind_by_type,
+    parse_document_kind,
+    split_api_version,
+)
 from dray.api.resource import ResourceClaim
 from dray.errors import DecodeError
 
@@ -78,7 +86,7 @@ def test_a_kind_is_found_by_its_names(kind: Kind):
 def test_a_closed_kind_is_found_by_its_struct_which_says_what_it_is(kind):
     assert get_kind_by_type(kind.type) is kind
     empty: Any = kind.type()
-    assert (empty.format_api_version, empty.kind) == (kind.internal_api_version, kind.name)
+    assert (empty.api_version, empty.kind) == (kind.internal_api_version, kind.name)
 
 
 def test_an_open_kind_has_no_row_by_struct():
@@ -115,6 +123,9 @@ def test_a_document_that_is_none_of_ours_gets_help(document, message):
     with pytest.raises(DecodeError) as refused:
         parse_document_kind(document)
     assert str(refused.value).startswith(message)
+    problem, _, hint = str(refused.value).partition("; ")
+    assert isinstance(refused.value, UnknownKindError)
+    assert (refused.value.problem, refused.value.hint) == (problem, hint)
 
 
 def test_the_table_agrees_with_the_discovery_of_kubernetes(corpus):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dray.api.codec import encode
+from dray.api.limits import ATTRIBUTE_VALUES_PER_DEVICE, RICH_DEVICES_PER_SLICE
 from dray.api.meta import ObjectMeta
 from dray.api.resource import Device, DeviceAttribute, ResourcePool, ResourceSlice, ResourceSliceSpec
 from dray.api.validation import validate_create
-from dray.api.validation.limits import ATTRIBUTE_VALUES_PER_DEVICE, RICH_DEVICES_PER_SLICE
 
 OBJECT_LIMIT = 3 * 2**19
 """1.5 MiB, what the store accepts of one object."""

@@ -38,8 +38,8 @@ def test_every_fault_of_validation_has_a_rule() -> None:
 def test_rules_named_in_the_code_exist() -> None:
     named = {
         found[1]
-        for path in (ROOT / "src/dray/lint").glob("*.py")
-        for found in re.finditer(r'Complaint\(\s*"([^"]+)"', path.read_text("utf-8"))
+        for path in (ROOT / "src/dray/lint").rglob("*.py")
+        for found in re.finditer(r'FieldFinding\(\s*"([^"]+)"', path.read_text("utf-8"))
     }
     assert named
     assert named <= RULES.keys()

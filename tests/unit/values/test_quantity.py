@@ -156,6 +156,8 @@ def test_a_refusal_says_what_is_wrong_and_quotes_no_more_than_a_line(text, reaso
         Quantity.parse(text)
     assert reason in refusal.value.reason
     assert str(refusal.value).endswith(refusal.value.reason)
+    assert refusal.value.reason == "; ".join(filter(None, (refusal.value.problem, refusal.value.hint)))
+    assert ";" not in refusal.value.problem
     assert len(str(refusal.value)) < 200
     assert str(refusal.value).isprintable()
 

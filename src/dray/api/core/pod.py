@@ -1,4 +1,4 @@
-"""A pod, as far as its claims and its place are concerned."""
+"""Projection of pods: claims, placement and status."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PodResourceClaim(Projection, frozen=True):
 
 
 class Toleration(Projection, frozen=True):
-    """A taint of a node that a pod puts up with."""
+    """A taint of a node that the pod tolerates."""
 
     key: str = ""
     operator: str = ""
@@ -58,21 +58,21 @@ class Toleration(Projection, frozen=True):
 
 
 class PreferredNode(Projection, frozen=True):
-    """Nodes a pod would rather run on, and how much."""
+    """Nodes a pod prefers, and how much."""
 
     weight: Int64 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(Projection, frozen=True):
-    """Nodes a pod must run on, and nodes it would rather run on."""
+    """Nodes a pod requires, and nodes it prefers."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
 
 
 class Affinity(Projection, frozen=True):
-    """Where a pod wants to be."""
+    """Placement requirements and preferences of a pod."""
 
     node_affinity: NodeAffinity | None = None
 
@@ -84,7 +84,7 @@ class SchedulingGate(Projection, frozen=True):
 
 
 class PodSpec(Projection, frozen=True):
-    """What runs, what it needs, where it may run."""
+    """What runs, what it needs, and where it may run."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -103,7 +103,7 @@ class PodSpec(Projection, frozen=True):
 
 
 class PodResourceClaimStatus(Projection, frozen=True):
-    """Which claim was made for an entry of the pod; no name means none was needed."""
+    """The claim created for an entry of the pod; no name means that none was needed."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -120,7 +120,7 @@ class PodCondition(Projection, frozen=True):
 
 
 class PodStatus(Projection, frozen=True):
-    """How far the pod has come."""
+    """Phase, conditions and generated claims of the pod."""
 
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
@@ -129,7 +129,7 @@ class PodStatus(Projection, frozen=True):
 
 
 class Pod(Projection, frozen=True):
-    """A workload that may hold claims."""
+    """A workload that may use claims."""
 
     api_version: str = always_encode("v1")
     kind: str = always_encode("Pod")

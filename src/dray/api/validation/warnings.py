@@ -1,6 +1,7 @@
-"""What is allowed and still surely a mistake: warnings that come with an accepted object.
+"""Warnings about accepted objects: what is valid and almost certainly a mistake.
 
-Kubernetes sends such texts in `Warning` headers; `dray lint` prints them. Nothing here refuses anything.
+The server sends these texts in `Warning` headers, as Kubernetes does; `dray lint` prints them. A warning
+never refuses an object.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from dray.api import limits
 from dray.api.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from dray.api.admission.webhook_configuration import Webhook
 from dray.api.core import Pod
@@ -24,13 +26,12 @@ from dray.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from dray.api.validation import limits
 from dray.values.names import check_driver_name
 
 
 @dataclass(frozen=True, slots=True)
 class FieldWarning:
-    """One doubtful thing: where, and what should be known about it."""
+    """One warning: the path and the text."""
 
     path: str
     text: str
@@ -45,7 +46,7 @@ _SPEC = ROOT.child("spec")
 
 
 def collect_warnings(obj: Any) -> list[FieldWarning]:
-    """Everything doubtful about an object, whether it is sound or not."""
+    """Return all warnings about an object, whether it is valid or not."""
     look = _WARNING_CHECKS.get(type(obj))
     return list(look(obj)) if look is not None else []
 

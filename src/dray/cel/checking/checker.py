@@ -1,11 +1,12 @@
-"""Types of every part of an expression, and which overload each call means.
+"""The type checker: the type of every node of an expression, and the overloads each call can mean.
 
-Theory of operation: one walk from the leaves up. A call is compared with every overload of its name; all that
-fit are kept, and the call has the result type they agree on, else `dyn`. What fits only because an argument
-is `dyn` is decided again at run time. A part that was complained about gets the type `ERROR`, which fits
-everywhere. Nodes that are used twice are checked once.
+Theory of operation: the checker walks the tree once, from the leaves up. It compares a call with every
+overload of its name and keeps all that fit; the call gets the result type they agree on, else `dyn`. An
+overload that fits only because an argument is `dyn` is decided again at run time. A node with an issue gets
+the type `ERROR`, which fits everywhere, so that one mistake is reported once. Nodes that are used twice are
+checked once.
 
-Rules for this file: nothing is evaluated, and nothing is refused because of a value; see `validators`.
+Rules for this file: nothing is evaluated, and no value is rejected; see `literal_checks`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from dray.cel.types import Type, TypeKind
 from dray.cel.values import get_type_name
 
 MAX_WEIGHT: Final = 250
-"""Types with more names in them are refused: nobody writes them, and they can grow without bound."""
+"""Larger types are rejected: nobody writes them, and they could grow without bound."""
 
 TYPE_NAMES: Final[Mapping[str, Type]] = {
     **{one.name: one for one in (t.BOOL, t.INT, t.UINT, t.DOUBLE, t.STRING, t.BYTES, t.NULL)},
@@ -57,7 +58,7 @@ _LAST_NAME_PARTS: Final = frozenset(name.rpartition(".")[2] for name in TYPE_NAM
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may mention."""
+    """The variables, functions and types that an expression may use."""
 
     variables: Mapping[str, Type]
     functions: Functions
@@ -67,12 +68,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What the checker found out, by the id of the node."""
+    """The findings of the checker by node id."""
 
     types: Mapping[int, Type]
     overloads: Mapping[int, tuple[Overload, ...]]
     qualified: Mapping[int, str]
-    """Names with dots that mean one thing: a type, or a function such as `optional.of`."""
+    """Nodes that are one qualified name: a type, or a function such as `optional.of`."""
 
 
 def check(root: Node, scope: Scope) -> tuple[CheckResult, list[ExpressionIssue]]:
@@ -114,7 +115,7 @@ class _Checker:
         return found
 
     def _get_children_first(self, node: Node) -> tuple[Node, ...]:
-        """What can be checked before a node without knowing more; the inside of a macro needs its names."""
+        """The children to check before a node; the body of a macro needs the variables it binds."""
         match node:
             case Comprehension():
                 return (node.source,)
@@ -196,7 +197,7 @@ class _Checker:
         return self._resolve_overload(node, node.function, (self.check_node(target), *given), True)
 
     def _find_qualified_function(self, node: FunctionCall) -> str | None:
-        """The name of a function with dots, when the target of a call is no value but part of that name."""
+        """The qualified name of a function, when the target of a call is part of that name."""
         space = None if node.target is None else get_dotted_name(node.target)
         name = f"{space}.{node.function}"
         return name if space is not None and name in self.scope.functions else None
@@ -222,7 +223,7 @@ class _Checker:
         return result
 
     def _match_overload(self, overload: Overload, given: tuple[Type, ...]) -> Type | None:
-        """The result type when the overload takes such arguments."""
+        """The result type if the overload accepts these arguments."""
         if not all(_may_fit(wanted, one) for wanted, one in zip(overload.params, given, strict=True)):
             return None
         unified = self.substitution
@@ -262,7 +263,7 @@ class _Checker:
         )
 
     def _unwrap_optional(self, node: Node, found: Type) -> Type:
-        """The type inside an optional; only optionals may be written with a question mark."""
+        """The type inside an optional; only optionals may be marked with a question mark."""
         inner = self.substitution.make_variable()
         if self.substitution.is_assignable(t.make_optional_type(inner), found):
             return self.substitution.resolve(inner, unknown_as_dyn=found.is_dyn)
@@ -307,7 +308,7 @@ class _Checker:
 
 
 def _may_fit(wanted: Type, given: Type) -> bool:
-    """A first look that assumes nothing, to spare most overloads the second one."""
+    """Whether an overload can fit at all: a cheap test without unification that rules most overloads out."""
     return wanted.is_open or given.is_open or wanted.kind is given.kind or given.kind is TypeKind.NULL
 
 

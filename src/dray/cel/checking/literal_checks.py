@@ -1,8 +1,7 @@
-"""Literals that cannot be right: found after types are, before anything runs.
+"""Checks of literal arguments and of list and map literals, after type checking and before anything runs.
 
-`duration("x")`, `timestamp("x")` and `s.matches("(")` fail whenever they are evaluated, so they are refused
-when the expression is compiled. Lists and maps must hold values of one type, except where `format` takes
-them.
+`duration("x")`, `timestamp("x")` and `s.matches("(")` fail whenever they are evaluated, so the compiler
+rejects them. Lists and maps must contain values of one type, except in the arguments of `format`.
 """
 
 from __future__ import annotations

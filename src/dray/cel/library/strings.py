@@ -1,4 +1,4 @@
-"""Functions on strings. Places and lengths are counted in code points."""
+"""Functions on strings. Positions and lengths are counted in code points."""
 
 from __future__ import annotations
 

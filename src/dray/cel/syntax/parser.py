@@ -1,4 +1,4 @@
-"""Tokens to a tree.
+"""The parser: turns tokens into a syntax tree.
 
 Theory of operation: operator precedence with explicit stacks, so that nesting costs memory and not the
 stack of the host. Every bracket that opens starts a `_Level` with operators and operands of its own; the
@@ -8,7 +8,7 @@ an operand, its middle a level that `:` closes, its end the last operand of an o
 
 Chains of `&&` and of `||` become balanced trees, as in cel-go: long ones stay shallow.
 
-Rules for this file: the shape of the text only. Names, types and the values of literals are judged elsewhere.
+Rules for this file: syntax only. Names, types and the values of literals are checked elsewhere.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ async def watch_in_batches(client: Client, request: WatchRequest) -> AsyncGenera
     async with opening as stream:
         async for chunk in stream.chunks:
             if isinstance(chunk, EncodedWatchBatch) and reader.accepts_views:
-                yield [WatchEvent(what, shown.get_view) for what, shown in chunk.events]
+                yield [WatchEvent(what, shown.view) for what, shown in chunk.events]
                 continue
             batch: WatchBatch = []
             failed: ClientError | None = None

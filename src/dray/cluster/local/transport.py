@@ -85,7 +85,7 @@ def _to_transport_response(answer: ApiResponse) -> TransportResponse:
     assert isinstance(answer.body, bytes)
     held = answer.stored
     # Structs are frozen: the one the server stored is as good as one read from the body.
-    view = None if held is None else lambda: held.get_view
+    view = None if held is None else lambda: held.view
     return TransportResponse(answer.code, _merge_headers(answer), answer.body, view)
 
 

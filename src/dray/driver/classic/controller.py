@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from dray.api.classic import ClassicClaimStatus, ClassicResourceClaim
 from dray.api.classic.resource_claim import ALLOCATED, IMMEDIATE, PENDING, REALLOCATE
-from dray.api.validation.limits import NODES_PER_CLASSIC_LIST
+from dray.api.limits import NODES_PER_CLASSIC_LIST
 from dray.driver.base import Parameters
 from dray.driver.classic.inventory import ClassicInventory
 from dray.driver.devices import Nodes, to_node_selector

@@ -17,12 +17,12 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from dray.api.devices.device_cel import (
-    MAX_EXPRESSION_BYTES,
     SELECTOR_COST_LIMIT,
     CompiledSelector,
     build_environment,
     compile_selector,
 )
+from dray.api.limits import EXPRESSION_BYTES
 from dray.cel import CelProgram, CompileFault, Env, EvalFault
 from dray.cel.source import ExpressionIssue
 from dray.cel.syntax.lexer import IDENT, STRING, tokenize
@@ -55,7 +55,7 @@ def check_selector_groups(
 
 def _has_valid_size(expression: str) -> bool:
     """Whether there is an expression, and one that is short enough; validation says so when there is not."""
-    return 0 < len(expression.encode()) <= MAX_EXPRESSION_BYTES
+    return 0 < len(expression.encode()) <= EXPRESSION_BYTES
 
 
 def find_compile_findings(expression: str, gates: GateSet) -> tuple[FieldFinding, ...]:

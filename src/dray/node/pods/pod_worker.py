@@ -24,7 +24,7 @@ from dray.client.object_refs import get_key, get_kind, get_uid
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.node.claims.outcomes import ClaimsReady, ClaimsRefused
-from dray.node.claims.preparer import ABANDON_ANNOTATION
+from dray.node.claims.readiness import ABANDON_ANNOTATION
 from dray.node.containers.runtime.base import FoundContainer
 from dray.node.pods import restart_policy
 from dray.node.pods.container_recovery import recover_containers

@@ -29,7 +29,7 @@ class ObjectChange(msgspec.Struct, frozen=True, dict=True):
 
     `operation` is what happens in the store, whatever the verb: a patch may create, an update may delete
     (when the last finalizer goes). `pending` is the object as it would be, in the internal version; None when
-    it is deleted, and so are `document` and `get_view`, which are read from it.
+    it is deleted, and so are `document` and `view`, which are read from it.
     """
 
     request: ApiRequest
@@ -46,9 +46,9 @@ class ObjectChange(msgspec.Struct, frozen=True, dict=True):
         return None if self.pending is None else self.pending.document
 
     @property
-    def get_view(self) -> Any:
+    def view(self) -> Any:
         """The object as it would be, as its struct."""
-        return None if self.pending is None else self.pending.get_view
+        return None if self.pending is None else self.pending.view
 
     @property
     def subresource(self) -> str:
@@ -57,7 +57,7 @@ class ObjectChange(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def old_view(self) -> Any:
         """The stored object as its struct; None when it is created."""
-        return None if self.old is None else self.old.get_view
+        return None if self.old is None else self.old.view
 
     @cached_property
     def old_document(self) -> dict[str, Any] | None:

@@ -45,7 +45,7 @@ class NamespaceLifecycle:
 
     def _check_permanent(self, change: ObjectChange) -> AdmissionEffects:
         leaving = change.operation == DELETE or (
-            change.operation == UPDATE and bool(change.get_view.metadata.deletion_timestamp)
+            change.operation == UPDATE and bool(change.view.metadata.deletion_timestamp)
         )
         if leaving and change.name in PERMANENT_NAMESPACES:
             raise new_forbidden(_NAMESPACE, change.name, "this namespace may not be deleted")

@@ -85,7 +85,7 @@ class ResourceQuotaAdmission:
 
     def _charge(self, change: ObjectChange, stored: StoredObject, added: QuotaUsage) -> Write | None:
         """The quota with the change counted; raises the failure when that is too much."""
-        limits: ResourceQuota = stored.get_view
+        limits: ResourceQuota = stored.view
         hard = limits.spec.hard
         counted = {name: number for name, number in added.items() if name in hard}
         if not counted or _is_scoped(stored):
@@ -136,7 +136,7 @@ class ResourceQuotaAdmission:
             self._stale_quotas.discard(old.key)
             return
         self._quota_keys.setdefault(new.namespace, set()).add(new.key)
-        if not _is_usage_current(new.get_view) and not _is_scoped(new):
+        if not _is_usage_current(new.view) and not _is_scoped(new):
             self._stale_quotas.add(new.key)
             self._recount_needed.set()
         else:
@@ -160,7 +160,7 @@ class ResourceQuotaAdmission:
         held = self._cache.get_by_key(key)
         if held is None:
             return
-        names = [name for name in held.get_view.spec.hard if quota.is_counted(name)]
+        names = [name for name in held.view.spec.hard if quota.is_counted(name)]
         value = _encode_with_status(held, self._recount(held.namespace, names))
         # Somebody who was faster has counted too, or changed the limits; then the cache stirs again.
         await store.txn([KeyUnchanged(held.key, held.revision)], [Put(held.key, value)])
@@ -190,7 +190,7 @@ def _compute_usage(change: ObjectChange, kind: Kind) -> QuotaUsage:
         status = (change.document or {}).get("status") or {}
         return quota.count_pod(kind, str(status.get("phase") or ""))
     if kind is CLAIMS:
-        return quota.count_claim(kind, change.get_view.spec.devices.requests)
+        return quota.count_claim(kind, change.view.spec.devices.requests)
     return quota.count_object(kind)
 
 
@@ -209,7 +209,7 @@ def _changes_limits(change: ObjectChange) -> bool:
     """Whether a change of a quota changes what is limited."""
     if change.operation != UPDATE:
         return True
-    return bool(change.get_view.spec.hard != change.old_view.spec.hard)
+    return bool(change.view.spec.hard != change.old_view.spec.hard)
 
 
 def _collect_warnings(change: ObjectChange) -> list[str]:
@@ -221,7 +221,7 @@ def _collect_warnings(change: ObjectChange) -> list[str]:
             "spec: quotas with scopes limit nothing here; write one without scopes for "
             "count/…, pods or <class>.deviceclass.resource.k8s.io/devices"
         ]
-    unknown = sorted(name for name in change.get_view.spec.hard if not quota.is_counted(name))
+    unknown = sorted(name for name in change.view.spec.hard if not quota.is_counted(name))
     return [
         f'spec.hard["{name}"]: is not counted and limits nothing; counted are count/<plural>.<group>, pods '
         f"and <class>{quota.CLASS_DEVICES_SUFFIX}"

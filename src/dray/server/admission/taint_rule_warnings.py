@@ -71,7 +71,7 @@ class TaintRuleWarnings:
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.kind is not _RULES or change.operation == DELETE or change.subresource:
             return ADMITTED
-        rule: DeviceTaintRule = change.get_view
+        rule: DeviceTaintRule = change.view
         known: DeviceTaintRule | None = change.old_view
         if not rule_selects_everything(rule) or (known is not None and known.spec == rule.spec):
             return ADMITTED

@@ -1,12 +1,12 @@
-"""A connection that keeps within limits: how many there are, what heads they send, how long they take.
+"""Connection limits: the number of connections, the size of request heads, and timeouts, on top of uvicorn.
 
-Theory of operation: uvicorn parses HTTP and hands whole requests to the application; what happens before a
-request is whole, or after an answer was handed to the socket, only the connection sees. Three clocks may
-run: until a request begins, until it has arrived, and until the client has read what waits for it. Whoever
-lets one run out, or sends more head than anybody needs, is told in a `Status` when there still is a way to
-tell, and the connection is closed.
+Theory of operation: uvicorn parses HTTP and starts the application once the head of a request is complete;
+what happens before that, and after a response was written to the socket, only the connection sees. Three
+timers may run: until a request begins, until it has arrived, and until the client has read its response.
+When a timer expires or a head is too large, the connection answers with a `Status`, if no response has
+started, and closes.
 
-Rules for this file: nothing here looks at what a request says.
+Rules for this file: it does not interpret the contents of a request.
 """
 
 from __future__ import annotations
@@ -18,33 +18,32 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from dray.api.json_text import write_json
 from dray.server.http.errors import ApiStatusError, new_service_unavailable
 from dray.server.http.limits import ServerLimits
 from dray.server.http.request_cycle import RequestCycle
 
 WRITE_BUFFER_BYTES = 64 * 1024
-"""More is not written to a client that does not read; TLS alone would let eight times as much wait."""
+"""Bytes that are buffered for a client that does not read; TLS alone would buffer eight times as much."""
 
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 RefusalCallback = Callable[[str], None]
-"""Told the name of a limit whenever it ends a connection."""
+"""Called with the name of a limit whenever it ends a connection."""
 
 
 def _ignore_refusal(limit: str) -> None:
-    """Nobody counts."""
+    """Do nothing: the default of a connection class without limits of its own."""
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """HTTP as uvicorn speaks it, within limits."""
+    """The HTTP protocol of uvicorn, within limits."""
 
     limits: ServerLimits = ServerLimits()
-    refused: RefusalCallback = staticmethod(_ignore_refusal)
+    on_refused: RefusalCallback = staticmethod(_ignore_refusal)
 
     cycle: RequestCycle | None = None  # type: ignore[assignment]
     extensions: Mapping[str, Any] = MappingProxyType({})
-    """What every scope tells of this connection: the certificate the client showed."""
+    """The ASGI extensions of every scope of this connection: the certificate of the client."""
 
     _closing = _in_head = _arriving = _expects_continue = False
     _head_bytes = _header_bytes = 0
@@ -81,7 +80,7 @@ class LimitedConnection(HttpToolsProtocol):
         if self._in_head and self._head_bytes > self.limits.max_header_bytes + self.limits.max_url_bytes:
             self._refuse_head("max_header_bytes", f"more than {self.limits.max_header_bytes} bytes of head")
         elif self._arriving and self._request_timer is None and not self._closing:
-            # Most requests come whole, in one piece, and need no clock.
+            # Most requests arrive in one piece and need no timer.
             self._request_timer = self.loop.call_later(self.limits.request_seconds, self._close_on_timeout)
 
     def on_message_begin(self) -> None:
@@ -114,15 +113,15 @@ class LimitedConnection(HttpToolsProtocol):
         self._in_head = False
         if self._closing:
             return
-        exchange = RequestCycle(self._build_scope(), self)
-        exchange.keep_alive = self.parser.should_keep_alive()
-        exchange.expects = self._expects_continue
-        before, self.cycle = self.cycle, exchange
-        if before is None or before.response_complete:
-            self._start_asgi_task(exchange, self.app)  # type: ignore[arg-type]
-        else:  # a request that did not wait for the answer to the one before
+        cycle = RequestCycle(self._build_scope(), self)
+        cycle.keep_alive = self.parser.should_keep_alive()
+        cycle.expects_continue = self._expects_continue
+        previous, self.cycle = self.cycle, cycle
+        if previous is None or previous.response_complete:
+            self._start_asgi_task(cycle, self.app)  # type: ignore[arg-type]
+        else:  # a pipelined request
             self.flow.pause_reading()
-            self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
+            self.pipeline.appendleft((cycle, self.app))  # type: ignore[arg-type]
 
     def _build_scope(self) -> MutableMapping[str, Any]:
         path, _, query = self.url.partition(b"?")
@@ -143,13 +142,13 @@ class LimitedConnection(HttpToolsProtocol):
         }
 
     def on_body(self, body: bytes) -> None:
-        exchange = self.cycle
-        if self._closing or exchange is None or exchange.response_complete:
+        cycle = self.cycle
+        if self._closing or cycle is None or cycle.response_complete:
             return
-        exchange.body += body
-        if len(exchange.body) > WRITE_BUFFER_BYTES:
+        cycle.body += body
+        if len(cycle.body) > WRITE_BUFFER_BYTES:
             self.flow.pause_reading()
-        exchange.set()
+        cycle.set()
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -187,15 +186,15 @@ class LimitedConnection(HttpToolsProtocol):
             self._stall_timer = None
 
     def _check_idle(self) -> None:
-        """Close a connection on which nothing happens; looked at now and then, not with every request."""
+        """Close an idle connection; the timer is not reset by every request, but checks when the last was."""
         busy = self._arriving or (self.cycle is not None and not self.cycle.response_complete)
-        now, most = self.loop.time(), self.limits.idle_seconds
-        left = most if busy else self._last_active + most - now
-        if left > 0:
-            self._idle_timer = self.loop.call_later(left, self._check_idle)
+        now, timeout = self.loop.time(), self.limits.idle_seconds
+        remaining = timeout if busy else self._last_active + timeout - now
+        if remaining > 0:
+            self._idle_timer = self.loop.call_later(remaining, self._check_idle)
             return
         if self.cycle is None:
-            self.refused("idle_seconds")
+            self.on_refused("idle_seconds")
         self._closing = True
         self.transport.close()
 
@@ -204,7 +203,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._refuse("request_seconds", ApiStatusError(408, "Timeout", text))
 
     def _close_stalled(self) -> None:
-        self.refused("stalled_seconds")
+        self.on_refused("stalled_seconds")
         self._closing = True
         self.transport.abort()
 
@@ -212,8 +211,8 @@ class LimitedConnection(HttpToolsProtocol):
         self._refuse(limit, ApiStatusError(431, "RequestHeaderFieldsTooLarge", f"{text} are not read"))
 
     def _refuse(self, limit: str, error: ApiStatusError) -> None:
-        """Tell the client, unless an answer is already on its way to it, and close."""
-        self.refused(limit)
+        """Answer with an error, unless a response has started, and close."""
+        self.on_refused(limit)
         self._closing = True
         self._cancel_request_timer()
         cycle = self.cycle
@@ -228,13 +227,13 @@ class LimitedConnection(HttpToolsProtocol):
 
 
 def _encode_error(error: ApiStatusError) -> bytes:
-    body = write_json(error.to_status())
+    body = error.encode()
     head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
     return STATUS_LINE[error.code] + head + body
 
 
 def build_connection_class(
-    base: type[LimitedConnection], limits: ServerLimits, refused: RefusalCallback
+    base: type[LimitedConnection], limits: ServerLimits, on_refused: RefusalCallback
 ) -> type[LimitedConnection]:
-    """The class of connections with these limits."""
-    return type(base.__name__, (base,), {"limits": limits, "refused": staticmethod(refused)})
+    """A subclass of connections with these limits; uvicorn makes the instances."""
+    return type(base.__name__, (base,), {"limits": limits, "on_refused": staticmethod(on_refused)})

@@ -1,9 +1,9 @@
-"""Which form an answer takes: the `Accept` header weighed against what can be offered.
+"""Content negotiation: chooses the format of a response from the `Accept` header and the formats on offer.
 
-Theory of operation: the wishes of the header are put in order (by `q`, then the definite ones before those
-with a star, then as they stand) and the first that can be met wins. A wish for another shape of the same
-thing (`as=Table;v=v1;g=meta.k8s.io`) is met only where that shape is offered; parameters nobody knows are
-ignored. Clients that speak protobuf first name JSON or `*/*` behind it and get JSON.
+Theory of operation: the clauses of the header are sorted (by `q`, then those without a wildcard first, then
+in the given order), and the first that matches an offer wins. A clause for another representation of an
+object (`as=Table;v=v1;g=meta.k8s.io`) matches only where that representation is offered; unknown parameters
+are ignored. Clients that prefer protobuf list JSON or `*/*` after it and get JSON.
 """
 
 from __future__ import annotations
@@ -16,16 +16,11 @@ from typing import Final
 from dray.api.json_text import read_json
 from dray.manifests.writer import to_yaml_block
 from dray.server.http import errors
-
-JSON: Final = "application/json"
-YAML: Final = "application/yaml"
-PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
-ACCEPTED_BODIES: Final = (JSON, YAML, PROTOBUF)
-"""What the body of a request may be."""
+from dray.server.http.requests import JSON, YAML
 
 
 class Representation(StrEnum):
-    """What is told of the objects asked for; the values are the words of the `as` parameter."""
+    """How objects are represented; the values are those of the `as` parameter."""
 
     WHOLE = ""
     TABLE = "Table"
@@ -36,7 +31,7 @@ class Representation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """How an answer is written: JSON or YAML, and in which shape and version of that shape."""
+    """How a response is written: its media type, and the representation of objects with its version."""
 
     media: str = JSON
     representation: Representation = Representation.WHOLE
@@ -44,13 +39,13 @@ class ResponseFormat:
 
     @property
     def content_type(self) -> str:
-        """What the answer is called; only discovery says its shape, tables say it in their `kind`."""
+        """The `Content-Type`; only discovery names its representation, tables have it in their `kind`."""
         if self.representation is Representation.DISCOVERY:
             return f"{self.media};g=apidiscovery.k8s.io;v={self.version};as={self.representation}"
         return self.media
 
     def encode(self, text: bytes) -> bytes:
-        """A JSON text as this form has it."""
+        """Encode a JSON text in the media type of this format."""
         return text if self.media == JSON else to_yaml_block(read_json(text)).encode()
 
 
@@ -59,7 +54,7 @@ PLAIN_JSON: Final = ResponseFormat()
 
 @dataclass(frozen=True, slots=True)
 class OfferedFormats:
-    """What a path can answer with: media types, the best first, and shapes as (shape, group, version)."""
+    """What an endpoint offers: media types, the best first, and representations with group and version."""
 
     media: tuple[str, ...] = (JSON, YAML)
     representations: frozenset[tuple[str, str, str]] = frozenset()
@@ -68,7 +63,7 @@ class OfferedFormats:
 def _list_representations(
     group: str, versions: tuple[str, ...], *representations: Representation
 ) -> frozenset[tuple[str, str, str]]:
-    return frozenset((shape.value, group, version) for shape in representations for version in versions)
+    return frozenset((each.value, group, version) for each in representations for version in versions)
 
 
 _REDUCED = _list_representations(
@@ -80,7 +75,7 @@ _REDUCED = _list_representations(
 )
 
 DOCUMENT_FORMATS: Final = OfferedFormats()
-"""Something that has one shape."""
+"""A document with a single representation."""
 OBJECT_FORMATS: Final = OfferedFormats(representations=_REDUCED)
 """An object or a list of objects."""
 WATCH_FORMATS: Final = OfferedFormats((JSON,), _REDUCED)
@@ -88,18 +83,18 @@ WATCH_FORMATS: Final = OfferedFormats((JSON,), _REDUCED)
 DISCOVERY_FORMATS: Final = OfferedFormats(
     representations=_list_representations("apidiscovery.k8s.io", ("v2", "v2beta1"), Representation.DISCOVERY)
 )
-"""The resources there are."""
+"""Discovery documents."""
 
 
 @lru_cache(maxsize=512)
 def negotiate(accept: str, offer: OfferedFormats = OBJECT_FORMATS) -> ResponseFormat:
-    """The form that meets the header best; a `Failure` of 406 when none does."""
+    """Choose the format that matches the header best; raises an `ApiStatusError` (406) when none does."""
     if accept in (JSON, "*/*", ""):
         return PLAIN_JSON
-    for wish in sorted((_parse_clause(part) for part in accept.split(",")), key=_rank_clause):
-        form = _match_offer(wish, offer)
-        if form is not None:
-            return form
+    for clause in sorted((_parse_clause(part) for part in accept.split(",")), key=_rank_clause):
+        response_format = _match_offer(clause, offer)
+        if response_format is not None:
+            return response_format
     raise errors.new_not_acceptable([*offer.media, f"{JSON};stream=watch"])
 
 
@@ -112,17 +107,19 @@ class _AcceptClause:
 
 def _parse_clause(part: str) -> _AcceptClause:
     media, *rest = (piece.strip() for piece in part.split(";"))
-    given = {
+    parameters = {
         name.strip().lower(): value.strip().strip('"') for name, _, value in (p.partition("=") for p in rest)
     }
-    shape = (given.get("as", ""), given.get("g", ""), given.get("v", ""))
+    representation = (parameters.get("as", ""), parameters.get("g", ""), parameters.get("v", ""))
     return _AcceptClause(
-        media.lower(), _parse_quality(given.get("q", "1")), shape if shape[0] else ("", "", "")
+        media.lower(),
+        _parse_quality(parameters.get("q", "1")),
+        representation if representation[0] else ("", "", ""),
     )
 
 
 def _parse_quality(text: str) -> float:
-    """A weight between 0 and 1; what is no number weighs nothing."""
+    """A weight between 0 and 1; 0 when the text is no number."""
     try:
         weight = float(text)
     except ValueError:

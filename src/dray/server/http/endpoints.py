@@ -1,6 +1,6 @@
-"""Paths that are no resources: health, metrics, version, discovery, OpenAPI, and what administrators need.
+"""Non-resource endpoints: health, metrics, version, discovery, OpenAPI and those for administrators.
 
-Every row of the table is a path and who answers it; discovery and OpenAPI answer whole trees of paths.
+A table maps methods and paths to endpoints; discovery and OpenAPI each answer a whole tree of paths.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dray.telemetry.health import HealthCheck, run_health_checks
 TEXT_PLAIN = "text/plain; charset=utf-8"
 
 PathTree = Callable[[ApiRequest], ApiResponse | None]
-"""Answers paths of a tree it knows; None for others."""
+"""Answers the paths of one tree; None for others."""
 
 Endpoint = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
 
 @dataclass(frozen=True)
 class NonResourceEndpoints:
-    """Answers calls on paths that are no resources."""
+    """Answers calls on non-resource paths."""
 
     checks: Mapping[str, HealthCheck]
     path_trees: tuple[PathTree, ...]
@@ -31,19 +31,18 @@ class NonResourceEndpoints:
     """By method and path."""
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
-        """Answer a path."""
         path = request.call.path.rstrip("/") or "/"
-        page = self.endpoints.get((request.call.verb, path))
-        if page is not None:
-            return await page(request)
+        endpoint = self.endpoints.get((request.call.verb, path))
+        if endpoint is not None:
+            return await endpoint(request)
         if request.call.verb not in ("get", "head"):
             raise new_method_not_allowed()
         if "/" + path.split("/")[1] in HEALTH:
             return self._answer_health(request, path)
         for tree in self.path_trees:
-            answer = tree(request)
-            if answer is not None:
-                return answer
+            response = tree(request)
+            if response is not None:
+                return response
         if path == "/":
             return build_json_response(
                 {"paths": sorted({"/metrics", *HEALTH, "/version", "/api", "/apis", "/openapi/v3"})}

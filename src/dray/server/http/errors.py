@@ -1,8 +1,7 @@
-"""Every way a request can fail, as the `Status` documents that Kubernetes clients understand.
+"""API errors: every way a request can fail, as the `Status` documents that Kubernetes clients understand.
 
-A failure is raised where it is noticed and rendered once, at the door. Its message is for people: where
-Kubernetes' own words are read by programs they are kept, and everywhere else the message says what would
-help.
+An error is raised where it is found, and the application renders it once. Its message is for people: it
+keeps the words of Kubernetes where programs read them, and says what would help everywhere else.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dray.api.fields import FieldError
+from dray.api.json_text import write_json
 from dray.api.kinds import Kind
 from dray.errors import DrayError
 
 
 class ApiStatusError(DrayError):
-    """A request that was not carried out."""
+    """Why a request was not carried out."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ApiStatusError(DrayError):
         self.headers = tuple(headers)
 
     def to_status(self) -> dict[str, Any]:
-        """The `Status` that tells it."""
+        """The error as a `Status`."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -48,14 +48,18 @@ class ApiStatusError(DrayError):
             status["details"] = dict(self.details)
         return status | {"code": self.code}
 
+    def encode(self) -> bytes:
+        """The `Status` as JSON."""
+        return write_json(self.to_status())
+
 
 def _format_resource(kind: Kind) -> str:
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
 def _build_details(kind: Kind, name: str) -> dict[str, Any]:
-    about = {"name": name, "group": kind.group, "kind": kind.plural}
-    return {key: value for key, value in about.items() if value}
+    details = {"name": name, "group": kind.group, "kind": kind.plural}
+    return {key: value for key, value in details.items() if value}
 
 
 def new_not_found(kind: Kind, name: str) -> ApiStatusError:
@@ -87,7 +91,7 @@ def new_conflict(
 
 
 def new_invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiStatusError:
-    """An object that breaks rules of its kind."""
+    """The error for an object that is not valid for its kind."""
     texts = [str(error) for error in errors]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = {
@@ -105,7 +109,7 @@ def new_invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiStatu
 def new_invalid_options(
     options: str, field: str, what: str, cause: str = "FieldValueForbidden"
 ) -> ApiStatusError:
-    """Query parameters or a body of options that contradict themselves."""
+    """The error for query parameters or a body of options that are not valid."""
     return ApiStatusError(
         422,
         "Invalid",
@@ -190,7 +194,7 @@ def new_timeout(message: str, *, cause: tuple[str, str] | None = None, seconds: 
 
 
 def new_version_too_large(requested: int, current: int) -> ApiStatusError:
-    """A client asks for a future that has not come, maybe because it spoke to another server before."""
+    """The error for a revision that this server has not seen; the client may have it from another server."""
     return new_timeout(
         f"Timeout: Too large resource version: {requested}, current: {current}",
         cause=("ResourceVersionTooLarge", "Too large resource version"),

@@ -1,12 +1,12 @@
-"""The turnstile: how many requests are carried out at a time, and who is next.
+"""Flow control: bounds how many requests are carried out at a time, by priority level and fairly per user.
 
-Theory of operation: a request belongs to a class, by who asks and for what. Classes stand in an order, and
-each may fill the places only up to its share, so that the last places are left for those above: a lease is
-renewed and a node heard however many others press. Who finds no place waits, for a while, in the queue of its
-class; in a queue every user has a turn after the other, so that a thousand requests of one do not delay the
-single one of another. Watches and logs are no such requests: they last, and are only counted.
+Theory of operation: a request has a priority level, by its user and resource. Levels are ordered, and each
+may fill the slots only up to its share, so that the last slots are left for the levels above it: leases are
+renewed and nodes are served under any load. A request without a free slot waits for a while in the queue of
+its level; a queue serves its users in turn, so that a thousand requests of one do not delay the single
+request of another. Watches and logs last long and take no slots; they are only counted.
 
-Rules for this file: one thread; nothing here knows HTTP.
+Rules for this file: it runs in one thread and knows no HTTP.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from dray.server.http.limits import ServerLimits
 from dray.server.http.requests import ANONYMOUS, MASTERS, NODES, WRITE_VERBS, ApiCall, RequestUser
 
 MAX_RATE_BUCKETS = 10_000
-"""So many users are remembered for their rate."""
+"""The number of users whose request rate is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityLevel:
-    """Requests that are treated alike, and how much of all places they may fill."""
+    """A class of requests, and which share of all slots it may fill."""
 
     name: str
     share: float
     matches: Callable[[bool, str, tuple[str, ...]], bool]
-    """Asked whether it is about a lease, by whom, and of which groups they are."""
+    """Called with whether the request is about a lease, the user's name and the user's groups."""
     description: str
 
 
@@ -51,22 +51,22 @@ PRIORITY_LEVELS: tuple[PriorityLevel, ...] = (
         "leases",
         1.0,
         lambda lease, user, groups: lease and user != ANONYMOUS,
-        "leases, so that nobody loses its leadership or is thought dead because the server is busy",
+        "leases, so that no component loses its leadership and no node its heartbeat when the server is busy",
     ),
     PriorityLevel("system", 0.95, _is_system, "administrators, nodes, scheduler and controllers"),
-    PriorityLevel("others", 0.75, lambda lease, user, groups: user != ANONYMOUS, "everybody else"),
-    PriorityLevel("anonymous", 0.25, lambda lease, user, groups: True, "who has no name"),
+    PriorityLevel("others", 0.75, lambda lease, user, groups: user != ANONYMOUS, "all other users"),
+    PriorityLevel("anonymous", 0.25, lambda lease, user, groups: True, "anonymous requests"),
 )
-"""The classes, first match; health checks are in none and always pass."""
+"""The levels, first match; health checks have none and are always served."""
 
 
 class FlowController:
-    """Lets requests in."""
+    """Admits requests and watches within the limits."""
 
     def __init__(
         self, limits: ServerLimits, clock: Clock, on_refused: Callable[[str], None] = lambda limit: None
     ) -> None:
-        """`on_refused` is told the name of a limit whenever it turns a request away."""
+        """`on_refused` is called with the name of the limit that refuses a request."""
         self._limits, self._clock, self._on_refused = limits, clock, on_refused
         self._slots_by_level = [max(1, int(limits.max_in_flight * row.share)) for row in PRIORITY_LEVELS]
         self._queues = tuple(_FairQueue() for _ in PRIORITY_LEVELS)
@@ -78,18 +78,18 @@ class FlowController:
         self._watch_count = 0
 
     def acquire(self, call: ApiCall, user: RequestUser) -> FlowControlSlot:
-        """Holds a place while the call lasts; to enter raises a `ApiStatusError` when there is none."""
+        """Hold a slot while the call lasts; entering raises an `ApiStatusError` when there is none."""
         return FlowControlSlot(self, call, user)
 
     @property
     def queued(self) -> int:
-        """How many requests wait for a place."""
+        """How many requests wait for a slot."""
         return sum(map(len, self._queues))
 
     # --- requests ---
 
     async def acquire_slot(self, call: ApiCall, user: RequestUser) -> None:
-        """Come in, maybe after a while."""
+        """Take a slot, or wait in the queue for one."""
         if self._limits.requests_per_second:
             self._check_rate(user.name)
         rank = get_priority_rank(call, user)
@@ -100,14 +100,14 @@ class FlowController:
         self.in_flight["mutating" if call.verb in WRITE_VERBS else "readOnly"] += 1
 
     def release_slot(self, call: ApiCall) -> None:
-        """Go, and let the next one in."""
+        """Give the slot to the next request in the queues."""
         self.in_flight["mutating" if call.verb in WRITE_VERBS else "readOnly"] -= 1
         self._dispatch_next()
 
     def _dispatch_next(self) -> None:
         self._executing -= 1
-        for queue, seats in zip(self._queues, self._slots_by_level, strict=True):
-            while self._executing < seats and (waiting := queue.pop_next()) is not None:
+        for queue, slots in zip(self._queues, self._slots_by_level, strict=True):
+            while self._executing < slots and (waiting := queue.pop_next()) is not None:
                 self._executing += 1
                 waiting.set_result(None)
 
@@ -117,22 +117,24 @@ class FlowController:
     async def _wait_in_queue(self, rank: int, user: str) -> None:
         queue, limits = self._queues[rank], self._limits
         if self.queued >= limits.max_queued:
-            raise self._refuse("max_queued", "too many requests wait already")
+            raise self._refuse("max_queued", "too many requests are queued")
         if queue.count(user) >= limits.max_queued_per_user:
-            raise self._refuse("max_queued_per_user", f"too many requests of `{user}` wait already")
+            raise self._refuse("max_queued_per_user", f"too many requests of `{user}` are queued")
         waiting = queue.add(user)
         try:
             async with asyncio.timeout(limits.queue_seconds):
                 await waiting
         except TimeoutError:
-            # The place may have come in the very moment the time was over.
-            self._give_up(waiting)
-            raise self._refuse("queue_seconds", "the server is busy; no place in time") from None
+            # The slot may have been granted just when the timeout expired.
+            self._leave_queue(waiting)
+            raise self._refuse(
+                "queue_seconds", f"the server is busy: no free slot in {limits.queue_seconds:g} seconds"
+            ) from None
         except asyncio.CancelledError:
-            self._give_up(waiting)
+            self._leave_queue(waiting)
             raise
 
-    def _give_up(self, waiting: asyncio.Future[None]) -> None:
+    def _leave_queue(self, waiting: asyncio.Future[None]) -> None:
         if waiting.done() and not waiting.cancelled():
             self._dispatch_next()
         else:
@@ -152,7 +154,7 @@ class FlowController:
     # --- watches ---
 
     def open_watch(self, call: ApiCall, user: RequestUser) -> None:
-        """Count a watch in."""
+        """Count an open watch."""
         limits = self._limits
         if self._watch_count >= limits.max_watches:
             raise self._refuse("max_watches", f"{self._watch_count} watches are open, no more are served")
@@ -162,7 +164,7 @@ class FlowController:
         self._count_watch(call, user.name, 1)
 
     def close_watch(self, call: ApiCall, user: RequestUser) -> None:
-        """Count a watch out."""
+        """Count a closed watch."""
         self._count_watch(call, user.name, -1)
 
     def _count_watch(self, call: ApiCall, user: str, by: int) -> None:
@@ -185,7 +187,7 @@ def _add_count(counts: dict[_Key, int], key: _Key, by: int) -> None:
 
 
 def get_priority_rank(call: ApiCall, user: RequestUser) -> int:
-    """The place of a request's class in the table."""
+    """The index of a request's level in the table."""
     return _find_rank(call.plural == "leases", user.name, user.groups)
 
 
@@ -198,26 +200,26 @@ def _find_rank(lease: bool, user: str, groups: tuple[str, ...]) -> int:
 
 
 class FlowControlSlot:
-    """A call's time inside."""
+    """The slot of one call, as a context manager."""
 
-    __slots__ = ("_call", "_gate", "_user")
+    __slots__ = ("_call", "_controller", "_user")
 
-    def __init__(self, gate: FlowController, call: ApiCall, user: RequestUser) -> None:
-        self._gate, self._call, self._user = gate, call, user
+    def __init__(self, controller: FlowController, call: ApiCall, user: RequestUser) -> None:
+        self._controller, self._call, self._user = controller, call, user
 
     async def __aenter__(self) -> None:
         if self._call.is_long_running:
-            self._gate.open_watch(self._call, self._user)
+            self._controller.open_watch(self._call, self._user)
         elif not _is_exempt(self._call):
-            await self._gate.acquire_slot(self._call, self._user)
+            await self._controller.acquire_slot(self._call, self._user)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._call.is_long_running:
-            self._gate.close_watch(self._call, self._user)
+            self._controller.close_watch(self._call, self._user)
         elif not _is_exempt(self._call):
-            self._gate.release_slot(self._call)
+            self._controller.release_slot(self._call)
 
 
 def _is_exempt(call: ApiCall) -> bool:
@@ -225,7 +227,7 @@ def _is_exempt(call: ApiCall) -> bool:
 
 
 class _FairQueue:
-    """Those who wait, user after user."""
+    """Waiting requests, served in turn by user."""
 
     def __init__(self) -> None:
         self._users: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -245,38 +247,38 @@ class _FairQueue:
         return waiting
 
     def pop_next(self) -> asyncio.Future[None] | None:
-        """Whose turn it is; the user goes to the end of the line."""
+        """The next request; its user goes to the end of the order."""
         while self._users:
-            user, line = self._users.popitem(last=False)
-            waiting = line.popleft()
+            user, waiters = self._users.popitem(last=False)
+            waiting = waiters.popleft()
             self._length -= 1
-            if line:
-                self._users[user] = line
+            if waiters:
+                self._users[user] = waiters
             if not waiting.done():
                 return waiting
         return None
 
     def _forget(self, user: str, waiting: asyncio.Future[None]) -> None:
-        line = self._users.get(user)
-        if line is not None and waiting in line:
-            line.remove(waiting)
+        waiters = self._users.get(user)
+        if waiters is not None and waiting in waiters:
+            waiters.remove(waiting)
             self._length -= 1
-            if not line:
+            if not waiters:
                 del self._users[user]
 
 
 class _TokenBucket:
-    """Tokens that come back with time."""
+    """A token bucket: tokens are refilled at a rate, up to a capacity."""
 
-    __slots__ = ("_largest", "_then", "_tokens")
+    __slots__ = ("_capacity", "_tokens", "_updated")
 
-    def __init__(self, largest: float, now: float) -> None:
-        self._largest = self._tokens = max(1.0, largest)
-        self._then = now
+    def __init__(self, capacity: float, now: float) -> None:
+        self._capacity = self._tokens = max(1.0, capacity)
+        self._updated = now
 
     def take(self, now: float, rate: float) -> bool:
-        self._tokens = min(self._largest, self._tokens + (now - self._then) * rate)
-        self._then = now
+        self._tokens = min(self._capacity, self._tokens + (now - self._updated) * rate)
+        self._updated = now
         if self._tokens < 1:
             return False
         self._tokens -= 1

@@ -1,8 +1,8 @@
-"""Every limit of the server: its value, its name, and what is answered beyond it.
+"""The table of server limits: name, default, unit, and what happens beyond each.
 
-A limit keeps one client from taking what all need. Each stands in this table once; the doors that apply
-it, `dray server --limit` and the reference page read it from here. The limits of objects themselves
-(how many devices a slice has) are another table, in `api.validate`.
+A limit keeps one client from taking what all clients need. Connections, flow control and admission read
+their limits from this table, and so do `dray server --limit` and the reference page. The limits of objects
+themselves (how many devices a slice has) are in `dray.api.validation`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dray.store.base import MAX_BUFFERED_BYTES, MAX_BUFFERED_EVENTS
 
 @dataclass(frozen=True, slots=True)
 class ServerLimit:
-    """One limit, in words."""
+    """One limit, as users read it."""
 
     name: str
     default: float
@@ -29,7 +29,7 @@ class ServerLimit:
 
     @property
     def flag_name(self) -> str:
-        """Its name on the command line."""
+        """The name of the limit on the command line."""
         return self.name.replace("_", "-")
 
 
@@ -43,7 +43,7 @@ _CLOSED = "the connection is closed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """The values of all limits; 0 switches off those that say so."""
+    """The values of all limits; 0 switches those limits off whose description says so."""
 
     max_body_bytes: int = _define_limit(3 << 20, "bytes", "the body of a request", "413")
     max_object_bytes: int = _define_limit(3 << 19, "bytes", "an object as it is stored", "413")
@@ -61,11 +61,9 @@ class ServerLimits:
         30, "seconds", "the time a client may take to read what it was sent", _CLOSED
     )
     max_in_flight: int = _define_limit(400, "requests", "requests carried out at a time", "the request waits")
-    max_queued: int = _define_limit(2_000, "requests", "requests that wait for a place", _BUSY)
-    max_queued_per_user: int = _define_limit(
-        500, "requests", "requests of one user that wait for a place", _BUSY
-    )
-    queue_seconds: float = _define_limit(10, "seconds", "the time a request may wait for a place", _BUSY)
+    max_queued: int = _define_limit(2_000, "requests", "queued requests", _BUSY)
+    max_queued_per_user: int = _define_limit(500, "requests", "queued requests of one user", _BUSY)
+    queue_seconds: float = _define_limit(10, "seconds", "the time a request may be queued", _BUSY)
     requests_per_second: float = _define_limit(
         0, "requests", "requests of one user per second, in bursts of twice as many; 0 is no limit", _BUSY
     )
@@ -80,9 +78,9 @@ class ServerLimits:
     restored_seconds: float = _define_limit(
         60,
         "seconds",
-        "the time that nodes have after a restore to say what they have in their hands, "
-        "before devices that several nodes reach are given anew",
-        "nodes that the copy does not know are not waited for",
+        "the time that nodes have after a restore to report their prepared devices, "
+        "before devices that several nodes can reach are allocated again",
+        "the server stops waiting for nodes that the backup does not contain",
     )
 
 
@@ -90,21 +88,21 @@ LIMITS: tuple[ServerLimit, ...] = tuple(
     ServerLimit(name=row.name, default=row.default, **row.metadata)  # type: ignore[arg-type]
     for row in fields(ServerLimits)
 )
-"""Every limit that can be set, in order."""
+"""Every configurable limit, in order."""
 
 _WATCH_ENDS = "the watch ends with 410 and can be resumed"
 
 FIXED_LIMITS: tuple[tuple[str, str, str], ...] = (
     ("levels of nesting in JSON", f"{MAX_DEPTH}", "400"),
-    ("events that wait for one watcher", f"{MAX_BUFFERED_EVENTS:,}", _WATCH_ENDS),
-    ("bytes of objects that wait for one watcher", f"{MAX_BUFFERED_BYTES >> 20} MiB", _WATCH_ENDS),
-    ("bytes that wait for one watcher in its connection", "64 KiB and one event", "no more is read for it"),
+    ("events buffered for one watcher", f"{MAX_BUFFERED_EVENTS:,}", _WATCH_ENDS),
+    ("bytes of objects buffered for one watcher", f"{MAX_BUFFERED_BYTES >> 20} MiB", _WATCH_ENDS),
+    ("bytes buffered for one watcher in its connection", "64 KiB and one event", "no more is read for it"),
 )
-"""Limits that nobody has to set: what, how many, what happens beyond."""
+"""Limits that are not configurable: what is bounded, the bound, and what happens beyond it."""
 
 
 def format_default(limit: ServerLimit) -> str:
-    """A default as people read it."""
+    """Format the default of a limit, sizes in KiB and MiB."""
     value = limit.default
     if limit.unit == "bytes" and value % 1024 == 0:
         size, unit = (value / 2**20, "MiB") if value >= 2**20 else (value / 2**10, "KiB")
@@ -113,25 +111,25 @@ def format_default(limit: ServerLimit) -> str:
 
 
 def list_rows() -> Iterator[tuple[str, str, str, str]]:
-    """The table for people: name, what it bounds, default, what happens beyond it."""
+    """The rows of the reference table: name, what the limit bounds, default, what happens beyond it."""
     for limit in LIMITS:
         unit = "" if limit.unit == "bytes" else f" {limit.unit}"
         yield limit.flag_name, limit.about, format_default(limit) + unit, limit.beyond
 
 
 def parse_limits(texts: Iterable[str]) -> ServerLimits:
-    """Limits as they are set on the command line, each as `name=value`."""
-    by_word = {limit.flag_name: limit for limit in LIMITS}
-    chosen: dict[str, Any] = {}
+    """Parse limits from the command line, each as `name=value`."""
+    by_name = {limit.flag_name: limit for limit in LIMITS}
+    values: dict[str, Any] = {}
     for text in texts:
-        word, _, value = text.partition("=")
-        limit = by_word.get(word)
+        name, _, value = text.partition("=")
+        limit = by_name.get(name)
         if limit is None:
-            near = difflib.get_close_matches(word, by_word, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(by_word)}"
-            raise InputError(f"no such limit `{word}`; {hint}")
-        chosen[limit.name] = _parse_number(limit, value)
-    return ServerLimits(**chosen)
+            near = difflib.get_close_matches(name, by_name, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(by_name)}"
+            raise InputError(f"no such limit `{name}`; {hint}")
+        values[limit.name] = _parse_number(limit, value)
+    return ServerLimits(**values)
 
 
 def _parse_number(limit: ServerLimit, text: str) -> float:

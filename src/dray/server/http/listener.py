@@ -1,8 +1,8 @@
-"""The sockets: an ASGI application behind TLS, by uvicorn.
+"""The HTTP listener: serves an ASGI application on a socket, with TLS, through uvicorn.
 
-Theory of operation: uvicorn speaks HTTP/1.1, over connections that keep within limits. The socket is bound
-before anything else happens, so that a port that is taken is told in a line. Whoever runs this decides when
-it ends: signals are not touched.
+Theory of operation: uvicorn serves HTTP/1.1 over connections with limits. The socket is bound before anything
+else starts, so that a port in use is reported in one line. The caller decides when the listener stops: it
+installs no signal handlers.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ IDLE_SECONDS: Final = 120
 
 
 class ListenError(InputError):
-    """The address cannot be listened on; says why and what to do."""
+    """The address cannot be listened on; the message says why and what to do."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on the address; port 0 takes any that is free."""
+    """Bind a socket to the address; port 0 takes any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(BACKLOG)
-    except (OSError, OverflowError) as refused:
+    except (OSError, OverflowError) as error:
         sock.close()
-        raise ListenError(_explain_listen_error(host, port, refused)) from None
+        raise ListenError(_explain_listen_error(host, port, error)) from None
     sock.setblocking(False)
     return sock
 
@@ -52,7 +52,7 @@ def _explain_listen_error(host: str, port: int, error: Exception) -> str:
 
 
 class HttpListener(uvicorn.Server):
-    """Serves an application until told to stop."""
+    """Serves an application until `stop` is called."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class HttpListener(uvicorn.Server):
         self._sock = sock
 
     async def run_until_stopped(self) -> None:
-        """Serve; returns after `stop` when open requests have ended or their time is over."""
+        """Serve; returns after `stop`, when open requests have ended or the grace period is over."""
         await self.serve(sockets=[self._sock])
 
     @property
@@ -93,17 +93,17 @@ class HttpListener(uvicorn.Server):
         return len(self.server_state.connections)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop serving; whoever is still connected when the time for open requests is over is cut off."""
+        """Stop serving; clients that are still connected after the grace period are disconnected."""
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
-            connection.transport.abort()  # uvicorn only cancels what it runs, and leaves the socket open
+            connection.transport.abort()  # uvicorn cancels its tasks only, and leaves the socket open
         await asyncio.sleep(0)
 
     def stop(self) -> None:
-        """Take no new connections and end."""
+        """Accept no new connections and end."""
         self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Signals belong to whoever owns the process."""
+        """Capture none: signals belong to the owner of the process."""
         yield

@@ -1,7 +1,7 @@
-"""Request bodies become drafts: JSON, YAML or protobuf, any version served, unknown fields told or refused.
+"""Decoding of request bodies: JSON, YAML or protobuf, in any served version, to pending objects.
 
-What is wrong with a body is told completely, in the words Kubernetes uses for it, because programs read
-those; what was dropped or not understood comes back as warnings.
+Errors list everything that is wrong with a body, in the words of Kubernetes, because programs read those.
+Unknown and duplicate fields become warnings, or errors in strict mode.
 """
 
 from __future__ import annotations
@@ -21,29 +21,28 @@ from dray.manifests.documents import read_documents as read_documents
 from dray.manifests.source import ManifestSource
 from dray.server.http import protobuf
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_invalid, new_unsupported_media_type
-from dray.server.http.requests import JSON, ApiRequest
+from dray.server.http.requests import JSON, PROTOBUF, YAML, ApiRequest
 from dray.server.objects.conversion import convert_to_storage
 from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import get_storage_kind
 
-YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
-PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
-ACCEPTED_BODY_TYPES: Final = (JSON, YAML_TYPES[0], PROTOBUF)
+YAML_TYPES: Final = (YAML, "application/x-yaml", "text/yaml")
+ACCEPTED_BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _DUPLICATE_CHECK_BYTES: Final = 16_384
-"""Bodies up to this size are searched for duplicate fields even when nobody asked to be strict."""
+"""Bodies up to this size are searched for duplicate fields even when the client does not ask for it."""
 
 
 class DecodedBody(msgspec.Struct, frozen=True):
-    """A body that was understood, and what its sender should know."""
+    """The object of a body, and warnings for its sender."""
 
     pending: PendingObject
     warnings: tuple[str, ...] = ()
 
 
 def read_field_validation(request: ApiRequest) -> str:
-    """What to do about unknown and duplicate fields."""
+    """The `fieldValidation` of a request: what to do about unknown and duplicate fields."""
     given = request.call.query.get("fieldValidation") or WARN
     if given not in (STRICT, WARN, IGNORE):
         raise new_bad_request(f'invalid fieldValidation "{given}": expected one of Ignore, Warn, Strict')
@@ -51,7 +50,7 @@ def read_field_validation(request: ApiRequest) -> str:
 
 
 def decode_body(request: ApiRequest) -> Any:
-    """The body as plain values, whatever its format."""
+    """Decode the body to plain values, whatever its format."""
     if request.content_type == JSON:
         return _parse_json(request.body)
     if request.content_type in YAML_TYPES:
@@ -62,7 +61,7 @@ def decode_body(request: ApiRequest) -> Any:
 
 
 def decode_options(request: ApiRequest) -> dict[str, Any]:
-    """A body of options, such as those of a delete; empty when there is none."""
+    """Decode a body of options, such as those of a delete; empty when there is none."""
     if not request.body.strip():
         return {}
     document = decode_body(request)
@@ -72,12 +71,12 @@ def decode_options(request: ApiRequest) -> dict[str, Any]:
 
 
 def decode_object(request: ApiRequest, kind: Kind, version: str) -> DecodedBody:
-    """The object in a body, brought to the form it is kept in."""
+    """Decode the object in a body and convert it to its storage version."""
     mode = read_field_validation(request)
     if request.content_type != JSON:
         return convert_document(kind, version, decode_body(request), mode)
     _check_body(request.body)
-    repeated = () if request.has_unique_fields else _find_duplicate_fields(request.body, mode)
+    duplicates = () if request.has_unique_fields else _find_duplicate_fields(request.body, mode)
     decoded = None
     if kind.stored_as is None:
         decoded = _decode_fast(request.body, kind, version)
@@ -87,14 +86,14 @@ def decode_object(request: ApiRequest, kind: Kind, version: str) -> DecodedBody:
             version,
             _parse_json(request.body),
             mode,
-            repeated,
+            duplicates,
             prechecked=is_certainly_json(request.body),
         )
-    return _build_decoded_body(decoded, mode, repeated)
+    return _build_decoded_body(decoded, mode, duplicates)
 
 
 def _decode_fast(body: bytes, kind: Kind, version: str) -> DecodedObject | None:
-    """A sound body of the right kind, decoded the fast way; None when it needs a closer look."""
+    """Decode a well-formed body of the expected kind in one pass; None when the slow path must look at it."""
     try:
         decoded = decode(body)
     except DecodeError:
@@ -110,26 +109,26 @@ def convert_document(
     duplicates: Sequence[str] = (),
     prechecked: bool = False,
 ) -> DecodedBody:
-    """A document of a client as a draft; what it does not say of its kind is known from the path.
+    """Convert a client's document to a pending object; missing `kind` and `apiVersion` follow from the path.
 
-    What is `prechecked` was looked through for things that are not JSON before.
+    A `prechecked` document is known to contain nothing but JSON values.
     """
     if not isinstance(document, dict):
         raise new_bad_request(f"the body must be an object of kind {kind.name}, for example a JSON object")
-    wanted = {"apiVersion": kind.format_api_version(version), "kind": kind.name}
-    given = {**document, **{field: document.get(field) or wanted[field] for field in wanted}}
+    expected = {"apiVersion": kind.format_api_version(version), "kind": kind.name}
+    given = {**document, **{field: document.get(field) or expected[field] for field in expected}}
     for field, what in (("kind", "kind"), ("apiVersion", "API version")):
-        if given[field] != wanted[field]:
+        if given[field] != expected[field]:
             raise new_bad_request(
                 f"the {what} in the data ({given[field]}) does not match "
-                f"the expected {what} ({wanted[field]})"
+                f"the expected {what} ({expected[field]})"
             )
     try:
         decoded = decode_document(
             given if kind.stored_as is None else convert_to_storage(kind, version, given), trusted=prechecked
         )
-    except DecodeError as broken:
-        raise new_undecodable(kind, version, broken, _get_name(given)) from None
+    except DecodeError as error:
+        raise new_undecodable(kind, version, error, _get_name(given)) from None
     return _build_decoded_body(decoded, mode, duplicates)
 
 
@@ -149,14 +148,14 @@ def _ensure_metadata(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _get_name(document: Mapping[str, Any]) -> str:
-    """The name in a document that may be anything."""
+    """The name in a document that is not validated yet."""
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def new_undecodable(kind: Kind, version: str, error: DecodeError, name: str = "") -> ApiStatusError:
-    """A document that cannot become an object of its kind."""
+    """The error for a document that cannot be decoded as an object of its kind."""
     errors = [problem for problem in error.problems if isinstance(problem, FieldError)]
     if errors:
         return (
@@ -168,7 +167,7 @@ def new_undecodable(kind: Kind, version: str, error: DecodeError, name: str = ""
 
 
 def convert_error_paths(kind: Kind, version: str, errors: Sequence[FieldError]) -> list[FieldError]:
-    """Errors with the paths of the version the client wrote."""
+    """Convert the field paths of errors to the version that the client sent."""
     if version == kind.version:
         return list(errors)
     return [
@@ -178,31 +177,31 @@ def convert_error_paths(kind: Kind, version: str, errors: Sequence[FieldError]) 
 
 
 def _collect_warnings(decoded: DecodedObject, mode: str, duplicates: Sequence[str]) -> tuple[str, ...]:
-    """Warnings about fields that were not understood; a failure when the client wants to be strict."""
+    """Warnings about unknown and duplicate fields; raises an `ApiStatusError` in strict mode."""
     if mode == IGNORE:
         return ()
-    told = [str(unknown) for unknown in decoded.unknown_fields]
-    told += (f'duplicate field "{path}"' for path in duplicates)
-    if told and mode == STRICT:
+    warnings = [str(unknown) for unknown in decoded.unknown_fields]
+    warnings += (f'duplicate field "{path}"' for path in duplicates)
+    if warnings and mode == STRICT:
         kind = decoded.kind.name
         raise new_bad_request(
             f'{kind} in version "{decoded.version}" cannot be handled as a {kind}: '
-            f"strict decoding error: {', '.join(told)}"
+            f"strict decoding error: {', '.join(warnings)}"
         )
-    return tuple(told)
+    return tuple(warnings)
 
 
 def _find_duplicate_fields(body: bytes, mode: str) -> tuple[str, ...]:
     if mode == STRICT or (mode == WARN and len(body) <= _DUPLICATE_CHECK_BYTES):
         try:
             return find_duplicate_fields(body)
-        except DecodeError as broken:
-            raise new_bad_request(str(broken)) from None
+        except DecodeError as error:
+            raise new_bad_request(str(error)) from None
     return ()
 
 
 def parse_json_or_yaml(body: bytes) -> Any:
-    """A body that may be YAML or JSON, as plain values."""
+    """Parse a body that is YAML or JSON."""
     return _parse_json(body) if body.lstrip()[:1] == b"{" else _parse_yaml(body)
 
 
@@ -215,15 +214,15 @@ def _parse_json(body: bytes) -> Any:
     _check_body(body)
     try:
         return read_json(body)
-    except DecodeError as broken:
-        raise new_bad_request(f"the object provided is unrecognized: {broken}") from None
+    except DecodeError as error:
+        raise new_bad_request(f"the object provided is unrecognized: {error}") from None
 
 
 def _parse_yaml(body: bytes) -> Any:
     try:
-        found = list(read_documents(ManifestSource.decode("body", body)))
-    except InputError as broken:
-        raise new_bad_request(f"error decoding YAML: {broken}") from None
-    if len(found) != 1:
-        raise new_bad_request(f"expected one YAML document, got {len(found)}")
-    return found[0].value
+        documents = list(read_documents(ManifestSource.decode("body", body)))
+    except InputError as error:
+        raise new_bad_request(f"error decoding YAML: {error}") from None
+    if len(documents) != 1:
+        raise new_bad_request(f"expected one YAML document, got {len(documents)}")
+    return documents[0].value

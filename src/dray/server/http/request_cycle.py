@@ -1,11 +1,11 @@
-"""One request and its answer on a connection: what an ASGI application receives and sends.
+"""The request/response cycle: the ASGI `receive` and `send` of one request on a connection.
 
-Theory of operation: uvicorn's protocol feeds a request in (`body`, `more_body`, `set` when something changed)
-and starts `run_asgi`; this is a leaner stand-in for its cycle. Head and body of an answer are written at
-once, because each write is a TLS record and wakes the client. A stream is chunked, and waits while the client
-does not read.
+Theory of operation: this class replaces uvicorn's own cycle and does less. The protocol of uvicorn feeds a
+request in (`body`, `more_body`, `set` when something changed) and starts `run_asgi`. The head and body of a
+response are written at once, because each write is a TLS record and wakes the client. A stream is chunked,
+and `send` waits while the client does not read.
 
-Rules for this file: headers come from our own server in lower case; a line break in one is a fault.
+Rules for this file: headers come from the application in lower case; a line break in one is a fault.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _BODILESS_CODES = frozenset({204, 304})
 
 
 class RequestCycle:
-    """A request on its way in, and its answer on the way out."""
+    """One request and its response."""
 
     __slots__ = (
+        "_bytes_left",
         "_chunked",
         "_connection",
         "_delivered",
         "_headers",
-        "_left",
         "_started",
         "_status",
         "_waiter",
         "body",
         "disconnected",
-        "expects",
+        "expects_continue",
         "flow",
         "keep_alive",
         "more_body",
@@ -53,27 +53,27 @@ class RequestCycle:
         self.scope, self._connection = scope, connection
         self.transport, self.flow = connection.transport, connection.flow
         self.on_response: Callable[[], None] = connection.on_response_complete
-        self.keep_alive, self.expects, self.disconnected = True, False, False
+        self.keep_alive, self.expects_continue, self.disconnected = True, False, False
         self.body, self.more_body = b"", True
         self.response_started = self.response_complete = False
         self._delivered = self._chunked = self._started = False
         self._waiter: asyncio.Future[None] | None = None
-        self._status, self._left = 500, 0
+        self._status, self._bytes_left = 500, 0
         self._headers: Headers = ()
 
     @property
     def message_event(self) -> RequestCycle:
-        """What the protocol sets when something changed: this."""
+        """The event that the protocol sets when something changed: the cycle itself."""
         return self
 
     def set(self) -> None:
-        """Something changed: more of the body is there, or the client has left."""
+        """Wake `receive`: more of the body has arrived, or the client has disconnected."""
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     async def run_asgi(self, app: Application) -> None:
-        """Let the application answer; whatever it leaves undone ends the connection."""
+        """Run the application; an incomplete response ends the connection."""
         try:
             await app(self.scope, self.receive, self.send)
         except Exception as fault:
@@ -85,10 +85,10 @@ class RequestCycle:
         self.on_response = _ignore_response
 
     async def receive(self) -> Message:
-        """The next part of the body, or that the client has left."""
-        if self.expects and not self.transport.is_closing():
+        """The next part of the body, or `http.disconnect`."""
+        if self.expects_continue and not self.transport.is_closing():
             self.transport.write(_CONTINUE)
-        self.expects = False
+        self.expects_continue = False
         while not self._has_message():
             self.flow.resume_reading()
             self._waiter = asyncio.get_running_loop().create_future()
@@ -105,7 +105,7 @@ class RequestCycle:
         return not self._delivered and (not self.more_body or bool(self.body))
 
     async def send(self, message: Message) -> None:
-        """Take a part of the answer; waits while the client does not read."""
+        """Send a part of the response; waits while the client does not read."""
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:
@@ -115,7 +115,7 @@ class RequestCycle:
             self._started = True
             return
         if not self._started or self.response_complete:
-            raise RuntimeError("an answer has one head and one end, in this order")
+            raise RuntimeError("a response has one head and one end, in this order")
         self._write(message.get("body", b""), more=message.get("more_body", False))
 
     def _write(self, body: bytes, *, more: bool) -> None:
@@ -124,20 +124,20 @@ class RequestCycle:
             head = self._build_head()
             self.response_started = True
         if self.scope["method"] == "HEAD":
-            body, self._left = b"", 0
+            body, self._bytes_left = b"", 0
         elif self._chunked:
             end = b"" if more else b"0\r\n\r\n"
             body = b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end
         else:
-            self._left -= len(body)
+            self._bytes_left -= len(body)
         if head or body:
             self.transport.write(head + body)
         if not more:
             self._finish()
 
     def _finish(self) -> None:
-        if self._left and not self._chunked:
-            raise RuntimeError("an answer is as long as it says")
+        if self._bytes_left and not self._chunked:
+            raise RuntimeError("the response is shorter or longer than its content-length")
         self.response_complete = True
         self.set()
         if not self.keep_alive:
@@ -159,7 +159,7 @@ class RequestCycle:
         if length is None and self._status not in _BODILESS_CODES:
             self._chunked = True
             parts.append(b"transfer-encoding: chunked\r\n")
-        self._left = length or 0
+        self._bytes_left = length or 0
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")
         parts.append(b"\r\n")
@@ -172,4 +172,4 @@ class RequestCycle:
 
 
 def _ignore_response() -> None:
-    """Nobody waits for the end of this any more."""
+    """Do nothing: the connection no longer waits for this response."""

@@ -1,7 +1,7 @@
-"""What a request asks for, and by whom: values that every part of the server reads and none changes.
+"""Requests and responses as values: the call, its user, headers and body, and what goes back.
 
-Rules for this file: structs, not dataclasses: many are made for every request, and a frozen dataclass takes
-ten times as long to make.
+Rules for this file: structs, not dataclasses: the server makes many of them for every request, and a frozen
+dataclass takes ten times as long to make.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ MASTERS, NODES = "system:masters", "system:nodes"
 NODE_PREFIX = "system:node:"
 
 MAX_FIELD_MANAGER_BYTES = 128
-"""So many bytes the name of a field manager may have."""
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 IN_PROCESS = "inside"
-"""Where a request comes from that came over no socket."""
+"""The source of a request that came over no socket."""
 
-READ_VERBS = frozenset({"get", "list", "watch"})
 WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -36,7 +38,7 @@ _NO_EXTRA: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class RequestUser(msgspec.Struct, frozen=True):
-    """Who asks, as authentication found out."""
+    """The authenticated user of a request."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -45,7 +47,7 @@ class RequestUser(msgspec.Struct, frozen=True):
 
     @property
     def node_name(self) -> str | None:
-        """The name of the node, when a node asks."""
+        """The name of the node, when the user is a node."""
         if NODES in self.groups and self.name.startswith(NODE_PREFIX):
             return self.name.removeprefix(NODE_PREFIX) or None
         return None
@@ -55,10 +57,10 @@ ANONYMOUS_USER = RequestUser(ANONYMOUS, (UNAUTHENTICATED,))
 
 
 class ApiCall(msgspec.Struct, frozen=True):
-    """What is asked for.
+    """What a request asks for.
 
     Verbs are those of Kubernetes: get list watch create update patch delete deletecollection for resources;
-    the HTTP method in lower case for paths that are none (`kind` is None then). `plural` and `group` are also
+    the HTTP method in lower case for non-resource paths (`kind` is None then). `plural` and `group` are also
     set for resources outside the table of kinds, such as reviews.
     """
 
@@ -79,7 +81,7 @@ class ApiCall(msgspec.Struct, frozen=True):
 
     @property
     def is_long_running(self) -> bool:
-        """Whether the answer may last for as long as somebody reads it."""
+        """Whether the response is a stream that lasts as long as the client reads it."""
         return self.verb == "watch" or self.subresource == "log"
 
     @property
@@ -88,7 +90,7 @@ class ApiCall(msgspec.Struct, frozen=True):
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """A call with everything that came along: who asks, headers (lower-case names) and the body."""
+    """A call with its user, headers (lower-case names) and body."""
 
     call: ApiCall
     user: RequestUser
@@ -96,11 +98,11 @@ class ApiRequest(msgspec.Struct, frozen=True):
     body: bytes = b""
     audit_id: str = ""
     source: str = ""
-    """The address it came from; empty when it came from inside."""
+    """The address it came from, or `IN_PROCESS`."""
     authorization_reason: str = ""
     """Why it is allowed."""
     has_unique_fields: bool = False
-    """Whether its body comes from our own writer, which writes no field twice."""
+    """Whether the body comes from our own JSON writer, which writes no field twice."""
 
     @property
     def accept(self) -> str:
@@ -109,37 +111,34 @@ class ApiRequest(msgspec.Struct, frozen=True):
     @property
     def content_type(self) -> str:
         """The media type of the body; Python's official client sends none and means JSON."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower() or "application/json"
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
 
     @property
     def field_manager(self) -> str:
-        """Who owns the fields this request writes: `fieldManager`, or the program's name."""
+        """The manager of the fields this request writes: `fieldManager`, or the program's name."""
         given = self.call.query.get("fieldManager", "")
         return given or _clean_program_name(self.headers.get("user-agent", "").partition("/")[0]) or "unknown"
 
 
 @lru_cache(maxsize=1024)
 def _clean_program_name(program: str) -> str:
-    """The name of a program as people may read it; it is kept with every object the program writes."""
+    """The printable part of a program's name; it is stored with every object the program writes."""
     return "".join(filter(str.isprintable, program)).strip()[:MAX_FIELD_MANAGER_BYTES]
 
 
-JSON = "application/json"
-
-
 class ApiResponse(msgspec.Struct, frozen=True):
-    """What goes back: a whole body, or a stream of parts."""
+    """A response: a whole body, or a stream of parts."""
 
     code: int
     body: bytes | AsyncIterator[bytes]
     content_type: str = JSON
     headers: Sequence[tuple[str, str]] = ()
     stored: StoredObject | None = None
-    """The object that the body tells, just as it is kept."""
+    """The object in the body, when the body is its stored form."""
 
 
 def build_json_response(
     document: Any, code: int = 200, headers: Sequence[tuple[str, str]] = ()
 ) -> ApiResponse:
-    """A document as an answer."""
+    """A document as a response."""
     return ApiResponse(code, write_json(document), JSON, headers)

@@ -1,4 +1,4 @@
-"""Objects as answers: whole, as rows of a table, or only their metadata; one, many, or an event."""
+"""Response writer: objects, lists and watch events, whole, as tables or as metadata only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """Some objects, as they were at a revision; `continue_token` continues after them."""
+    """Objects at a revision; `continue_token` continues the list after them."""
 
     objects: Sequence[StoredObject]
     revision: int
@@ -47,7 +47,7 @@ class ListResult:
 
 
 class ResponseWriter:
-    """Writes answers in the form a client asks for."""
+    """Writes responses in the format a client asks for."""
 
     def __init__(self, cache: WatchCache, now: Callable[[], datetime]) -> None:
         self._cache = cache
@@ -62,46 +62,47 @@ class ResponseWriter:
         code: int = 200,
         warnings: Sequence[str] = (),
     ) -> ApiResponse:
-        """One object."""
+        """Write one object."""
         form = negotiate(request.accept, OBJECT_FORMATS)
         version = request.call.version
         if form.representation is Representation.WHOLE:
             body = encode_object(kind, version, stored)
         elif form.representation is Representation.TABLE:
             listing = ListResult([stored], stored.revision)
-            body = write_json(self._build_table(request, kind, listing, form))
+            body = write_json(self.build_table(request, kind, listing, form))
         else:
             body = write_json(tables.build_partial_metadata(stored, form.version))
-        kept = stored if form == PLAIN_JSON and is_storage_version(kind, version) else None
+        as_stored = stored if form == PLAIN_JSON and is_storage_version(kind, version) else None
         headers = build_warning_headers(warnings) if warnings else ()
-        return ApiResponse(code, form.encode(body), form.content_type, headers, kept)
+        return ApiResponse(code, form.encode(body), form.content_type, headers, as_stored)
 
     def write_list(self, request: ApiRequest, kind: Kind, listing: ListResult) -> ApiResponse:
-        """A list of objects."""
+        """Write a list of objects."""
         form = negotiate(request.accept, OBJECT_FORMATS)
         version = request.call.version
         if form.representation is Representation.TABLE:
-            body = write_json(self._build_table(request, kind, listing, form))
+            body = write_json(self.build_table(request, kind, listing, form))
         elif form.representation is Representation.WHOLE:
             body = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
                 kind.name.encode(),
                 kind.format_api_version(version).encode(),
                 write_json(listing.metadata),
-                b",".join([encode_object(kind, version, held) for held in listing.objects]),
+                b",".join([encode_object(kind, version, stored) for stored in listing.objects]),
             )
         else:
             document = {
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": f"meta.k8s.io/{form.version}",
                 "metadata": listing.metadata,
-                "items": [tables.build_partial_metadata(held, form.version) for held in listing.objects],
+                "items": [tables.build_partial_metadata(stored, form.version) for stored in listing.objects],
             }
             body = write_json(document)
         return ApiResponse(200, form.encode(body), form.content_type)
 
-    def _build_table(
+    def build_table(
         self, request: ApiRequest, kind: Kind, listing: ListResult, response_format: ResponseFormat
     ) -> Mapping[str, Any]:
+        """A list of objects as a `Table`."""
         document = tables.build_table(
             kind,
             listing.objects,
@@ -113,13 +114,13 @@ class ResponseWriter:
         return {**document, "metadata": listing.metadata}
 
     def build_event_encoder(self, request: ApiRequest, kind: Kind) -> WatchEventEncoder:
-        """The events of a watch, in the form its client asks for."""
+        """The encoder of a watch's events, in the format its client asks for."""
         form = negotiate(request.accept, WATCH_FORMATS)
         return WatchEventEncoder(self, request, kind, form)
 
 
 class WatchEventEncoder:
-    """Writes the events of one watch; events in the usual form are shared between watches by the feed."""
+    """Encodes the events of one watch; watches in plain JSON share the encoded events."""
 
     def __init__(
         self, responses: ResponseWriter, request: ApiRequest, kind: Kind, response_format: ResponseFormat
@@ -132,18 +133,18 @@ class WatchEventEncoder:
 
     @property
     def sharing_key(self) -> tuple[str, str, str] | None:
-        """What events in this form have in common; None when they are written for this watch alone."""
+        """The key under which watches share encoded events; None when this watch shares none."""
         if self._format != PLAIN_JSON:
             return None
         return self._kind.group, self._kind.name, self._request.call.version
 
     @property
     def is_storage_version(self) -> bool:
-        """Whether objects are shown just as they are kept."""
+        """Whether objects are sent in their stored form."""
         return self._format == PLAIN_JSON and is_storage_version(self._kind, self._request.call.version)
 
     def encode_event(self, type_: str, stored: StoredObject) -> bytes:
-        """One object that came, changed or went."""
+        """Encode one ADDED, MODIFIED or DELETED event."""
         return b'{"type":"%s","object":%s}\n' % (type_.encode(), self._encode_stored(stored))
 
     def _encode_stored(self, stored: StoredObject) -> bytes:
@@ -152,7 +153,7 @@ class WatchEventEncoder:
             return encode_object(self._kind, self._request.call.version, stored)
         if form.representation is not Representation.TABLE:
             return write_json(tables.build_partial_metadata(stored, form.version))
-        document = self._responses._build_table(
+        document = self._responses.build_table(
             self._request, self._kind, ListResult([stored], stored.revision), form
         )
         if self._columns_sent:
@@ -161,7 +162,7 @@ class WatchEventEncoder:
         return write_json(document)
 
     def encode_bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
-        """How far the watch has come, without an object."""
+        """Encode a bookmark: the revision that the watch has reached, without an object."""
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if initial_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
@@ -187,17 +188,17 @@ class WatchEventEncoder:
 
 
 def encode_error_event(error: ApiStatusError) -> bytes:
-    """The last line of a watch that cannot go on."""
+    """Encode the ERROR event that ends a watch."""
     return write_json({"type": "ERROR", "object": error.to_status()}) + b"\n"
 
 
 def build_warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """Warnings as headers, each once."""
+    """`Warning` headers, each text once."""
     return [("warning", f"299 - {_quote(text)}") for text in dict.fromkeys(warnings)]
 
 
 def _quote(text: str) -> str:
-    """A text that fits into a header: ASCII, one line, quotes escaped."""
+    """Quote a text for a header: ASCII, one line, quotes escaped."""
     plain = "".join(char if 32 <= ord(char) < 127 else "?" for char in " ".join(text.split()))
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,6 +1,6 @@
-"""From a method and a path to a call: `/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUBRESOURCE]]`.
+"""Routing of a method and path to a call: `/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUBRESOURCE]]`.
 
-Rules for this file: it only reads; whether the call is allowed or makes sense for its kind is asked later.
+Rules for this file: it only parses; authorization and the checks of the kind come later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REVIEW_KINDS: Mapping[tuple[str, str], tuple[str, bool]] = MappingProxyType(
         ("authorization.k8s.io", "localsubjectaccessreviews"): ("LocalSubjectAccessReview", True),
     }
 )
-"""Questions that are answered and not kept: by group and plural, the kind and whether it has a namespace."""
+"""Reviews, which are answered and not stored: kind and whether it is namespaced, by group and plural."""
 
 _VERBS: Mapping[tuple[str, bool], str] = MappingProxyType(
     {
@@ -45,39 +45,37 @@ _VERBS: Mapping[tuple[str, bool], str] = MappingProxyType(
         ("DELETE", False): "deletecollection",
     }
 )
-"""The verb, by method and whether an object is named."""
+"""The verb, by method and whether the path names an object."""
 
 BINDINGS = "bindings"
-"""The older way to bind a pod, which is named in the body alone."""
+"""The legacy resource for binding a pod; only the body names the pod."""
 
 MAX_CACHED_CALLS = 4096
-"""So many calls are remembered by what they looked like."""
 MAX_QUERY_FIELDS = 100
-"""So many parameters a query may have."""
 MAX_CACHED_URL_LENGTH = 512
-"""Nobody's long addresses are remembered."""
+"""Longer URLs are parsed each time, so that the cache stays small."""
 
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
 class Router:
-    """Reads paths; knows the kinds that are served."""
+    """Routes paths to the served kinds."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {
             (kind.group, version, kind.plural): kind for kind in kinds for version in kind.versions
         }
-        # Components ask for the same things again and again: their lists, their leases, their node.
+        # Components send the same requests repeatedly: their lists, their leases, their node.
         self._parse_cached = lru_cache(maxsize=MAX_CACHED_CALLS)(self._parse)
 
     def route(self, method: str, path: str, query: str) -> ApiCall:
-        """What a request asks for; raises a `ApiStatusError` when there is nothing of that name."""
+        """Route a request; raises an `ApiStatusError` when there is no such resource."""
         if len(path) + len(query) > MAX_CACHED_URL_LENGTH:
             return self._parse(method, path, query)
         return self._parse_cached(method, path, query)
 
     def route_parsed(self, method: str, path: str, query: Mapping[str, str]) -> ApiCall:
-        """The same for a query that was never text."""
+        """Route a request whose query is parsed already."""
         if len(query) > MAX_QUERY_FIELDS:
             raise _new_too_many_fields()
         return self._route_path(method, path, query)
@@ -97,7 +95,7 @@ class Router:
 
     def _route_resource(self, method: str, path: str, query: Mapping[str, str], parts: list[str]) -> ApiCall:
         group, version, *rest = parts
-        if rest and rest[0] == "watch":  # the old way to ask for a watch
+        if rest and rest[0] == "watch":  # the deprecated path of watches
             rest, query = rest[1:], MappingProxyType({**query, "watch": "true"})
         namespace = ""
         if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:

@@ -88,7 +88,7 @@ class LedgerAdmission:
             return self._admit_claim(change)
         if change.kind is PREPARATIONS:
             return self._admit_preparation(change)
-        if change.kind is SLICES and change.get_view is not None:
+        if change.kind is SLICES and change.view is not None:
             return self._admit_slice(change)
         return ADMITTED
 
@@ -107,14 +107,14 @@ class LedgerAdmission:
         old = _read_allocated_claim(change.old)
         new: Sequence[AllocatedResult] = ()
         node = ""
-        if change.get_view is not None and change.get_view.status.allocation is not None:
-            allocation = change.get_view.status.allocation
+        if change.view is not None and change.view.status.allocation is not None:
+            allocation = change.view.status.allocation
             new = allocation.devices.results
             node = "" if allocation.node_selector is None else allocation.node_selector.only_node
         if old is None and not new:
             return ADMITTED
         before = grants.list_holdings(old.holder, old.results) if old is not None else []
-        holder = _build_holder(change) if change.get_view is not None else Holder()
+        holder = _build_holder(change) if change.view is not None else Holder()
         if before == grants.list_holdings(holder, new):
             return ADMITTED
         books = self._open_ledger()
@@ -154,7 +154,7 @@ class LedgerAdmission:
         return [denial for denial in found if denial is not None]
 
     def _admit_slice(self, change: ObjectChange) -> AdmissionEffects:
-        spec = change.get_view.spec
+        spec = change.view.spec
         drawing = [device for device in spec.devices if device.consumes_counters]
         if not drawing:
             return ADMITTED
@@ -171,9 +171,9 @@ class LedgerAdmission:
         if change.operation == DELETE:
             prepared_devices.release_preparation(books, change.name)
             return self._build_effects(change, books.build_decision())
-        if change.get_view.metadata.owner_references:
+        if change.view.metadata.owner_references:
             raise errors.new_forbidden(PREPARATIONS, change.name, _OWNERS_FORBIDDEN)
-        spec = change.get_view.spec
+        spec = change.view.spec
         if spec.devices and (change.old is None or spec != change.old_view.spec):
             return self._admit_reported_devices(change, spec)
         if change.operation != CREATE:
@@ -241,7 +241,7 @@ def _read_allocated_claim(stored: StoredObject | None) -> StoredClaim | None:
 
 
 def _build_holder(change: ObjectChange) -> Holder:
-    return Holder(namespace=change.namespace, name=change.name, uid=change.get_view.metadata.uid)
+    return Holder(namespace=change.namespace, name=change.name, uid=change.view.metadata.uid)
 
 
 def _deny_preparation(wanted: Holder, claim: StoredClaim | None) -> Denial | None:

@@ -142,7 +142,7 @@ class _CacheSnapshot:
 
 
 def _read_preparation(stored: StoredObject) -> ActivePreparation:
-    spec = stored.get_view.spec
+    spec = stored.view.spec
     holder = Holder(namespace=spec.claim.namespace, name=spec.claim.name, uid=spec.claim.uid)
     found = tuple(
         CoveredDevice(driver=each.driver, pool=each.pool, device=each.device, share=each.share_id)

@@ -114,7 +114,7 @@ class RestoreQuarantine:
 
     def _list_preparing_nodes(self) -> Iterator[str]:
         for held in self._cache.list_objects(_PREPARATION):
-            yield held.get_view.spec.node_name
+            yield held.view.spec.node_name
 
     # --- the end of it ---
 

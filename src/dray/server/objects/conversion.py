@@ -1,6 +1,6 @@
-"""Objects in the version a client speaks: from the form they are kept in, and back.
+"""Conversion of objects between the storage version and the version that a client uses.
 
-Rules for this file: documents go in and come out; nothing is judged.
+Rules for this file: it converts documents and validates nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Document = Mapping[str, Any]
 
 
 def is_storage_version(kind: Kind, version: str) -> bool:
-    """Whether objects go out just as they are kept."""
+    """Whether objects of this kind are served in this version as they are stored."""
     return kind.stored_as is None and version == kind.version
 
 
 def convert_from_storage(kind: Kind, version: str, document: Document) -> dict[str, Any]:
-    """A kept document as clients of this kind and version know it."""
+    """Convert a stored document to the version of a client."""
     if kind.stored_as is not None:
         return events.convert_from_core(document)
     return (
@@ -34,7 +34,7 @@ def convert_from_storage(kind: Kind, version: str, document: Document) -> dict[s
 
 
 def convert_to_storage(kind: Kind, version: str, document: Document) -> dict[str, Any]:
-    """A document of a client as it is kept."""
+    """Convert a client's document to the storage version."""
     if kind.stored_as is not None:
         return events.convert_to_core(document)
     return (
@@ -43,7 +43,7 @@ def convert_to_storage(kind: Kind, version: str, document: Document) -> dict[str
 
 
 def encode_object(kind: Kind, version: str, stored: StoredObject) -> bytes:
-    """An object as JSON in a version."""
+    """Encode an object as JSON in a version."""
     if is_storage_version(kind, version):
         return stored.served_json
     return write_json(convert_from_storage(kind, version, stored.document))

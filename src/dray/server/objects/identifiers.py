@@ -1,8 +1,8 @@
-"""New identities: uids of objects, and ids of requests; both look like the UUIDs that clients expect.
+"""Generated identifiers: uids of objects and audit ids of requests, both in the form of UUIDs.
 
-Theory of operation: a uid is random in every bit that a UUID of version 4 leaves free. Chance is fetched for
-many of them at a time: a system call for each would cost more than everything else about it. The id of a
-request need only be another one each time: it is random once for a process, and counted from there.
+Theory of operation: a uid is random in every bit that a UUID of version 4 leaves free. Random bytes are read
+for many uids at a time, because one system call per uid would cost more than the rest of the work. The id of
+a request only has to be unique: it has a random part per process, and a counter.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789ab
 
 
 def generate_uids(random_bytes: Callable[[int], bytes] = os.urandom) -> Iterator[str]:
-    """Random UUIDs, without end."""
+    """An endless sequence of random UUIDs."""
     size = 2 * _BYTES
     while True:
         digits = random_bytes(_BYTES * _UIDS_PER_READ).hex()
         for start in range(0, len(digits), size):
-            one = digits[start : start + size]
-            variant = _VARIANTS[one[16]]
-            yield f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{variant}{one[17:20]}-{one[20:]}"
+            uid = digits[start : start + size]
+            variant = _VARIANTS[uid[16]]
+            yield f"{uid[:8]}-{uid[8:12]}-4{uid[13:16]}-{variant}{uid[17:20]}-{uid[20:]}"
 
 
 def generate_request_ids() -> Iterator[str]:
-    """Ids that are different from each other, and from those of every other process."""
+    """An endless sequence of ids that are unique across processes."""
     process = str(uuid.uuid4())[:-12]
     return (f"{process}{number:012x}" for number in itertools.count(1))

@@ -1,8 +1,9 @@
-"""An object on its way into the store: as a document and as its struct, changed in step.
+"""The pending object: what a request wants to store, as a document and as the struct of its kind.
 
-Theory of operation: rules look at the struct, patches and field owners at the document. For a closed kind the
-struct is the whole truth, for an open one the document is; a draft keeps both alike, and the few changes the
-server makes itself (metadata, carrying the status over) are made to both at once.
+Theory of operation: validation and admission read the struct, patches and managed fields read the document.
+The struct is authoritative for a closed kind, the document for an open one. A pending object derives one from
+the other on demand, and applies the few changes that the server makes itself (metadata, copying the status)
+to both at once.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from dray.server.objects.stored_object import StoredObject, cache_view, encode_d
 
 @lru_cache(maxsize=256)
 def _get_empty_object(kind: Kind) -> Any:
-    """An object of which nothing is known yet."""
+    """The struct of a kind with no field set."""
     return kind.type()
 
 
 @lru_cache(maxsize=256)
 def _get_content_fields(kind: Kind) -> dict[str, str]:
-    """The fields of a closed kind beside its metadata, and what they are called in documents."""
+    """The fields of a closed kind besides its metadata, with their names in documents."""
     known = msgspec.structs.fields(kind.type)
     envelope = ("api_version", "kind", "metadata")
     return {field.name: field.encode_name for field in known if field.name not in envelope}
@@ -47,21 +48,21 @@ def _get_spec_fields(kind: Kind) -> tuple[str, ...]:
 def _write_field(
     document: dict[str, Any], name: str, field_value: Any, empty_object: Any, field: str
 ) -> None:
-    """Write a part of a struct into a document, unless it says nothing."""
+    """Write a field of a struct into a document, unless it has its empty value."""
     if field_value is not None and field_value != getattr(empty_object, field):
         document[name] = read_json(write_json(field_value))
 
 
 def _metadata_to_document(metadata: ObjectMeta) -> dict[str, Any]:
-    """Metadata as plain values; the owners of fields are shared, as nobody changes them."""
-    written: dict[str, Any] = to_builtins(replace(metadata, managed_fields=()))
+    """Metadata as plain values; the entries of managed fields are shared, because they are never changed."""
+    document: dict[str, Any] = to_builtins(replace(metadata, managed_fields=()))
     if metadata.managed_fields:
-        written["managedFields"] = list(metadata.managed_fields)
-    return written
+        document["managedFields"] = list(metadata.managed_fields)
+    return document
 
 
 def _metadata_from_document(metadata: dict[str, Any]) -> ObjectMeta:
-    """The same the other way round; a `ValidationError` when it is none."""
+    """Metadata from plain values; raises `ValidationError` when they are not metadata."""
     fields = metadata.get("managedFields")
     if type(fields) is not list or not all(type(entry) is dict for entry in fields):
         return msgspec.convert(metadata, ObjectMeta)
@@ -74,7 +75,7 @@ def _drop_metadata_and_status(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drop_managed_times(document: Mapping[str, Any]) -> dict[str, Any]:
-    """All but the times at which fields were written: those alone are no reason to write."""
+    """The document without the times of managed fields, which alone are no reason to write."""
     metadata = document["metadata"]
     fields = [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
     return {**document, "metadata": {**metadata, "managedFields": fields}}
@@ -86,26 +87,26 @@ def _drop_times(metadata: ObjectMeta) -> ObjectMeta:
 
 
 class PendingObject:
-    """An object of the internal version that is not stored yet; never changed, only followed by another."""
+    """An object of the internal version that is not stored yet; immutable, its methods return new objects."""
 
-    __slots__ = ("_document", "_held", "_metadata", "_view", "kind")
+    __slots__ = ("_document", "_metadata", "_stored", "_view", "kind")
 
     def __init__(self, kind: Kind, document: dict[str, Any] | None, view: Any) -> None:
-        """Of a closed kind the struct is needed, of an open one the document."""
+        """A closed kind needs its struct, an open kind its document."""
         self.kind = kind
         self._view = view
         self._document = document
-        self._held: StoredObject | None = None
+        self._stored: StoredObject | None = None
         self._metadata: dict[str, Any] | None = None
 
     @classmethod
     def from_view(cls, kind: Kind, view: msgspec.Struct) -> PendingObject:
-        """A draft of a closed kind."""
+        """Build an object of a closed kind."""
         return cls(kind, None, view)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> PendingObject:
-        """A draft of any kind; raises `DecodeError` when the document is not one."""
+        """Build an object of any kind; raises `DecodeError` when the document is not one."""
         decoded = decode_document(document)
         if decoded.document is None:
             return cls.from_view(decoded.kind, decoded.object)
@@ -113,30 +114,30 @@ class PendingObject:
 
     @classmethod
     def from_open_document(cls, kind: Kind, document: dict[str, Any]) -> PendingObject:
-        """A draft of an open kind; whether it can be read is found out when somebody looks at its struct."""
+        """Build an object of an open kind; the document is decoded when the view is first read."""
         return cls(kind, document, None)
 
     @classmethod
     def from_stored(cls, stored: StoredObject) -> PendingObject:
-        """A draft of what is stored, read as far as somebody looks at it."""
-        draft = cls(stored.kind, None, None)
-        draft._held = stored
-        return draft
+        """Build an object from a stored one, which is decoded on demand."""
+        pending = cls(stored.kind, None, None)
+        pending._stored = stored
+        return pending
 
     @property
-    def get_view(self) -> Any:
-        """The object as its struct; raises `DecodeError` when the document of an open kind is none."""
+    def view(self) -> Any:
+        """The object as its struct; raises `DecodeError` when the document of an open kind is not valid."""
         if self._view is None:
-            held = self._held
-            self._view = decode_projection(self.kind, self.document) if held is None else held.get_view
+            stored = self._stored
+            self._view = decode_projection(self.kind, self.document) if stored is None else stored.view
         return self._view
 
     @property
     def document(self) -> dict[str, Any]:
-        """The object as plain values; those of a closed kind are written out when first asked for."""
+        """The object as plain values; a closed kind is converted on first use."""
         if self._document is None:
-            held = self._held
-            self._document = to_document(self.get_view) if held is None else held.document
+            stored = self._stored
+            self._document = to_document(self.view) if stored is None else stored.document
             self._document.setdefault("metadata", {})
         return self._document
 
@@ -144,45 +145,43 @@ class PendingObject:
     def metadata(self) -> dict[str, Any]:
         if self._metadata is None:
             known = self._known_document
-            self._metadata = (
-                _metadata_to_document(self.get_view.metadata) if known is None else known["metadata"]
-            )
+            self._metadata = _metadata_to_document(self.view.metadata) if known is None else known["metadata"]
         return self._metadata
 
     @property
     def encoded(self) -> bytes:
-        """The draft as it is kept."""
+        """The bytes to store."""
         if self._document is None and not self.kind.open:
-            return encode_struct(self.get_view)
+            return encode_struct(self.view)
         return encode_document(self.kind, self.document)
 
     def cache_view(self, stored: StoredObject) -> None:
-        """Let others have the struct, now that the draft is stored as `encoded`."""
+        """Cache the struct for later readers, now that `encoded` is stored."""
         if self._view is not None:
             metadata = replace(self._view.metadata, resource_version=str(stored.revision))
             cache_view(stored, replace(self._view, metadata=metadata))
 
     @property
     def _known_document(self) -> dict[str, Any] | None:
-        """The document of an open kind; that of a closed one only when it was asked for already."""
+        """The document of an open kind; that of a closed kind only when it was built already."""
         return self.document if self.kind.open else self._document
 
     def replace_metadata(self, metadata: Mapping[str, Any]) -> PendingObject:
-        """The draft with other metadata; what is None or empty is left out."""
+        """The object with other metadata; empty values are left out."""
         kept = {name: value for name, value in metadata.items() if value or isinstance(value, int)}
         try:
             known = _metadata_from_document(kept)
-        except msgspec.ValidationError:  # an open kind keeps unknown fields, but its metadata is not open
+        except msgspec.ValidationError:  # an open kind keeps unknown fields, but not in its metadata
             kept, _ = check_document(kept, ObjectMeta)
             known = msgspec.convert(kept, ObjectMeta)
         document = self._known_document
         if document is not None:
             document = document | {"metadata": kept}
         unread = self.kind.open and self._view is None
-        return PendingObject(self.kind, document, None if unread else replace(self.get_view, metadata=known))
+        return PendingObject(self.kind, document, None if unread else replace(self.view, metadata=known))
 
     def replace_managed_fields(self, fields: list[dict[str, Any]]) -> PendingObject:
-        """The draft with other managed fields."""
+        """The object with other managed fields."""
         document, view = self._known_document, None
         if document is not None:
             kept = {**self.metadata, "managedFields": fields}
@@ -190,88 +189,88 @@ class PendingObject:
                 del kept["managedFields"]
             document = document | {"metadata": kept}
         if self._view is not None or not self.kind.open:
-            metadata = replace(self.get_view.metadata, managed_fields=tuple(fields))
-            view = replace(self.get_view, metadata=metadata)
+            metadata = replace(self.view.metadata, managed_fields=tuple(fields))
+            view = replace(self.view, metadata=metadata)
         return PendingObject(self.kind, document, view)
 
     def replace_field(self, name: str, value: Any, part: Any = None) -> PendingObject:
-        """The object with another top-level field; `field_value` is the same for the struct of the kind."""
+        """The object with another value in a top-level field; `part` is that value in the struct."""
         written = self._known_document
         if written is None:
-            draft = PendingObject(self.kind, None, replace(self.get_view, **{name: part}))
-            draft._metadata = self.metadata
-            return draft
+            pending = PendingObject(self.kind, None, replace(self.view, **{name: part}))
+            pending._metadata = self.metadata
+            return pending
         document = {field: kept for field, kept in written.items() if field != name}
         if value is not None:
             document[name] = value
         if self.kind.open:
             return PendingObject.from_open_document(self.kind, document)
-        return PendingObject(self.kind, document, replace(self.get_view, **{name: part}))
+        return PendingObject(self.kind, document, replace(self.view, **{name: part}))
 
     def copy_status_from(self, other: PendingObject | None) -> PendingObject:
-        """The draft with the status of another one; without any when there is none."""
+        """The object with the status of another one, or without a status when there is no other."""
         written = None
         if self._known_document is not None:
             written = None if other is None else other.document.get("status")
             if self.kind.open:
-                draft = self.replace_field("status", written)
+                pending = self.replace_field("status", written)
                 if (
                     other is not None
                     and other._view is not None
                     and "status" in _get_content_fields(self.kind)
                 ):
-                    # Both were read before; what is put together of them need not be.
-                    draft._view = replace(self.get_view, status=other._view.status)
-                return draft
-        fresh = _get_empty_object(self.kind).status if other is None else other.get_view.status
-        if self._document is None and fresh is self.get_view.status:
+                    # Both are decoded already, so their combination need not be decoded again.
+                    pending._view = replace(self.view, status=other._view.status)
+                return pending
+        fresh = _get_empty_object(self.kind).status if other is None else other.view.status
+        if self._document is None and fresh is self.view.status:
             return self
         return self.replace_field("status", written, fresh)
 
     def differs_from(self, other: PendingObject) -> bool:
-        """Whether anything but metadata and status is different; a change of generation is counted by it."""
+        """Whether anything but metadata and status differs; such a change increments the generation."""
         if self.kind.open:
             return _drop_metadata_and_status(self.document) != _drop_metadata_and_status(other.document)
-        mine, others = self.get_view, other.get_view
-        return any(getattr(mine, name) != getattr(others, name) for name in _get_spec_fields(self.kind))
+        own, others = self.view, other.view
+        return any(getattr(own, name) != getattr(others, name) for name in _get_spec_fields(self.kind))
 
     def equals_ignoring_times(self, other: PendingObject) -> bool:
-        """Whether nothing is different but the times at which fields were written."""
+        """Whether nothing differs but the times of managed fields."""
         if self.kind.open:
             return _drop_managed_times(self.document) == _drop_managed_times(other.document)
-        mine, others = self.get_view, other.get_view
-        if any(getattr(mine, name) != getattr(others, name) for name in _get_content_fields(self.kind)):
+        own, others = self.view, other.view
+        if any(getattr(own, name) != getattr(others, name) for name in _get_content_fields(self.kind)):
             return False
-        return _drop_times(mine.metadata) == _drop_times(others.metadata)
+        return _drop_times(own.metadata) == _drop_times(others.metadata)
 
     def build_diff_documents(self, other: PendingObject) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Documents of this and of another draft, at least of what differs between them."""
+        """Documents of this object and another one, with at least the fields that differ."""
         if self.kind.open or (self._document is not None and other._document is not None):
             return self.document, other.document
         here, there = {"metadata": self.metadata}, {"metadata": other.metadata}
-        mine, others = self.get_view, other.get_view
+        own, others = self.view, other.view
         for field, name in _get_content_fields(self.kind).items():
-            one, two = getattr(mine, field), getattr(others, field)
+            one, two = getattr(own, field), getattr(others, field)
             if one is not two and one != two:
                 _write_field(here, name, one, _get_empty_object(self.kind), field)
                 _write_field(there, name, two, _get_empty_object(self.kind), field)
         return here, there
 
     def apply_defaults(self, now: str, before: PendingObject | None = None) -> PendingObject:
-        """The draft with the defaults of its kind."""
+        """The object with the defaults of its kind."""
         if self.kind.open:
             return self
-        view = apply_defaults(self.get_view, now=now, stored=None if before is None else before.get_view)
-        if view is self.get_view:
+        view = apply_defaults(self.view, now=now, stored=None if before is None else before.view)
+        if view is self.view:
             return self
-        draft = PendingObject.from_view(self.kind, view)
-        draft._metadata = self._metadata
-        return draft
+        pending = PendingObject.from_view(self.kind, view)
+        pending._metadata = self._metadata
+        return pending
 
     def drop_gated_fields(
         self, gates: FeatureGateFilter, old: PendingObject | None
     ) -> tuple[PendingObject, tuple[DroppedField, ...]]:
-        """The draft without fields that no gate lets in, and those fields."""
+        """The object without the fields of disabled feature gates, and those fields."""
         kept = gates.drop_disabled_fields(
             self.kind, self._authoritative_form, None if old is None else old._authoritative_form
         )
@@ -283,4 +282,4 @@ class PendingObject:
 
     @property
     def _authoritative_form(self) -> Any:
-        return self.document if self.kind.open else self.get_view
+        return self.document if self.kind.open else self.view

@@ -1,12 +1,12 @@
-"""An object as the server holds it: the bytes in the store, and how they are read and served.
+"""The stored object: its key and bytes in the store, and how they are decoded and served.
 
-Theory of operation: an object is kept as the JSON of its internal version without `resourceVersion`, which is
-the revision of its last write and known to the store. To serve it, the version is spliced in behind the
-opening that all objects of a kind share; nothing is parsed. What is parsed on demand is not kept, but for
-the newest: most objects are read far less often than they lie in memory. Whoever stores an object has its
-struct at hand and teaches it, because what was just written is what is asked for next.
+Theory of operation: an object is stored as the JSON of its internal version without `resourceVersion`, which
+is the revision of its last write. To serve it, the resource version is spliced in behind the opening that all
+objects of a kind share; nothing is parsed. Decoded structs are cached only for the most recent objects, since
+most objects in memory are rarely read. The writer of an object caches the struct it has, because an object
+that was just written is usually read next.
 
-Rules for this file: keys and bytes are made and taken apart here and nowhere else.
+Rules for this file: no other module builds or parses keys and stored bytes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from dray.api.meta import ObjectMeta
 from dray.store import StoreEntry
 
 REGISTRY_PREFIX = b"/registry/"
-LEDGER_PREFIX = b"/ledger/"
 
 
 @lru_cache(maxsize=256)
 def get_storage_kind(kind: Kind) -> Kind:
-    """The kind under which objects are kept: itself, unless it is another name for one."""
+    """The kind under which objects are stored: `kind` itself, unless it is an alias of another."""
     if kind.stored_as is None:
         return kind
     return get_kind(*kind.stored_as)
@@ -39,18 +38,19 @@ def get_storage_kind(kind: Kind) -> Kind:
 
 @lru_cache(maxsize=256)
 def build_kind_prefix(kind: Kind) -> bytes:
-    """Where all objects of a kind are."""
-    kept = get_storage_kind(kind)
-    return b"%s%s/%s/" % (REGISTRY_PREFIX, (kept.group or "core").encode(), kept.plural.encode())
+    """The key prefix of all objects of a kind."""
+    storage_kind = get_storage_kind(kind)
+    group = storage_kind.group or "core"
+    return b"%s%s/%s/" % (REGISTRY_PREFIX, group.encode(), storage_kind.plural.encode())
 
 
 def build_prefix(kind: Kind, namespace: str = "") -> bytes:
-    """Where the objects of a kind are, in one namespace or in all."""
+    """The key prefix of the objects of a kind, in one namespace or in all."""
     return build_kind_prefix(kind) + (namespace.encode() + b"/" if kind.namespaced and namespace else b"")
 
 
 def build_key(kind: Kind, namespace: str, name: str) -> bytes:
-    """Where one object is."""
+    """The key of one object."""
     return build_prefix(kind, namespace) + name.encode()
 
 
@@ -60,7 +60,7 @@ _KINDS_BY_PREFIX: dict[bytes, Kind] = {
 
 
 def parse_kind(key: bytes) -> Kind | None:
-    """The kind of the object at a key."""
+    """The kind of the object at a key; None when the server has no such kind."""
     group_end = key.find(b"/", len(REGISTRY_PREFIX))
     end = key.find(b"/", group_end + 1)
     return _KINDS_BY_PREFIX.get(key[: end + 1])
@@ -105,7 +105,7 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def served_json(self) -> bytes:
-        """The JSON of the internal version, as clients get it; what is not stored has no version yet."""
+        """The JSON of the internal version for clients; an object that is not stored has no version yet."""
         if not self.revision:
             return self.value
         opening = _build_json_opening(self.kind)
@@ -113,34 +113,34 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The object as plain values, in the internal version; a fresh copy each time."""
+        """The object as plain values, in the internal version; a new copy each time."""
         document: dict[str, Any] = read_json(self.value)
         if self.revision:
             document["metadata"]["resourceVersion"] = str(self.revision)
         return document
 
     @property
-    def get_view(self) -> Any:
-        """The struct of the kind: whole for closed kinds, what we read for open ones."""
+    def view(self) -> Any:
+        """The struct of the kind: complete for closed kinds, the fields that dray reads for open ones."""
         return _views(self)
 
     @property
     def metadata(self) -> StoredMetadata:
-        """What a list or watch must know of an object to choose it."""
-        found: StoredMetadata = _metadata_cache(self)
-        return found
+        """The metadata that selectors and the garbage collector read."""
+        metadata: StoredMetadata = _metadata_cache(self)
+        return metadata
 
 
 MAX_CACHED_VIEWS = 1024
-"""So many structs of each sort are kept, and as many older ones."""
+"""The size of one generation of each cache of decoded objects."""
 MAX_CACHED_BYTES = 8 * 1024
-"""Longer texts are read again: few of them would fill the memory."""
+"""Larger objects are decoded each time: a few of them would fill the memory."""
 
 
 class _DecodeCache:
-    """What was read of the newest objects, in two generations: when one is full, the older one is dropped.
+    """A cache of decoded objects in two generations: when the newer one is full, the older one is dropped.
 
-    To drop the oldest one by one would be dear: a dict looks through everything that was deleted before it.
+    Evicting one entry at a time would be slow: finding the first key of a dict scans all deleted entries.
     """
 
     def __init__(self, decode: Callable[[StoredObject], Any]) -> None:
@@ -149,30 +149,30 @@ class _DecodeCache:
         self._older: dict[StoredObject, Any] = {}
 
     def __call__(self, stored: StoredObject) -> Any:
-        found = self.find(stored)
-        if found is None:
-            found = self._decode(stored)
-            self.add(stored, found)
-        return found
+        decoded = self.find(stored)
+        if decoded is None:
+            decoded = self._decode(stored)
+            self.add(stored, decoded)
+        return decoded
 
     def find(self, stored: StoredObject) -> Any:
-        """What was read of an object, if it was; None otherwise."""
-        found = self._newer.get(stored)
-        return found if found is not None else self._older.get(stored)
+        """The decoded object, if it is cached; None otherwise."""
+        decoded = self._newer.get(stored)
+        return decoded if decoded is not None else self._older.get(stored)
 
-    def add(self, stored: StoredObject, found: Any) -> None:
+    def add(self, stored: StoredObject, decoded: Any) -> None:
         if len(stored.value) <= MAX_CACHED_BYTES:
             if len(self._newer) >= MAX_CACHED_VIEWS:
                 self._older, self._newer = self._newer, {}
-            self._newer[stored] = found
+            self._newer[stored] = decoded
 
 
-_views = _DecodeCache(lambda held: decode_stored(held.kind, held.served_json))
-_metadata_cache = _DecodeCache(lambda held: _METADATA_DECODER.decode(held.value).metadata)
+_views = _DecodeCache(lambda stored: decode_stored(stored.kind, stored.served_json))
+_metadata_cache = _DecodeCache(lambda stored: _METADATA_DECODER.decode(stored.value).metadata)
 
 
 def build_deleted(stored: StoredObject, revision: int) -> StoredObject:
-    """The last state of an object, with the revision of its deletion."""
+    """The last state of a deleted object, with the revision of its deletion."""
     last = StoredObject(stored.kind, stored.key, stored.value, revision)
     view = _views.find(stored)
     if view is not None and _views.find(last) is None:
@@ -182,7 +182,7 @@ def build_deleted(stored: StoredObject, revision: int) -> StoredObject:
 
 
 def cache_view(stored: StoredObject, view: Any) -> None:
-    """Keep the struct of an object for whoever asks next."""
+    """Cache the struct of an object that was just written."""
     _views.add(stored, view)
     known: ObjectMeta = view.metadata
     _metadata_cache.add(
@@ -204,7 +204,7 @@ def cache_view(stored: StoredObject, view: Any) -> None:
 
 
 class StoredMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """The metadata that the server itself reads."""
+    """The fields of metadata that the server itself reads."""
 
     name: str = ""
     namespace: str = ""
@@ -227,7 +227,7 @@ _METADATA_DECODER: msgspec.json.Decoder[_MetadataOnly] = msgspec.json.Decoder(_M
 
 
 def encode_document(kind: Kind, document: Mapping[str, Any]) -> bytes:
-    """A document of the internal version as it is kept: kind and metadata first, no `resourceVersion`."""
+    """Encode an internal document for the store: kind and metadata first, no `resourceVersion`."""
     metadata = {name: value for name, value in document["metadata"].items() if name != "resourceVersion"}
     rest = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata")}
     ordered = {
@@ -239,7 +239,7 @@ def encode_document(kind: Kind, document: Mapping[str, Any]) -> bytes:
 
 
 def encode_struct(obj: Any) -> bytes:
-    """The same of a closed kind's struct, whose fields stand in that order already."""
+    """Encode the struct of a closed kind for the store; its fields have that order already."""
     if obj.metadata.resource_version:
         obj = replace(obj, metadata=replace(obj.metadata, resource_version=""))
     return write_json(obj)

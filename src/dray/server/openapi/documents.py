@@ -15,8 +15,8 @@ from dray.api.json_text import read_json, write_json
 from dray.api.kinds import KINDS, Kind
 from dray.server.discovery.documents import MAJOR, MINOR, compute_etag, matches_etag
 from dray.server.discovery.resources import ApiResource, list_resources
-from dray.server.http.content_negotiation import DOCUMENT_FORMATS, JSON, negotiate
-from dray.server.http.requests import ApiResponse
+from dray.server.http.content_negotiation import DOCUMENT_FORMATS, negotiate
+from dray.server.http.requests import JSON, ApiResponse
 from dray.server.openapi import swagger_v2
 from dray.server.openapi.paths import build_paths
 from dray.server.openapi.schemas import SHARED_SCHEMAS, SchemaBuilder

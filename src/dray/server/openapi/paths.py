@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from dray.server.discovery.resources import ApiResource
-from dray.server.http.content_negotiation import JSON, YAML
+from dray.server.http.requests import JSON, YAML
 from dray.server.openapi.schema_names import META, build_reference
 
 Paths = dict[str, dict[str, Any]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from dray.server.http.content_negotiation import JSON, YAML
+from dray.server.http.requests import JSON, YAML
 
 BINARY_SUFFIXES: Final = ("proto-openapi.spec.v2@v1.0+protobuf", "proto-openapi.spec.v2.v1.0+protobuf")
 """How the two spellings of its media type end."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from dray.api.kinds import Kind
 from dray.server.discovery.resources import UNSUPPORTED_VERBS
-from dray.server.http.content_negotiation import JSON
 from dray.server.http.errors import new_invalid_options, new_method_not_allowed, new_path_not_found
 from dray.server.http.requests import (
+    JSON,
     MAX_FIELD_MANAGER_BYTES,
     ApiCall,
     ApiRequest,

@@ -110,12 +110,10 @@ def _replace_document(pending: PendingObject, document: Document) -> PendingObje
 
 def _reset_taint_time(pending: PendingObject, before: PendingObject) -> PendingObject:
     """A rule whose effect changes counts from now on: nobody is to go for the time it only informed."""
-    taint, was = pending.get_view.spec.taint, before.get_view.spec.taint
+    taint, was = pending.view.spec.taint, before.view.spec.taint
     if taint.effect == was.effect or taint.time_added != was.time_added:
         return pending
-    view = replace(
-        pending.get_view, spec=replace(pending.get_view.spec, taint=replace(taint, time_added=None))
-    )
+    view = replace(pending.view, spec=replace(pending.view.spec, taint=replace(taint, time_added=None)))
     return PendingObject.from_view(pending.kind, view).replace_metadata(pending.metadata)
 
 

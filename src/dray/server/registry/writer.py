@@ -167,10 +167,10 @@ class ObjectWriter:
         )
         pending, dropped = pending.drop_gated_fields(self.environment.gates, None)
         warnings += map(str, dropped)
-        errors = validate_create(pending.get_view)
+        errors = validate_create(pending.view)
         if errors:
             raise new_invalid(kind, name, convert_error_paths(kind, version, errors))
-        warnings += (f"{caution.path}: {caution.text}" for caution in collect_warnings(pending.get_view))
+        warnings += (f"{caution.path}: {caution.text}" for caution in collect_warnings(pending.view))
         fields = field_ownership.update_managed_fields(
             kind, None, pending.document, manager=request.field_manager, now=now
         )
@@ -227,7 +227,7 @@ class ObjectWriter:
             pending = pending.replace_metadata(metadata)
         judge = validate_status_update if subresource == "status" else validate_update
         errors = [
-            *judge(pending.get_view, before.get_view),
+            *judge(pending.view, before.view),
             *(() if subresource else validate_immutable_fields(pending, before)),
         ]
         if errors:
@@ -250,7 +250,7 @@ class ObjectWriter:
         """A draft of an open kind that is changed is read again, and may turn out not to be readable."""
         try:
             draft = make()
-            assert draft.get_view is not None
+            assert draft.view is not None
             return draft
         except DecodeError as broken:
             raise new_undecodable(kind, version, broken) from None
@@ -280,7 +280,7 @@ def _apply_writable_fields(pending: PendingObject, before: PendingObject, subres
 
 def _is_deletion_complete(pending: PendingObject) -> bool:
     """Whether nothing holds a deleted object back any more."""
-    metadata = pending.get_view.metadata
+    metadata = pending.view.metadata
     if not metadata.deletion_timestamp or metadata.finalizers:
         return False
     if pending.kind.name == "Namespace" and (pending.document.get("spec") or {}).get("finalizers"):

@@ -1,14 +1,13 @@
-"""All objects as they are now, kept from one watch of the store, and the feed of every other watch.
+"""The watch cache: the current state of all objects, fed by one watch of the store; clients watch the cache.
 
-Theory of operation: the cache reads everything once and then follows the store's changes in order;
-`get_revision` is how far it has come. A read that must see everything acknowledged asks the store where it
-stands and waits until the cache stands there too, so it is as good as a read of the store and costs no read.
-Watches of clients hang on the cache's own hub: the store sees one watcher, however many clients there are. A
-watch that begins in the recent past is served from the batches still remembered, an older one from the
-store's history.
+Theory of operation: the cache lists the store once and then applies its changes in order; `revision` is the
+last one applied. A consistent read asks the store for its current revision and waits until the cache has
+reached it, so it is as fresh as a read of the store without reading there. Clients watch the broadcaster of
+the cache: the store has one watcher, however many clients there are. A watch from a recent revision is
+served from the batches in memory, one from an older revision from the store's history.
 
-Rules for this file: objects are only replaced, never changed; whoever listens is called in the order of the
-changes and must not wait.
+Rules for this file: objects are replaced, never modified; listeners are called in the order of the changes
+and must not block.
 """
 
 from __future__ import annotations
@@ -40,22 +39,22 @@ from dray.store.errors import (
 from dray.store.watch_broadcaster import WatchBroadcaster
 
 ChangeListener = Callable[[StoredObject | None, StoredObject | None], None]
-"""Called with what an object was and what it became."""
+"""Called with the old and the new state of an object."""
 
 MAX_HISTORY_EVENTS: Final = 20_000
 MAX_HISTORY_BYTES: Final = 64 * 1024 * 1024
-"""How many events are remembered for watches that begin in the past, and how much they may weigh."""
+"""How many events, and how many bytes of them, are kept for watches that start at a past revision."""
 
 ROOT_PREFIX: Final = b"/"
 
 PAGE_SIZE: Final = 2_000
 RETRY_SECONDS: Final = 0.5
 WAIT_TIMEOUT_SECONDS: Final = 30.0
-"""So long a request waits for the cache: a store that takes writes must tell of them."""
+"""How long a request waits for the cache to reach a revision."""
 
 
 class WatchCache:
-    """Every object as it is now."""
+    """The current state of every object and row."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -71,7 +70,7 @@ class WatchCache:
 
     @property
     def revision(self) -> int:
-        """How far the cache has come."""
+        """The revision that the cache has reached."""
         return self.hub.revision
 
     @property
@@ -80,7 +79,7 @@ class WatchCache:
         return self._sync_error
 
     async def resync(self) -> None:
-        """Read everything there is, and find out what changed since the cache last knew."""
+        """List the store, and apply the differences to the cache as one batch."""
         page = await self._store.range(ROOT_PREFIX, limit=PAGE_SIZE)
         revision = page.revision
         missing = self._objects.keys() | self._rows.keys()
@@ -96,7 +95,7 @@ class WatchCache:
             page = await self._store.range(
                 ROOT_PREFIX, start_after=page.entries[-1].key, limit=PAGE_SIZE, revision=revision
             )
-        events += (StoreEvent(place, revision, None, self._get_entry(place)) for place in sorted(missing))
+        events += (StoreEvent(key, revision, None, self._get_entry(key)) for key in sorted(missing))
         self._apply_batch(EventBatch(revision, tuple(events)), remember=False)
         self._recent.clear(revision)
 
@@ -113,13 +112,13 @@ class WatchCache:
                 except (StoreClosedError, CorruptStoreError):
                     raise
                 except CompactedError:
-                    # Not filled here: the store may not answer just now, and that is no reason to end.
+                    # Resync in the loop: the store may not answer now, and that must not end the task.
                     gap = True
-                except StoreError as broken:
-                    self._sync_error = f"the store cannot be followed: {broken}"
+                except StoreError as error:
+                    self._sync_error = f"the store cannot be followed: {error}"
                     await asyncio.sleep(RETRY_SECONDS)
-        except BaseException as ended:
-            self._close(ended)
+        except BaseException as error:
+            self._close(error)
             raise
 
     async def _follow(self) -> None:
@@ -137,58 +136,58 @@ class WatchCache:
                 waiting.set_exception(error)
 
     def get(self, kind: Kind, namespace: str, name: str) -> StoredObject | None:
-        """One object as it is now."""
+        """The current state of an object; None when there is none."""
         return self._objects.get(build_key(kind, namespace, name))
 
     def get_by_key(self, key: bytes) -> StoredObject | None:
-        """The object at a key, as it is now."""
+        """The current state of the object at a key; None when there is none."""
         return self._objects.get(key)
 
     def get_row(self, key: bytes) -> StoreEntry | None:
-        """What stands beside the objects under a key, for example a row of the ledger."""
+        """An entry that is no object, for example a row of the ledger."""
         return self._rows.get(key)
 
     def list_rows(self, prefix: bytes) -> list[StoreEntry]:
-        """All rows whose keys start alike, in order; this looks at every row."""
-        return [self._rows[place] for place in sorted(self._rows) if place.startswith(prefix)]
+        """All rows under a prefix, ordered by key; this scans every row."""
+        return [self._rows[key] for key in sorted(self._rows) if key.startswith(prefix)]
 
     def list_objects(self, kind: Kind, namespace: str = "") -> list[StoredObject]:
-        """All objects of a kind, or those in one namespace, in the order of their keys."""
+        """All objects of a kind, or those in one namespace, ordered by key."""
         keys = self._keys.get(build_kind_prefix(kind))
         if keys is None:
             return []
-        return [self._objects[place] for place in keys.list_under(build_prefix(kind, namespace))]
+        return [self._objects[key] for key in keys.list_under(build_prefix(kind, namespace))]
 
     def copy_contents(self) -> tuple[int, dict[bytes, StoredObject | StoreEntry]]:
-        """Everything as it is now, with the revision; the copy stays as it is."""
+        """A copy of all entries, with their revision."""
         return self.revision, {**self._objects, **self._rows}
 
     def count(self, kind: Kind) -> int:
-        """How many objects of a kind there are."""
+        """The number of objects of a kind."""
         keys = self._keys.get(build_kind_prefix(kind))
         return 0 if keys is None else len(keys.keys)
 
     def count_by_kind(self) -> Iterator[tuple[Kind, int]]:
-        """How many objects of each kind there are."""
+        """The number of objects of each kind."""
         for kind in KINDS:
             keys = self._keys.get(build_kind_prefix(kind)) if kind.stored_as is None else None
             if keys is not None:
                 yield kind, len(keys.keys)
 
     def add_listener(self, kind: Kind, listener: ChangeListener) -> None:
-        """Call `listener` for every object of the kind there is, and for every change from now on."""
+        """Call `listener` for every object of the kind, and for every later change."""
         self._listeners.setdefault(build_kind_prefix(kind), []).append(listener)
-        for held in self.list_objects(kind):
-            listener(None, held)
+        for stored in self.list_objects(kind):
+            listener(None, stored)
 
     async def wait_until_fresh(self) -> int:
-        """Wait until the cache shows every write acknowledged before; where it stands then."""
-        wanted = await self._store.get_revision()
-        await self.wait_for_revision(wanted)
-        return max(self.revision, wanted)
+        """Wait until the cache has every write that was acknowledged before; returns its revision."""
+        current = await self._store.get_revision()
+        await self.wait_for_revision(current)
+        return max(self.revision, current)
 
     async def wait_for_revision(self, revision: int) -> None:
-        """Wait until the cache has come that far."""
+        """Wait until the cache has reached a revision."""
         if self._close_error is not None:
             raise self._close_error
         if self.revision >= revision:
@@ -196,28 +195,25 @@ class WatchCache:
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
         self._waiters.append((revision, waiting))
-        alarm = loop.call_later(WAIT_TIMEOUT_SECONDS, self._time_out, revision, waiting)
+        timer = loop.call_later(WAIT_TIMEOUT_SECONDS, self._time_out, revision, waiting)
         try:
             await waiting
         finally:
-            alarm.cancel()
+            timer.cancel()
 
     def _time_out(self, revision: int, waiter: asyncio.Future[None]) -> None:
         if not waiter.done():
-            why = self._sync_error or "the store does not tell of its changes"
-            waiter.set_exception(
-                StoreError(
-                    f"the cache stands at revision {self.revision} and does not come to {revision}: {why}"
-                )
-            )
+            why = self._sync_error or "the watch of the store delivers no changes"
+            text = f"the cache is at revision {self.revision} and does not reach {revision}: {why}"
+            waiter.set_exception(StoreError(text))
 
     @property
     def waiter_count(self) -> int:
-        """How many requests wait for the cache."""
+        """The number of requests that wait for a revision."""
         return len(self._waiters)
 
     def watch(self, prefix: bytes, after: int, bookmarks: float | None) -> AsyncGenerator[EventBatch, None]:
-        """Every change under a prefix after a revision; those that follow each other closely come at once."""
+        """Watch the changes under a prefix after a revision; those in quick succession come as one batch."""
         return self.hub.watch(self, prefix, after, bookmarks, coalesce=True)
 
     async def check_readable(self, revision: int) -> None:
@@ -225,7 +221,7 @@ class WatchCache:
             raise FutureRevisionError(revision, self.revision)
         if revision < self._recent.start_revision:
             async with aclosing(self._store.watch(ROOT_PREFIX, revision, bookmarks=0.001)) as batches:
-                await anext(batches)  # raises `CompactedError` when the past is gone
+                await anext(batches)  # raises `CompactedError` when the revision is compacted
 
     async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:
         if after >= self._recent.start_revision:
@@ -253,13 +249,13 @@ class WatchCache:
             self._wake_waiters()
 
     def _get_entry(self, key: bytes) -> StoreEntry | None:
-        held = self._objects.get(key)
-        if held is None:
+        stored = self._objects.get(key)
+        if stored is None:
             return self._rows.get(key)
-        return StoreEntry(key, held.value, 0, held.revision, 0)
+        return StoreEntry(key, stored.value, 0, stored.revision, 0)
 
     def _apply_entry(self, key: bytes, entry: StoreEntry | None) -> None:
-        # What a newer server keeps under a kind of its own is none of our objects.
+        # A newer server on the same store may have kinds that this one does not know.
         if key.startswith(REGISTRY_PREFIX) and parse_kind(key) is not None:
             self._replace_object(key, None if entry is None else StoredObject.from_entry(entry))
         elif entry is None:
@@ -276,17 +272,17 @@ class WatchCache:
         else:
             self._objects[key] = new
         kind = (new or old).kind  # type: ignore[union-attr]
-        home = build_kind_prefix(kind)
+        prefix = build_kind_prefix(kind)
         if (old is None) != (new is None):
-            self._keys.setdefault(home, _KeyIndex()).update(key, present=new is not None)
-        for listener in self._listeners.get(home, ()):
+            self._keys.setdefault(prefix, _KeyIndex()).update(key, present=new is not None)
+        for listener in self._listeners.get(prefix, ()):
             listener(old, new)
 
     def _wake_waiters(self) -> None:
         waiting, self._waiters = self._waiters, []
         for wanted, waiter in waiting:
             if waiter.done():
-                continue  # whoever asked has left
+                continue  # the request was cancelled
             if wanted > self.revision:
                 self._waiters.append((wanted, waiter))
             else:
@@ -294,7 +290,7 @@ class WatchCache:
 
 
 class _KeyIndex:
-    """The keys of a kind; put in order when somebody lists, not when somebody writes."""
+    """The keys of a kind; sorted on the next list, not on every write."""
 
     def __init__(self) -> None:
         self.keys: set[bytes] = set()
@@ -322,16 +318,16 @@ class _KeyIndex:
 
 
 class _RecentBatches:
-    """The newest batches, up to a number of events."""
+    """The most recent batches, up to a number of events and bytes."""
 
     def __init__(self) -> None:
         self._batches: deque[EventBatch] = deque()
         self._events = self._bytes = 0
         self.start_revision = 0
-        """Every change after this revision is remembered."""
+        """Every change after this revision is in memory."""
 
     def clear(self, revision: int) -> None:
-        """Begin anew; what was before is not known in one piece."""
+        """Drop all batches; the changes before `revision` are not known one by one."""
         self._batches.clear()
         self._events = self._bytes = 0
         self.start_revision = revision

@@ -1,12 +1,12 @@
-"""The cache is held against the store every now and then: what clients read must be what is stored.
+"""The cache verifier: compares the watch cache with the store at regular intervals.
 
-Theory of operation: the cache is what all reads come from, and it is kept by following changes; a single
-change missed or bytes gone bad in memory would be served for ever. So at one revision everything in the cache
-is compared with a range of the store at the same revision, page by page, so that nobody waits. A difference
-is told by name in the log and in `/readyz`, until a later comparison finds none. The digest over everything
-is the same on all servers of one store at the same revision.
+Theory of operation: all reads are served from the cache, which is fed by changes; a single missed change or a
+memory error would be served forever. So the verifier compares everything in the cache with a range of the
+store at the same revision, page by page, so that requests are not delayed. A difference is named in the log
+and in `/readyz`, until a later comparison finds none. The digest over all entries is the same on all servers
+of one store at the same revision.
 
-Rules for this file: it only looks; contents never leave it.
+Rules for this file: it only reads, and reports keys, never contents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_NAMED_DIFFERENCES = 20
 
 @dataclass(frozen=True, slots=True)
 class CacheComparison:
-    """What was found at one revision: how many entries, their digest, and what differs."""
+    """The result of a comparison at one revision: number of entries, digest, and differences."""
 
     revision: int
     entries: int
@@ -41,7 +41,7 @@ class CacheComparison:
 
 
 async def compare_with_store(cache: WatchCache, store: Store) -> CacheComparison:
-    """Compare the cache with the store as both are now; `CompactedError` when it took too long."""
+    """Compare the cache with the store; raises `CompactedError` when the revision is compacted meanwhile."""
     revision, contents = cache.copy_contents()
     differences: list[str] = []
     digest, entries, last = hashlib.sha256(), 0, None
@@ -59,7 +59,7 @@ async def compare_with_store(cache: WatchCache, store: Store) -> CacheComparison
             break
         last = page.entries[-1].key
         await asyncio.sleep(0)
-    differences += [f"{_format_key(place)}: in the cache, not in the store" for place in sorted(contents)]
+    differences += [f"{_format_key(key)}: in the cache, not in the store" for key in sorted(contents)]
     return CacheComparison(revision, entries, digest.hexdigest(), tuple(differences))
 
 
@@ -81,32 +81,32 @@ ComparisonCallback = Callable[[CacheComparison], None]
 
 
 class CacheVerifier:
-    """Compares again and again."""
+    """Compares the cache with the store periodically."""
 
     def __init__(
         self, cache: WatchCache, store: Store, on_compared: ComparisonCallback, period: float = PERIOD_SECONDS
     ) -> None:
-        """`on_compared` hears of every comparison."""
+        """`on_compared` is called with every comparison."""
         self._cache, self._store, self._on_compared, self._period = cache, store, on_compared, period
         self._problem: str | None = None
 
     def check(self) -> str | None:
-        """What is wrong, for `/readyz`; None when the last comparison found nothing."""
+        """The problem for `/readyz`; None when the last comparison found no difference."""
         return self._problem
 
     async def run(self) -> None:
-        """Compare for ever; the owner runs this as a task."""
+        """Compare forever; the owner runs this as a task."""
         while True:
             await asyncio.sleep(self._period)
             try:
                 self.record(await compare_with_store(self._cache, self._store))
             except CompactedError:
-                continue  # the store forgot the revision while we looked; the next look is soon
+                continue  # the revision was compacted meanwhile; the next comparison follows soon
             except StoreError:
-                continue  # a store in trouble is told by everything else that needs it
+                continue  # requests and the cache report a store that does not answer
 
     def record(self, comparison: CacheComparison) -> None:
-        """Take a comparison as the newest truth."""
+        """Report a comparison and keep its problem for `/readyz`."""
         self._on_compared(comparison)
         if comparison.equal:
             self._problem = None
@@ -115,5 +115,5 @@ class CacheVerifier:
         more = len(comparison.differences) - MAX_NAMED_DIFFERENCES
         self._problem = (
             f"the cache differs from the store at revision {comparison.revision}: {named}"
-            f"{f'; and {more} more' if more > 0 else ''}; restart the server to read everything anew"
+            f"{f'; and {more} more' if more > 0 else ''}; restart the server to rebuild the cache"
         )

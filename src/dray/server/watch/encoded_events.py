@@ -1,4 +1,4 @@
-"""Lines of watches that several clients get: written once, and kept for a short while within bounds."""
+"""The cache of encoded watch events: several watches share the bytes of an event, within bounds."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import OrderedDict
 from typing import Final
 
 EventKey = tuple[object, ...]
-"""What tells lines apart."""
+"""What distinguishes encoded events."""
 
 MAX_EVENTS: Final = 1024
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""So many lines are kept, and no more than weigh so much; those who are further behind write their own."""
+"""The bounds of the cache; watches that are further behind encode their events themselves."""
 
 
 class EncodedEventCache:
-    """The newest lines."""
+    """The most recently encoded events."""
 
     def __init__(self, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
         self._max_events, self._max_bytes = max_events, max_bytes
@@ -25,11 +25,11 @@ class EncodedEventCache:
         return len(self._lines)
 
     def find(self, event_key: EventKey) -> bytes | None:
-        """The line, if somebody wrote it lately."""
+        """The encoded event, if it is cached."""
         return self._lines.get(event_key)
 
     def add(self, event_key: EventKey, line: bytes) -> bytes:
-        """Keep a line for others, and let the oldest go."""
+        """Cache an encoded event, and evict the oldest beyond the bounds."""
         self.total_bytes += len(line) - len(self._lines.pop(event_key, b""))
         self._lines[event_key] = line
         while len(self._lines) > self._max_events or self.total_bytes > self._max_bytes:

@@ -18,7 +18,7 @@ from dray.api.devices.device_cel import (
     compile_stored_selector,
 )
 from dray.api.resource.device import Device, DeviceAttribute, DeviceCapacity, ListAttribute
-from dray.cel import CompileFault, EvalFault, FaultKind
+from dray.cel import CompileFault, EvalFault, FaultKind, types
 from dray.gates import GateSet
 from dray.values.quantity import Quantity
 from tests.outside import ROOT
@@ -226,6 +226,7 @@ def test_a_selector_must_be_able_to_say_yes_or_no():
     assert isinstance(fault, InvalidSelector)
     assert fault.detail == "must evaluate to bool or the unknown type, not int"
     assert fault.compile_fault is None
+    assert fault.result_type == types.INT
 
 
 def test_a_fault_of_the_compiler_is_carried_along():

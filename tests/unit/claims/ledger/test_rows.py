@@ -25,8 +25,9 @@ from dray.server.objects import stored_object
 from dray.values.quantity import Quantity
 
 
-def test_the_server_and_the_ledger_agree_on_the_place():
-    assert stored_object.LEDGER_PREFIX == LEDGER_PREFIX
+def test_rows_have_keys_apart_from_those_of_objects():
+    assert LEDGER_PREFIX == b"/ledger/"
+    assert not LEDGER_PREFIX.startswith(stored_object.REGISTRY_PREFIX)
 
 
 def test_pools_with_slashes_have_keys_of_their_own():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.devices.device_cel import MAX_EXPRESSION_BYTES, build_environment
+from dray.api.devices.device_cel import build_environment
 from dray.api.fields import FieldError, FieldErrorType
+from dray.api.limits import EXPRESSION_BYTES
 from dray.api.strategies import create
 from dray.cel.source import ExpressionIssue
 from dray.gates import GateSet
@@ -87,7 +88,7 @@ def test_a_selector_that_cannot_be_used(
     "expression",
     [
         "",
-        "x" * (MAX_EXPRESSION_BYTES + 1),
+        "x" * (EXPRESSION_BYTES + 1),
         "true",
         f'{GPU}.model == "x" && {MEMORY}.compareTo(quantity("1Gi")) > 0',
         f'{GPU}.version == semver("1.0", true)',

@@ -27,8 +27,8 @@ from dray.store.memory import MemoryStore
 from dray.telemetry.metrics import MetricsRegistry
 from tests.contract.api import serving
 from tests.contract.documents import node, resource_slice
-from tests.contract.offices import GPU, NODE, Site, result, why
 from tests.contract.servers import Reach
+from tests.unit.node.claims.node_site import GPU, NODE, Site, result, why
 
 OTHER = "node-b"
 FABRIC = "fabric"

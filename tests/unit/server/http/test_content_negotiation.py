@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from dray.server.http.content_negotiation import (
     DISCOVERY_FORMATS,
     DOCUMENT_FORMATS,
-    JSON,
     OBJECT_FORMATS,
     WATCH_FORMATS,
-    YAML,
     Representation,
     ResponseFormat,
     negotiate,
 )
 from dray.server.http.errors import ApiStatusError
+from dray.server.http.requests import JSON, YAML
 from tests.unit.server.samples import sample
 
 PB = "application/vnd.kubernetes.protobuf"

@@ -141,7 +141,7 @@ def test_no_place_in_time_is_a_429_that_says_when_to_come_back():
         room = Room(max_in_flight=1, queue_seconds=0.01)
         first = room.start("first")
         await settled()
-        with pytest.raises(ApiStatusError, match="no place in time") as busy:
+        with pytest.raises(ApiStatusError, match="no free slot in") as busy:
             await room.visit("late")
         assert busy.value.code == 429
         assert ("retry-after", "1") in busy.value.headers

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from dray.api.kinds import KINDS
-from dray.server.objects.stored_object import LEDGER_PREFIX, StoredObject, build_key
+from dray.claims.ledger.rows import LEDGER_PREFIX
+from dray.server.objects.stored_object import StoredObject, build_key
 from dray.server.watch import cache_verifier
 from dray.server.watch.cache import WatchCache
 from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier, compare_with_store

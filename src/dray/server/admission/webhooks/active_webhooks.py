@@ -101,7 +101,7 @@ class WebhookIndex:
     def _read_webhooks(self, held: StoredObject) -> Iterable[Webhook]:
         """What a configuration says; what stands in a store need not have come past our rules."""
         try:
-            webhooks: tuple[Webhook, ...] = held.get_view.webhooks
+            webhooks: tuple[Webhook, ...] = held.view.webhooks
         except DecodeError as broken:
             self._on_unreadable(held.name, str(broken))
             return ()

@@ -56,12 +56,12 @@ class WebhookReachabilityRule:
         self._addresses = addresses
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        if change.kind not in (MUTATING, VALIDATING) or change.get_view is None:
+        if change.kind not in (MUTATING, VALIDATING) or change.view is None:
             return ADMITTED
         return AdmissionEffects(warnings=tuple(self._find_warnings(change)))
 
     def _find_warnings(self, change: ObjectChange) -> Iterator[str]:
-        for position, webhook in enumerate(change.get_view.webhooks):
+        for position, webhook in enumerate(change.view.webhooks):
             service = webhook.client_config.service
             if service is not None and (service.namespace, service.name) not in self._addresses:
                 yield f"webhooks[{position}].clientConfig.service: {explain_unknown_service(service)}"

@@ -62,7 +62,7 @@ class ClaimStatusRule:
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         if change.kind is CLAIM and change.pending is not None:
-            self._check_claim(change, change.get_view, change.old_view or _NO_CLAIM)
+            self._check_claim(change, change.view, change.old_view or _NO_CLAIM)
         elif change.kind is CLASSIC_CLAIM and change.pending is not None:
             self._check_classic_claim(change)
         return ADMITTED
@@ -116,7 +116,7 @@ class ClaimStatusRule:
 
     def _check_classic_claim(self, change: ObjectChange) -> None:
         """A driver's controller writes its part of the negotiation, and only in claims of its own driver."""
-        user, new, old = change.request.user, change.get_view.status, getattr(change.old_view, "status", None)
+        user, new, old = change.request.user, change.view.status, getattr(change.old_view, "status", None)
         bound = self._driver_authorizer.find_driver_binding(user).drivers
         if bound is None or new == old:
             return
@@ -127,7 +127,7 @@ class ClaimStatusRule:
         if old is None:
             self._authorizer.require(user, _build_binding_attributes(change))
             return
-        beyond = list(classic_phases.find_driver_violations(change.get_view, change.old_view))
+        beyond = list(classic_phases.find_driver_violations(change.view, change.old_view))
         if beyond and not self._authorizer.allows(user, _build_binding_attributes(change)):
             raise new_forbidden(
                 change.kind, change.name, f'User "{user.name}" is a driver: {"; ".join(beyond)}'
@@ -171,7 +171,7 @@ class AdminAccessRule:
         namespace = self._cache.get_by_key(where)
         if namespace is None or namespace.metadata.labels.get(ADMIN_ACCESS_LABEL) != "true":
             raise new_invalid(change.kind, change.name, [build_unlabelled_error(place)])
-        unasked = [] if change.kind is TEMPLATE else list(check_admin_results(change.get_view))
+        unasked = [] if change.kind is TEMPLATE else list(check_admin_results(change.view))
         if unasked:
             raise new_invalid(change.kind, change.name, unasked)
         # The label must still be there when the write happens.
@@ -184,11 +184,11 @@ def _find_new_admin_access(change: ObjectChange) -> Iterator[FieldPath]:
         return
     if change.kind is CLAIM:
         if change.operation == CREATE:
-            yield from find_admin_requests(change.get_view)
+            yield from find_admin_requests(change.view)
         if not any(find_admin_results(change.old_view or _NO_CLAIM)):
-            yield from find_admin_results(change.get_view)
+            yield from find_admin_results(change.view)
     elif change.kind is TEMPLATE and change.operation == CREATE:
-        yield from find_admin_requests(change.get_view)
+        yield from find_admin_requests(change.view)
 
 
 # --- finalizers ---
@@ -206,7 +206,7 @@ class ClaimFinalizerRule:
         if change.kind not in (CLAIM, CLASSIC_CLAIM):
             return ADMITTED
         # A claim that vanishes with a finalizer on it vanishes because that finalizer was just taken away.
-        touched = SYSTEM_FINALIZERS & (_read_finalizers(change.old_view) ^ _read_finalizers(change.get_view))
+        touched = SYSTEM_FINALIZERS & (_read_finalizers(change.old_view) ^ _read_finalizers(change.view))
         if touched and not self._authorizer.allows(change.request.user, _build_binding_attributes(change)):
             why = (
                 f'User "{change.request.user.name}" cannot add or remove the finalizer `{min(touched)}`; '

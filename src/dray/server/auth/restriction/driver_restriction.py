@@ -123,7 +123,7 @@ class SliceWriteRule:
         bound = self._driver_authorizer.find_driver_binding(user)
         if bound.drivers is None and change.operation == DELETE:
             return ADMITTED  # whoever tidies up speaks for no driver
-        for view in (change.old_view, change.get_view):
+        for view in (change.old_view, change.view):
             if view is not None:
                 self._check_scope(change, view.spec.driver, view.spec.node_name, bound)
         return ADMITTED

@@ -224,9 +224,9 @@ class PreparationWriteRule:
         node = change.request.user.node_name
         if node is None or change.kind is not PREPARATION or change.operation != CREATE:
             return ADMITTED
-        if change.get_view.spec.devices:
+        if change.view.spec.devices:
             return ADMITTED
-        claim = change.get_view.spec.claim
+        claim = change.view.spec.claim
         if not self._pod_graph.has_reference(
             node, claim.namespace, ReferencedObject(DEVICES, "resourceclaims", claim.name)
         ):

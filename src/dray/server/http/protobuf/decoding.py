@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from dray.api.json_text import read_json
 from dray.errors import DecodeError
-from dray.server.http.content_negotiation import JSON, PROTOBUF, YAML
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_unsupported_media_type
 from dray.server.http.protobuf.messages import DELETE_OPTIONS, ROOT_MESSAGES, MessageField, load_messages
 from dray.server.http.protobuf.wire_format import (
@@ -28,6 +27,7 @@ from dray.server.http.protobuf.wire_format import (
     iter_fields,
     to_signed,
 )
+from dray.server.http.requests import JSON, PROTOBUF, YAML
 
 PROTOBUF_MAGIC: Final = b"k8s\x00"
 UNSUPPORTED_HINT: Final = (

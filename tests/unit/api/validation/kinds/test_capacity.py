@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api.fields import AboveMaximum, BelowMinimum, OffGrid
 from dray.api.validation import validate_create, validate_update
 from tests.unit.api.validation.building import claim, device, found, made, request, slice_of
 
@@ -194,6 +195,28 @@ def test_bounds_can_be_read_with_64_bits():
         f"Invalid {POLICY}.validRange.default",
         f"Invalid {POLICY}.validRange.min",
     ]
+
+
+def ranged_errors(default="2", value="10", **bounds):
+    return validate_create(shared(value, default=default, validRange=bounds))
+
+
+@pytest.mark.parametrize(
+    ("errors", "violations"),
+    [
+        (ranged_errors(min="1", max="20"), {AboveMaximum("10")}),
+        (ranged_errors(min="1", max="1500m"), {AboveMaximum("1500m")}),
+        (ranged_errors(min="4", max="3", default="3"), {AboveMaximum("3"), BelowMinimum("4")}),
+        (ranged_errors(min="3"), {BelowMinimum("3")}),
+        (ranged_errors(min="1", step="3"), {OffGrid("1", "3")}),
+        (ranged_errors(min="1", step="1Gi", default="1"), {AboveMaximum("10")}),
+        (ranged_errors(min="11", default="11"), {AboveMaximum("10")}),
+        (validate_create(shared(default="2", validValues=["2", "11"])), {AboveMaximum("10")}),
+        (ranged_errors(min="1", step="0"), {None}),
+    ],
+)
+def test_errors_about_amounts_carry_the_limit(errors, violations):
+    assert {error.violation for error in errors} == violations
 
 
 def test_what_a_claim_asks_for_is_no_fault_whatever_the_policy_says():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api.fields import SubrequestReference, UnknownName
 from dray.api.validation import validate_create, validate_status_update, validate_update
 from tests.unit.api.validation.building import found, made, metadata, pod
 
@@ -123,6 +124,19 @@ def test_containers_use_requests_and_not_alternatives():
     assert judged(BY_NAME, uses=[{"name": "gpu", "request": "gpu"}]) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "violations"),
+    [
+        ("gpu/big", [SubrequestReference("gpu")]),
+        ("GPU", [None]),
+        (f"gpu/{'x' * 60}", [SubrequestReference("gpu")] * 2),
+    ],
+)
+def test_the_error_about_an_alternative_names_its_request(name, violations):
+    errors = validate_create(pod(BY_NAME, uses=[{"name": "gpu", "request": name}]))
+    assert [error.violation for error in errors] == violations
+
+
 @pytest.mark.parametrize("containers", ["initContainers", "ephemeralContainers"])
 def test_all_kinds_of_containers_are_looked_at(containers):
     odd = {"name": "other", "resources": {"claims": [{"name": "nic"}]}}
@@ -137,6 +151,7 @@ def test_a_pod_without_claims():
 def test_the_message_names_what_there_is():
     (error,) = validate_create(pod(BY_NAME, {**BY_NAME, "name": "nic"}, uses=[{"name": "disk"}]))
     assert error.detail == "must be one of the names in pod.spec.resourceClaims: `gpu`, `nic`"
+    assert error.violation == UnknownName(("gpu", "nic"))
 
 
 # --- updates ---

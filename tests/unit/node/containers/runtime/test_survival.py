@@ -19,7 +19,7 @@ from tests.unit.node.containers.runtime.machine import Machine, alive, begun, ru
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from tests.unit.node.runtime.machine import Machine
+from tests.unit.node.containers.runtime.machine import Machine
 
 async def main():
     machine = Machine(Path(sys.argv[1]))
@@ -47,7 +47,7 @@ def agent_killed_after_start(machine: Machine, script: str) -> None:
     agent = subprocess.Popen(
         (sys.executable, "-c", AGENT, str(machine.root), script),
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[4],
+        cwd=Path(__file__).parents[5],
         start_new_session=True,
     )
     assert agent.stdout is not None

@@ -257,7 +257,7 @@ def test_schedulers_and_controllers_allocate_and_free(court, name):
 def test_what_goes_with_its_allocation_needs_no_word_of_the_driver():
     def changed(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
         change = change_of(ROOT, claim_with(**old), claim_with(**new), "status")
-        return find_changed_drivers(change.get_view, change.old_view)
+        return find_changed_drivers(change.view, change.old_view)
 
     assert changed({}, ON_N1) == []
     assert changed(ON_N1 | A_GONE, ON_N1) == [A]

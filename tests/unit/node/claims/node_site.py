@@ -23,7 +23,8 @@ from dray.client.transport import TransportRequest
 from dray.cluster.local.transport import LocalTransport
 from dray.cluster.services.api_server import ServerProcessOptions, open_server
 from dray.node.claims.outcomes import ClaimsPending, ClaimsReady, ClaimsRefused
-from dray.node.claims.preparer import ClaimPreparerOptions, PodClaimPreparer
+from dray.node.claims.preparer import PodClaimPreparer
+from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.plugins.driver_interface import (
     ClaimRef,
     DriverCallFailure,

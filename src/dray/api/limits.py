@@ -1,9 +1,10 @@
-"""How much of everything an object may hold: every limit by name, and the table of them all.
+"""Limits of API objects: every limit by name, and the table of all of them.
 
-Names have limits of their own, which belong to the names (`dray.values.names`); the table repeats them so
-that one page shows everything.
+Limits of names belong to the names (`dray.values.names`); the table repeats them so that one page shows
+everything.
 
-Rules for this file: a number that a rule compares with stands here and nowhere else, and in `LIMITS`.
+Rules for this file: a limit that a validation rule enforces is defined here, or in `dray.values.names`, and
+listed in `LIMITS`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ EXPRESSION_BYTES: Final = 10 * 1024
 OPAQUE_BYTES: Final = 10 * 1024
 MAX_COUNT: Final = 2**31 - 1
 
-# --- what a claim got ---
+# --- status of a claim ---
 
 RESULTS_PER_ALLOCATION: Final = 32
 CONFIGS_PER_ALLOCATION: Final = 64
@@ -66,7 +67,7 @@ ANNOTATION_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FieldLimit:
-    """One limit: where it holds, the largest number allowed there, and what is counted."""
+    """One limit: what it applies to, the largest number allowed, and what is counted."""
 
     subject: str
     maximum: int

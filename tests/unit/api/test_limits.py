@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.validation import LIMITS, limits, validate_create, validate_status_update
+from dray.api import limits
+from dray.api.limits import LIMITS
+from dray.api.validation import validate_create, validate_status_update
 from tests.unit.api.validation.building import (
     allocation,
     ask,

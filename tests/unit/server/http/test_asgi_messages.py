@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dray.server.http import application
-from dray.server.http.application import _send_stream
+from dray.server.http import asgi_messages
+from dray.server.http.asgi_messages import send_stream
 from dray.server.http.requests import ANONYMOUS_USER, ApiCall, ApiRequest, ApiResponse
 
 REQUEST = ApiRequest(ApiCall("watch", "/api/v1/pods"), ANONYMOUS_USER)
@@ -43,12 +43,12 @@ class Client:
             self.ended = True
 
     async def stream(self) -> bool:
-        return await _send_stream(self.send, self.receive, ApiResponse(200, self.parts()), REQUEST)
+        return await send_stream(self.send, self.receive, ApiResponse(200, self.parts()), REQUEST)
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "STREAM_SEND_SECONDS", 0.5)
+    monkeypatch.setattr(asgi_messages, "STREAM_SEND_SECONDS", 0.5)
 
 
 def test_a_client_that_takes_nothing_is_cut_off(short: None) -> None:
