@@ -208,7 +208,8 @@ def test_a_released_lock_is_free_though_a_child_has_the_descriptor(tmp_path: Pat
 
 
 def test_the_lock_of_a_deleted_file_is_not_the_lock(tmp_path: Path, monkeypatch) -> None:
-    path, flock, deleted = tmp_path / "lock", fcntl.flock, []
+    path, flock = tmp_path / "lock", fcntl.flock
+    deleted: list[int] = []
 
     def delete_before_locking(descriptor: int, operation: int) -> None:
         if not deleted:
