@@ -40,8 +40,8 @@ from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, comp
 from dray.placement.scheduling_cycle import RejectedNodes, Unschedulable, find_rejections, place_pod
 from dray.placement.snapshot import ClusterSnapshot
 from dray.placement.unschedulable_message import explain_unschedulable
+from dray.share_ids import generate_share_id
 from dray.simulation.bundle import Bundle
-from dray.simulation.share_ids import generate_share_id
 
 T = TypeVar("T")
 POD_SCHEDULED_CONDITION: Final = "PodScheduled"

@@ -1,8 +1,8 @@
-"""Identities that must differ from all others: made from chance, in the one place that has it.
+"""Share IDs: random UUIDs for the shares of devices that several claims use.
 
-Theory of operation: asking the system for chance costs more than everything else about an identity, and every
-share waits for it. So a few are made at once and kept; taking one off a list is a single step, also with
-threads. A forked process forgets what it inherited, or it would give out the same.
+Theory of operation: reading random bytes from the system costs more than everything else about an ID, and the
+scheduler waits for one per share. So IDs are generated in batches; taking one from the list is a single step,
+also with threads. A forked process drops the IDs it inherited, or it would use the same ones as its parent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 _BATCH_SIZE = 16
 _generated: list[str] = []
 _VARIANTS = {digit: "89ab"[number & 3] for number, digit in enumerate("0123456789abcdef")}
-"""The two bits of a digit that are left to chance, and the digit they become."""
+"""The digit of the variant field for each random digit: two of its bits are fixed, two stay random."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_generated.clear)

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from dray.simulation.share_ids import generate_share_id
+from dray.share_ids import generate_share_id
 
 
 @pytest.mark.req("K5075-079", "K5075-118")
