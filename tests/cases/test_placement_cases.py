@@ -1,4 +1,4 @@
-"""Scenes of placement: a few nodes, a pod, and where it goes or why nowhere.
+"""Cases of placement: a few nodes, a pod, and where it goes or why nowhere.
 
     nodes          by name: what the node can give, `labels`, `taints` as `key=value:effect`, `cordoned`
     held           by node: requests of the pods that run there
@@ -9,7 +9,7 @@
     refused        by node: why not, whether or not another node will do
     wakes          without `placed`: what the pod waits for
 
-Every scene is played with each turn, so that all nodes that are as good come up, and with nothing but the
+Every case is played with each turn, so that all nodes that are as good come up, and with nothing but the
 plugins that need no claims.
 """
 
@@ -29,11 +29,11 @@ from tests.tables import table
 from tests.unit.placement.seats import container, node, photo, pod, subject
 
 FOLDER = Path(__file__).parent / "placement"
-KEYS = {"scene", "nodes", "held", "asks", "pod", "profile", "placed", "refused", "wakes"}
-SCENES = [
-    pytest.param(scene, id=f"{path.stem}: {scene['scene']}")
+KEYS = {"case", "nodes", "held", "asks", "pod", "profile", "placed", "refused", "wakes"}
+CASES = [
+    pytest.param(case, id=f"{path.stem}: {case['case']}")
     for path in sorted(FOLDER.glob("*.yaml"))
-    for scene in table(path)
+    for case in table(path)
 ]
 
 
@@ -47,16 +47,16 @@ def running(requests: dict[str, Any]) -> Pod:
     return pod(containers=[container({name: str(amount) for name, amount in requests.items()})])
 
 
-def asked(scene: dict[str, Any]) -> Pod:
-    spec = dict(scene.get("pod", {}))
-    requests = {name: str(amount) for name, amount in scene.get("asks", {}).items()}
+def asked(case: dict[str, Any]) -> Pod:
+    spec = dict(case.get("pod", {}))
+    requests = {name: str(amount) for name, amount in case.get("asks", {}).items()}
     return pod(**{"containers": [container(requests)], **spec})
 
 
-def cluster(scene: dict[str, Any]) -> ClusterSnapshot:
+def cluster(case: dict[str, Any]) -> ClusterSnapshot:
     nodes = []
-    for name, told in scene["nodes"].items():
-        said = dict(told)
+    for name, outcome in case["nodes"].items():
+        said = dict(outcome)
         more = {
             "labels": said.pop("labels", {}),
             "taints": [taint(text) for text in said.pop("taints", [])],
@@ -64,26 +64,26 @@ def cluster(scene: dict[str, Any]) -> ClusterSnapshot:
         }
         nodes.append(node(name, {resource: str(amount) for resource, amount in said.items()}, **more))
     needs = {}
-    for name, pods in scene.get("held", {}).items():
+    for name, pods in case.get("held", {}).items():
         needs[name] = NO_REQUESTS
         for requests in pods:
             needs[name] = needs[name].add(compute_requests(running(requests)))
     return photo(*nodes, needs=needs)
 
 
-@pytest.mark.parametrize("scene", SCENES)
-def test_scene(scene: dict[str, Any]) -> None:
-    assert scene.keys() <= KEYS
-    profile = build_profile(parse_placement_options(scene.get("profile")))
-    seen, who = cluster(scene), subject(asked(scene))
-    told = {
+@pytest.mark.parametrize("case", CASES)
+def test_case(case: dict[str, Any]) -> None:
+    assert case.keys() <= KEYS
+    profile = build_profile(parse_placement_options(case.get("profile")))
+    seen, who = cluster(case), subject(asked(case))
+    outcome = {
         name: each.rejection.reason for each in find_rejections(seen, who, profile) for name in each.nodes
     }
-    assert told == scene.get("refused", {})
-    ends = [place_pod(seen, who, profile, rotation=turn) for turn in range(max(len(scene["nodes"]), 1))]
-    if "placed" in scene:
+    assert outcome == case.get("refused", {})
+    ends = [place_pod(seen, who, profile, rotation=turn) for turn in range(max(len(case["nodes"]), 1))]
+    if "placed" in case:
         chosen = [end.node_state.name if isinstance(end, Placement) else "nowhere" for end in ends]
-        assert set(chosen) == set(scene["placed"])
+        assert set(chosen) == set(case["placed"])
         return
     [wakes] = {end.wake_signals for end in ends if isinstance(end, Unschedulable)}
-    assert sorted(signal.topic for signal in wakes) == scene["wakes"]
+    assert sorted(signal.topic for signal in wakes) == case["wakes"]

@@ -1,6 +1,6 @@
-"""The short words of allocator scenes, and the objects they stand for.
+"""The notation of allocator cases: lines of text for devices, requests and pools, and the objects they mean.
 
-A device is a line: its name, then words.
+A device is a line: its name, then properties.
 
     gpu-0 numa=0 model=a100 ready=true firmware=v1.2.3 roots=[a,b] memory:40Gi shared draws(board/slots:1)
 
@@ -10,7 +10,7 @@ does (`strings: …`). `name:amount` is a capacity, with its policy in brackets:
 min=1Gi,max=8Gi,step=1Gi)` or `(default=1,values=1|2|4)`. `shared` and `dedicated` say whether it may be
 allocated several times, `draws(set/counter:amount)` what it takes of shared counters.
 
-A want is a line: a class, then words, and CEL to the end.
+A request is a line: a class, then properties, and CEL to the end.
 
     gpu x2 memory:5Gi where device.attributes["gpu.example.com"].numa == 0
 
@@ -48,15 +48,15 @@ _ITS = re.compile(r"\bits\.")
 _KINDS = {"same": "matchAttribute", "different": "distinctAttribute"}
 
 
-class SceneError(Exception):
-    """A scene that says something nobody understands."""
+class CaseError(Exception):
+    """A case that says something nobody understands."""
 
 
 def made(document: Document) -> Any:
     """The object that a document in any version stands for, with defaults filled in."""
     decoded = decode_document(document)
     if decoded.unknown_fields:
-        raise SceneError(f"unknown fields: {decoded.unknown_fields}")
+        raise CaseError(f"unknown fields: {decoded.unknown_fields}")
     return apply_defaults(decoded.object, now=NOW)
 
 
@@ -74,7 +74,7 @@ def only(said: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     """Refuse keys that mean nothing: a misspelt expectation must not pass silently."""
     unknown = said.keys() - set(known)
     if unknown:
-        raise SceneError(f"{where}: unknown {sorted(map(str, unknown))}; known are {sorted(known)}")
+        raise CaseError(f"{where}: unknown {sorted(map(str, unknown))}; known are {sorted(known)}")
 
 
 # --- devices ---
@@ -112,7 +112,7 @@ def _add_word(found: Document, word: str) -> None:
             held["requestPolicy"] = _policy(capacity[3])
         found.setdefault("capacity", {})[capacity[1]] = held
     else:
-        raise SceneError(f"a device does not know the word `{word}`")
+        raise CaseError(f"a device does not know the word `{word}`")
 
 
 def _attribute(text: str) -> Document:
@@ -122,7 +122,7 @@ def _attribute(text: str) -> Document:
     typed = [_scalar(item) for item in text[1:-1].split(",") if item]
     kinds = {kind for kind, _ in typed}
     if len(kinds) != 1:
-        raise SceneError(f"a list holds values of one type, not {sorted(kinds)}: {text}")
+        raise CaseError(f"a list holds values of one type, not {sorted(kinds)}: {text}")
     kind, values = kinds.pop(), [value for _, value in typed]
     return {"list": {kind: values}} if text[0] == "[" else {_PLURALS[kind]: values}
 
@@ -153,45 +153,45 @@ def amounts(text: str) -> dict[str, str]:
 
 # --- pools ---
 
-_POOL = ("at", "generation", "count", "priority", "counters", "devices", "pages")
-_PAGE = ("devices", "priority", "generation", "pool_priority", "at")
+_POOL = ("at", "generation", "count", "priority", "counters", "devices", "slices")
+_SLICE = ("devices", "priority", "generation", "pool_priority", "at")
 
 
 def slices(key: str, said: Any, nodes: Sequence[str]) -> list[Document]:
-    """The slices of the pool `driver/pool`: its devices on one page, or page by page, and its counters."""
+    """The slices of the pool `driver/pool`: its devices in one slice, or slice by slice, and its counters."""
     driver, _, pool = key.partition("/")
     whole: Document = said if isinstance(said, dict) else {"devices": said}
     only(whole, _POOL, f"pool {key}")
-    # Devices whose page says nothing else are at the node the pool is named after, or at the only node.
+    # Devices of a slice that says nothing else are at the node the pool is named after, or at the only node.
     where = {"at": pool if pool in nodes else nodes[0]} if pool in nodes or len(nodes) == 1 else {}
-    pages: Document = whole.get("pages") or {f"{driver}-{pool}": {"devices": whole.get("devices", [])}}
-    pages = {name: page if isinstance(page, dict) else {"devices": page} for name, page in pages.items()}
+    parts: Document = whole.get("slices") or {f"{driver}-{pool}": {"devices": whole.get("devices", [])}}
+    parts = {name: each if isinstance(each, dict) else {"devices": each} for name, each in parts.items()}
     if "counters" in whole:
-        pages = {f"{driver}-{pool}-counters": {"counters": whole["counters"]}, **pages}
+        parts = {f"{driver}-{pool}-counters": {"counters": whole["counters"]}, **parts}
     inherited = {name: whole[name] for name in ("at", "generation", "priority", "count") if name in whole}
-    newest = [page.get("generation", inherited.get("generation", 1)) for page in pages.values()]
+    newest = [each.get("generation", inherited.get("generation", 1)) for each in parts.values()]
     inherited.setdefault("count", newest.count(max(newest)))
-    return [_slice(driver, pool, name, (where | inherited, page)) for name, page in pages.items()]
+    return [_slice(driver, pool, name, (where | inherited, each)) for name, each in parts.items()]
 
 
 def _slice(driver: str, pool: str, name: str, said: tuple[Document, Document]) -> Document:
-    whole, page = said
-    only(page, (*_PAGE, "counters"), f"page {name}")
-    generation = page.get("generation", whole.get("generation", 1))
+    whole, each = said
+    only(each, (*_SLICE, "counters"), f"slice {name}")
+    generation = each.get("generation", whole.get("generation", 1))
     about: Document = {"name": pool, "generation": generation, "resourceSliceCount": whole["count"]}
-    priority = page.get("pool_priority", whole.get("priority"))
+    priority = each.get("pool_priority", whole.get("priority"))
     if priority is not None:
         about["priority"] = priority
-    spec: Document = {"driver": driver, "pool": about, **_place(page["at"] if "at" in page else whole["at"])}
-    if "priority" in page:
-        spec["priority"] = page["priority"]
-    if "counters" in page:
+    spec: Document = {"driver": driver, "pool": about, **_place(each["at"] if "at" in each else whole["at"])}
+    if "priority" in each:
+        spec["priority"] = each["priority"]
+    if "counters" in each:
         spec["sharedCounters"] = [
             {"name": group, "counters": {n: {"value": a} for n, a in amounts(said).items()}}
-            for group, said in page["counters"].items()
+            for group, said in each["counters"].items()
         ]
     else:
-        spec["devices"] = [device(line) for line in lines_of(page["devices"])]
+        spec["devices"] = [device(line) for line in lines_of(each["devices"])]
     return _document("ResourceSlice", name, spec)
 
 
@@ -256,7 +256,7 @@ def _want(line: str) -> Document:
         elif asked := _CAPACITY.fullmatch(word):
             found.setdefault("capacity", {"requests": {}})["requests"][asked[1]] = asked[2]
         else:
-            raise SceneError(f"a want does not know the word `{word}`")
+            raise CaseError(f"a want does not know the word `{word}`")
     return found | ({"selectors": _selectors(expressions)} if expressions else {})
 
 
@@ -269,7 +269,7 @@ def _selectors(said: Iterable[Any]) -> list[Document]:
 def _rule(line: str) -> Document:
     said = _RULE.fullmatch(line)
     if said is None:
-        raise SceneError(f"a rule is `same NAME` or `different NAME`, perhaps `of A and B`: {line}")
+        raise CaseError(f"a rule is `same NAME` or `different NAME`, perhaps `of A and B`: {line}")
     attribute = said[2] if "/" in said[2] else f"{DRIVER}/{said[2]}"
     return {_KINDS[said[1]]: attribute} | ({"requests": said[3].split(" and ")} if said[3] else {})
 

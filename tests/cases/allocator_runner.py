@@ -1,34 +1,34 @@
-"""Scenes of the allocator: small worlds in YAML, a claim, and everything that must come of it.
+"""Runs the allocator cases: small clusters in YAML, a claim, and every result that is expected of it.
 
-A scene has a world, a question and an answer; the words are those of `allocator_words`.
+A case has a cluster, claims and the expected result, in the notation of `allocator_notation`.
 
-    scene, req     what it shows, and the requirements that it proves
-    nodes          names, or names with labels; one `node-1` when nothing is said
+    case, req      what it shows, and the requirements that it proves
+    nodes          names, or names with labels; by default one `node-1`
     devices        the devices of pool `gpu.example.com/node-1`
     pools          devices of several pools, as `driver/pool: devices` or with `at` (a node, `everywhere`,
-                   labels), `generation`, `count`, `priority`, `counters`, and slices by name as `pages`
-    classes        name and selector; one class `gpu` for the driver when nothing is said
+                   labels), `generation`, `count`, `priority`, `counters`, and `slices` by name
+    classes        name and selector; by default one class `gpu` for the driver
     gates          feature gates that differ from their defaults
-    taken          who holds what: `ml/old: [gpu-0, gpu-1 memory:7Gi]`; `share` and `admin` are words, too
-    claim, claims  what is asked; claims of one pod are solved together
+    taken          devices in use by claim: `ml/old: [gpu-0, gpu-1 memory:7Gi]`; `share` and `admin` are flags
+    claim, claims  the claims; those of one pod are solved together
 
     solved         the devices: all in order, or by request; a share with all it consumes
     chosen         the node that is chosen
     config         the configuration of the allocation
-    refused        without `solved`: nothing is found, and why not; beside it: what was passed over.
+    refused        without `solved`: nothing is found, and why not; beside it: what was refused before.
                    By device (or pool, or request as a whole) the reason; by request where there are several
-    fault          a claim that can never be answered: what is said of it
-    invalid        what validation says of the objects; nothing, unless the scene is about that
-    explains       words on the page of explain; every scene has some
-    hint           the hints below it, all of them, each by some of its words
-    beats_at_most  how long the search may take
+    fault          a claim that no node can answer: the error
+    invalid        validation errors of the objects; by default none
+    explains       texts that the explanation contains; every case has some
+    hint           all hints of the explanation, each by a part of its text
+    events_at_most how long the search may take
 
-`rows` are scenes that differ from their parent in what they say. `then` are scenes that follow: the world
-stays, what was allocated is held (`released` lets go of it), and what a step says replaces what was said.
+`rows` are cases that differ from their parent in some keys. `then` are steps that follow: the cluster stays,
+allocated claims keep their devices until they are `released`, and the keys of a step replace earlier ones.
 
-Theory of operation: every object is decoded, defaulted and validated as the API does it, so a scene cannot
-ask for what nobody could write. Every solution is put before the referee and validated as a status, shares
-have ids of their own, and slices look the same afterwards as before.
+Theory of operation: every object is decoded, defaulted and validated as the API does it, so a case cannot
+use objects that a server would refuse. Every solution is verified and validated as a status, share IDs are
+unique, and the slices are unchanged afterwards.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ from dray.errors import UnanswerableClaimError
 from dray.explain import Diagnosis, DiagnosisVerdict, diagnose, diagnose_fault, render_text
 from dray.explain.diagnosis import DeviceName, DeviceOutcome
 from dray.explain.rendering.text import format_hint
-from tests.scenes import allocator_words as words
-from tests.scenes.allocator_words import DRIVER, Document, SceneError
+from tests.cases import allocator_notation as notation
+from tests.cases.allocator_notation import DRIVER, CaseError, Document
 from tests.tables import table
 
-WORLD = ("nodes", "devices", "pools", "classes", "gates")
-STEP = (*WORLD, "taken", "released", "claim", "claims")
-ANSWER = ("solved", "chosen", "config", "refused", "fault", "invalid", "explains", "hint", "beats_at_most")
-KEYS = ("scene", "req", "rows", "then", *STEP, *ANSWER)
+CLUSTER = ("nodes", "devices", "pools", "classes", "gates")
+STEP = (*CLUSTER, "taken", "released", "claim", "claims")
+ANSWER = ("solved", "chosen", "config", "refused", "fault", "invalid", "explains", "hint", "events_at_most")
+KEYS = ("case", "req", "rows", "then", *STEP, *ANSWER)
 
 Refusals = dict[str, dict[str, str]]
 """Device, pool or request; then for whom; then the reason."""
@@ -80,34 +80,34 @@ Refusals = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Case:
-    """A scene with its steps, all rows resolved."""
+    """A case with its steps, all rows resolved."""
 
     name: str
     steps: tuple[Document, ...]
 
 
 def cases(source: Path) -> Iterator[Case]:
-    """The scenes of a file, each row on its own."""
-    for scene in table(source):
-        words.only(scene, KEYS, f"{source.name}: {scene.get('scene')}")
-        rows = scene.pop("rows", [{}])
+    """The cases of a file, each row on its own."""
+    for case in table(source):
+        notation.only(case, KEYS, f"{source.name}: {case.get('case')}")
+        rows = case.pop("rows", [{}])
         if not rows:
-            raise SceneError(f"{source.name}: {scene['scene']}: no rows")
+            raise CaseError(f"{source.name}: {case['case']}: no rows")
         for row in rows:
-            words.only(row, KEYS, f"{source.name}: {scene['scene']}: row")
-            whole = {**scene, **row}
+            notation.only(row, KEYS, f"{source.name}: {case['case']}: row")
+            whole = {**case, **row}
             steps = (whole, *whole.pop("then", ()))
-            proved = dict.fromkeys(id for said in (scene, row) for id in words.listed(said.get("req", [])))
-            title = ": ".join(filter(None, (scene["scene"], row.get("scene"))))
+            proved = dict.fromkeys(id for said in (case, row) for id in notation.listed(said.get("req", [])))
+            title = ": ".join(filter(None, (case["case"], row.get("case"))))
             name = " ".join([f"{source.stem}:", *proved, title])
             for step in steps[1:]:
-                words.only(step, KEYS, name)
+                notation.only(step, KEYS, name)
             yield Case(name, steps)
 
 
 @dataclass
-class Told:
-    """What came of a step, as far as a scene can speak of it."""
+class StepOutcome:
+    """The result of a step."""
 
     page: str
     hints: list[str]
@@ -118,35 +118,35 @@ class Told:
     refused: Refusals = field(default_factory=dict)
     fault: str = ""
     invalid: list[str] = field(default_factory=list)
-    beats: int = 0
+    events: int = 0
 
 
-class Stage:
-    """The world of a scene, as it changes from step to step."""
+class CaseRunner:
+    """Runs the steps of a case; the cluster changes from step to step."""
 
     def __init__(self) -> None:
         self._said: Document = {}
         self._held: dict[str, ResourceClaim] = {}
         self._shares = 0
 
-    def play(self, number: int, step: Document) -> Told:
-        """What comes of a step; what it allocates is held from then on."""
-        self._said |= {key: step[key] for key in WORLD if key in step}
+    def run_step(self, number: int, step: Document) -> StepOutcome:
+        """Run a step; the claims it allocates keep their devices from then on."""
+        self._said |= {key: step[key] for key in CLUSTER if key in step}
         for name in step.get("released", ()):
             del self._held[name]
-        world = _World(self._said)
+        cluster = _CaseCluster(self._said)
         for name, lines in step.get("taken", {}).items():
-            self._held[name] = world.holder(name, lines)
+            self._held[name] = cluster.holder(name, lines)
         asked = step.get("claims") or {"work" if number == 0 else f"work-{number + 1}": step["claim"]}
-        claims = [words.made(words.claim(name, said)) for name, said in asked.items()]
-        told, allocations = self._solve(world, claims)
+        claims = [notation.made(notation.claim(name, said)) for name, said in asked.items()]
+        outcome, allocations = self._solve(cluster, claims)
         for claim, allocation in zip(claims, allocations, strict=False):
             status = ResourceClaimStatus(allocation=allocation)
             held = msgspec.structs.replace(claim, status=status)
-            told.invalid += [str(error) for error in validate_status_update(held, claim)]
+            outcome.invalid += [str(error) for error in validate_status_update(held, claim)]
             self._held[format_claim_name(claim)] = held
-        told.invalid += self._shared_ids()
-        return told
+        outcome.invalid += self._shared_ids()
+        return outcome
 
     def _shared_ids(self) -> list[str]:
         """Share ids that are there twice."""
@@ -155,27 +155,29 @@ class Stage:
         ids = [result.share_id for result in results if result.share_id is not None]
         return [f"share id {id} is there twice" for id in set(ids) if ids.count(id) > 1]
 
-    def _solve(self, world: _World, claims: list[ResourceClaim]) -> tuple[Told, tuple[AllocationResult, ...]]:
-        door = world.door
+    def _solve(
+        self, cluster: _CaseCluster, claims: list[ResourceClaim]
+    ) -> tuple[StepOutcome, tuple[AllocationResult, ...]]:
+        gate_filter = cluster.gate_filter
         held = tuple(self._held.values())
-        before = [encode(published) for published in world.slices]
-        invalid = world.complaints(claims, held)
+        before = [encode(published) for published in cluster.slices]
+        invalid = cluster.complaints(claims, held)
         try:
-            admitted = door.admit_claims(claims)
+            admitted = gate_filter.admit_claims(claims)
         except UnanswerableClaimError as fault:
-            return _told(diagnose_fault(fault, claims), invalid), ()
-        slices = tuple(door.admit_slices(world.slices))
+            return _build_outcome(diagnose_fault(fault, claims), invalid), ()
+        slices = tuple(gate_filter.admit_slices(cluster.slices))
         stock = DeviceInventory(
-            slices, world.classes, DeviceUsage.from_claims(held), door.build_selector_evaluator()
+            slices, cluster.classes, DeviceUsage.from_claims(held), gate_filter.build_selector_evaluator()
         )
-        diagnosis = diagnose(stock, admitted, world.nodes)
-        told = _told(diagnosis, invalid)
-        told.refused = _refusals(diagnosis, world)
+        diagnosis = diagnose(stock, admitted, cluster.nodes)
+        outcome = _build_outcome(diagnosis, invalid)
+        outcome.refused = _refusals(diagnosis, cluster)
         if diagnosis.verdict is DiagnosisVerdict.FAULTY:
-            return told, ()
-        node = next(n for n in world.nodes if n.metadata.name == diagnosis.node_reports[0].nodes[0])
-        told.node = node.metadata.name
-        told.beats = len(
+            return outcome, ()
+        node = next(n for n in cluster.nodes if n.metadata.name == diagnosis.node_reports[0].nodes[0])
+        outcome.node = node.metadata.name
+        outcome.events = len(
             list(search(normalize_claims(admitted, stock.classes.get), stock.get_node_view(node).shape))
         )
         answer = allocate(stock, admitted, node, new_share_id=self._new_share_id)
@@ -183,23 +185,25 @@ class Stage:
             raise AssertionError(f"allocate and explain disagree: {answer} and {diagnosis.verdict}")
         allocations = answer.results if isinstance(answer, SuccessfulAllocation) else ()
         if allocations:
-            given = VerificationInput(slices, world.classes, held, node, door.build_selector_evaluator())
-            told.invalid += [str(finding) for finding in verify(given, admitted, allocations)]
+            given = VerificationInput(
+                slices, cluster.classes, held, node, gate_filter.build_selector_evaluator()
+            )
+            outcome.invalid += [str(finding) for finding in verify(given, admitted, allocations)]
         for claim, allocation in zip(claims, allocations, strict=False):
-            results = [(r.request, world.line(r)) for r in allocation.devices.results]
-            told.results[claim.metadata.name] = results
-            told.config += _config_lines(allocation)
-        if [encode(published) for published in world.slices] != before:
+            results = [(r.request, cluster.line(r)) for r in allocation.devices.results]
+            outcome.results[claim.metadata.name] = results
+            outcome.config += _config_lines(allocation)
+        if [encode(published) for published in cluster.slices] != before:
             raise AssertionError("slices were changed by allocating from them")
-        return told, allocations
+        return outcome, allocations
 
     def _new_share_id(self) -> str:
         self._shares += 1
         return f"00000000-0000-4000-8000-{self._shares:012x}"
 
 
-class _World:
-    """The objects that a scene publishes, and the short names of its devices."""
+class _CaseCluster:
+    """The objects of a case, and the short names of its devices."""
 
     def __init__(self, said: Document) -> None:
         named = said.get("nodes", ["node-1"])
@@ -210,13 +214,13 @@ class _World:
         pools = dict(said.get("pools", {}))
         if "devices" in said:
             pools[f"{DRIVER}/{self.nodes[0].metadata.name}"] = said["devices"]
-        documents = [d for key, pool in pools.items() for d in words.slices(key, pool, list(labelled))]
-        self.slices: tuple[ResourceSlice, ...] = tuple(words.made(document) for document in documents)
+        documents = [d for key, pool in pools.items() for d in notation.slices(key, pool, list(labelled))]
+        self.slices: tuple[ResourceSlice, ...] = tuple(notation.made(document) for document in documents)
         classes = said.get("classes", {"gpu": f'device.driver == "{DRIVER}"'})
         self.classes: tuple[DeviceClass, ...] = tuple(
-            words.made(words.device_class(*entry)) for entry in classes.items()
+            notation.made(notation.device_class(*entry)) for entry in classes.items()
         )
-        self.door = AllocatorGateFilter.from_overrides(said.get("gates", {}))
+        self.gate_filter = AllocatorGateFilter.from_overrides(said.get("gates", {}))
         self._places = [
             (s.spec.driver, s.spec.pool.name, device.name) for s in self.slices for device in s.spec.devices
         ]
@@ -230,7 +234,7 @@ class _World:
         return f"{pool}/{device}" if len(same_pool) < 2 else f"{driver}/{pool}/{device}"
 
     def line(self, result: DeviceRequestAllocationResult) -> str:
-        """A result as scenes write it; a share says all that it consumes."""
+        """A result as cases write it; a share says all that it consumes."""
         said = [self.short(result.driver, result.pool, result.device)]
         if result.share_id is not None or result.consumed_capacity:
             amounts = [f"{name}:{amount}" for name, amount in sorted(result.consumed_capacity.items())]
@@ -241,20 +245,20 @@ class _World:
     def holder(self, name: str, lines: Any) -> ResourceClaim:
         """Somebody's claim, allocated long ago."""
         results = []
-        for i, line in enumerate(words.listed(lines)):
+        for i, line in enumerate(notation.listed(lines)):
             device, *said = line.split()
             places = {place for place in self._places if device in (place[2], self.short(*place))}
             if len(places) != 1:
-                raise SceneError(f"`{device}` is taken, but that is {len(places)} devices")
+                raise CaseError(f"`{device}` is taken, but that is {len(places)} devices")
             driver, pool, short = places.pop()
             result: Document = {"request": "x", "driver": driver, "pool": pool, "device": short}
             if "admin" in said:
                 result["adminAccess"] = True
             elif said:
                 result["shareID"] = f"00000000-0000-4000-9000-{hash_of(name, i):012x}"
-                result["consumedCapacity"] = words.amounts(" ".join(w for w in said if w != "share"))
+                result["consumedCapacity"] = notation.amounts(" ".join(w for w in said if w != "share"))
             results.append({key: value for key, value in result.items() if value})
-        claim: ResourceClaim = words.made(words.holding(name, results))
+        claim: ResourceClaim = notation.made(notation.holding(name, results))
         return claim
 
     def complaints(self, claims: list[ResourceClaim], held: tuple[ResourceClaim, ...]) -> list[str]:
@@ -274,7 +278,7 @@ class _World:
         for holder in (*(c.spec for c in self.classes), *asks):
             for selector in holder.selectors:
                 text = selector.cel.expression if selector.cel is not None else ""
-                compiled = compile_selector(text, stored=False, gates=self.door.gates)
+                compiled = compile_selector(text, stored=False, gates=self.gate_filter.gates)
                 if not isinstance(compiled, CompiledSelector):
                     yield str(compiled).splitlines()[0]
 
@@ -284,36 +288,36 @@ def hash_of(name: str, position: int) -> int:
     return int.from_bytes(name.encode()[-4:], "big") * 64 + position
 
 
-def _told(diagnosis: Diagnosis, invalid: list[str]) -> Told:
+def _build_outcome(diagnosis: Diagnosis, invalid: list[str]) -> StepOutcome:
     fault = diagnosis.fault
     said = f"{fault.field}: {fault.text}" if fault is not None else ""
     page = " ".join(render_text(diagnosis).split())
     hints = [format_hint(hint) for hint in diagnosis.hints]
-    return Told(page, hints, diagnosis.verdict, fault=said, invalid=invalid)
+    return StepOutcome(page, hints, diagnosis.verdict, fault=said, invalid=invalid)
 
 
-def _refusals(diagnosis: Diagnosis, world: _World) -> Refusals:
-    """Every no of the best or closest story: by device, by pool, by request as a whole."""
+def _refusals(diagnosis: Diagnosis, cluster: _CaseCluster) -> Refusals:
+    """Every refusal of the best or closest report: by device, by pool, by request as a whole."""
     found: Refusals = {}
     if not diagnosis.node_reports:
         return found
-    story = diagnosis.node_reports[0]
+    report = diagnosis.node_reports[0]
 
     def note(label: str, accounts: Iterable[DeviceOutcome]) -> None:
         for account in accounts:
             if account.why is not None:
-                name = world.short(*_place(account.device))
+                name = cluster.short(*_place(account.device))
                 found.setdefault(name, {})[label] = account.why.reason.value
 
-    for entry in story.found:
+    for entry in report.found:
         note(entry.label, entry.passed_over)
-    for attempt in story.attempts:
+    for attempt in report.attempts:
         note(attempt.label, attempt.devices)
-        if attempt.obstacle is not None and story.fault is None:
+        if attempt.obstacle is not None and report.fault is None:
             found.setdefault(attempt.request, {})[""] = attempt.obstacle.reason.value
-    if story.fault is not None:
-        note(story.fault_request, (story.fault,))
-    for flaw in story.pools:
+    if report.fault is not None:
+        note(report.fault_request, (report.fault,))
+    for flaw in report.pools:
         found[f"{flaw.driver}/{flaw.pool}"] = {"": flaw.reason.value}
     return found
 
