@@ -31,11 +31,12 @@ from dray.api.kinds import get_kind_by_type
 from dray.api.meta import ObjectMeta
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.api.validation import validate_update
+from dray.claims.pod_claims import PodClaimLookup
 from dray.client.informers.indexer import IndexedObject, Indexer, ObjectListener
 from dray.client.object_refs import ObjectKey
 from dray.client.response_decoding import ResponseDecoder, WatchEvent
 from dray.placement.device_searches import DeviceSearches
-from dray.placement.pending_pod import PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.placement.pending_pod import PendingPod, resolve_pending_pod
 from dray.placement.plugins.dynamic_resources import DynamicResources
 from dray.placement.profile import PlacementOptions, build_profile
 from dray.placement.scheduling_cycle import Placement, place_pod

@@ -30,7 +30,6 @@ from dray.api.resource import (
 from dray.client.client import Client
 from dray.client.rest_client import ClientOptions
 from dray.client.timing import TimeSource
-from dray.client.transports.in_process import InProcessTransport
 from dray.clock import ManualClock
 from dray.driver import Claim, Driver, Ready
 from dray.driver import metrics as m
@@ -43,6 +42,7 @@ from dray.driver.preparing.preparer import ClaimPreparer, PrepareResult, Request
 from dray.telemetry.logs import build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
 from tests.effort import effort
+from tests.support.in_process_transport import InProcessTransport
 
 NAME = "gpu.example.com"
 DEVICES = {"a": "gpu-0", "b": "gpu-1", "c": "gpu-0"}
