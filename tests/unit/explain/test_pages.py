@@ -60,7 +60,7 @@ def test_paint_decorates_and_changes_no_word():
     assert painted == render_text(closest())
 
 
-def test_stories_beyond_what_a_page_holds_are_counted():
+def test_use_cases_beyond_what_a_page_holds_are_counted():
     cluster = Cluster()
     for i in range(MAX_ENTRIES + 3):
         cluster.node(f"node-{i:02}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))

@@ -102,7 +102,7 @@ def test_a_budget_that_runs_out_is_said():
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_stories_in_short_come_to_the_same_verdict(name, monkeypatch):
+def test_use_cases_in_short_come_to_the_same_verdict(name, monkeypatch):
     patient = SITUATIONS[name]()
     monkeypatch.setattr(diagnose_module, "MAX_DETAILED_TRACES", 0)
     quick = SITUATIONS[name]()

@@ -1,4 +1,4 @@
-"""The stories of the proposals with everything at work, told by what containers find out themselves.
+"""The user scenarios of the KEPs with all components running, checked by what containers observe.
 
 Server, scheduler, controller, three node agents and their drivers are processes of their own. What a pod got
 is judged by its own command, which fails when it is not what its author wants.
@@ -18,7 +18,7 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Node, cluster
 from tests.e2e.server import clean_environment
-from tests.e2e.stage import Stage, claim, named, request, template
+from tests.e2e.use_case_cluster import Stage, claim, named, request, template
 
 req = pytest.mark.req
 
@@ -97,7 +97,7 @@ CLASSES = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("stories")) as processes, ThreadPoolExecutor(4) as several:
+    with cluster(tmp_path_factory.mktemp("use-cases")) as processes, ThreadPoolExecutor(4) as several:
         services = [
             several.submit(processes.service, name, f"dray:{name}") for name in ("scheduler", "controller")
         ]

@@ -1,4 +1,4 @@
-"""`dray up` in a process of its own, and short words for what a story does there by kubectl."""
+"""`dray up` in a process of its own, and shorthands for the kubectl calls of use cases."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.e2e.patience import SOON, ended, until
 from tests.e2e.server import clean_environment, command
 
 HERE = Path(__file__).parent
-STORIES = HERE / "stories"
+USE_CASES = HERE / "use_cases"
 SEEDS = HERE.parent.parent / "examples" / "seeds"
 """Seconds in which whatever a cluster does by itself is done."""
 EVERYWHERE = ("nodes", "resourceslices", "deviceclasses")
-"""What belongs to no namespace, and would be seen by the next story."""
+"""What belongs to no namespace, and would be seen by the next use case."""
 
 _numbers = itertools.count(1)
 
@@ -84,12 +84,12 @@ def pod(name: str, *entries: Document, **spec: Any) -> Document:
 
 
 def node(name: str, **labels: str) -> Document:
-    room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
+    resources = {"cpu": "64", "memory": "512Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
-        "status": {"capacity": room, "allocatable": room},
+        "status": {"capacity": resources, "allocatable": resources},
     }
 
 
@@ -118,7 +118,7 @@ class Stage:
     @classmethod
     def opened(cls, program: str, home: Path, kubeconfig: Path, **labels: str) -> Stage:
         """A stage that nobody else uses."""
-        name = f"story-{next(_numbers)}"
+        name = f"case-{next(_numbers)}"
         kubectl = Kubectl(program, clean_environment(home, kubeconfig), name)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         kubectl("create", "-f", "-", given=namespace)
@@ -132,14 +132,14 @@ class Stage:
         return other
 
     def cleared(self) -> None:
-        """Remove what other stories would see."""
+        """Remove what other use cases would see."""
         for stage in (self, *self.others):
             stage.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
         self.kubectl("delete", ",".join(EVERYWHERE), "--all")
 
     def scenery(self, *files: Path | str) -> None:
-        """Apply manifests, those of the stories by name."""
-        paths = [STORIES / f"{file}.yaml" if isinstance(file, str) else file for file in files]
+        """Apply manifests, those of use cases by name."""
+        paths = [USE_CASES / f"{file}.yaml" if isinstance(file, str) else file for file in files]
         self.kubectl("apply", *[word for path in paths for word in ("-f", str(path))])
 
     def make(self, *documents: Document) -> None:

@@ -1,4 +1,4 @@
-"""Stories of KEP-3063 about GPUs: an administrator's class, parts of a device, and doing without one."""
+"""Use cases of KEP-3063 about GPUs: an administrator's class, parts of a device, and doing without one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def works(tmp_path_factory: pytest.TempPathFactory, home: Path, kubectl_program:
 
 @pytest.fixture
 def place(works: Place) -> Iterator[Place]:
-    """A namespace of its own; what is left of a story is gone before the next one begins."""
+    """A namespace of its own; the objects of one use case are gone before the next one begins."""
     made = works.apart()
     yield made
     made.kubectl("delete", f"pods,{CLAIMS}", "--all", "--timeout=30s")

@@ -1,4 +1,4 @@
-"""The stories of the proposals, told by kubectl to `dray up`: alternatives, shares, lists, order."""
+"""The user scenarios of the KEPs, run with kubectl against `dray up`: alternatives, shares, lists, order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.patience import until
-from tests.e2e.stage import SEEDS, Stage, claim, named, node, pod, request, template
+from tests.e2e.use_case_cluster import SEEDS, Stage, claim, named, node, pod, request, template
 
 req = pytest.mark.req
 

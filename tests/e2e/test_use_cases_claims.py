@@ -1,4 +1,4 @@
-"""Stories of pods and their claims, told by kubectl to a running `dray up`."""
+"""Use cases of pods and their claims, run with kubectl against `dray up`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.patience import until
-from tests.e2e.stage import Stage, claim, named, pod, request, template
+from tests.e2e.use_case_cluster import Stage, claim, named, pod, request, template
 
 req = pytest.mark.req
 

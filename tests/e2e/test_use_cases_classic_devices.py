@@ -1,4 +1,4 @@
-"""Stories of KEP-3063 about devices: set up before a workload, wiped after it, and reached over a fabric."""
+"""Use cases of KEP-3063 about devices: set up before a workload, wiped after it, and reached over a fabric."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _let_in(made: Place) -> None:
 
 @pytest.fixture
 def place(works: Place) -> Iterator[Place]:
-    """A namespace of its own; what is left of a story is gone before the next one begins."""
+    """A namespace of its own; the objects of one use case are gone before the next one begins."""
     made = works.apart()
     yield made
     made.kubectl("delete", f"pods,{CLAIMS}", "--all", "--timeout=30s")
