@@ -1,4 +1,4 @@
-"""Use cases of KEP-3063 about devices: set up before a workload, wiped after it, and reached over a fabric."""
+"""Use cases of KEP-3063 about devices: set up before a workload, wiped after it, reached over a fabric."""
 
 from __future__ import annotations
 
