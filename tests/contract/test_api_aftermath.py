@@ -257,7 +257,7 @@ async def test_nodes_say_so_only_after_a_restore_and_only_of_what_they_can_have(
     async with after_restore() as api:
         refused = await say(api, word("node-b", "u9", "gpu-0", ALONE))
         assert refused.code == 403
-        assert "which is of node node-a" in refused.message
+        assert "which is on node node-a" in refused.message
         assert (await as_node(api, "node-a").ask("POST", WORDS, word("node-b", "u9", "gpu-0"))).code == 403
         await account(api, "node-b")
         refused = await say(api, word("node-b", "u9", "gpu-0"))

@@ -46,7 +46,7 @@ async def test_a_pod_is_as_important_as_its_class_says() -> None:
     ("spec", "why"),
     [
         ({"priorityClassName": "absent"}, "no PriorityClass with name absent was found"),
-        ({"priorityClassName": "high", "priority": 3}, "PriorityClass high stands for 1000"),
+        ({"priorityClassName": "high", "priority": 3}, "PriorityClass high has the value 1000"),
     ],
 )
 async def test_a_pod_of_no_class_or_of_another_number_is_refused(spec: dict[str, Any], why: str) -> None:

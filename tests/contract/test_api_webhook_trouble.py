@@ -90,7 +90,7 @@ def test_what_is_wrong_with_a_webhook_is_said_or_ignored_as_configured(trouble):
             )
             assert (await tried(world, claim("a"))).code == 201
             assert await world.metric(COUNTED, 'outcome="ignored"') == 1
-            told = [line for line in world.lines if "an admission webhook could not be asked" in line]
+            told = [line for line in world.lines if "an admission webhook could not be called" in line]
             assert len(told) == 2
             assert why in told[0]
 

@@ -25,7 +25,7 @@ def test_one_too_many_is_refused_and_nothing_is_kept_of_an_empty_namespace() -> 
             await there.put(config("a"))
             await there.put(config("b"))
             await there.caught_up()
-            with pytest.raises(ApiStatusError, match="namespace short has 2 configmaps, no more are taken"):
+            with pytest.raises(ApiStatusError, match="namespace short has 2 configmaps, which is the limit"):
                 await there.put(config("c"))
             assert refusals == ["max_objects_per_namespace"]
             await there.delete(CONFIGS, "short", "a")
