@@ -25,6 +25,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 UV ?= uv
 CORPUS ?=
 PYTEST_ARGS ?=
+RELEASE_ARGS ?=
 JOBS ?= auto
 FUZZ_INPUTS ?= 200000
 FAULTS ?= *
@@ -34,6 +35,7 @@ KEEP ?=
 DEPS := $(VENV)/.deps-installed
 READY := $(VENV)/.dray-installed
 BENCH_DEPS := $(VENV)/.bench-installed
+DOCS_DEPS := $(VENV)/.docs-installed
 
 .PHONY: help
 help: ## List the targets
@@ -53,6 +55,10 @@ $(READY): $(DEPS) pyproject.toml
 
 $(BENCH_DEPS): $(READY) requirements/bench.txt
 	@$(PIP) install --require-hashes -r requirements/bench.txt
+	@touch $@
+
+$(DOCS_DEPS): $(READY) requirements/docs.txt
+	@$(PIP) install --require-hashes -r requirements/docs.txt
 	@touch $@
 
 .PHONY: .venv
@@ -134,18 +140,28 @@ bench: $(BENCH_DEPS) ## Measure, also against the Python kubernetes client
 protos: $(READY) ## Compile the .proto files of src/dray/wire to the descriptors beside them
 	@cd src/dray/wire/protos && $(CURDIR)/$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=../kubelet.fds *.proto
 
-.PHONY: docs
-docs: $(READY) ## Generate docs/reference from the tables
+.PHONY: reference
+reference: $(READY) ## Generate docs/reference from the tables, and the architecture diagram
 	@$(PY) -m dray.cli reference docs/reference
+	@$(PY) -m tools.architecture
+
+.PHONY: docs
+docs: reference $(DOCS_DEPS) ## Build the documentation site into site/; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+	@echo "site/index.html; with search: $(PY) -m http.server --directory site 8000"
+
+.PHONY: release
+release: $(READY) ## Check and build a release into dist/: wheel, sdist, bill of materials, licences
+	@$(PY) -m tools.release $(RELEASE_ARGS)
 
 .PHONY: lock
 lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=...)
-	@cd requirements && for name in run dev bench oracle; do \
+	@cd requirements && for name in run dev bench oracle docs; do \
 		$(UV) pip compile --quiet --no-config --universal --python-version 3.11 --upgrade --generate-hashes \
 			--no-header --no-emit-index-url --output-file $$name.txt $$name.in >/dev/null || exit 1; \
 	done
 
 .PHONY: clean
 clean: ## Remove the virtual environment, caches and build output
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

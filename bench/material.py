@@ -1,6 +1,6 @@
 """What is measured: slices, claims and folders of manifests, the same on every machine.
 
-Theory of operation: dray remembers values it has seen (quantities, names, sound attributes), and real drivers
+Theory of operation: dray remembers values it has seen (quantities, names, valid attributes), and real drivers
 repeat most of theirs. So that memory gives no unfair advantage, the values here are new for every device of
 every slice; whether a slice is read twice is for the measurement to say.
 """

@@ -17,13 +17,13 @@ from typing import Any
 from bench.node import Lives, pod, template, until
 from dray.api.core import Pod
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcessTransport
 from dray.cluster.local.cluster import LocalClusterOptions, open_cluster
 from dray.cluster.services.api_server import ServerProcessOptions
 from dray.cluster.services.components import ComponentOptions
 from dray.node.claims import preparer
 from dray.node.plugins import driver_client
 from dray.server.http.requests import AUTHENTICATED, MASTERS
+from tests.support.in_process_transport import InProcessTransport
 
 
 async def timed(count: int) -> tuple[list[float], list[float]]:

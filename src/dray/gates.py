@@ -1,11 +1,12 @@
-"""Every feature gate: name, stage, default, what it requires.
+"""Feature gates: name, stage, default and requirements of each.
 
-Theory of operation: `GATES` is the only list. A `GateSet` is a frozen choice over it, checked when it
-is made: an unknown name or a gate whose requirement is off is refused at the door, with the gate
-named, so that nothing further in needs to wonder.
+Theory of operation: `GATES` is the only list. A `GateSet` is a frozen choice of gates, checked when it is
+created: an unknown gate, or a gate whose requirement is off, is refused with its name, so that no other code
+needs to check.
 
-Rules for this file: gates are *read* only in api/gated, api/deviceenv, allocator/admit and cluster
-(and shown by the doors). What a gate switches lives there, not here.
+Rules for this file: gates are *read* only in `api/strategies/gated_fields`, `api/devices/device_cel`,
+`allocator/feature_gates` and `cluster` (and shown by commands). What a gate enables is implemented there, not
+here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dray.errors import GateError
 
 
 class GateStage(StrEnum):
-    """How settled a feature is; the words of Kubernetes."""
+    """How stable a feature is; the stages of Kubernetes."""
 
     ALPHA = "Alpha"
     BETA = "Beta"
@@ -127,7 +128,7 @@ _GATE_GROUPS: Mapping[str, GateStage] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class GateSet:
-    """Which gates are on; always complete and free of contradictions."""
+    """Which gates are on; always complete and consistent."""
 
     enabled_names: frozenset[str]
 
@@ -143,7 +144,7 @@ class GateSet:
                 )
 
     def is_enabled(self, name: str) -> bool:
-        """Whether a gate is on; asking for a gate that does not exist is an error, not a no."""
+        """Whether a gate is on; an unknown gate is an error."""
         return _get_gate(name).name in self.enabled_names
 
     def __iter__(self) -> Iterator[tuple[FeatureGate, bool]]:
@@ -151,11 +152,11 @@ class GateSet:
 
     @classmethod
     def from_defaults(cls) -> GateSet:
-        """Every gate as the table says."""
+        """Return every gate with its default."""
         return cls(frozenset(gate.name for gate in GATES.values() if gate.default))
 
     def override(self, overrides: Mapping[str, bool]) -> GateSet:
-        """These gates with some switched; groups (`AllAlpha`, `AllBeta`) first, single gates over them."""
+        """Return these gates with some switched; groups (`AllAlpha`, `AllBeta`) first, then single gates."""
         on = set(self.enabled_names)
         for group, stage in _GATE_GROUPS.items():
             if group in overrides:
@@ -168,7 +169,7 @@ class GateSet:
 
     @classmethod
     def parse(cls, text: str, base: GateSet | None = None) -> GateSet:
-        """Read `A=true,B=false`, as `--feature-gates` takes it; what is not named stays as in `base`."""
+        """Parse `A=true,B=false`, as `--feature-gates` takes it; other gates stay as in `base`."""
         switches: dict[str, bool] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = (part.strip() for part in item.partition("="))

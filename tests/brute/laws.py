@@ -23,6 +23,7 @@ from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
 from dray.allocator.inventory.usage import DeviceUsage
 from dray.allocator.partial_solution import PartialSolution
 from dray.allocator.requests import normalize_claims
+from dray.allocator.search import candidate_checks
 from dray.allocator.search.backtracking import search
 from dray.allocator.search.trace import Exhausted, Faulted, GaveUp, SearchProgress, Solved, TraceEvent
 from dray.allocator.verify import VerificationInput, verify
@@ -105,7 +106,7 @@ class Bench:
         self.problem = problem
         self.expected = plain_answer(problem) if expected is None else expected
         self.stock = stock_of(problem)
-        self.get_view = self.stock.get_node_view(problem.node)
+        self.view = self.stock.get_node_view(problem.node)
         self.ask: Any = None
         with suppress(UnanswerableClaimError):
             self.ask = normalize_claims(problem.claims, self.stock.classes.get)
@@ -114,13 +115,13 @@ class Bench:
         """What a search tells; how often it paused depends on what was known before, so that is left out."""
         if self.ask is None:
             return []
-        told = search(self.ask, self.get_view.shape, prune=prune)
+        told = search(self.ask, self.view.shape, prune=prune)
         return [beat for beat in told if not isinstance(beat, SearchProgress)]
 
     def answer(self, *, prune: bool = True) -> Answer:
         if self.ask is None:
             return ("claim fault",)
-        return answer_of(self.get_view, self.beats(prune=prune)[-1])
+        return answer_of(self.view, self.beats(prune=prune)[-1])
 
 
 def stock_of(problem: Problem) -> DeviceInventory:
@@ -194,7 +195,7 @@ def _image(beat: Any) -> str:
     told = {name: getattr(beat, name) for name in beat.__struct_fields__}
     picks = [told.pop("pick")] if "pick" in told else told.pop("picks", ())
     points = [pick.point for pick in picks] + ([told.pop("point")] if "point" in told else [])
-    places = [(point.choice.index, point.want.name, point.device_index) for point in points]
+    places = [(point.choice.index, point.alternative.name, point.device_index) for point in points]
     taken = [(pick.candidate, sorted((pick.consumed or {}).items())) for pick in picks]
     return f"{type(beat).__name__} {places} {taken} {sorted(told.items(), key=str)}"
 
@@ -207,52 +208,60 @@ def leaves_inputs_alone(bench: Bench) -> Iterator[str]:
         yield "the search changed its input"
 
 
-class WatchedBoard(PartialSolution):
-    """A board that remembers what it looked like at every length of its trail."""
+def copy_facts(solution: PartialSolution) -> dict[str, dict[Any, Any]]:
+    """The tables of a partial solution as they are now."""
+    names = [name for name in PartialSolution.__slots__ if name != "undo_log"]
+    return {name: dict(getattr(solution, name)) for name in names}
 
-    __slots__ = ("images", "last")
 
-    made: list[WatchedBoard] = []
+class WatchedSolution(PartialSolution):
+    """A partial solution that keeps a copy of its facts for every length of its undo log."""
+
+    __slots__ = ("complaints", "copies")
+
+    made: list[WatchedSolution] = []
 
     def __init__(self) -> None:
         super().__init__()
-        self.images: dict[int, dict[Any, Any]] = {}
-        self.last: list[str] = []
-        WatchedBoard.made.append(self)
+        self.copies: dict[int, dict[str, dict[Any, Any]]] = {}
+        self.complaints: list[str] = []
+        WatchedSolution.made.append(self)
 
-    def set_fact(self, fact: Any, value: Any) -> None:
-        self.images[len(self.undo_log)] = dict(self.facts)
-        super().set_fact(fact, value)
+    def assign(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        self.copies[len(self.undo_log)] = copy_facts(self)
+        super().assign(table, key, value)
 
     def rewind(self, mark: int) -> None:
-        expected = self.images.get(mark, self.facts) if len(self.undo_log) > mark else self.facts
+        now = copy_facts(self)
+        expected = self.copies.get(mark, now) if len(self.undo_log) > mark else now
         super().rewind(mark)
-        if self.facts != expected:
-            self.last.append(f"rewinding to {mark} gives {self.facts}, it was {expected}")
+        if copy_facts(self) != expected:
+            self.complaints.append(f"rewinding to {mark} gives {copy_facts(self)}, it was {expected}")
 
 
-def restores_the_board(bench: Bench) -> Iterator[str]:
-    """Every step back leads to exactly where the walk was before; at the end nothing is left."""
-    WatchedBoard.made = []
-    with patch.object(searching, "Board", WatchedBoard):
+def restores_the_partial_solution(bench: Bench) -> Iterator[str]:
+    """Every rewind restores exactly the facts from before; at the end no fact is left."""
+    WatchedSolution.made = []
+    with patch.object(candidate_checks, "PartialSolution", WatchedSolution):
         beats = bench.beats()
-    for board in WatchedBoard.made:
-        yield from board.last
-        if beats and isinstance(beats[-1], Exhausted) and (board.facts or board.undo_log):
-            yield f"after a search without solution the board still holds {board.facts}"
+    for solution in WatchedSolution.made:
+        yield from solution.complaints
+        left = {name: table for name, table in copy_facts(solution).items() if table}
+        if beats and isinstance(beats[-1], Exhausted) and (left or solution.undo_log):
+            yield f"after a search without a result the partial solution still holds {left}"
 
 
 def accounts_for_every_option(bench: Bench) -> Iterator[str]:
     """A dead end says of every candidate why it was not taken there."""
     if bench.ask is not None:
-        yield from accounted(bench.ask, bench.get_view, bench.beats(prune=False))
+        yield from accounted(bench.ask, bench.view, bench.beats(prune=False))
 
 
 def dead_ends_are_dead(bench: Bench) -> Iterator[str]:
     """No solution of the plain search goes through a dead end."""
     if bench.ask is not None and bench.expected[0] in ("none", "solved"):
         for prune in (True, False):
-            yield from truly_dead(bench.problem, bench.get_view, bench.beats(prune=prune))
+            yield from truly_dead(bench.problem, bench.view, bench.beats(prune=prune))
 
 
 def nodes_do_not_mix(bench: Bench) -> Iterator[str]:
@@ -283,7 +292,7 @@ LAWS: dict[str, Law] = {
         order_does_not_matter,
         repeats_itself,
         leaves_inputs_alone,
-        restores_the_board,
+        restores_the_partial_solution,
         accounts_for_every_option,
         dead_ends_are_dead,
         nodes_do_not_mix,
@@ -305,10 +314,10 @@ def broken_on_large(problem: Problem) -> tuple[str, list[str]]:
         bench = Bench(problem, ("too long without pruning",))
         if bench.ask is None:
             return "claim fault", []
-        *_, plain = search(bench.ask, bench.get_view.shape, WALK, prune=False)
-        laws = [satisfies_the_referee, restores_the_board]
+        *_, plain = search(bench.ask, bench.view.shape, WALK, prune=False)
+        laws = [satisfies_the_referee, restores_the_partial_solution]
         if not isinstance(plain, GaveUp):
-            bench.expected = answer_of(bench.get_view, plain)
+            bench.expected = answer_of(bench.view, plain)
             laws.append(agrees)
         return bench.expected[0], [f"{law.__name__}: {text}" for law in laws for text in _asked(law, bench)]
 

@@ -75,7 +75,7 @@ def refusals(problem: Problem) -> dict[str, Refusal]:
     found = {}
     for beat in bench.beats():
         for candidate, refusal in beat.refused if isinstance(beat, DeadEnd) else ():
-            shelf, position = bench.get_view.locate_device(candidate)
+            shelf, position = bench.view.locate_device(candidate)
             found[shelf.names[position]] = refusal
     return found
 

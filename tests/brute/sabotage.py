@@ -15,8 +15,9 @@ import msgspec
 from dray.allocator import allocation_results, requests
 from dray.allocator.checks import capacity, constraints, counters
 from dray.allocator.inventory import device_inventory, device_profiles, pool_views, remainder
-from dray.allocator.partial_solution import USED_DEVICES
+from dray.allocator.partial_solution import EVERY_CLAIM, PartialSolution
 from dray.allocator.search import backtracking, candidates, frames
+from dray.allocator.search.candidate_checks import CandidateChecks
 from dray.api import tolerations
 
 SABOTAGE: dict[str, Callable[[], Any]] = {}
@@ -37,17 +38,20 @@ def broken(name: str) -> Any:
 
 
 def _forgetful(module: Any) -> Any:
-    """A check whose facts never reach the trail."""
+    """A check whose facts never reach the undo log."""
     real = module.take
 
-    class Loose:
-        def __init__(self, board: Any) -> None:
-            self.facts = board.facts
+    class Unlogged:
+        def __init__(self, solution: Any) -> None:
+            self._solution = solution
 
-        def write(self, fact: Any, value: Any) -> None:
-            self.facts[fact] = value
+        def __getattr__(self, table: str) -> Any:
+            return getattr(self._solution, table)
 
-    return patch.object(module, "take", lambda board, *rest: real(Loose(board), *rest))
+        def assign(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+            table[key] = value
+
+    return patch.object(module, "take", lambda solution, *rest: real(Unlogged(solution), *rest))
 
 
 @mistake
@@ -71,73 +75,75 @@ def capacity_is_not_given_back() -> Any:
 @mistake
 def devices_of_others_count_as_free() -> Any:
     return patch.object(
-        backtracking.BacktrackingSearch,
-        "_blocked",
-        lambda walk, frame: walk._solution.facts.get(USED_DEVICES, 0),
+        CandidateChecks,
+        "find_blocked",
+        lambda checks, frame: checks.solution.used_devices.get(EVERY_CLAIM, 0),
     )
 
 
 @mistake
 def devices_of_this_attempt_count_as_free() -> Any:
-    return patch.object(backtracking.BacktrackingSearch, "_blocked", lambda walk, frame: walk._shape.taken)
+    return patch.object(CandidateChecks, "find_blocked", lambda checks, frame: checks._shape.taken)
 
 
 @mistake
 def admin_access_forgets_its_own_claim() -> Any:
     real = requests.normalize_claims
     return patch(
-        "tests.brute.laws.ask_of",
+        "tests.brute.laws.normalize_claims",
         lambda *given: msgspec.structs.replace(real(*given), has_admin_access=False),
     )
 
 
 @mistake
 def admin_access_minds_everybody() -> Any:
-    def blocked(walk: Any, frame: Any) -> int:
-        return int(walk._shape.taken | walk._solution.facts.get(USED_DEVICES, 0))
+    def blocked(checks: Any, frame: Any) -> int:
+        return int(checks._shape.taken | checks.solution.used_devices.get(EVERY_CLAIM, 0))
 
-    return patch.object(backtracking.BacktrackingSearch, "_blocked", blocked)
+    return patch.object(CandidateChecks, "find_blocked", blocked)
 
 
 @mistake
 def all_leaves_out_what_is_in_use() -> Any:
     real = backtracking.BacktrackingSearch._open_frame
 
-    def enter(walk: Any, choice: Any, alternative: int, *given: Any) -> Any:
-        want = choice.wants[alternative]
-        if want.takes_all:
-            found = candidates.get_candidate_set(walk._shape, want)
+    def open_frame(search: Any, choice: Any, alternative_index: int, *given: Any) -> Any:
+        alternative = choice.alternatives[alternative_index]
+        if alternative.takes_all:
+            found = candidates.get_candidate_set(search._shape, alternative)
             found.evaluate_all()
-            found.matching &= ~walk._shape.taken
-        return real(walk, choice, alternative, *given)
+            found.matching &= ~search._shape.taken
+        return real(search, choice, alternative_index, *given)
 
-    return patch.object(backtracking.BacktrackingSearch, "_open", enter)
+    return patch.object(backtracking.BacktrackingSearch, "_open_frame", open_frame)
 
 
 @mistake
 def the_next_device_of_a_request_starts_at_the_front() -> Any:
     real = frames.SearchFrame.build_next
 
-    def following(frame: Any, mark: int) -> Any:
+    def build_next(frame: Any, mark: int) -> Any:
         found = real(frame, mark)
         found.cursor = 0
         return found
 
-    return patch.object(frames.SearchFrame, "following", following)
+    return patch.object(frames.SearchFrame, "build_next", build_next)
 
 
 @mistake
 def flags_that_changed_are_not_noticed() -> Any:
     real = remainder.compute_remainder
 
-    def left(shelf: Any, use: Any) -> Any:
-        names = dict(zip(shelf.names, shelf.profiles, strict=True))
+    def compute(pool_view: Any, usage: Any) -> Any:
+        names = dict(zip(pool_view.names, pool_view.profiles, strict=True))
         whole = {
-            name: holder for name, holder in use.whole.items() if name in names and not names[name].shareable
+            name: holder
+            for name, holder in usage.whole.items()
+            if name in names and not names[name].shareable
         }
-        return real(shelf, type(use)(whole, use.shares, use.holders))
+        return real(pool_view, type(usage)(whole, usage.shares, usage.holders))
 
-    return patch.object(device_inventory, "left_of", left)
+    return patch.object(device_inventory, "compute_remainder", compute)
 
 
 # --- amounts and counters ---
@@ -145,7 +151,7 @@ def flags_that_changed_are_not_noticed() -> Any:
 
 @mistake
 def amounts_are_rounded_down() -> Any:
-    def by_policy(name: str, rule: Any, asked: int) -> int:
+    def round_by_policy(name: str, rule: Any, asked: int) -> int:
         limits = rule.valid_range
         if limits is None or limits.min is None or limits.step is None or asked <= limits.min.nanos:
             return real(name, rule, asked)  # type: ignore[return-value]
@@ -153,59 +159,56 @@ def amounts_are_rounded_down() -> Any:
         return int(least + (asked - least) // step * step)
 
     real = capacity._round_by_policy
-    return patch.object(capacity, "_by_policy", by_policy)
+    return patch.object(capacity, "_round_by_policy", round_by_policy)
 
 
 @mistake
 def amounts_of_this_attempt_do_not_count() -> Any:
     real = capacity.check
 
-    class Blank:
-        facts: dict[Any, Any] = {}
-
-    return patch.object(capacity, "refuse", lambda board, *rest: real(Blank(), *rest))  # type: ignore[arg-type]
+    return patch.object(capacity, "check", lambda solution, *rest: real(PartialSolution(), *rest))
 
 
 @mistake
 def amounts_of_others_do_not_count() -> Any:
-    def left(walk: Any, want: Any, candidate: int) -> Any:
-        walk._shape.capacity_left[candidate] = walk._shape.profiles[candidate].totals
-        return real(walk, want, candidate)
+    def check(checks: Any, alternative: Any, candidate: int) -> Any:
+        checks._shape.capacity_left[candidate] = checks._shape.profiles[candidate].totals
+        return real(checks, alternative, candidate)
 
-    real = backtracking.BacktrackingSearch._check_candidate
-    return patch.object(backtracking.BacktrackingSearch, "_refuse", left)
+    real = CandidateChecks.find_refusal
+    return patch.object(CandidateChecks, "find_refusal", check)
 
 
 @mistake
 def every_share_draws_counters() -> Any:
-    def draws(walk: Any, want: Any, candidate: int) -> bool:
-        return not want.admin and bool(walk._shape.profiles[candidate].counters)
+    def charges(checks: Any, alternative: Any, candidate: int) -> bool:
+        return not alternative.admin and bool(checks._shape.profiles[candidate].counters)
 
-    return patch.object(backtracking.BacktrackingSearch, "_draws", draws)
+    return patch.object(CandidateChecks, "_charges_counters", charges)
 
 
 @mistake
 def admin_access_draws_counters() -> Any:
-    real = backtracking.BacktrackingSearch._charges_counters
+    real = CandidateChecks._charges_counters
 
-    def draws(walk: Any, want: Any, candidate: int) -> bool:
-        return real(walk, msgspec.structs.replace(want, admin=False), candidate)
+    def charges(checks: Any, alternative: Any, candidate: int) -> bool:
+        return real(checks, msgspec.structs.replace(alternative, admin=False), candidate)
 
-    return patch.object(backtracking.BacktrackingSearch, "_draws", draws)
+    return patch.object(CandidateChecks, "_charges_counters", charges)
 
 
 @mistake
 def counters_of_old_shares_do_not_count() -> Any:
     real = remainder.compute_remainder
 
-    def left(shelf: Any, use: Any) -> Any:
-        found = real(shelf, use)
-        whole = real(shelf, type(use)(use.whole, {}, {}))
+    def compute(pool_view: Any, usage: Any) -> Any:
+        found = real(pool_view, usage)
+        whole = real(pool_view, type(usage)(usage.whole, {}, {}))
         return remainder.PoolRemainder(
             found.taken, found.shared, found.amounts, whole.counters, (*found.key, whole.key)
         )
 
-    return patch.object(device_inventory, "left_of", left)
+    return patch.object(device_inventory, "compute_remainder", compute)
 
 
 # --- constraints and taints ---
@@ -213,7 +216,9 @@ def counters_of_old_shares_do_not_count() -> Any:
 
 @mistake
 def match_compares_with_the_last_device_only() -> Any:
-    return patch.object(constraints, "take", lambda board, rule, values: board.write(rule, values))
+    return patch.object(
+        constraints, "take", lambda solution, *fact: solution.assign(solution.constraint_values, *fact)
+    )
 
 
 @mistake
@@ -233,7 +238,7 @@ def tolerations_forget_the_effect() -> Any:
     def tolerates(toleration: Any, taint: Any) -> bool:
         return real(msgspec.structs.replace(toleration, effect=""), taint)
 
-    return patch.object(tolerations, "tolerates", tolerates)
+    return patch.object(tolerations, "tolerates_taint", tolerates)
 
 
 # --- pools ---
@@ -241,40 +246,40 @@ def tolerations_forget_the_effect() -> Any:
 
 @mistake
 def unsound_pools_are_used() -> Any:
-    return patch.object(pool_views, "_flaw", lambda *given: None)
+    return patch.object(pool_views, "_find_flaw", lambda *given: None)
 
 
 @mistake
 def priorities_are_not_looked_at() -> Any:
     real = pool_views._build_sort_key
 
-    def order(entries: Any) -> Any:
+    def sort_key(entries: Any) -> Any:
         driver, _priority, binding, name = real(entries)
         return (driver, 0, binding, name)
 
-    return patch.object(pool_views, "_order", order)
+    return patch.object(pool_views, "_build_sort_key", sort_key)
 
 
 @mistake
 def answers_are_kept_for_too_many_wants() -> Any:
-    def options_of(shape: Any, want: Any) -> Any:
-        key = want.key[0]
+    def get_candidates(shape: Any, alternative: Any) -> Any:
+        key = alternative.key[0]
         if key not in shape.candidate_sets:
-            shape.candidate_sets[key] = candidates.CandidateSet(shape, want)
+            shape.candidate_sets[key] = candidates.CandidateSet(shape, alternative)
         return shape.candidate_sets[key]
 
-    return patch.object(backtracking, "options_of", options_of)
+    return patch.object(backtracking, "get_candidate_set", get_candidates)
 
 
 @mistake
 def too_many_nodes_look_alike() -> Any:
     real = remainder.compute_remainder
 
-    def left(shelf: Any, use: Any) -> Any:
-        found = real(shelf, use)
+    def compute(pool_view: Any, usage: Any) -> Any:
+        found = real(pool_view, usage)
         return remainder.PoolRemainder(found.taken, found.shared, found.amounts, found.counters, ())
 
-    return patch.object(device_inventory, "left_of", left)
+    return patch.object(device_inventory, "compute_remainder", compute)
 
 
 @mistake
@@ -284,9 +289,12 @@ def allocations_are_bound_where_a_like_node_is() -> Any:
     class Alike:
         def __init__(self, view: Any) -> None:
             self._view = view
-            self.this_node = view.this_node
+            self.own_selector = view.own_selector
 
-        def device(self, candidate: int) -> Any:
+        def locate_device(self, candidate: int) -> Any:
             return self._view.shape, candidate
 
-    return patch.object(allocation_results, "_selector", lambda view, picks: real(Alike(view), picks))  # type: ignore[arg-type]
+    def build(view: Any, picks: Any) -> Any:
+        return real(Alike(view), picks)  # type: ignore[arg-type]
+
+    return patch.object(allocation_results, "_build_node_selector", build)

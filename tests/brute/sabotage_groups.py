@@ -13,19 +13,19 @@ from tests.brute.sabotage import mistake
 
 @mistake
 def devices_that_cannot_be_judged_are_skipped() -> Any:
-    return patch.object(device_lists, "FAULTS", frozenset())
+    return patch.object(device_lists, "FATAL_REASONS", frozenset())
 
 
 @mistake
 def devices_are_grouped_by_nothing() -> Any:
-    return patch.object(device_lists, "_keys", lambda driver, read, contents: [None] * len(contents))
+    return patch.object(device_lists, "_read_keys", lambda driver, read, contents: [None] * len(contents))
 
 
 @mistake
 def what_suits_a_want_is_kept_for_too_many_wants() -> Any:
     real = device_lists.DeviceList.evaluate
 
-    def judged(devices: Any, want: Any, beyond: int) -> Any:
+    def evaluate(devices: Any, want: Any, beyond: int) -> Any:
         return real(devices, msgspec.structs.replace(want, key=want.key[0]), beyond)
 
-    return patch.object(device_lists.DeviceList, "judged", judged)
+    return patch.object(device_lists.DeviceList, "evaluate", evaluate)

@@ -46,24 +46,24 @@ def twins_may_differ_in_counters() -> Any:
 
 @mistake
 def twins_may_suit_other_wants() -> Any:
-    def equivalents(self: Any, state: Any, masks: Any, device: int) -> int:
+    def find_equivalents(self: Any, state: Any, masks: Any, device: int) -> int:
         return int(real(self, state, [], device))
 
     real = symmetry.DeviceSymmetry.find_equivalents
     return _all_of(
-        patch.object(symmetry.DeviceSymmetry, "_membership", lambda self, device: 0),
-        patch.object(symmetry.DeviceSymmetry, "equivalents", equivalents),
+        patch.object(symmetry.DeviceSymmetry, "_collect_memberships", lambda self, device: 0),
+        patch.object(symmetry.DeviceSymmetry, "find_equivalents", find_equivalents),
     )
 
 
 @mistake
 def components_are_alike_whatever_is_left_of_them() -> Any:
-    return patch.object(components.CounterComponent, "state", lambda self, state, masks: None)
+    return patch.object(components.CounterComponent, "capture_state", lambda self, state, masks: None)
 
 
 @mistake
 def components_may_differ_in_what_they_draw() -> Any:
-    return _blank(symmetry.DeviceSymmetry, "_signature", "draws", lambda draws: [()] * len(draws))
+    return _blank(symmetry.DeviceSymmetry, "_build_signature", "draws", lambda draws: [()] * len(draws))
 
 
 @mistake
@@ -79,12 +79,12 @@ def as_many_as_there_are_is_one_too_many() -> Any:
 
 @mistake
 def shared_devices_serve_one_want_each() -> Any:
-    return _blank(bounds.FeasibilityBounds, "_exclusive", "shareable", lambda mask: 0)
+    return _blank(bounds.FeasibilityBounds, "_check_exclusive", "shareable", lambda mask: 0)
 
 
 @mistake
 def shares_draw_counters_each_time() -> Any:
-    return _blank(bounds.FeasibilityBounds, "_counters", "shareable", lambda mask: 0)
+    return _blank(bounds.FeasibilityBounds, "_check_counters", "shareable", lambda mask: 0)
 
 
 @mistake
@@ -95,13 +95,15 @@ def a_value_needs_a_device_to_spare() -> Any:
         viable = real(self, index, pin, covered)
         return viable & (viable - 1) or viable if len(covered) == 1 else viable & (viable - 1)
 
-    return patch.object(bounds.FeasibilityBounds, "_common_values", common)
+    return patch.object(bounds.FeasibilityBounds, "_find_common_values", common)
 
 
 @mistake
 def shares_leave_a_rest_that_nobody_can_use() -> Any:
     real = bounds._fill_capacity
-    return patch.object(bounds, "_fill", lambda rest, unit, sizes: max(real(rest, unit, sizes) - unit, 0))
+    return patch.object(
+        bounds, "_fill_capacity", lambda rest, unit, sizes: max(real(rest, unit, sizes) - unit, 0)
+    )
 
 
 @mistake
@@ -111,7 +113,7 @@ def values_that_must_differ_are_counted_once_too_often() -> Any:
     def distinct(self: Any, index: int, covered: Any) -> Any:
         return real(self, index, [*covered, covered[-1]])
 
-    return patch.object(bounds.FeasibilityBounds, "_distinct", distinct)
+    return patch.object(bounds.FeasibilityBounds, "_check_distinct", distinct)
 
 
 @mistake
@@ -122,7 +124,7 @@ def failed_states_are_the_same_whatever_was_used_up() -> Any:
         masks, _rest, *others = real(self, state, opens)
         return (masks, *others)
 
-    return patch.object(completion.CompletionSearch, "_key", key)
+    return patch.object(completion.CompletionSearch, "_build_key", key)
 
 
 @mistake
@@ -133,7 +135,7 @@ def failed_states_are_the_same_whatever_was_taken() -> Any:
         masks, *others = real(self, state, opens)
         return (len(masks), *others)
 
-    return patch.object(completion.CompletionSearch, "_key", key)
+    return patch.object(completion.CompletionSearch, "_build_key", key)
 
 
 @mistake
@@ -185,7 +187,7 @@ def _all_of(*patches: Any) -> Any:
 @mistake
 def fewer_devices_of_a_component_fit_than_do() -> Any:
     real = components._count_max_fitting
-    return patch.object(components, "_most_that_fit", lambda *given: max(real(*given) - 1, 0))
+    return patch.object(components, "_count_max_fitting", lambda *given: max(real(*given) - 1, 0))
 
 
 @mistake
@@ -200,7 +202,7 @@ def merged_requests_need_a_device_more() -> Any:
                 one.alternatives, one.count = [(demand, count + 1, mask)], count + 1
         return found
 
-    return patch.object(completion, "merge", merge)
+    return patch.object(completion, "merge_requests", merge)
 
 
 @mistake

@@ -118,7 +118,7 @@ class World:
         await self.client.patch(POD, name, change, "default", subresource="status")
 
     async def delete(self, name: str, **how: Any) -> None:
-        await self.client.delete(POD, name, "default", DeleteOptions(**({"grace": 0} | how)))
+        await self.client.delete(POD, name, "default", DeleteOptions(**({"grace_seconds": 0} | how)))
 
     async def told(self, reason: str) -> list[str]:
         """What events with a reason say."""

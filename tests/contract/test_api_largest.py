@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dray.api import limits
 from dray.api.json_text import write_json
-from dray.api.validation import limits
 from dray.server.http.limits import ServerLimits
 from dray.values import names
 from tests.contract.api import path, serving

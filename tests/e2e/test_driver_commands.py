@@ -92,7 +92,7 @@ def test_a_new_driver_is_good_as_it_comes(server: Running, kubectl: Kubectl):
     report = json.loads(found.stdout)
     assert (report["driver"], report["node"], report["good"]) == ("lamp.example.com", NODE, True)
     others = {each["name"]: each["why"] for each in report["checks"] if each["result"] != "yes"}
-    assert others == {"health": "the driver offers no stream of health"}
+    assert others == {"health": "the driver offers no health stream"}
 
 
 def test_a_bad_driver_is_told_what_is_wrong(server: Running, kubectl: Kubectl):

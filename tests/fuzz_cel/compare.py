@@ -1,4 +1,4 @@
-"""Our answer beside that of the oracle, and whether the difference is one that must be."""
+"""Comparison of our answer with that of the oracle, with the known differences."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The second opinion: cel-expr-python, when it is installed.
+"""The oracle: cel-expr-python, when it is installed.
 
-It knows nothing of devices and little of Kubernetes, so it gets the attributes as a plain map, and
-expressions are chosen to stay within what both know.
+It has no device type and few functions of Kubernetes, so it gets the attributes as a plain map, and
+expressions use only what both implement.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def soup(chance: random.Random) -> str:
     return text[:start] + chance.choice(("", *PIECES)) + text[start + chance.randint(0, 9) :]
 
 
-def test_no_text_breaks_the_compiler_or_what_it_made():
+def test_no_text_crashes_the_compiler_or_its_programs():
     chance = random.Random(20_260_801)
     env = build_environment(sharing=True, lists=True)
     value = compare.device().value
@@ -50,14 +50,14 @@ def test_no_text_breaks_the_compiler_or_what_it_made():
         assert compiled.cost >= 0
 
 
-def test_no_good_expression_breaks_the_engine():
+def test_no_valid_expression_crashes_the_engine():
     expressions, device = Expressions(7), compare.device()
     for _ in range(2_000):
         text = expressions.selector()
         assert not compare.answer(text, device).broken, text
 
 
-@pytest.mark.skipif(not oracle.is_installed(), reason=f"no second opinion: {oracle.INSTALL}")
+@pytest.mark.skipif(not oracle.is_installed(), reason=f"no second implementation: {oracle.INSTALL}")
 def test_the_oracle_agrees():
     expressions, second, device = Expressions(11), compare.oracle(), compare.device()
     for _ in range(1_000):

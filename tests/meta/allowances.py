@@ -1,4 +1,4 @@
-"""What is excused from a rule of the house, and why. An excuse that nobody needs any more fails the tests."""
+"""Exceptions from the source rules, each with its reason. An unneeded exception fails the tests."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ API_NAME = "the name the Kubernetes API gives this type; another one would have 
 ALLOWED: dict[tuple[str, str], str] = {
     ("empty-words", "src/dray/api/resource/allocation.py:NetworkDeviceData"): API_NAME,
 }
-"""(rule, place) to reason. The place is the one the complaint names."""
+"""(rule, place) to reason. The place is the one that the finding names."""

@@ -1,11 +1,10 @@
-"""What a source remembers without an end: functions with unbounded caches, and containers that only grow.
+"""Finds unbounded memory in a source: functions with unbounded caches, and containers that only grow.
 
 Theory of operation: a cache is a container that something is put into and nothing is ever taken out of. That
 can be read from a source: `functools.cache` and `lru_cache` without a number; a container of a module that
 its functions write to; an attribute that begins as a container, that methods put something into, and that
-nothing in the file removes from, replaces, or keeps by a `Bound`. Such a container is right only when its
-owner does not live long, or when there are only so many things to put into it. `lifetimes.py` says so of
-each.
+nothing in the file removes from, replaces, or limits by a `CacheBound`. Such a container is correct only if
+its owner is short-lived or the number of entries is limited. `lifetimes.py` lists the reason for each.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 
-from tests.meta.rules import Complaint
+from tests.meta.rules import Finding
 from tests.meta.tree import Source
 
 MAKERS = frozenset({"dict", "set", "list", "defaultdict", "OrderedDict", "Counter", "deque"})
@@ -21,28 +20,28 @@ GROWING = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefa
 SHRINKING = frozenset(
     {"pop", "popitem", "popleft", "discard", "remove", "clear", "difference_update", "intersection_update"}
 )
-ENDLESS = frozenset({"cache", "functools.cache"})
-BEGINNINGS = frozenset({"__init__", "__post_init__"})
+UNBOUNDED = frozenset({"cache", "functools.cache"})
+INITIALIZERS = frozenset({"__init__", "__post_init__"})
 _Assigned = ast.Assign | ast.AnnAssign | ast.AugAssign
 NameOf = Callable[[ast.expr], str | None]
 
 
-def endless_caches(source: Source) -> Iterator[Complaint]:
-    """Functions whose results are all remembered; without arguments there is one result."""
+def unbounded_caches(source: Source) -> Iterator[Finding]:
+    """Functions with an unbounded cache; a function without arguments has one result."""
     for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             decorators = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-            if any(ast.unparse(each) in ENDLESS for each in decorators) and _has_parameters(node):
-                what = f"`{node.name}` remembers every result; expected `lru_cache(maxsize=...)`"
-                yield Complaint(f"{source.path}:{node.name}", what)
+            if any(ast.unparse(each) in UNBOUNDED for each in decorators) and _has_parameters(node):
+                what = f"`{node.name}` caches every result; expected `lru_cache(maxsize=...)`"
+                yield Finding(f"{source.path}:{node.name}", what)
         elif isinstance(node, ast.Call) and _called(node) == "lru_cache":
             given = [*node.args, *(each.value for each in node.keywords if each.arg == "maxsize")]
             if any(isinstance(each, ast.Constant) and each.value is None for each in given):
-                yield Complaint(f"{source.path}:lru_cache", "`lru_cache(None)` remembers every result")
+                yield Finding(f"{source.path}:lru_cache", "`lru_cache(None)` caches every result")
 
 
-def growing_modules(source: Source) -> Iterator[Complaint]:
-    """Containers of a module that functions put something into and take nothing out of."""
+def growing_modules(source: Source) -> Iterator[Finding]:
+    """Containers of a module that functions add to and remove nothing from."""
     made = {
         target.id
         for node in source.tree.body
@@ -60,26 +59,26 @@ def growing_modules(source: Source) -> Iterator[Complaint]:
     ]
     grown = {name for name in _grown(inside, _name_of) if name in made}
     for name in sorted(grown - set(_shrunk(source.nodes, _name_of))):
-        yield Complaint(f"{source.path}:{name}", f"`{name}` only grows; expected a `Bound` or a removal")
+        yield Finding(f"{source.path}:{name}", f"`{name}` only grows; expected a `CacheBound` or a removal")
 
 
-def growing_attributes(source: Source) -> Iterator[Complaint]:
-    """Attributes that begin as containers, and that methods put something into and take nothing out of."""
+def growing_attributes(source: Source) -> Iterator[Finding]:
+    """Attributes that start as containers, and that methods add to and remove nothing from."""
     shrunk = set(_shrunk(source.nodes, _attribute_of))
     for owner in source.nodes:
         if isinstance(owner, ast.ClassDef):
             methods = [
                 node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             ]
-            later = [method for method in methods if method.name not in BEGINNINGS]
+            later = [method for method in methods if method.name not in INITIALIZERS]
             inside = [node for method in later for node in ast.walk(method)]
             grown = set(_grown(inside, _attribute_of)) - shrunk - set(_replaced(methods))
-            for name in sorted(grown & set(_beginnings(owner, methods))):
-                what = f"`{owner.name}.{name}` only grows; expected a `Bound`, a removal, or a lifetime"
-                yield Complaint(f"{source.path}:{owner.name}.{name}", what)
+            for name in sorted(grown & set(_initialized(owner, methods))):
+                what = f"`{owner.name}.{name}` only grows; expected a `CacheBound`, a removal, or a lifetime"
+                yield Finding(f"{source.path}:{owner.name}.{name}", what)
 
 
-# --- what a source does to containers ---
+# --- operations on containers ---
 
 
 def _has_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -131,7 +130,7 @@ def _known(name: str | None) -> Iterator[str]:
 
 
 def _grown(nodes: Iterable[ast.AST], name_of: NameOf) -> Iterator[str]:
-    """What something is put into."""
+    """Names of containers that something is added to."""
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AugAssign):
             for target in _targets(node):
@@ -144,7 +143,7 @@ def _grown(nodes: Iterable[ast.AST], name_of: NameOf) -> Iterator[str]:
 
 
 def _shrunk(nodes: Iterable[ast.AST], name_of: NameOf) -> Iterator[str]:
-    """What something is taken out of, or kept within a bound."""
+    """Names of containers that something is removed from, or that a bound limits."""
     for node in nodes:
         if isinstance(node, ast.Delete):
             for target in node.targets:
@@ -154,26 +153,26 @@ def _shrunk(nodes: Iterable[ast.AST], name_of: NameOf) -> Iterator[str]:
             yield from _known(name_of(node.target))
         elif isinstance(node, ast.Attribute) and node.attr in SHRINKING:
             yield from _known(name_of(node.value))
-        elif isinstance(node, ast.Call) and _called(node) == "keep" and node.args:
+        elif isinstance(node, ast.Call) and _called(node) == "put" and node.args:
             yield from _known(name_of(node.args[0]))
 
 
-def _beginnings(
+def _initialized(
     owner: ast.ClassDef, methods: Iterable[ast.FunctionDef | ast.AsyncFunctionDef]
 ) -> Iterator[str]:
-    """The attributes that begin as containers."""
+    """The attributes that are initialized as containers."""
     for field in owner.body:
         if isinstance(field, ast.AnnAssign) and field.value and _is_container(field.value):
             yield ast.unparse(field.target)
     for method in methods:
-        for node in ast.walk(method) if method.name in BEGINNINGS else ():
+        for node in ast.walk(method) if method.name in INITIALIZERS else ():
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and _is_container(node.value):
                 yield from filter(None, map(_attribute_of, _targets(node)))
 
 
 def _replaced(methods: Iterable[ast.FunctionDef | ast.AsyncFunctionDef]) -> Iterator[str]:
-    """The attributes that begin anew in some other method."""
+    """The attributes that another method assigns anew."""
     for method in methods:
-        for node in ast.walk(method) if method.name not in BEGINNINGS else ():
+        for node in ast.walk(method) if method.name not in INITIALIZERS else ():
             if isinstance(node, ast.Assign | ast.AnnAssign):
                 yield from filter(None, map(_attribute_of, _targets(node)))

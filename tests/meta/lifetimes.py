@@ -1,85 +1,85 @@
-"""Why containers that only grow may do so: their owner does not live long, or there is little to put in.
+"""Reasons why a container may grow without a bound: its owner is short-lived, or its entries are few.
 
-A place is a package, a class, for all of its attributes, or one attribute. A place that nobody needs any
-more fails the tests, like an excuse in `allowances.py`.
+A place is a package, a class (for all of its attributes) or one attribute. A place that is no longer needed
+fails the tests, like an exception in `allowances.py`.
 """
 
 from __future__ import annotations
 
 _SHORT_LIVED: dict[str, tuple[str, ...]] = {
     "one search": (
-        "allocator/partial_solution.py:Board",
-        "allocator/search/pruning/completion.py:Completion",
-        "allocator/search/pruning/model.py:Model",
-        "allocator/search/pruning/symmetry.py:Symmetry",
-        "allocator/search/resumable.py:RunningSearch",
+        "allocator/partial_solution.py:PartialSolution",
+        "allocator/search/pruning/completion.py:CompletionSearch",
+        "allocator/search/pruning/model.py:PruningModel",
+        "allocator/search/pruning/symmetry.py:DeviceSymmetry",
+        "allocator/search/resumable.py:ResumableSearch",
     ),
-    "one explanation": ("explain/search_trace.py:_Listener",),
+    "one explanation": ("explain/search_trace.py:_TraceRecorder",),
     "one cycle of the scheduler": (
-        "placement/scheduling_cycle.py:_Walk",
-        "placement/plugins/dynamic_resources.py:_Trial",
+        "placement/scheduling_cycle.py:_NodeFilter",
+        "placement/plugins/dynamic_resources.py:_PodEvaluation",
     ),
     "one expression": (
-        "cel/checking/static_types.py:Certainty",
+        "cel/checking/static_types.py:StaticTypes",
         "cel/checking/checker.py:_Checker",
         "cel/cost/estimator.py:_Estimator",
         "cel/evaluation/planner.py:_Planner",
     ),
     "one request": (
-        "api/admission/reinvocation.py:Turns",
-        "client/transports/in_process.py:_Head",
-        "client/transports/in_process.py:_Whole",
-        "server/patch/json_patch.py:_Draft",
-        "server/admission/webhooks/review_objects.py:Proposed",
-        "server/admission/webhooks/review_objects.py:Stored",
-        "server/admission/webhooks/dispatch.py:Visit",
+        "api/admission/reinvocation.py:ReinvocationTracker",
+        "server/patch/json_patch.py:_WorkingCopy",
+        "server/admission/webhooks/review_objects.py:ProposedObject",
+        "server/admission/webhooks/review_objects.py:StoredReviewObject",
+        "server/admission/webhooks/dispatch.py:WebhookDispatcher",
     ),
-    "one transaction": ("claims/ledger/grants.py:Books",),
-    "one document": ("api/json_text.py:_Walk",),
-    "one command": ("cluster/live/fencing.py:Fencing", "lint", "manifests", "sim"),
-    "one examination": ("claims/ledger/audit.py:_Examination", "server/audit/hash_chain.py:Walk"),
+    "one transaction": ("claims/ledger/grants.py:LedgerTransaction",),
+    "one document": ("api/json_text.py:_JsonChecker",),
+    "one command": ("cluster/live/fencing.py:NodeFencer", "lint", "manifests", "simulation"),
+    "one audit": ("claims/ledger/audit.py:_LedgerAudit", "server/audit/hash_chain.py:ChainVerifier"),
     "one pod": (
-        "node/pods/pod_containers.py:Containers",
-        "node/containers/environment.py:_Reading",
-        "node/pods/restart_policy.py:_Todo",
+        "node/pods/pod_containers.py:PodContainers",
+        "node/containers/environment.py:_ContainerResolver",
+        "node/pods/restart_policy.py:_ActionsBuilder",
     ),
 }
 
 _FEW: dict[str, tuple[str, ...]] = {
-    "each device of a shape once; the shape is forgotten with its last view": (
-        "allocator/search/candidates.py:Options",
+    "each device of a shape once; the shape is dropped with its last view": (
+        "allocator/search/candidates.py:CandidateSet",
     ),
     "the kinds of objects there are": (
-        "client/client.py:Client._readers",
-        "server/watch/cache.py:Cache._keys",
-        "server/openapi/documents.py:OpenApi._pages",
-        "server/openapi/schemas.py:Schemas.found",
+        "client/client.py:Client._decoders",
+        "server/watch/cache.py:WatchCache._keys",
+        "server/openapi/documents.py:OpenApiDocuments._documents",
+        "server/openapi/schemas.py:SchemaBuilder.schemas",
     ),
-    "what listens is part of the process": (
-        "client/informers/indexer.py:Shelf._indexes",
-        "node/status/node_registration.py:Board._listeners",
-        "node/status/node_registration.py:Board._readers",
-        "node/plugins/device_health.py:Health._listeners",
-        "node/plugins/registry.py:Registry._listeners",
-        "server/watch/cache.py:Cache._listeners",
-        "telemetry/metrics.py:Metrics._asked",
+    "the listeners are part of the process": (
+        "client/informers/indexer.py:Indexer._indexes",
+        "node/status/node_registration.py:NodeRegistration._listeners",
+        "node/status/node_registration.py:NodeRegistration._relist_listeners",
+        "node/plugins/device_health.py:DeviceHealthTracker._listeners",
+        "node/plugins/registry.py:PluginRegistry._listeners",
+        "server/watch/cache.py:WatchCache._listeners",
+        "telemetry/metrics.py:MetricsRegistry._callbacks",
     ),
     "counts of a few states": (
-        "placement/device_searches.py:Searches.ended",
-        "scheduler/queue.py:Queue._counts",
-        "server/http/flow_control.py:Gate.in_flight",
+        "placement/device_searches.py:DeviceSearches.ending_counts",
+        "scheduler/queue.py:SchedulingQueue._counts",
+        "server/http/flow_control.py:FlowController.in_flight",
     ),
-    "its length is checked before something is put in": (
-        "client/response_decoding.py:Reader.unknown",
-        "server/observability/webhook_recorder.py:Telling._names",
+    "its length is checked before an entry is added": (
+        "client/response_decoding.py:ResponseDecoder.unknown_fields",
+        "server/observability/webhook_recorder.py:WebhookReporter._label_names",
     ),
-    "known kinds, verbs and codes; others are not remembered": (
-        "server/observability/metrics.py:Metrics._known",
+    "known kinds, verbs and codes; others are not stored": (
+        "server/observability/metrics.py:ApiServerMetrics._series_by_request",
     ),
-    "the drivers of a node": ("node/plugins/device_health.py:Health._told",),
-    "a line of output, cut at its longest": ("node/containers/runtime/shim/log.py:Log._rest",),
+    "the drivers of a node": ("node/plugins/device_health.py:DeviceHealthTracker._notified",),
+    "a line of output, cut at its longest": (
+        "node/containers/runtime/shim/log.py:ContainerLogWriter._partial",
+    ),
     "one connection for each reading thread": ("store/sqlite/store.py:SqliteStore._connections",),
-    "the constants of modules": ("values/cache_bounds.py:BOUNDS",),
+    "the constants of modules": ("values/cache_bounds.py:CACHE_BOUNDS",),
 }
 
 LIFETIMES: dict[str, str] = {
@@ -88,4 +88,4 @@ LIFETIMES: dict[str, str] = {
     for why, places in reasons.items()
     for place in places
 }
-"""Place to reason: what the container is forgotten with, or what it can hold at most."""
+"""Place to reason: the scope that ends the container, or its largest content."""

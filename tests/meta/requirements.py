@@ -35,11 +35,11 @@ def ids_of(value: object) -> frozenset[str]:
     return frozenset(items)
 
 
-def named_in_scenes(folder: Path) -> frozenset[str]:
-    """Every id under a `req:` key of a scene file."""
+def find_ids_in_cases(folder: Path) -> frozenset[str]:
+    """Every id under a `req:` key of a case file."""
     found: set[str] = set()
-    for scene in sorted(folder.rglob("*.yaml")):
-        found.update(id for document in tables(scene) for id in _under_req(document))
+    for case in sorted(folder.rglob("*.yaml")):
+        found.update(id for document in tables(case) for id in _under_req(document))
     return frozenset(found)
 
 

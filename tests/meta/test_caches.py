@@ -1,4 +1,4 @@
-"""Everything that is remembered has a bound or an owner that does not live long; a page lists all bounds."""
+"""Every cache has a bound or a short-lived owner; docs/internals/memory.md lists all bounds."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 
 import dray
 from dray.values.cache_bounds import CACHE_BOUNDS, CacheBound
-from tests.meta.growth import endless_caches, growing_attributes, growing_modules
+from tests.meta.growth import growing_attributes, growing_modules, unbounded_caches
 from tests.meta.lifetimes import LIFETIMES
 from tests.meta.tree import Source, sources
 from tests.outside import ROOT
 
 PAGE = ROOT / "docs" / "internals" / "memory.md"
-RULES = (endless_caches, growing_modules, growing_attributes)
+RULES = (unbounded_caches, growing_modules, growing_attributes)
 MOST = 100_000
-"""What keeps more entries than this is no cache but a copy of the cluster."""
+"""A cache with more entries than this would be a copy of the cluster."""
 
 
 @cache
-def complaints():
+def findings():
     return [
         found
         for source in sources()
@@ -33,23 +33,23 @@ def complaints():
     ]
 
 
-def excuses_of(where: str) -> set[str]:
+def reasons_for(where: str) -> set[str]:
     package = "/".join(where.split("/")[:3])
     return {where, where.rpartition(".")[0], package} & LIFETIMES.keys()
 
 
-def test_whatever_grows_has_a_bound_or_does_not_live_long():
-    endless = [f"{where}: {what}" for where, what in complaints() if not excuses_of(where)]
-    assert not endless, "\n".join(endless)
+def test_every_growing_container_has_a_bound_or_a_short_lived_owner():
+    unbounded = [f"{where}: {what}" for where, what in findings() if not reasons_for(where)]
+    assert not unbounded, "\n".join(unbounded)
 
 
 def test_every_lifetime_is_still_needed():
-    needed = {place for found in complaints() for place in excuses_of(found.where)}
+    needed = {place for found in findings() for place in reasons_for(found.where)}
     assert not LIFETIMES.keys() - needed
 
 
 def owner(begin: str, *then: str) -> str:
-    """A class that begins with a container, and what its methods do."""
+    """A class that starts with a container, and the bodies of its methods."""
     methods = "".join(f"    def f{number}(self, x):\n        {line}\n" for number, line in enumerate(then))
     return f"class C:\n    def __init__(self):\n        {begin}\n{methods}"
 
@@ -72,7 +72,7 @@ BOUNDED = {
     "a number": "from functools import lru_cache\n@lru_cache(maxsize=8)\ndef f(x): return x",
     "the number of Python": "from functools import lru_cache\n@lru_cache\ndef f(x): return x",
     "a table": "known = {1: 2}\ndef f(x):\n    return known[x]",
-    "a bound": owner("self.a = {}", "self.a[x] = BOUND.keep(self.a, x, 1)"),
+    "a bound": owner("self.a = {}", "self.a[x] = BOUND.put(self.a, x, 1)"),
     "a removal": owner("self.a = {}", "self.a[x] = 1", "del self.a[x]"),
     "a callback that removes": owner("self.a = set()", "self.a.add(x)", "x.then(self.a.discard)"),
     "a difference": owner("self.a = set()", "self.a |= x", "self.a -= x"),
@@ -83,18 +83,18 @@ BOUNDED = {
 
 
 @pytest.mark.parametrize("what", GROWING)
-def test_what_grows_is_found(what):
+def test_a_growing_container_is_found(what):
     assert _found(GROWING[what])
 
 
 @pytest.mark.parametrize("what", BOUNDED)
-def test_what_is_bounded_is_left_in_peace(what):
+def test_a_bounded_container_is_accepted(what):
     assert not _found(BOUNDED[what])
 
 
 def _found(text):
     source = Source(PurePosixPath("src/dray/values/a.py"), text)
-    return [complaint for rule in RULES for complaint in rule(source)]
+    return [finding for rule in RULES for finding in rule(source)]
 
 
 # --- the list ---
@@ -130,7 +130,7 @@ def test_every_bound_is_on_the_page_and_no_other():
     assert listed.keys() == bounds().keys()
 
 
-def test_no_bound_is_the_size_of_a_cluster():
+def test_no_bound_is_as_large_as_a_cluster():
     assert all(bound.max_entries <= MOST for bound in bounds().values())
 
 

@@ -1,7 +1,7 @@
-"""The import contracts hold here, and break where they should.
+"""The import contracts hold in this repository, and break where they should.
 
-The second half builds a small house of empty rooms, under the contracts of this repository, and puts one
-wrong import into it.
+The second half builds a small project of empty packages under the contracts of this repository and adds one
+wrong import to it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.tree import contracts, pure_rooms, rooms
+from tests.meta.tree import contracts, packages, pure_packages
 from tests.outside import ROOT
 
 CONFIG = ROOT / "pyproject.toml"
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 MODULES = frozenset({"__main__", "clock", "gates", "errors"})
-"""The rooms that are one module; the others are packages."""
+"""The entries of the tiers that are single modules; the others are packages."""
 
 
 def lint(project: Path) -> subprocess.CompletedProcess[str]:
@@ -43,45 +43,54 @@ def lint(project: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Path:
-    """A project with every room of the tiers, all empty."""
+def project(tmp_path: Path) -> Path:
+    """A project with every package of the tiers, all empty."""
     package = tmp_path / "src" / "dray"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    for room in rooms():
-        if room in MODULES:
-            (package / f"{room}.py").touch()
+    for name in packages():
+        if name in MODULES:
+            (package / f"{name}.py").touch()
         else:
-            (package / room).mkdir()
-            (package / room / "__init__.py").touch()
+            (package / name).mkdir()
+            (package / name / "__init__.py").touch()
     return tmp_path
 
 
+def write_module(project: Path, path: str, text: str) -> None:
+    """Write a module of the small project, with the packages it is in."""
+    module = project / "src" / "dray" / path
+    module.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (module.parent, *module.parent.parents):
+        if folder == project / "src":
+            break
+        (folder / "__init__.py").touch()
+    module.write_text(text + "\n")
+
+
 def test_the_repository_keeps_its_contracts():
-    verdict = lint(ROOT)
-    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+    result = lint(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_finished_house_keeps_them_too(house):
-    verdict = lint(house)
-    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+def test_a_project_of_empty_packages_keeps_them_too(project):
+    result = lint(project)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_pure_contract_covers_the_pure_tiers():
     covered = [name.split(".")[1] for name in contracts()["pure"]["source_modules"]]
-    assert covered == pure_rooms()
+    assert covered == pure_packages()
 
 
 BREAKING = [
-    pytest.param("attic/__init__.py", "", "tiers", id="a room without a place"),
+    pytest.param("unlisted/__init__.py", "", "tiers", id="a package without a tier"),
     pytest.param("values/quantity.py", "import dray.api", "tiers", id="an import upwards"),
     pytest.param("server/http.py", "import dray.scheduler", "tiers", id="a service imports a service"),
-    pytest.param("values/quantity.py", "import time", "pure", id="a pure room reads the clock"),
-    pytest.param("api/codec.py", "from os import path", "pure", id="a pure room knows the machine"),
-    pytest.param(
-        "allocator/search/backtracking.py", "import grpc", "pure", id="a pure room knows the network"
-    ),
-    pytest.param("api/validation.py", "import dray.gates", "gates", id="a gate read inside"),
+    pytest.param("values/quantity.py", "import time", "pure", id="a pure package reads the clock"),
+    pytest.param("api/codec.py", "from os import path", "pure", id="a pure package imports os"),
+    pytest.param("allocator/search/backtracking.py", "import grpc", "pure", id="a pure package imports gRPC"),
+    pytest.param("api/validation.py", "import dray.gates", "gates", id="a gate read in validation"),
     pytest.param(
         "allocator/search/backtracking.py", "import dray.gates", "gates", id="a gate read in the search"
     ),
@@ -89,24 +98,22 @@ BREAKING = [
 
 
 @pytest.mark.parametrize(("path", "text", "contract"), BREAKING)
-def test_a_wrong_house_breaks(house, path, text, contract):
-    place = house / "src" / "dray" / path
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(text + "\n")
-    verdict = lint(house)
-    assert verdict.returncode == 1, verdict.stdout + verdict.stderr
-    assert f"{contracts()[contract]['name']} BROKEN" in verdict.stdout
+def test_a_wrong_import_breaks_a_contract(project, path, text, contract):
+    write_module(project, path, text)
+    result = lint(project)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert f"{contracts()[contract]['name']} BROKEN" in result.stdout
 
 
-def test_a_cycle_breaks(house):
-    (house / "src/dray/api/one.py").write_text("import dray.api.two\n")
-    (house / "src/dray/api/two.py").write_text("import dray.api.one\n")
-    verdict = lint(house)
-    assert verdict.returncode == 1, verdict.stdout + verdict.stderr
-    assert f"{contracts()['cycles']['name']} BROKEN" in verdict.stdout
+def test_a_cycle_breaks_the_contract(project):
+    (project / "src/dray/api/one.py").write_text("import dray.api.two\n")
+    (project / "src/dray/api/two.py").write_text("import dray.api.one\n")
+    result = lint(project)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert f"{contracts()['cycles']['name']} BROKEN" in result.stdout
 
 
-DOORS = [
+GATE_READERS = [
     "api/strategies/gated_fields.py",
     "api/devices/device_cel.py",
     "allocator/feature_gates.py",
@@ -116,8 +123,8 @@ DOORS = [
 ]
 
 
-def test_the_doors_may_read_gates(house):
-    for door in DOORS:
-        (house / "src" / "dray" / door).write_text("import dray.gates\n")
-    verdict = lint(house)
-    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+def test_the_listed_modules_may_read_gates(project):
+    for path in GATE_READERS:
+        write_module(project, path, "import dray.gates")
+    result = lint(project)
+    assert result.returncode == 0, result.stdout + result.stderr

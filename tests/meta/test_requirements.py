@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.meta.requirements import Requirement, ids_of, load, named_in_scenes, summary
+from tests.meta.requirements import Requirement, find_ids_in_cases, ids_of, load, summary
 
 
 def test_every_named_requirement_exists(named_requirements, requirements):
@@ -30,7 +30,7 @@ def test_scenes_name_requirements_at_any_depth(tmp_path):
         "- scene: second\n  then: {req: [K1-002, K2-001]}\n"
         "---\nscene: no ids\n"
     )
-    assert named_in_scenes(tmp_path) == {"K1-001", "K1-002", "K2-001"}
+    assert find_ids_in_cases(tmp_path) == {"K1-001", "K1-002", "K2-001"}
 
 
 def test_the_list_is_read_by_id_and_level(tmp_path):

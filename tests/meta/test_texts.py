@@ -1,4 +1,4 @@
-"""No file of the repository speaks of one machine, of a package registry, or of work left undone."""
+"""No file of the repository names a machine path, a package registry host, or unfinished work."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FORBIDDEN = {
     "a note about unfinished work": r"\b(?:[T]ODO|[F]IXME|[X]XX|[H]ACK|[N]otImplementedError)\b",
 }
 
-SINNERS = {
+BAD_EXAMPLES = {
     "a path of one machine": "see |home|somebody|notes".replace("|", "/"),
     "a host of a package registry": "from " + ".".join(["pypi", "org"]),
     "an option that names an index": "--" + "index-url=x",
     "a note about unfinished work": "# " + "todo: later".upper(),
 }
 
-SAINTS = {
+GOOD_EXAMPLES = {
     "a path of one machine": "docs/work/a, ../tmp/b, /var/run/cdi, /usr/bin/env, ./opt/c, the root",
     "a host of a package registry": "a registry of drivers",
     "an option that names an index": "--index 3",
@@ -44,6 +44,6 @@ def test_no_file_contains(what):
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_the_pattern_catches_a_sinner_and_leaves_a_saint(what):
-    assert re.search(FORBIDDEN[what], SINNERS[what])
-    assert not re.search(FORBIDDEN[what], SAINTS[what])
+def test_the_pattern_finds_the_bad_example_and_accepts_the_good_one(what):
+    assert re.search(FORBIDDEN[what], BAD_EXAMPLES[what])
+    assert not re.search(FORBIDDEN[what], GOOD_EXAMPLES[what])

@@ -1,4 +1,4 @@
-"""The repository as the house rules see it: parsed sources, text files, and the tiers of the contracts."""
+"""The repository as data for the meta-tests: parsed sources, text files, tiers of the import contracts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,23 @@ from pathlib import Path, PurePosixPath
 from tests.outside import ROOT
 
 TEXT_SUFFIXES = {"", ".in", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
-NOT_OURS = {".git", ".venv", "__pycache__", "build", "dist", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+NOT_OURS = {
+    ".git",
+    ".venv",
+    "__pycache__",
+    "build",
+    "dist",
+    "site",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+}
 FIRST_PURE_TIER = "placement"
 
 
 @dataclass(frozen=True)
 class Source:
-    """One Python file: its path from the root of the repository, and what it says."""
+    """One Python file: its path from the root of the repository, and its text."""
 
     path: PurePosixPath
     text: str
@@ -31,11 +41,11 @@ class Source:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """Everything in the tree; to walk through it takes far longer than to look at it."""
+        """Every node of the tree, cached because walking the tree is the expensive part."""
         return tuple(ast.walk(self.tree))
 
     @property
-    def room(self) -> str | None:
+    def package(self) -> str | None:
         """The package or module directly under `src/dray` that this file belongs to."""
         parts = self.path.parts
         if parts[:2] != ("src", "dray") or len(parts) < 3 or parts[2] == "__init__.py":
@@ -44,7 +54,7 @@ class Source:
 
 
 def tracked_files() -> list[Path]:
-    """Every file that is, or is about to be, in the repository; a source archive without git counts whole."""
+    """Every file that git tracks or would add; every file of a source archive without git."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=30)
@@ -80,13 +90,13 @@ def contracts() -> dict[str, dict[str, list[str]]]:
     return {contract["id"]: contract for contract in config["tool"]["importlinter"]["contracts"]}
 
 
-def rooms() -> list[str]:
-    """Every room that has a place in the tiers, top first."""
+def packages() -> list[str]:
+    """Every package and module named in the tiers, top first."""
     return [name for layer in contracts()["tiers"]["layers"] for name in re.findall(r"\w+", layer)]
 
 
 @cache
-def pure_rooms() -> list[str]:
-    """The rooms below the purity line."""
-    placed = rooms()
-    return placed[placed.index(FIRST_PURE_TIER) :]
+def pure_packages() -> list[str]:
+    """The packages of the pure tiers."""
+    names = packages()
+    return names[names.index(FIRST_PURE_TIER) :]

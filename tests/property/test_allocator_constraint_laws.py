@@ -1,4 +1,4 @@
-"""Constraints: once broken never whole again; and on scalars what they always were."""
+"""Properties of constraints: a broken one stays broken, and scalars behave like lists of one value."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_on_scalars_match_is_all_equal_and_distinct_is_all_different(rule, devic
 def test_a_step_back_restores_what_was_common(rule, first, tried, then):
     board = PartialSolution()
     accepted(rule, first, board)
-    before, mark = dict(board.facts), board.mark()
+    before, mark = dict(board.constraint_values), board.mark()
     accepted(rule, tried, board)
     board.rewind(mark)
-    assert board.facts == before
+    assert board.constraint_values == before
     fresh = PartialSolution()
     accepted(rule, first, fresh)
     assert accepted(rule, then, board) == accepted(rule, then, fresh)

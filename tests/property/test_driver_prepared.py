@@ -1,8 +1,8 @@
-"""Law: however prepare, unprepare, crashes and reboots mix, checkpoint, CDI files and devices agree.
+"""Checkpoint, CDI files and devices agree, however prepare, unprepare, crashes and reboots are mixed.
 
-After a prepare that succeeded there is one CDI file and the device is set up; a second one gives the same
+After a prepare that succeeded there is one CDI file and the device is set up; a second prepare gives the same
 reply. After an unprepare that succeeded there is neither. A device is never set up for two claims, and when
-everything was given back nothing is left.
+everything was unprepared nothing is left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from dray.api.resource import (
     ResourceClaimStatus,
 )
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcessTransport
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
 from dray.clock import ManualClock
 from dray.driver import Claim, Driver, Ready
 from dray.driver import metrics as m
@@ -37,10 +38,11 @@ from dray.driver.preparing.cdi_files import ClaimCdiFiles
 from dray.driver.preparing.device_status import DeviceStatusWriter
 from dray.driver.preparing.prepared_claims import FAIL_POINTS, PreparedClaimStore
 from dray.driver.preparing.prepared_records import PreparedClaimRecord
-from dray.driver.preparing.preparer import ClaimPreparer, PreparerDependencies, PrepareResult, RequestedClaim
+from dray.driver.preparing.preparer import ClaimPreparer, PrepareResult, RequestedClaim
 from dray.telemetry.logs import build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
 from tests.effort import effort
+from tests.support.in_process_transport import InProcessTransport
 
 NAME = "gpu.example.com"
 DEVICES = {"a": "gpu-0", "b": "gpu-1", "c": "gpu-0"}
@@ -81,7 +83,7 @@ class Api:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def claim(self, namespace: str, name: str) -> ResourceClaim:
+    async def get_claim(self, namespace: str, name: str) -> ResourceClaim:
         result = DeviceRequestAllocationResult(request="r", driver=NAME, pool="p", device=DEVICES[name])
         return ResourceClaim(
             metadata=ObjectMeta(name=name, namespace=namespace, uid=name),
@@ -93,7 +95,7 @@ class Api:
             ),
         )
 
-    async def consumers(self, entry: PreparedClaimRecord) -> tuple[str, ...]:
+    async def list_consumers(self, record: PreparedClaimRecord) -> tuple[str, ...]:
         return ()
 
 
@@ -121,25 +123,20 @@ class World:
             raise Crash
 
     def _started(self) -> ClaimPreparer:
-        self.author = AsyncDriver(Hardware(self))
-        client = Client(InProcessTransport(None, "nobody", ()))  # type: ignore[arg-type]
-        book = PreparedClaimStore(
+        hardware, log = Hardware(self), build_silent_logger()
+        hardware.node = "n"
+        self.author = AsyncDriver(hardware)
+        options = ClientOptions(time_source=TimeSource(clock=ManualClock()))
+        client = Client(InProcessTransport(None, "nobody", ()), options=options)  # type: ignore[arg-type]
+        store = PreparedClaimStore(
             self.root / "state", ClaimCdiFiles(self.root / "cdi", NAME), f"boot-{self.boots}", self.passing
         )
-        book.recover(0.0)
-        tools = PreparerDependencies(
-            async_driver=self.author,
-            client=client,
-            store=book,
-            status_writer=DeviceStatusWriter(client, NAME, "n", build_silent_logger()),
-            node="n",
-            boot_id=f"boot-{self.boots}",
-            log=build_silent_logger(),
-            metrics=MetricsRegistry(m.MEASURES),
-            clock=ManualClock(),
-        )
-        tools.lookup = Api(self)  # type: ignore[assignment]
-        return ClaimPreparer(tools)
+        store.recover(0.0)
+        status_writer = DeviceStatusWriter(client, NAME, "n", log)
+        metrics = MetricsRegistry(m.MEASURES)
+        preparer = ClaimPreparer(self.author, client, store, status_writer, log, metrics)
+        preparer.lookup = Api(self)  # type: ignore[assignment]
+        return preparer
 
     def restart(self) -> None:
         self.fatal = ""
@@ -226,10 +223,10 @@ steps = st.lists(
 @given(steps)
 @effort(0.8)
 @pytest.mark.req("K3063-134", "K3063-146")
-def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[str, str, str]]) -> None:
-    async def scene(root: Path) -> None:
+def test_checkpoint_files_and_devices_agree_whatever_happens(steps: list[tuple[str, str, str]]) -> None:
+    async def run(root: Path) -> None:
         world = World(root)
-        for what, name, fatal in story:
+        for what, name, fatal in steps:
             await world.do(what, name, fatal)
         for name in DEVICES:
             await world.do("unprepare", name, "")
@@ -240,15 +237,15 @@ def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[s
 
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        asyncio.run(scene(root))
+        asyncio.run(run(root))
     finally:
         shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("then", ["prepare", "unprepare"])
 @pytest.mark.parametrize("place", [*FAIL_POINTS, *INSIDE])
-def test_after_a_crash_at_any_place_either_call_sets_it_right(place: str, then: str) -> None:
-    async def scene(root: Path) -> None:
+def test_after_a_crash_anywhere_either_call_restores_consistency(place: str, then: str) -> None:
+    async def run(root: Path) -> None:
         world = World(root)
         what = "unprepare" if "unprepare" in place else "prepare"
         if what == "unprepare":
@@ -263,6 +260,6 @@ def test_after_a_crash_at_any_place_either_call_sets_it_right(place: str, then: 
 
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        asyncio.run(scene(root))
+        asyncio.run(run(root))
     finally:
         shutil.rmtree(root)

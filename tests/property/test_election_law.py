@@ -1,9 +1,8 @@
-"""At no moment do two candidates lead, whatever their clocks, their luck and the way to the server.
+"""At most one candidate leads at any moment, whatever the clocks, random choices and network do.
 
-Time here is made: every candidate sleeps on one calendar, with a clock of its own that started elsewhere and
-runs up to one percent fast or slow. Calls take time on the way there and on the way back; they get lost on
-either way; candidates are killed without a word, or end and give the lease back. After every step at most one
-of them believes to lead.
+Time is simulated: every candidate sleeps on one calendar, with its own clock that has an offset and runs up
+to one percent fast or slow. Calls take time in both directions and get lost in either; candidates are killed,
+or stop and release the lease. After every step at most one of them believes to be the leader.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ class World:
 class Wire:
     """A client whose calls take time and get lost."""
 
-    def __init__(self, world: World, tempo: TimeSource, loss: float) -> None:
+    def __init__(self, world: World, time_source: TimeSource, loss: float) -> None:
         self.world, self.loss = world, loss
-        self.habits = SimpleNamespace(tempo=tempo)
+        self.options = SimpleNamespace(time_source=time_source)
         self.cut = False
 
     async def _on_the_way(self, work: Callable[[], Any]) -> Any:
@@ -134,8 +133,8 @@ class Candidate:
         random = world.random
         self._clock = DriftingClock(world, random.uniform(0, 10_000), random.uniform(0.99, 1.01))
         self._world = world
-        tempo = TimeSource(self._clock, self._sleep, random.random)
-        self.wire = Wire(world, tempo, loss)
+        time_source = TimeSource(self._clock, self._sleep, random.random)
+        self.wire = Wire(world, time_source, loss)
         self.election = LeaderElector(self.wire, "l", "n", name)  # type: ignore[arg-type]
         self.terms = 0
         self.task = asyncio.ensure_future(self._live())

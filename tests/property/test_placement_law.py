@@ -43,15 +43,15 @@ SHARE = "00000000-0000-4000-8000-000000000000"
 
 
 class WideOpen:
-    """A door without gates, and a judge that understands a few words."""
+    """A gate filter that admits everything, and an evaluator of the toy selectors."""
 
-    def slices(self, slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
+    def admit_slices(self, slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
         return list(slices)
 
-    def claims(self, claims: Sequence[ResourceClaim]) -> list[ResourceClaim]:
+    def admit_claims(self, claims: Sequence[ResourceClaim]) -> list[ResourceClaim]:
         return list(claims)
 
-    def judge(self) -> Any:
+    def build_selector_evaluator(self) -> Any:
         return judged
 
 
@@ -159,7 +159,7 @@ def decided(
 
 
 @given(problems | ranked(), st.integers(1, 3), st.integers(0, 5))
-def test_slices_change_nothing_but_when_the_answer_comes(problem: Problem, pods: int, turn: int) -> None:
+def test_time_slices_change_only_when_the_result_comes(problem: Problem, pods: int, turn: int) -> None:
     """The clock goes on by one with every event, and a decision has time for three of them."""
     ticks = count()
     sliced = DynamicResources(
@@ -170,9 +170,7 @@ def test_slices_change_nothing_but_when_the_answer_comes(problem: Problem, pods:
 
 @pytest.mark.req("K4816-065", "K4816-066", "K4816-067", "K4816-068")
 @given(problems | ranked(), st.integers(1, 3), st.integers(0, 5))
-def test_pods_that_come_one_after_the_other_get_what_a_cold_start_would_give(
-    problem: Problem, pods: int, turn: int
-) -> None:
+def test_consecutive_pods_get_what_a_cold_start_would_give(problem: Problem, pods: int, turn: int) -> None:
     plugin = DynamicResources(OPEN, one_share, unlimited())
     profile = SchedulerProfile((WeightedPlugin(plugin, 2),))
     _check(

@@ -16,7 +16,7 @@ from dray.node.claims.outcomes import ClaimsReady
 from dray.node.claims.record import NodeClaimStage
 from tests.contract.controlled import by_template, pod, template
 from tests.contract.documents import claim, owner, resource_slice
-from tests.contract.offices import GPU, NIC, NODE, POD, Site, result, site, why
+from tests.unit.node.claims.node_site import GPU, NIC, NODE, POD, Site, result, site, why
 
 
 async def made_by_template(here: Site, name: str = "p") -> str:
@@ -295,7 +295,7 @@ async def test_k17_a_pod_that_the_node_runs_by_itself_has_no_claims(tmp_path):
         mirror = await here.pod("a")
         answer = await here.office.prepare(mirror)
         assert why(answer)[0] == "StaticPodWithClaims"
-        assert getattr(answer, "final", False)
+        assert getattr(answer, "is_final", False)
         assert here.gpu.calls == []
 
 

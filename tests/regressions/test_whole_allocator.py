@@ -232,13 +232,13 @@ def test_P05a_usage_of_one_pool_recounts_that_pool_only(monkeypatch):
 @pytest.mark.parametrize("partitions", [4, 64])
 def test_P05b_taking_a_partition_touches_its_own_counters_only(monkeypatch, partitions):
     written = []
-    real = PartialSolution.set_fact
+    real = PartialSolution.assign
 
-    def write(board, fact, value):
-        written.append(fact)
-        real(board, fact, value)
+    def assign(solution, table, key, value):
+        written.append(key)
+        real(solution, table, key, value)
 
-    monkeypatch.setattr(PartialSolution, "set_fact", write)
+    monkeypatch.setattr(PartialSolution, "assign", assign)
     parts = [device(f"d{i}", consumes_counters=(draws(slots=1),)) for i in range(partitions)]
     found = ending(world(partitioned(budget(slots=2, lanes=9), *parts), claim(request("r", 2))))
     assert isinstance(found, Solved)

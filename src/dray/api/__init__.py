@@ -1,6 +1,6 @@
-"""The vocabulary of the system: every object dray speaks about, its versions, defaults and rules.
+"""API types: the objects of every kind, their versions, defaults, conversion and validation.
 
-Objects are frozen structs in one internal form (`resource.k8s.io/v1`); bytes and older versions are
-brought to it at the edge, here, and nowhere else. Nothing in this package does I/O, knows the time or
-searches for devices; everything above it may import it.
+Objects are frozen structs in one internal version (`resource.k8s.io/v1`); bytes and older versions are
+converted to it here and nowhere else. Nothing in this package does I/O, reads a clock or searches for
+devices. Every package above it may import it.
 """

@@ -1,12 +1,13 @@
-"""Bytes and documents to objects, and back.
+"""Codec: decodes bytes and documents into objects, and encodes objects.
 
-Theory of operation: a clean document is decoded by machine, straight into the structs of the version it
-was written in; an older version is then rewritten `up` and decoded again. Anything else (an unknown
-field, a wrong type, a null) takes the long way: `check_document` against the same shape finds everything that
-does not fit, and what fits goes through the same decoder. There is one decoder, so there is one meaning.
+Theory of operation: a clean document is decoded straight into the structs of the version it was written in;
+an older version is then converted to the internal one and decoded again. A document with an unknown field, a
+wrong type or a null takes the slow path: `check_document` compares it with the same struct type and reports
+everything that does not fit, and the rest goes through the same decoder. There is one decoder, so there is
+one meaning.
 
-Rules for this file: decoding never judges values, fills in defaults or asks gates. Unknown fields are
-reported, not refused: whether they are an error is the caller's choice (`fieldValidation`).
+Rules for this file: decoding never validates values, applies defaults or reads gates. Unknown fields are
+reported, not refused: the caller decides whether they are an error (`fieldValidation`).
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from dray.values.quantity import Quantity, QuantityError
 
 
 class DecodedObject(msgspec.Struct, frozen=True):
-    """An object as it came in: what it is, and what was not understood.
+    """A decoded object, its kind and version, and the fields that are unknown.
 
-    `document` is set for open kinds, whose unknown fields must survive; closed kinds are whole in `object`.
+    `document` is set for open kinds, whose unknown fields must survive; closed kinds are complete in
+    `object`.
     """
 
     kind: Kind
@@ -47,11 +49,11 @@ class _Envelope(msgspec.Struct, rename="camel"):
     kind: Any = None
 
 
-# The cache answers most calls without entering Python: objects repeat few quantities many times. Numbers
-# with a fraction go the long way: equal `Decimal`s may be written differently, and a cache mixes them up.
+# The cache answers most calls without entering Python: objects repeat few quantities many times. Numbers with
+# a fraction bypass it: equal `Decimal`s may be written differently, and a cache mixes them up.
 @lru_cache(maxsize=4096, typed=True)
-def _decode_custom(shape: type, value: Any) -> Any:
-    if shape is Quantity and isinstance(value, str | int) and not isinstance(value, bool):
+def _decode_custom(struct_type: type, value: Any) -> Any:
+    if struct_type is Quantity and isinstance(value, str | int) and not isinstance(value, bool):
         try:
             return Quantity.parse(value)
         except QuantityError as refused:
@@ -68,7 +70,7 @@ def _get_cached_decoder(struct_type: type) -> msgspec.json.Decoder[Any]:
 
 
 def get_decoder(struct_type: type) -> msgspec.json.Decoder[Any]:
-    """A decoder for values built around objects, such as lists and events of a watch."""
+    """Return a decoder for values built around objects, such as lists and watch events."""
     return _get_cached_decoder(struct_type)
 
 
@@ -87,19 +89,19 @@ _KIND_BY_HEADER: Mapping[tuple[bytes, bytes], tuple[Kind, str]] = MappingProxyTy
 
 
 def _guess_kind(data: bytes) -> tuple[Kind, str] | None:
-    """What an object most likely is, by its first two fields: writers put kind and version there."""
+    """Guess kind and version from the first two fields, where most writers put them."""
     found = _HEADER.match(data)
     return _KIND_BY_HEADER.get(found.group(2, 3)) if found is not None else None  # type: ignore[arg-type]
 
 
 def _read_envelope(data: bytes) -> tuple[Kind, str]:
-    """What an object says it is, wherever it says it."""
+    """Read kind and version from wherever they stand in an object."""
     envelope = _ENVELOPE.decode(data)
     return parse_document_kind({"apiVersion": envelope.api_version, "kind": envelope.kind})
 
 
 def decode(data: bytes) -> DecodedObject:
-    """Read one object from JSON; raises `DecodeError` with every problem found."""
+    """Decode one object from JSON; raises `DecodeError` with every problem found."""
     try:
         kind, version = _guess_kind(data) or _read_envelope(data)
         if version == kind.version and not kind.open:
@@ -109,12 +111,12 @@ def decode(data: bytes) -> DecodedObject:
         elif version == kind.version and is_certainly_json(data):
             return _decode_open(kind, data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError):
-        pass  # the way over the document says what is wrong, completely
+        pass  # decode_document reports every problem
     return decode_document(read_json(data))
 
 
 def _decode_open(kind: Kind, data: bytes) -> DecodedObject:
-    """An object of an open kind whose text holds nothing strange."""
+    """Decode an object of an open kind; a text that needs no careful check is decoded directly."""
     document = read_json(data)
     given = conversion.normalize_document(kind, document)
     if given is not document or document["kind"] != kind.name:
@@ -123,11 +125,15 @@ def _decode_open(kind: Kind, data: bytes) -> DecodedObject:
 
 
 _LEGACY_POD_MARKERS = (b'"claims":["', b'"template":{')
-"""What the texts of pods in the spellings of KEP-3063 have, as we write them; others may have it, too."""
+"""Fragments of the text of pods in the spellings of KEP-3063, as dray writes JSON; other pods may have them,
+too.
+"""
 
 
 def decode_stored(kind: Kind, data: bytes) -> Any:
-    """The struct of an object that a server wrote, in the internal version; what it wrote it had checked."""
+    """Decode the struct of an object that the server stored, in the internal version; it was checked when
+    written.
+    """
     try:
         if kind.name == "Pod" and any(text in data for text in _LEGACY_POD_MARKERS):
             data = ENCODER.encode(conversion.normalize_document(kind, read_json(data)))
@@ -137,7 +143,7 @@ def decode_stored(kind: Kind, data: bytes) -> Any:
 
 
 def decode_projection(kind: Kind, document: Mapping[str, Any]) -> Any:
-    """The struct of a document of an open kind in the internal version, made of what was read as JSON."""
+    """Decode the struct of an open kind's document, in the internal version, which was read from JSON."""
     try:
         return _get_cached_decoder(kind.type).decode(_normalize_text(kind, document)[1])
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
@@ -145,7 +151,9 @@ def decode_projection(kind: Kind, document: Mapping[str, Any]) -> Any:
 
 
 def _normalize_text(kind: Kind, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
-    """A document in today's spellings, and its text, which tells quickly whether there is anything to do."""
+    """Return a document in current spellings, and its text, which shows quickly whether there is anything to
+    do.
+    """
     text = ENCODER.encode(document)
     if kind.name != "Pod" or not any(old in text for old in _LEGACY_POD_MARKERS):
         return document, text
@@ -154,38 +162,37 @@ def _normalize_text(kind: Kind, document: Mapping[str, Any]) -> tuple[Mapping[st
 
 
 def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
-    """Read one object from a document of plain values, in any version served.
+    """Decode one object from a document of plain values, in any version served.
 
-    A document that is made of what was read as JSON, and is no deeper, is `trusted`: it holds nothing
-    strange.
+    A `trusted` document was read from JSON and is no deeper than that: it holds only values JSON can hold.
     """
     if not isinstance(document, dict):
         raise DecodeError(
             f"expected an object with `apiVersion` and `kind`, got {describe_json_type(document)}"
         )
     kind, version = parse_document_kind(document)
-    strange = [] if trusted else find_non_json_values(document)
-    if strange:
-        raise _build_decode_error(kind, version, strange)
-    shape = conversion.get_struct_type(kind, version)
-    kept = document if kind.open else None
+    errors = [] if trusted else find_non_json_values(document)
+    if errors:
+        raise _build_decode_error(kind, version, errors)
+    struct_type = conversion.get_struct_type(kind, version)
+    open_document = document if kind.open else None
     try:
         given, text = _normalize_text(kind, document)
-        obj = _get_cached_decoder(shape).decode(text)
+        obj = _get_cached_decoder(struct_type).decode(text)
         if version != kind.version:
             obj = _get_cached_decoder(kind.type).decode(
                 ENCODER.encode(conversion.convert_to_internal(kind, version, given))
             )
-        return DecodedObject(kind, version, obj, (), kept)
+        return DecodedObject(kind, version, obj, (), open_document)
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
-        pass  # the careful way says what is wrong, completely
-    fitted, found = check_document(conversion.normalize_document(kind, document), shape)
+        pass  # the slow path below reports every problem
+    fitted, found = check_document(conversion.normalize_document(kind, document), struct_type)
     if found.type_errors:
         raise _build_decode_error(kind, version, found.type_errors)
     obj = _get_cached_decoder(kind.type).decode(
         write_json(conversion.convert_to_internal(kind, version, fitted))
     )
-    return DecodedObject(kind, version, obj, tuple(found.unknown_fields), kept)
+    return DecodedObject(kind, version, obj, tuple(found.unknown_fields), open_document)
 
 
 def _build_decode_error(kind: Kind, version: str, problems: Sequence[FieldError]) -> DecodeError:
@@ -194,7 +201,7 @@ def _build_decode_error(kind: Kind, version: str, problems: Sequence[FieldError]
 
 
 def encode(obj: msgspec.Struct, version: str | None = None) -> bytes:
-    """An object of a closed kind as JSON, in the internal version or another one served."""
+    """Encode an object of a closed kind as JSON, in the internal version or another one served."""
     kind = get_kind_by_type(type(obj))
     if version is None or version == kind.version:
         return write_json(obj)
@@ -202,7 +209,7 @@ def encode(obj: msgspec.Struct, version: str | None = None) -> bytes:
 
 
 def to_document(obj: msgspec.Struct, version: str | None = None) -> dict[str, Any]:
-    """An object of a closed kind as plain values, in the internal version or another one served."""
+    """Return an object of a closed kind as plain values, in the internal version or another one served."""
     kind = get_kind_by_type(type(obj))
     document: dict[str, Any] = read_json(write_json(obj))
     if version is None or version == kind.version:

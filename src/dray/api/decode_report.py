@@ -1,12 +1,12 @@
-"""What a document must look like to become an object, and everything about it that does not fit.
+"""Decode report: everything in a document that does not fit the type it is decoded into.
 
-Theory of operation: the decoder stops at the first thing it dislikes, which is right for speed and
-wrong for people. When it refuses, `check_document` walks the document beside the type it should become and
-collects every unknown field (with the nearest known name) and every value of a wrong type, with exact
-paths. It also returns the document with what Go's decoder would ignore (nulls, unknown fields) taken
-out, so that the rest can still be used.
+Theory of operation: the decoder stops at the first problem, which is right for speed and wrong for people.
+When it refuses a document, `check_document` walks the document beside the expected type and collects every
+unknown field (with the nearest known name) and every value of a wrong type, with exact paths. It also returns
+the document without what Go's decoder would ignore (nulls, unknown fields), so that the rest can still be
+used.
 
-Rules for this file: it knows types, not kinds; it never judges values (see validate/).
+Rules for this file: it depends on types, not on kinds; it never validates values (see `validation`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from typing import Any, Final
 
 from msgspec import inspect, structs
 
-from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath
+from dray.api.fields import (
+    ROOT,
+    FieldError,
+    FieldErrorType,
+    FieldPath,
+    MalformedQuantity,
+    TypeMismatch,
+    invalid,
+)
 from dray.api.json_text import MAX_DEPTH, find_non_json_values
 from dray.values.cache_bounds import CacheBound
 from dray.values.quantity import Quantity, QuantityError
@@ -37,7 +45,7 @@ __all__ = [
 ]
 
 MAX_SUGGESTIONS = 100
-"""Looking for near names takes time; nobody reads that many."""
+"""Finding similar names takes time, and nobody reads that many suggestions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +64,14 @@ class UnknownField:
 
 @dataclass(slots=True)
 class DecodeReport:
-    """What a walk found; filled while walking."""
+    """The findings of one walk over a document; filled during the walk."""
 
     unknown_fields: list[UnknownField] = field(default_factory=list)
     type_errors: list[FieldError] = field(default_factory=list)
 
 
 def check_document(document: Any, expected_type: type, path: FieldPath = ROOT) -> tuple[Any, DecodeReport]:
-    """The part of a document that fits a type, and everything that does not."""
+    """Return the part of a document that fits a type, and a report of everything that does not."""
     findings = DecodeReport()
     return _fit(document, _inspect_type(expected_type), path, findings, 0), findings
 
@@ -78,7 +86,7 @@ _FIELDS: dict[type, Mapping[str, inspect.Type]] = {}
 
 
 def _get_struct_fields(kind: inspect.StructType) -> Mapping[str, inspect.Type]:
-    """Fields by their names on the wire; worked out once for each struct."""
+    """Map the fields of a struct by their names on the wire; computed once for each struct."""
     found = _FIELDS.get(kind.cls)
     if found is None:
         fields = MappingProxyType({f.encode_name: f.type for f in kind.fields})
@@ -88,7 +96,7 @@ def _get_struct_fields(kind: inspect.StructType) -> Mapping[str, inspect.Type]:
 
 @lru_cache(maxsize=512)
 def list_field_names(struct_type: type) -> tuple[str, ...]:
-    """The names of a struct's fields on the wire, in order."""
+    """Return the names of a struct's fields on the wire, in order."""
     return tuple(known.encode_name for known in structs.fields(struct_type))
 
 
@@ -143,7 +151,7 @@ def _fit_map(value: Any, kind: inspect.DictType, path: FieldPath, findings: Deco
         if not isinstance(key, str):
             _report_wrong_type(findings, path.key(str(key)), key, "a string as key")
         else:
-            # Null stands for the zero value, which Go writes as an empty entry and not as no entry.
+            # Null means the zero value here: Go writes it as an empty entry, not as no entry.
             given = _get_zero_value(kind.value_type) if item is None else item
             fitted[key] = _fit(given, kind.value_type, path.key(key), findings, depth + 1)
     return fitted
@@ -162,7 +170,7 @@ def _fit_list(
 
 
 def _get_zero_value(kind: inspect.Type) -> Any:
-    """What null stands for inside a list or map: the zero value of the type, where there is one."""
+    """Return what null means inside a list or map: the zero value of the type, or None."""
     match kind:
         case inspect.StructType() | inspect.DictType():
             return {}
@@ -186,15 +194,16 @@ def _fit_quantity(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
     try:
         return str(Quantity.parse(value if isinstance(value, str | int) else str(value)))
     except QuantityError as refused:
-        findings.type_errors.append(FieldError(FieldErrorType.INVALID, str(path), value, str(refused)))
+        malformed = MalformedQuantity(refused.problem, refused.hint)
+        findings.type_errors.append(invalid(path, value, str(refused), malformed))
         return None
 
 
 def _fit_opaque(value: Any, path: FieldPath, findings: DecodeReport) -> Any:
-    """Opaque values keep everything they hold; they only must be JSON."""
-    strange = find_non_json_values(value, path)
-    findings.type_errors += strange
-    return None if strange else value
+    """Keep everything in an opaque value; it must only be JSON."""
+    errors = find_non_json_values(value, path)
+    findings.type_errors += errors
+    return None if errors else value
 
 
 _SCALARS: tuple[tuple[type[inspect.Type], type, str], ...] = (
@@ -205,8 +214,8 @@ _SCALARS: tuple[tuple[type[inspect.Type], type, str], ...] = (
 
 
 def _fit_scalar(value: Any, kind: inspect.Type, path: FieldPath, findings: DecodeReport) -> Any:
-    for shape, python, expected in _SCALARS:
-        if isinstance(kind, shape):
+    for scalar_type, python, expected in _SCALARS:
+        if isinstance(kind, scalar_type):
             if not isinstance(value, python) or (python is int and isinstance(value, bool)):
                 return _report_wrong_type(findings, path, value, expected)
             break
@@ -223,16 +232,15 @@ def _fit_scalar(value: Any, kind: inspect.Type, path: FieldPath, findings: Decod
 
 
 def describe_json_type(value: Any) -> str:
-    """What a plain value is called in messages."""
+    """Name the JSON type of a plain value as messages do."""
     return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
 def _report_wrong_type(findings: DecodeReport, path: FieldPath, value: Any, expected: str) -> None:
     found = describe_json_type(value)
     shown = value if isinstance(value, str | int | float | bool | None) else f"<{found}>"
-    findings.type_errors.append(
-        FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, f"expected {expected}, got {found}")
-    )
+    detail, mismatch = f"expected {expected}, got {found}", TypeMismatch(expected, found)
+    findings.type_errors.append(FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, detail, mismatch))
 
 
 _JSON_NAMES: Mapping[type, str] = {

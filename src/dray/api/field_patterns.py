@@ -1,11 +1,11 @@
-"""Field patterns such as `spec.devices[].taints`: find what they name, and change it.
+"""Field patterns such as `spec.devices[].taints`: find and change the fields they name.
 
 Theory of operation: a pattern is a chain of steps, each a field, every item of a list (`[]`) or every entry
-of a map (`{}`). `find_fields` lists the places where the named field is set. `change_holders` rebuilds only
-the branch that changes and returns the very same object when nothing does, so that asking costs little.
+of a map (`{}`). `find_fields` lists the paths where the named field is set. `change_holders` rebuilds only
+the branch that changes and returns the same object when nothing does, so that a call without effect is cheap.
 Patterns read structs and documents alike, by the names on the wire.
 
-Rules for this file: it knows nothing of gates or defaults; those are tables elsewhere.
+Rules for this file: no gates and no defaults; those are tables elsewhere.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def _map_attribute_names(cls: type) -> Mapping[str, str]:
 
 
 def get_attribute_name(cls: type, wire_name: str) -> str:
-    """The attribute of a struct that holds a field, given its name on the wire."""
+    """Return the attribute of a struct for a field, given its name on the wire."""
     return _map_attribute_names(cls)[wire_name]
 
 
 def get_nested_struct(cls: type, wire_name: str) -> type[msgspec.Struct]:
-    """The struct that a field of another one holds: itself, or in a list or map."""
+    """Return the struct type of a field: its own type, or that of its list items or map values."""
     kinds = [field.type for field in msgspec.structs.fields(cls) if field.encode_name == wire_name]
     while kinds:
         kind = kinds.pop()
@@ -53,7 +53,7 @@ def get_nested_struct(cls: type, wire_name: str) -> type[msgspec.Struct]:
 
 
 def _get(node: Any, name: str) -> Any:
-    """A field; None where it is unset, and where a document holds something that has no fields."""
+    """Return a field; None where it is unset, and where a document has a value without fields."""
     if isinstance(node, dict):
         return node.get(name)
     return getattr(node, get_attribute_name(type(node), name)) if isinstance(node, msgspec.Struct) else None
@@ -67,7 +67,7 @@ def _put(node: Any, name: str, value: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def _get_unset_value(cls: type, wire_name: str) -> Any:
-    """The value of a struct's field when nothing was given."""
+    """Return the value of a struct's field when nothing is given."""
     known = next(field for field in msgspec.structs.fields(cls) if field.encode_name == wire_name)
     return known.default if known.default is not msgspec.NODEFAULT else {}
 
@@ -79,7 +79,7 @@ def _is_set(node: Any, name: str) -> bool:
 
 
 def find_fields(root: Any, pattern: str) -> tuple[str, ...]:
-    """The places in an object where the field a pattern names is set."""
+    """Return the paths where the field named by a pattern is set."""
     return tuple(str(path) for path in _find_fields(root, _parse_pattern(pattern), ROOT))
 
 
@@ -101,7 +101,7 @@ def _find_fields(node: Any, steps: tuple[tuple[str, str], ...], path: FieldPath)
 
 
 def change_holders(root: Any, pattern: str, change: HolderChange) -> Any:
-    """The object with `change` applied to every holder of the field a pattern names."""
+    """Return the object with `change` applied to every holder of the field named by a pattern."""
     return _change_holders(root, _parse_pattern(pattern)[:-1], change)
 
 
@@ -129,7 +129,7 @@ def _change_holders(node: Any, steps: tuple[tuple[str, str], ...], change: Holde
 
 
 def clear_fields(root: Any, pattern: str) -> Any:
-    """The object without the field a pattern names, wherever it stands."""
+    """Return the object without the field named by a pattern, in all places."""
     name = _parse_pattern(pattern)[-1][0]
 
     def clear(holder: Any) -> Any:

@@ -1,9 +1,9 @@
-"""JSON text and plain values, without losing a digit.
+"""JSON text and plain values, without loss of digits.
 
-Numbers with a fraction are `Decimal`s on the way in and keep every digit on the way out; opaque parameters
-depend on it. Whatever is wrong with the text is a `DecodeError`, never a surprise. What is handed over as
-plain values may hold things that JSON cannot (NaN, dates, numbers as keys): `find_non_json_values` names
-them, because a writer would quietly make something else of them.
+Numbers with a fraction are decoded to `Decimal` and keep every digit when encoded; opaque parameters depend
+on it. Every problem with the text is a `DecodeError`. Plain values from callers may hold things that JSON
+cannot (NaN, dates, numbers as keys): `find_non_json_values` reports them, because an encoder would silently
+change them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath
+from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath, TypeMismatch
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity
+
+Document: TypeAlias = Mapping[str, Any]
+"""A JSON object as plain values."""
 
 MAX_DEPTH = 100
 """Deeper nesting is an attack or an accident; no API object needs a tenth of it."""
@@ -27,7 +31,7 @@ MAX_VALUES = 1_000_000
 """More values than fit into any object an API server takes."""
 
 MAX_REPORTED_ERRORS = 100
-"""Nobody reads more complaints about one document."""
+"""Nobody reads more errors about one document."""
 
 MAX_BITS = 13_000
 """Integers of more bits (some 3,900 digits) are beyond what Python turns into text."""
@@ -44,7 +48,7 @@ _PLAIN = msgspec.json.Decoder(float_hook=Decimal)
 
 
 def read_json(data: bytes) -> Any:
-    """A JSON document as plain values."""
+    """Decode a JSON document to plain values."""
     try:
         return _PLAIN.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as broken:
@@ -56,7 +60,7 @@ def read_json(data: bytes) -> Any:
 
 
 def write_json(value: Any) -> bytes:
-    """Plain values or structs as JSON."""
+    """Encode plain values or structs as JSON."""
     try:
         return ENCODER.encode(value)
     except RecursionError:
@@ -69,9 +73,9 @@ _LONG_NUMBER = re.compile(rb"\d{3900}")
 
 
 def is_certainly_json(data: bytes) -> bool:
-    """Whether the values of a text we can read are certain to be nothing `find_non_json_values` would name.
+    """Whether it is certain that `find_non_json_values` reports nothing for the values of a readable text.
 
-    The text alone tells: without many brackets nothing is deep, and half characters nobody reads.
+    The text is enough: without many brackets nothing is deep, and the decoder reads no lone surrogates.
     """
     return (
         len(data) <= MAX_VALUES
@@ -81,27 +85,30 @@ def is_certainly_json(data: bytes) -> bool:
 
 
 def find_non_json_values(document: Any, path: FieldPath = ROOT) -> list[FieldError]:
-    """Everything in plain values that JSON cannot hold, or only beyond `MAX_DEPTH` or `MAX_VALUES`."""
-    left = [MAX_VALUES]
-    if _fits_json(document, 0, left):
+    """Return an error for every plain value that JSON cannot hold, or only beyond `MAX_DEPTH` or
+    `MAX_VALUES`.
+    """
+    remaining = [MAX_VALUES]
+    if _fits_json(document, 0, remaining):
         return []
-    walk = _JsonChecker()
-    if left[0] >= 0:
-        walk.visit(document, path, 0)
-    if min(left[0], walk.remaining_values) < 0:
-        walk.errors.append(_build_error(path, document, f"more than {MAX_VALUES} values"))
-    return walk.errors
+    checker = _JsonChecker()
+    if remaining[0] >= 0:
+        checker.visit(document, path, 0)
+    if min(remaining[0], checker.remaining_values) < 0:
+        checker.errors.append(_build_error(path, document, f"more than {MAX_VALUES} values"))
+    return checker.errors
 
 
 def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
-    """The quick question; places are only worked out when the answer is no.
+    """Whether JSON can hold a value; a quick test, paths are computed only when the answer is no.
 
-    Values are counted down in `remaining`: a list that stands in itself or in many places has no end in JSON.
+    Values are counted down in `remaining`: a list that contains itself, or that occurs in many places, has no
+    end in JSON.
     """
-    shape = type(value)
-    if shape is str:
+    value_type = type(value)
+    if value_type is str:
         return value.isascii() or _is_unicode(value)
-    if shape is dict:
+    if value_type is dict:
         remaining[0] -= len(value)
         if depth >= MAX_DEPTH or remaining[0] < 0:
             return False
@@ -111,7 +118,7 @@ def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
             if not _fits_json(item, depth + 1, remaining):
                 return False
         return True
-    if shape is list or shape is tuple:
+    if value_type is list or value_type is tuple:
         remaining[0] -= len(value)
         return (
             depth < MAX_DEPTH
@@ -122,7 +129,7 @@ def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
 
 
 class _JsonChecker:
-    """The careful look: every stranger with its place, up to as many as anybody reads."""
+    """The slow, exact check: reports every value that is not JSON with its path, up to a limit."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -143,7 +150,8 @@ class _JsonChecker:
             return
         why = _explain_text(value) if isinstance(value, str) else _explain_scalar(value)
         if why is not None:
-            self.errors.append(_build_error(path, value, why))
+            mismatch = None if _is_json_type(value) else TypeMismatch("a JSON value", _quote_type(value))
+            self.errors.append(_build_error(path, value, why, mismatch))
 
     def _visit_map(self, value: dict[Any, Any], path: FieldPath, depth: int) -> None:
         for key, item in value.items():
@@ -155,9 +163,19 @@ class _JsonChecker:
                 self.visit(item, path.child(key), depth + 1)
 
 
-def _build_error(path: FieldPath, value: Any, detail: str) -> FieldError:
+def _build_error(
+    path: FieldPath, value: Any, detail: str, mismatch: TypeMismatch | None = None
+) -> FieldError:
     shown = ascii(value) if isinstance(value, str | float | Decimal) else f"<{type(value).__name__}>"
-    return FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, detail)
+    return FieldError(FieldErrorType.TYPE_INVALID, str(path), shown, detail, mismatch)
+
+
+def _is_json_type(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool | int | float | Decimal | dict | list | tuple)
+
+
+def _quote_type(value: Any) -> str:
+    return f"`{type(value).__name__}`"
 
 
 def _explain_scalar(value: Any) -> str | None:
@@ -169,7 +187,7 @@ def _explain_scalar(value: Any) -> str | None:
         return None if math.isfinite(value) else "expected a finite number"
     if isinstance(value, Decimal):
         return None if value.is_finite() else "expected a finite number"
-    return f"expected a JSON value, got `{type(value).__name__}`"
+    return f"expected a JSON value, got {_quote_type(value)}"
 
 
 def _explain_text(value: str) -> str | None:
@@ -181,7 +199,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def find_duplicate_fields(data: bytes) -> tuple[str, ...]:
-    """Paths of fields that stand twice in one JSON object; decoders keep the last and say nothing."""
+    """Return the paths of fields that occur twice in one JSON object; decoders silently keep the last."""
     if _has_certainly_no_duplicates(data):
         return ()
     found: list[str] = []
@@ -198,10 +216,11 @@ def find_duplicate_fields(data: bytes) -> tuple[str, ...]:
 
 
 def _has_certainly_no_duplicates(data: bytes) -> bool:
-    """The quick question: a text that reads and writes alike has lost no field on the way.
+    """Whether it is certain that no field occurs twice: the text has as many quotes as when it is encoded
+    again.
 
-    A field that is lost takes the quotes around its name with it; only a quote that is written as a number
-    could come back in their place.
+    A lost field takes the quotes around its name with it; only a quote escaped by its number could make up
+    for them.
     """
     if b"\\u0022" in data:
         return False
@@ -212,11 +231,11 @@ def _has_certainly_no_duplicates(data: bytes) -> bool:
 
 
 class _DuplicateFieldError(Exception):
-    """A field stands twice; where is found out by a second, slower reading."""
+    """A field occurs twice; a second, slower reading finds its path."""
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with every entry it was written with."""
+    """A JSON object with every entry as written."""
 
 
 def _require_distinct(pairs: list[tuple[str, Any]]) -> None:

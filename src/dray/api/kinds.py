@@ -1,7 +1,8 @@
-"""THE table of kinds: group, kind, plural, scope, versions, subresources.
+"""The table of kinds: group, kind, plural, scope, versions, subresources.
 
-Theory of operation: a new kind of object is a row here and a struct; codec, defaults, gates, rules and
-tools find it through this table. The first version of a row is the internal form and what is stored.
+Theory of operation: a new kind of object is a row in this table and a struct; codec, defaults, gates, rules
+and tools find it through this table. The first version of a row is the internal version, which is also
+stored.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dray.errors import DecodeError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One kind of object, as the API serves it; each is one row of the table and equal to no other."""
+    """One kind of object as the API serves it: one row of the table, equal to no other."""
 
     group: str
     name: str
@@ -33,11 +34,11 @@ class Kind:
     subresources: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
     stored_as: tuple[str, str] | None = None
-    """Group and kind under which the same objects are kept, when this is another name for them."""
+    """Group and kind under which the same objects are stored, when this kind is another name for them."""
 
     @property
     def version(self) -> str:
-        """The internal version: the one everything is brought to and stored in."""
+        """The internal version: every object is converted to it, and stored in it."""
         return self.versions[0]
 
     @property
@@ -47,11 +48,11 @@ class Kind:
 
     @property
     def is_opaque(self) -> bool:
-        """Whether it is kept whole and never looked into."""
+        """Whether objects of this kind are stored whole and never interpreted."""
         return issubclass(self.type, core.OpaqueObject | core.OpaqueClusterObject)
 
     def format_api_version(self, version: str) -> str:
-        """`apiVersion` as written in objects: `group/version`, or only the version in the core group."""
+        """Return the `apiVersion` as objects have it: `group/version`, or the version in the core group."""
         return f"{self.group}/{version}" if self.group else version
 
     @property
@@ -72,7 +73,7 @@ _ALPHA = ("v1alpha1",)
 def _build_opaque_kind(
     row: opaque_kinds.OpaqueKind, projection: type[msgspec.Struct], *, namespaced: bool
 ) -> Kind:
-    """The row of a kind that is kept and not looked into."""
+    """Build the row of a kind whose objects are stored and not interpreted."""
     return Kind(
         row.group,
         row.name,
@@ -208,7 +209,7 @@ _BY_TYPE: Mapping[type, Kind] = MappingProxyType({kind.type: kind for kind in KI
 
 
 def get_kind_by_type(cls: type) -> Kind:
-    """The row of a closed kind's struct; open objects are documents and have none."""
+    """Return the row of a closed kind's struct; open objects are documents and have none."""
     try:
         return _BY_TYPE[cls]
     except KeyError:
@@ -223,48 +224,59 @@ _BY_PROJECTION: Mapping[type, Kind] = MappingProxyType(
 
 
 def get_kind_by_projection(cls: type) -> Kind:
-    """The row whose objects are read as this struct: its own, or an open kind's projection."""
+    """Return the row whose objects are decoded to this struct: a closed kind's struct, or an open kind's
+    projection.
+    """
     return _BY_PROJECTION.get(cls) or get_kind_by_type(cls)
 
 
 def find_kind(group: str, name: str) -> Kind | None:
-    """The row of a kind, if we serve it."""
+    """Return the row of a kind, or None when it is not served."""
     return _BY_NAME.get((group, name))
 
 
 def get_kind(group: str, name: str) -> Kind:
-    """The row of a kind that is in the table for certain."""
+    """Return the row of a kind that is certainly in the table."""
     return _BY_NAME[group, name]
 
 
 def split_api_version(api_version: str) -> tuple[str, str]:
-    """`resource.k8s.io/v1` is group and version; `v1` is the core group."""
+    """Split `resource.k8s.io/v1` into group and version; `v1` is of the core group."""
     group, slash, version = api_version.rpartition("/")
     return (group, version) if slash else ("", api_version)
 
 
+class UnknownKindError(DecodeError):
+    """A document of a kind or version that is not served: what is wrong, and a hint (may be empty)."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(f"{problem}; {hint}" if hint else problem)
+        self.problem = problem
+        self.hint = hint
+
+
 def parse_document_kind(document: Mapping[str, Any]) -> tuple[Kind, str]:
-    """The kind and version a document says it is; a `DecodeError` that helps when it is none of ours."""
+    """Return the kind and version of a document; raises `UnknownKindError` when it is not served."""
     api_version, name = document.get("apiVersion"), document.get("kind")
     if not isinstance(api_version, str) or not api_version:
-        raise DecodeError("`apiVersion` is missing; expected for example `resource.k8s.io/v1`")
+        raise UnknownKindError("`apiVersion` is missing", "expected for example `resource.k8s.io/v1`")
     if not isinstance(name, str) or not name:
-        raise DecodeError("`kind` is missing; expected for example `ResourceClaim`")
+        raise UnknownKindError("`kind` is missing", "expected for example `ResourceClaim`")
     group, version = split_api_version(api_version)
     kind = find_kind(group, name)
     if kind is None:
-        raise DecodeError(_explain_unknown_kind(group, api_version, name))
+        hint = _suggest_kind(group, name)
+        raise UnknownKindError(f"unknown kind `{name}` in `{api_version}`", hint)
     if version not in kind.versions:
         served = ", ".join(f"`{kind.format_api_version(v)}`" for v in kind.versions)
-        raise DecodeError(f"{name} is not served in `{api_version}`; expected one of {served}")
+        raise UnknownKindError(f"{name} is not served in `{api_version}`", f"expected one of {served}")
     return kind, version
 
 
-def _explain_unknown_kind(group: str, api_version: str, name: str) -> str:
-    message = f"unknown kind `{name}` in `{api_version}`"
+def _suggest_kind(group: str, name: str) -> str:
     elsewhere = [kind.internal_api_version for kind in KINDS if kind.name == name]
     if elsewhere:
-        return f"{message}; `{name}` is served in {' and '.join(f'`{v}`' for v in elsewhere)}"
+        return f"`{name}` is served in {' and '.join(f'`{v}`' for v in elsewhere)}"
     same_group = [kind.name for kind in KINDS if kind.group == group]
     near = difflib.get_close_matches(name, same_group or [kind.name for kind in KINDS], n=1)
-    return f"{message}; did you mean `{near[0]}`?" if near else message
+    return f"did you mean `{near[0]}`?" if near else ""

@@ -1,7 +1,7 @@
-"""What all objects share: the base of API values, metadata, owners, conditions.
+"""Base classes of API types, and the types all objects share: metadata, owners, conditions.
 
-Rules for this file: a field that Go would hold as a pointer is `X | None`; everything else has the zero
-value as default. Absence is judged by validation, with a field path, and not by the decoder.
+Rules for this file: a field that is a pointer in Go is `X | None`; every other field has the zero value as
+default. Validation reports missing values, with a field path; the decoder does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dray.errors import DecodeError
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-# Only days that exist, so that whoever calculates with a time later need not wonder.
+# Only days that exist, so that code that calculates with a time need not check it.
 _YEAR = "(?!0000)[0-9]{4}"
 _LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 _DATE = (
@@ -37,14 +37,14 @@ Timestamp = Annotated[
 ]
 
 NO_OPAQUE = msgspec.Raw()
-"""Opaque parameters that were not given."""
+"""Opaque parameters that are not set."""
 
 
 def normalize_opaque(holder: msgspec.Struct, name: str) -> None:
-    """Bring a fresh struct's opaque field to the one form it is kept in; a `ValueError` if it is not JSON.
+    """Bring the opaque field of a new struct to its one stored form; raises `ValueError` if it is not JSON.
 
-    Nothing and null are `NO_OPAQUE` itself, which is left out on the wire; anything else is JSON without
-    superfluous space, so that objects that say the same are equal.
+    An absent value and null become `NO_OPAQUE` itself, which is left out on the wire; anything else becomes
+    JSON without superfluous space, so that objects with the same content are equal.
     """
     text = bytes(getattr(holder, name))
     if not text:
@@ -54,13 +54,13 @@ def normalize_opaque(holder: msgspec.Struct, name: str) -> None:
         value = read_json(text)
     except DecodeError as broken:
         raise ValueError(str(broken)) from None
-    # What is short and has few brackets can neither be nested deeply nor hold numbers without end.
+    # A short text with few brackets can neither be nested deeply nor hold huge numbers.
     if len(text) > 3000 or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
-        strange = find_non_json_values(value)
-        if strange:
-            raise ValueError(str(strange[0]))
-    kept = NO_OPAQUE if value is None else msgspec.Raw(write_json(value))
-    msgspec.structs.force_setattr(holder, name, kept)
+        errors = find_non_json_values(value)
+        if errors:
+            raise ValueError(str(errors[0]))
+    normalized = NO_OPAQUE if value is None else msgspec.Raw(write_json(value))
+    msgspec.structs.force_setattr(holder, name, normalized)
 
 
 class ApiStruct(
@@ -95,11 +95,11 @@ def _list_empty_parts(cls: type[msgspec.Struct]) -> tuple[tuple[str, msgspec.Str
 
 
 class Projection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of open projections: the fields we read; whatever else the object holds stays in its document."""
+    """Base of open projections: the fields dray reads; all other fields stay in its document."""
 
 
 class OwnerRef(ApiStruct, frozen=True):
-    """Who this object belongs to; it goes when its owners go."""
+    """An owner of this object; the object is deleted when its owners are gone."""
 
     api_version: str = ""
     kind: str = ""
@@ -110,7 +110,7 @@ class OwnerRef(ApiStruct, frozen=True):
 
 
 class ObjectMeta(ApiStruct, frozen=True):
-    """Name, identity, labels and life of an object."""
+    """Name, identity, labels, owners and lifecycle of an object."""
 
     name: str = ""
     generate_name: str = ""
@@ -141,5 +141,5 @@ class Condition(ApiStruct, frozen=True):
 
 
 def always_encode(value: str | int) -> Any:
-    """A default that is written out even when it was not given, as Go does without `omitempty`."""
+    """Return a default that is encoded even when it was not given, as Go does without `omitempty`."""
     return msgspec.field(default_factory=lambda: value)

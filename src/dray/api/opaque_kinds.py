@@ -1,7 +1,7 @@
-"""Kinds that clients watch and dray merely keeps: whole, as open objects.
+"""Kinds that clients watch and dray only stores: whole, as open objects.
 
-A scheduler or controller that was built for Kubernetes does not start before every kind it watches answers.
-Each row is one of those: group, version, kind, plural, short names; what is told about them is all we know.
+A scheduler or controller built for Kubernetes does not start before every kind it watches is served. Each row
+is one of those kinds: group, version, kind, plural, short names. dray uses nothing else about them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class OpaqueKind(NamedTuple):
-    """One kind that is kept and never looked into."""
+    """One kind whose objects are stored and never interpreted."""
 
     group: str
     version: str
@@ -18,7 +18,7 @@ class OpaqueKind(NamedTuple):
     plural: str
     short_names: tuple[str, ...] = ()
     has_status: bool = False
-    """Whether its status is written apart from the rest."""
+    """Whether its status is a subresource."""
 
 
 _ADMISSION = "admissionregistration.k8s.io"

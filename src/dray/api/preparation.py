@@ -1,11 +1,12 @@
-"""A preparation: a node's word that it has the devices of a claim in its hands.
+"""Preparation: a node's record that it holds the devices of a claim.
 
-A node agent writes one before it asks drivers to prepare a claim and deletes it when all drivers have let go.
-While it stands, devices of that claim are not given to anybody else, even when the claim itself is gone: the
-ledger keeps them in quarantine. Kubernetes has nothing like it, so clusters without our agents have none.
+A node agent writes one before it asks drivers to prepare a claim, and deletes it when all drivers have
+released the devices. As long as it exists, the devices of that claim are not allocated to another claim, even
+when the claim itself is gone: the ledger keeps them in quarantine. Kubernetes has no such kind, so clusters
+without dray's agents have none.
 
-When a server goes on from an earlier copy of its store, nodes may have devices in their hands of which it
-knows nothing. Then they say so by themselves, device by device, and note on their Node that they have.
+When a server resumes from an earlier copy of its store, nodes may hold devices that the store does not
+record. Then the agents report every device they hold, and note on their Node that they have done so.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import msgspec
 from dray.api.meta import ApiStruct, CompositeApiStruct, ObjectMeta, always_encode
 
 ACCOUNTED_ANNOTATION: Final = "dray.dev/accounted"
-"""On a Node with an agent of ours: the restore after which it has said what it has in its hands."""
+"""Annotation of a Node with a dray agent: the restore after which the agent has reported the devices it
+holds.
+"""
 NO_RESTORE: Final = "none"
-"""What stands there as long as there was no restore."""
+"""Value of the annotation as long as there was no restore."""
 RESTORED_PATH: Final = "/dray/restored"
-"""Where a server says from which restore it goes on, if from any."""
+"""Path under which a server reports from which restore it resumed, if from any."""
 
 
 class PreparedClaim(ApiStruct, frozen=True):
-    """The claim that was prepared; the uid counts, the names are for people."""
+    """The claim that was prepared; the uid identifies it, the names are for people."""
 
     namespace: str = ""
     name: str = ""
@@ -33,7 +36,7 @@ class PreparedClaim(ApiStruct, frozen=True):
 
 
 class PreparationDevice(ApiStruct, frozen=True):
-    """A device, or a share of one, that a node has in its hands."""
+    """A device, or a share of one, that a node holds."""
 
     driver: str = ""
     pool: str = ""
@@ -45,16 +48,16 @@ class PreparationDevice(ApiStruct, frozen=True):
 
 
 class PreparationSpec(CompositeApiStruct, frozen=True):
-    """Which node holds the devices of which claim; node and claim never change."""
+    """The node that holds the devices of a claim; node and claim never change."""
 
     node_name: str = ""
     claim: PreparedClaim = PreparedClaim()
     devices: tuple[PreparationDevice, ...] = ()
-    """What the node has, whatever the claim says now; given after a restore only."""
+    """The devices the node holds, independent of the claim's current state; set only after a restore."""
 
 
 class Preparation(CompositeApiStruct, frozen=True):
-    """A node's word that it has the devices of a claim in its hands."""
+    """A node's record that it holds the devices of a claim."""
 
     api_version: str = always_encode("dray.dev/v1alpha1")
     kind: str = always_encode("Preparation")

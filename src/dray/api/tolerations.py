@@ -1,4 +1,4 @@
-"""Which taints are put up with: the same rule for devices and for nodes."""
+"""Tolerations: the matching rule shared by taints of devices and taints of nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dray.api.resource import DeviceTaint, DeviceToleration
 
 
 def tolerates_taint(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
-    """Whether one toleration covers a taint; a key or an effect it leaves empty matches all of them."""
+    """Whether one toleration covers a taint; an empty key or effect matches all of them."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -22,5 +22,5 @@ def tolerates_taint(toleration: Toleration | DeviceToleration, taint: Taint | De
 def is_tolerated(
     taint: Taint | DeviceTaint, tolerations: Iterable[Toleration] | Iterable[DeviceToleration]
 ) -> bool:
-    """Whether one of these tolerations covers a taint."""
+    """Whether one of the tolerations covers a taint."""
     return any(tolerates_taint(toleration, taint) for toleration in tolerations)

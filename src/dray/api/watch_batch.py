@@ -1,7 +1,7 @@
-"""A part of a watch that knows what it says, for readers in the same process.
+"""Encoded watch events with their objects attached, for readers in the same process.
 
-A watch is bytes, whoever reads it. A reader in the process of the writer may look at `events` instead of
-reading them: what happened, and something that gives the object as its struct, in the internal version.
+A watch is bytes for every reader. A reader in the process of the server may use `events` instead of decoding
+the bytes: the type of each event, and its object as a struct in the internal version.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any, Protocol
 
 
 class WatchedObject(Protocol):
-    """An object that can be seen as its struct."""
+    """An object that can return its struct."""
 
     @property
     def view(self) -> Any: ...
 
 
 class EncodedWatchBatch(bytes):
-    """Whole lines of a watch, and the events in them."""
+    """Complete lines of a watch, and the events they encode."""
 
     events: Sequence[tuple[str, WatchedObject]]
 
     @classmethod
     def from_events(cls, lines: bytes, events: Sequence[tuple[str, WatchedObject]]) -> EncodedWatchBatch:
-        told = cls(lines)
-        told.events = events
-        return told
+        batch = cls(lines)
+        batch.events = events
+        return batch

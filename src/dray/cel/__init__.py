@@ -1,15 +1,16 @@
-"""The Common Expression Language: text is compiled, checked against declarations, and run with a budget.
+"""The Common Expression Language: an environment compiles an expression, a program evaluates it with a
+budget.
 
-Nothing here knows what a device is or what a feature gate switches: variables, their types and the functions
-that exist are declared by whoever builds an `Env`. Broken text gives a `CompileFault` and an evaluation that
-fails an `EvalFault`, both values with a place in the source; `api` and everything above it may import this
-package.
+The package knows neither devices nor feature gates: whoever builds an `Env` declares the variables, their
+types and the functions. Text that does not compile gives a `CompileFault` and an evaluation that fails gives
+an `EvalFault`, both values with a position in the source. `dray.api` and every package above it may import
+this package.
 """
 
 from __future__ import annotations
 
 from dray.cel.environment import CelProgram, Env, MeasuredResult, Variable
-from dray.cel.faults import CompileFault, CompileStage, EvalFault, FaultKind
+from dray.cel.faults import CompileFault, CompileStage, ErrorReason, EvalFault, FaultKind
 from dray.cel.syntax.variable_reads import PathRead
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "CompileFault",
     "CompileStage",
     "Env",
+    "ErrorReason",
     "EvalFault",
     "FaultKind",
     "MeasuredResult",

@@ -1,8 +1,8 @@
-"""Declarations: which functions exist, for which types, and what computes them.
+"""Declarations of functions: names, overloads with their types, and the Python functions that implement them.
 
 A function is a name with overloads. An overload has parameter types (type variables are written `A`, `K`,
 `V`), a result type and the Python function that computes it. That function may rely on the types of its
-arguments: whoever calls it has compared them, before or at run time.
+arguments: the caller has checked them, statically or at run time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Overload:
     member: bool = False
     generic: bool = False
     without_type_guards: bool = False
-    """Whether `run` looks at the types itself and may be called with anything."""
+    """Whether `run` checks the types itself and may be called with any value."""
     dispatched_by_value: bool = False
-    """Whether values choose among all overloads of the function, whatever the checker thought would fit."""
+    """Whether values select among all overloads of the function, whatever the checker found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A name and everything it can be called with."""
+    """A name and its overloads."""
 
     name: str
     overloads: tuple[Overload, ...]
@@ -59,7 +59,7 @@ def declare_member_overload(
 
 
 def disable_type_guards(overload: Overload) -> Overload:
-    """The same overload, for a function that looks at the types of its arguments itself."""
+    """The same overload, for a function that checks the types of its arguments itself."""
     return replace(overload, without_type_guards=True)
 
 
@@ -69,7 +69,7 @@ def declare_function(name: str, *overloads: Overload) -> Function:
 
 
 def dispatch_by_value(declared: Function) -> Function:
-    """The same function, with overloads that are chosen by the values alone."""
+    """The same function, with overloads that are selected by values alone."""
     return Function(
         declared.name, tuple(replace(one, dispatched_by_value=True) for one in declared.overloads)
     )

@@ -1,10 +1,10 @@
-"""Environments and programs: the door of this package.
+"""Environments and programs: the public entry points of this package.
 
-An `Env` is declared once: variables with their types and extents, structs with their fields, libraries of
-functions. It compiles text to a `CelProgram`, or to a `CompileFault`. A program can be evaluated any number
-of times, from any thread; it gives a value, or an `EvalFault`. Neither way does an exception come out.
+An `Env` is declared once: variables with their types and size bounds, structs with their fields, libraries of
+functions. It compiles text to a `CelProgram` or a `CompileFault`. A program can be evaluated any number of
+times, from any thread; it returns a value or an `EvalFault`. Neither raises an exception.
 
-Rules for this file: no stage of compiling does its work here; this is only the order they run in.
+Rules for this file: no stage of compilation is implemented here; this is only the order they run in.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from dray.cel.types import Type
 from dray.cel.values import Value
 
 COST_LIMIT: Final = 1_000_000
-"""What one evaluation may cost unless the caller says otherwise."""
+"""The cost limit of one evaluation unless the caller passes another."""
 _MAX_SHORT_TEXT: Final = 512
-"""Characters of an expression that many are remembered of: programs take a hundred times as much."""
-_SHORT_REMEMBERED, _LONG_REMEMBERED = 512, 32
+"""Longer expressions get a smaller cache: a program takes a hundred times the memory of its text."""
+_SHORT_CACHE_SIZE, _LONG_CACHE_SIZE = 512, 32
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A name the caller will give a value: its type, and how large it can be."""
+    """A variable that the caller binds: its type and its size bound."""
 
     name: str
     type: Type
@@ -56,14 +56,14 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredResult:
-    """A value or fault, and what it cost to get there."""
+    """A value or fault, and the cost of the evaluation."""
 
     result: Value | EvalFault
     cost: int
 
 
 class Env:
-    """What expressions may mention. Compiled programs are remembered."""
+    """What expressions may use. Compiled programs are cached."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Env:
         self.size_bounds: Final = {one.name: one.size_bound for one in declared if one.size_bound is not None}
         self._compile_short: Callable[[str], CelProgram | CompileFault]
         self._compile_short, self._compile_long = (
-            lru_cache(maxsize=most)(self._compile) for most in (_SHORT_REMEMBERED, _LONG_REMEMBERED)
+            lru_cache(maxsize=most)(self._compile) for most in (_SHORT_CACHE_SIZE, _LONG_CACHE_SIZE)
         )
 
     def compile(self, text: str) -> CelProgram | CompileFault:
-        """Read, check and plan an expression."""
+        """Parse, check and plan an expression."""
         return self._compile_short(text) if len(text) <= _MAX_SHORT_TEXT else self._compile_long(text)
 
     def _compile(self, text: str) -> CelProgram | CompileFault:
@@ -93,7 +93,7 @@ class Env:
         except (ComplexityError, RecursionError):
             return CompileFault(text, (ExpressionIssue(0, "the expression is too complex"),))
         except Exception as broken:
-            # Whoever compiles text from outside must get an answer, also when it is our mistake.
+            # Callers compile text from outside: they need an answer even for a bug in this package.
             return CompileFault(
                 text, (ExpressionIssue(0, f"internal error: {broken!r}"),), CompileStage.INTERNAL
             )
@@ -116,31 +116,36 @@ class Env:
 
 
 class CelProgram:
-    """An expression that can be evaluated. `type` is the type of its value, `reading` what it looks at."""
+    """An expression that can be evaluated; `type` is the type of its value."""
 
-    __slots__ = ("_cost", "_estimate", "_frame", "_run", "_slots", "reading", "text", "type")
+    __slots__ = ("_cost", "_estimate", "_frame", "_run", "_slots", "text", "type", "variable_reads")
 
     def __init__(
-        self, text: str, type: Type, plan: ExecutionPlan, estimate: Callable[[], int], reading: VariableReads
+        self,
+        text: str,
+        type: Type,
+        plan: ExecutionPlan,
+        estimate: Callable[[], int],
+        variable_reads: VariableReads,
     ) -> None:
         self.text = text
         self.type = type
         self._run = plan.run
         self._slots = tuple(plan.slots.items())
-        self._frame: Frame = [0, COST_LIMIT, *[UNSET] * (plan.width - 2)]
+        self._frame: Frame = [0, COST_LIMIT, *[UNSET] * (plan.frame_size - 2)]
         self._estimate = estimate
         self._cost: int | None = None
-        self.reading = reading
+        self.variable_reads = variable_reads
 
     @property
     def cost(self) -> int:
-        """The most an evaluation can cost; 2^64-1 when there is no bound. Computed when first asked for."""
+        """The most an evaluation can cost; 2^64-1 when there is no bound. Computed on first use."""
         if self._cost is None:
             self._cost = self._estimate()
         return self._cost
 
     def evaluate(self, bindings: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> Value | EvalFault:
-        """The value of the expression for these variables, or why there is none."""
+        """The value of the expression for these variables, or the fault."""
         frame = self._frame.copy()
         frame[LIMIT] = cost_limit
         missing = self._bind(frame, bindings)
@@ -173,11 +178,11 @@ class CelProgram:
         try:
             value = self._run(frame)
         except CelError as error:
-            return EvalFault(error.message, FaultKind.ERROR, self.text, error.offset)
+            return EvalFault(error.message, FaultKind.ERROR, self.text, error.offset, error.reason)
         except BudgetError:
             return self._make_budget_fault()
         except Exception as broken:
-            # An evaluation that is our mistake must not take the caller down with it.
+            # A bug in this package must not take the caller down with it.
             return EvalFault(f"internal error: {broken!r}", FaultKind.INTERNAL, self.text)
         return self._make_budget_fault() if frame[COST] > cost_limit else value
 

@@ -1,9 +1,9 @@
-"""Equality and order of values.
+"""Equality and order of CEL values.
 
 Theory of operation: values of different types are unequal, except numbers, which are compared by value across
-`int`, `uint` and `double`. Types that Kubernetes adds refuse to be compared with anything else: then the
-answer to `==` is an error, not `false`, and `!=` holds. Lists and maps are equal when their parts are.
-Comparing is bounded in depth and in steps, because values can share parts and unfold to something enormous.
+`int`, `uint` and `double`. Types that Kubernetes adds cannot be compared with other types: then `==` is an
+error, not `false`, and `!=` is true. Lists and maps are equal when their entries are. Comparisons are bounded
+in depth and in steps, because values can share parts and expand to an enormous size.
 
 Kubernetes takes an error inside a list for "equal" (`[semver] == ["x"]` is true there); here it is an error.
 """
@@ -124,7 +124,7 @@ class _DeepComparison:
 
 
 def count_parts(value: Value) -> int:
-    """How many parts a value unfolds to; those that are used twice count twice."""
+    """How many parts a value expands to; parts that are used twice count twice."""
     count = 0
     waiting = [value]
     while waiting:

@@ -1,6 +1,6 @@
-"""What goes wrong with an expression: faults as values for callers, exceptions for the inside.
+"""Faults of expressions: values for callers, exceptions inside the package.
 
-Theory of operation: while an expression runs, an error of CEL travels as `CelError`; the logical operators
+Theory of operation: while an expression runs, an error of CEL is raised as `CelError`; the logical operators
 and quantifiers may absorb it. `BudgetError` is not an error of the expression and is never absorbed. Neither
 leaves the package: callers get a `CompileFault` or an `EvalFault`.
 """
@@ -23,7 +23,7 @@ class CompileStage(StrEnum):
     PLAN = "plan"
     """A constant part of the expression fails whenever it is evaluated."""
     INTERNAL = "internal"
-    """A mistake in this package; the expression is not to blame."""
+    """A bug in this package, not in the expression."""
 
 
 class FaultKind(StrEnum):
@@ -32,9 +32,19 @@ class FaultKind(StrEnum):
     ERROR = "error"
     """CEL defines the result as an error."""
     BUDGET = "budget"
-    """The evaluation cost more than it was allowed to."""
+    """The evaluation exceeded its cost limit."""
     INTERNAL = "internal"
-    """A mistake in this package; the expression is not to blame."""
+    """A bug in this package, not in the expression."""
+
+
+class ErrorReason(StrEnum):
+    """Which error of CEL an evaluation ended with, where a program needs to know."""
+
+    OTHER = "other"
+    NO_SUCH_KEY = "no such key"
+    NO_SUCH_OVERLOAD = "no such overload"
+    NOT_BOOLEAN = "not boolean"
+    """The value is no boolean where one is required."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,7 @@ class EvalFault:
     kind: FaultKind = FaultKind.ERROR
     text: str = ""
     offset: int | None = None
+    reason: ErrorReason = ErrorReason.OTHER
 
     def __str__(self) -> str:
         return self.message
@@ -75,16 +86,19 @@ class EvalFault:
 
 
 class CelError(Exception):
-    """An error of the expression on its way up; the operators `&&` and `||` may absorb it."""
+    """An error of the expression; the operators `&&` and `||` may absorb it."""
 
-    def __init__(self, message: str, offset: int | None = None) -> None:
+    def __init__(
+        self, message: str, offset: int | None = None, reason: ErrorReason = ErrorReason.OTHER
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.offset = offset
+        self.reason = reason
 
 
 class BudgetError(Exception):
-    """The evaluation may not cost more; nothing absorbs this."""
+    """The cost limit is reached; nothing absorbs this."""
 
 
 class RejectedError(Exception):
@@ -98,4 +112,10 @@ class RejectedError(Exception):
 
 def make_overload_error(function: str = "", arguments: str = "") -> CelError:
     """The error of a function that does not exist for the values it was given."""
-    return CelError(f"no such overload: {function}({arguments})" if function else "no such overload")
+    message = f"no such overload: {function}({arguments})" if function else "no such overload"
+    return CelError(message, reason=ErrorReason.NO_SUCH_OVERLOAD)
+
+
+def make_key_error(key: str) -> CelError:
+    """The error of a key that a map does not have; the key as messages show it."""
+    return CelError(f"no such key: {key}", reason=ErrorReason.NO_SUCH_KEY)

@@ -1,6 +1,6 @@
 """Regular expressions with the meaning of RE2: linear time, whatever the pattern.
 
-Theory of operation: Python's own `re` backtracks, and a selector could hang whoever evaluates it; so patterns
+Theory of operation: Python's own `re` backtracks, and a selector could hang its evaluation; so patterns
 go to RE2, through the distribution `pyre2`. It is loaded when the first pattern is compiled: expressions
 without patterns need nothing. `pyre2` reads patterns with Python's habits; `_rewrite_for_pyre2` writes a
 pattern so that they make no difference, and refuses what Go refuses.
@@ -56,7 +56,7 @@ MAX_PROGRAM_SIZE: Final = 5000
 
 
 class EngineMissingError(CelError):
-    """There is nothing installed that could match patterns."""
+    """The distribution that matches patterns is not installed."""
 
 
 class RegexPattern:
@@ -73,7 +73,7 @@ class RegexPattern:
 
     def find_first(self, text: str) -> str:
         """The first match, or the empty text."""
-        match = self._compiled.time_limit(_replace_surrogates(text))
+        match = self._compiled.search(_replace_surrogates(text))
         return str(match.group(0)) if match else ""
 
     def find_all(self, text: str, limit: int) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ class RegexPattern:
 
 @lru_cache(maxsize=512)
 def compile_pattern(text: str) -> RegexPattern:
-    """Compile a pattern; an error of CEL when it is none."""
+    """Compile a pattern; raises `CelError` when it is invalid."""
     try:
         re2: Any = import_module("re2")
     except ImportError:
         raise EngineMissingError(ENGINE_MISSING_MESSAGE) from None
-    # The default of pyre2 is to fall back to `re` without a word.
+    # By default, pyre2 falls back to `re` silently.
     re2.set_fallback_notification(re2.FALLBACK_EXCEPTION)
     if estimate_program_size(text) > MAX_PROGRAM_SIZE:
         raise CelError("error parsing regexp: expression too large")

@@ -1,8 +1,9 @@
-"""The types an expression can have, and how they are written.
+"""The types of expressions, and how they are written.
 
 A type is a kind, a name and parameters: `list(int)`, `map(string, dyn)`, `optional_type(bool)`. Type
-variables (`Kind.VARIABLE`) stand for types that unification has yet to find. `dyn` and `google.protobuf.Any`
-are both "known only at run time"; they differ in what may be iterated and in how they are spelled.
+variables (`TypeKind.VARIABLE`) stand for types that unification has yet to find. `dyn` and
+`google.protobuf.Any` are both "known only at run time"; they differ in what may be iterated and in how they
+are spelled.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ class TypeKind(Enum):
     DYN = auto()
     ANY = auto()
     ERROR = auto()
-    """The type of what was already complained about; it fits everywhere, so that nobody complains twice."""
+    """The type of a node with an issue; it fits everywhere, so that each issue is reported once."""
     VARIABLE = auto()
 
 
 class Type:
     """One type; equal to another with the same kind, name and parameters.
 
-    `weight` is the number of names in it, to keep hostile types small. `is_dyn`: only the run time knows what
-    it is, or it was already complained about. `is_open`: that, or unification has yet to find out.
+    `weight` is the number of names in it, to keep hostile types small. `is_dyn`: known only at run
+    time, or the node has an issue. `is_open`: that, or unification has yet to find it.
     """
 
     __slots__ = ("is_dyn", "is_open", "kind", "name", "params", "weight")

@@ -1,4 +1,4 @@
-"""Values while an expression runs: which Python type stands for which CEL type, keys, sizes and iteration.
+"""Run-time values: which Python type represents which CEL type, map keys, sizes and iteration.
 
 Theory of operation: a CEL type is recognised by the exact Python type, never by `isinstance`: `bool` is no
 `int`, and `UInt` is no `int` either.
@@ -30,7 +30,7 @@ from dray.values.semver import Version
 Value: TypeAlias = Any
 
 MAX_ITEMS: Final = 1_000_000
-"""Lists and maps that would be longer are not built: they cost too much to walk over anyhow."""
+"""Longer lists and maps are not built: traversing them would exceed every cost limit."""
 MAX_TEXT_LENGTH: Final = 10_000_000
 """The same for characters, of which ten cost one."""
 
@@ -78,9 +78,9 @@ NONE: Final = OptionalValue(None)
 
 
 class OpenMap(dict[str, Value]):
-    """A map that answers for every key: what it does not hold is an empty map.
+    """A map with a value for every key: that of a missing key is an empty map.
 
-    It is as large as what it holds, and `in` tells what that is.
+    Its size is that of its entries, and `in` finds only those.
     """
 
     __slots__ = ()
@@ -191,7 +191,7 @@ def iterate_keys(mapping: dict[Any, Value]) -> Iterator[Value]:
 
 
 def iterate_items(value: Value) -> Iterator[Value]:
-    """What a macro with one variable walks over: the items of a list, the keys of a map."""
+    """What a macro with one variable iterates over: the items of a list, the keys of a map."""
     kind = type(value)
     if kind is tuple:
         return iter(value)
@@ -201,7 +201,7 @@ def iterate_items(value: Value) -> Iterator[Value]:
 
 
 def iterate_pairs(value: Value) -> Iterator[tuple[Value, Value]]:
-    """What a macro with two variables walks over: index and item, or key and value."""
+    """What a macro with two variables iterates over: index and item, or key and value."""
     kind = type(value)
     if kind is tuple:
         return enumerate(value)
@@ -211,7 +211,7 @@ def iterate_pairs(value: Value) -> Iterator[tuple[Value, Value]]:
 
 
 def make_not_iterable_error(value: Value) -> CelError:
-    """The error of walking over something that is neither list nor map."""
+    """The error of iterating over a value that is neither list nor map."""
     name = _GO_NAMES.get(type(value), get_type_name(value))
     return CelError(f"got '{name}', expected iterable type")
 

@@ -45,7 +45,7 @@ class RefusalDescriber:
         self._allocation_request = allocation_request
         self._hidden = hidden
         self._usage = usage
-        self.get_view = view
+        self.view = view
         self._names = [
             DeviceName(driver=shelf.pool[0], pool=shelf.pool[1], device=name)
             for shelf in view.pool_views
@@ -58,11 +58,11 @@ class RefusalDescriber:
 
     def get_profile(self, candidate: int) -> DeviceProfile:
         """What a candidate is."""
-        return self.get_view.shape.profiles[candidate]
+        return self.view.shape.profiles[candidate]
 
     def find_counter_consumer(self, counter: str) -> DeviceProfile | None:
         """Some device that draws from a counter, to know how its amounts are written."""
-        for content in self.get_view.shape.profiles:
+        for content in self.view.shape.profiles:
             if any(f"{group}/{name}" == counter for group, name, _ in content.counters):
                 return content
         return None
@@ -72,11 +72,11 @@ class RefusalDescriber:
 
         A request for all devices only minds those that match, and has every one that nothing keeps away.
         """
-        told = CandidateReview(self._allocation_request, self.get_view.shape, picks).find_refusals(point)
+        told = CandidateReview(self._allocation_request, self.view.shape, picks).find_refusals(point)
         own = {pick.candidate for pick in picks if pick.point.choice is point.choice}
         otherwise, matching = _LEADS_NOWHERE, 0
         if point.alternative.takes_all:
-            otherwise, matching = None, get_candidate_set(self.get_view.shape, point.alternative).matching
+            otherwise, matching = None, get_candidate_set(self.view.shape, point.alternative).matching
         return {
             candidate: None if candidate in own else refusal or otherwise
             for candidate, refusal in told.items()
@@ -214,7 +214,7 @@ class RefusalDescriber:
 
     def list_flaws(self) -> tuple[PoolFlaw, ...]:
         """The pools this node cannot use."""
-        return list_pool_flaws(self.get_view, self._hidden)
+        return list_pool_flaws(self.view, self._hidden)
 
 
 def list_pool_flaws(view: NodeView, hidden: Sequence[PoolId]) -> tuple[PoolFlaw, ...]:

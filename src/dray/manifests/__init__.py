@@ -1,8 +1,9 @@
-"""Manifests: bytes that people write, read into documents whose every field can be found again.
+"""Manifests: YAML and JSON files, read into documents whose fields can be located in the text.
 
-YAML as `kubectl` reads it, JSON, many documents in one file, lists of objects; and the way back, documents to
-text. Nothing here opens files or knows what an object means (see `dray.api`): bytes and a name come in, plain
-values and positions go out. Everything above the vocabulary may import it: `lint`, the simulator, the doors.
+The package reads YAML as `kubectl` does, JSON, several documents in one file and lists of objects, and writes
+documents as text. Nothing here opens files or interprets objects (see `dray.api`): bytes and a name come in,
+plain values and positions go out. The packages above `dray.api` may import it: `lint`, the simulator, the
+cluster and the command line.
 """
 
 from dray.manifests.documents import ManifestDocument, expand_items, read_documents

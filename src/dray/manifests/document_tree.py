@@ -1,7 +1,7 @@
-"""A document as a tree: plain values, and beside them where each of them stands.
+"""Document tree: plain values with their positions in the text.
 
-Rules for this file: a tree is built once, by one of the readers (`yamltext`, `jsontext`), and never changed
-after that. Aliases of YAML share their nodes, so a tree may be a graph without circles.
+Rules for this file: a tree is built once, by one of the readers (`yaml_reader`, `json_reader`), and never
+changed after that. Aliases of YAML share their nodes, so a tree may be an acyclic graph.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dray.manifests.source import TextPosition
 
 
 class DocumentNode:
-    """One value and its place; `fields` of a map and `items` of a list are nodes again."""
+    """One value and its position; `fields` of a map and `items` of a list are nodes again."""
 
     __slots__ = ("column", "line", "value")
 
@@ -28,7 +28,7 @@ class DocumentNode:
         return TextPosition(self.line, self.column)
 
     def iterate_children(self) -> Iterator[DocumentNode]:
-        """The nodes directly below."""
+        """Iterate over the nodes directly below."""
         return iter(())
 
 
@@ -50,7 +50,7 @@ class ListNode(DocumentNode):
 
 
 class MapNode(DocumentNode):
-    """A map: in the order of the keys of `value`, where each key stands and the node of its value.
+    """A map: in the order of the keys of `value`, the position of each key and the node of its value.
 
     Two lists beside one dict, because a large dump has a million small maps and dicts are not small.
     """
@@ -63,7 +63,7 @@ class MapNode(DocumentNode):
         self.items: list[DocumentNode] = []
 
     def set_field(self, key: str, position: TextPosition, node: DocumentNode) -> TextPosition | None:
-        """Set a field; the place of the same key before, when there was one."""
+        """Set a field; returns the position of the same key before, when there was one."""
         earlier = None
         if key in self.value:
             index = self._find_index(key)
@@ -75,7 +75,7 @@ class MapNode(DocumentNode):
         return earlier
 
     def get_field(self, key: str) -> tuple[TextPosition, DocumentNode]:
-        """Where a key stands, and its value."""
+        """Return the position of a key, and the node of its value."""
         index = self._find_index(key)
         return self.key_positions[index], self.items[index]
 
@@ -88,7 +88,7 @@ class MapNode(DocumentNode):
 
 @dataclass(frozen=True, slots=True)
 class DuplicateKey:
-    """A key that a map holds twice; readers keep the last value."""
+    """A key that a map has twice; readers keep the last value."""
 
     path: str
     key: str
@@ -97,14 +97,14 @@ class DuplicateKey:
 
 
 def format_step(key: str) -> str:
-    """A key as one step of a field path; bracketed when it holds characters that separate steps."""
+    """Format a key as one step of a field path; in brackets when it contains separators of steps."""
     return f"[{key}]" if not key or any(char in "./[] " for char in key) else f".{key}"
 
 
 def locate_field(root: DocumentNode, path: str, *, key: bool = False) -> TextPosition:
-    """Where a field stands; when it does not exist, the nearest parent that does.
+    """Return the position of a field; when it does not exist, of its nearest parent.
 
-    A value that goes on over lines below its key is found at its key, because that is where a person looks;
+    A value that starts on a line below its key is located at its key, because that is where a person looks;
     `key` asks for the key of any field.
     """
     node: DocumentNode = root
@@ -121,19 +121,20 @@ def locate_field(root: DocumentNode, path: str, *, key: bool = False) -> TextPos
 
 
 def _is_below_key(node: DocumentNode, key_place: TextPosition) -> bool:
-    # An alias may point to a place above; then, too, the key is where the field is.
+    # An alias may point to a position above; then, too, the field is located at its key.
     return node.value is None or node.line != key_place.line
 
 
 def _descend(node: DocumentNode, rest: str) -> tuple[TextPosition | None, DocumentNode, str] | None:
-    """The child a path leads to next, with the place of its key and what remains of the path."""
+    """Return the child that a path leads to next, with the position of its key and the rest of the path."""
     if isinstance(node, ListNode):
         closed = rest.find("]")
         index = rest[1:closed]
         if rest[0] == "[" and index.isascii() and index.isdigit() and int(index) < len(node.items):
             return None, node.items[int(index)], rest[closed + 1 :]
     elif isinstance(node, MapNode):
-        # Keys are matched against the path, and not the path cut into keys: a key may hold any character.
+        # Keys are matched against the path, instead of splitting the path into keys: a key may contain any
+        # character.
         best = max((k for k in node.value if _strip_key(rest, k) is not None), key=len, default=None)
         if best is not None:
             after = _strip_key(rest, best)
@@ -143,7 +144,7 @@ def _descend(node: DocumentNode, rest: str) -> tuple[TextPosition | None, Docume
 
 
 def _strip_key(rest: str, key: str) -> str | None:
-    """What follows a key at the start of a path: nothing, or the next step."""
+    """Return what follows a key at the start of a path: nothing, or the next step."""
     for spelling in (f".{key}", key, f"[{key}]"):
         if rest.startswith(spelling):
             after = rest[len(spelling) :]

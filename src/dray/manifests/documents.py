@@ -1,8 +1,9 @@
-"""Documents: one object as somebody wrote it, with a way to find each of its fields in the text.
+"""Documents of a manifest: one object each, with the position of every field in the text.
 
 Theory of operation: `read_documents` yields the documents of a file one at a time and keeps none of them, so
-that a large file costs as much memory as its largest document. A document knows its source and can
-`locate_field` any field path; for JSON the tree of places is only built when the first place is asked for.
+that a large file needs as much memory as its largest document. A document has a reference to its source and
+can `locate` any field path; for JSON the tree of positions is only built when the first position is
+requested.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _TreeWithDuplicates = tuple[DocumentNode, tuple[DuplicateKey, ...]]
 
 
 class _LazyTree:
-    """The tree of a document, built when it is first needed."""
+    """The tree of a document, built on first use."""
 
     def __init__(self, build: Callable[[], _TreeWithDuplicates]) -> None:
         self._build = build
@@ -32,7 +33,7 @@ class _LazyTree:
 
 @dataclass(frozen=True, slots=True)
 class ManifestDocument:
-    """One value of a manifest, or one item of a list in it; `prefix` is the way from the list to the item."""
+    """One value of a manifest, or one item of a list in it; `prefix` is the path of the item in it."""
 
     source: ManifestSource
     ordinal: int
@@ -42,17 +43,17 @@ class ManifestDocument:
     prefix: str = ""
 
     def locate(self, path: str, *, key: bool = False) -> TextPosition:
-        """Where a field stands, or its nearest parent that exists; `key` asks for the key itself."""
+        """Return the position of a field, or of its nearest parent; `key` asks for the key itself."""
         return locate_field(self.tree.tree[0], join_path(self.prefix, path), key=key)
 
 
 def join_path(prefix: str, path: str) -> str:
-    """A field path seen from further up."""
+    """Join a field path to the path of its parent."""
     return f"{prefix}.{path}" if prefix and path and path[0] != "[" else prefix + path
 
 
 def read_documents(source: ManifestSource) -> Iterator[ManifestDocument]:
-    """The documents of a text, one at a time; raises `ManifestReadError` where reading must stop."""
+    """Yield the documents of a text, one at a time; raises `ManifestReadError` where reading must stop."""
     if not json_reader.looks_like_json(source.text):
         yield from _read_yaml(source)
         return
@@ -83,9 +84,9 @@ def _read_json(source: ManifestSource) -> Iterator[ManifestDocument]:
 
 
 def expand_items(document: ManifestDocument) -> Iterator[ManifestDocument]:
-    """The objects in a document: the items of a list, or the document itself.
+    """Yield the objects in a document: the items of a list, or the document itself.
 
-    Items of a typed list (`ResourceClaimList`) may leave out what the list already says about them.
+    Items of a typed list (`ResourceClaimList`) may leave out `apiVersion` and `kind`.
     """
     value = document.value
     if not is_list_object(value):
@@ -101,7 +102,7 @@ def expand_items(document: ManifestDocument) -> Iterator[ManifestDocument]:
 
 
 def infer_item_type(listing: Mapping[str, Any]) -> dict[str, Any]:
-    """What a typed list says about its items, so that they need not say it themselves."""
+    """Return `apiVersion` and `kind` of the items of a typed list."""
     kind = listing["kind"].removesuffix("List")
     return {"apiVersion": listing.get("apiVersion"), "kind": kind} if kind else {}
 

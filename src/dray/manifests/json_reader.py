@@ -1,8 +1,8 @@
-"""JSON to values, fast; and to trees, when somebody asks for a place.
+"""JSON reader: values fast, and trees with positions on request.
 
-Theory of operation: most JSON is machine-made and sound, so it is read by the decoder of the standard library
-and its positions are not looked at. Only when something is to be reported is the text walked a second time,
-by a small scanner that knows it is valid JSON and notes where everything stands.
+Theory of operation: most JSON is written by programs and valid, so the decoder of the standard library reads
+it, without positions. Only when a position is needed, a small scanner walks the text a second time; it relies
+on the text being valid JSON and records all positions.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def looks_like_json(text: str) -> bool:
 
 
 def parse_values(source: ManifestSource) -> Iterator[tuple[int, Any, bool]]:
-    """Every value of a text of JSON values: where it starts, the value, and whether a map has a key twice.
+    """Yield every JSON value of a text: its offset, the value, and whether a map has a key twice.
 
-    Raises `ReadError` where the text stops being JSON.
+    Raises `ManifestReadError` where the text is no longer JSON.
     """
     twice = False
 
-    def noting(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def note_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal twice
         made = dict(pairs)
         twice = twice or len(made) != len(pairs)
         return made
 
     decoder = json.JSONDecoder(
-        object_pairs_hook=noting, parse_float=_parse_fraction, parse_constant=_refuse_constant
+        object_pairs_hook=note_duplicates, parse_float=_parse_fraction, parse_constant=_refuse_constant
     )
     index = _skip_space(source.text, 0)
     while index < len(source.text):
@@ -55,7 +55,7 @@ def parse_values(source: ManifestSource) -> Iterator[tuple[int, Any, bool]]:
             ) from None
         except RecursionError:
             raise source.build_error(index, _TOO_DEEP) from None
-        except ValueError as broken:  # a number that is none
+        except ValueError as broken:  # an invalid number
             raise source.build_error(index, f"not JSON: {broken}") from None
         if _measure_depth(value) > MAX_DEPTH:
             raise source.build_error(index, _TOO_DEEP)
@@ -67,7 +67,7 @@ def parse_values(source: ManifestSource) -> Iterator[tuple[int, Any, bool]]:
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-"""Halves of characters: fine in pairs, which the decoder joins, and no text alone."""
+"""Surrogates: valid in pairs, which the decoder joins, and invalid alone."""
 
 
 def _is_valid_unicode(value: Any) -> bool:
@@ -99,7 +99,7 @@ def _refuse_constant(word: str) -> Any:
 
 
 def _measure_depth(value: Any) -> int:
-    """How deep a value goes, as far as it matters."""
+    """Return how deep a value is nested, up to the limit."""
     level = _list_containers([value])
     depth = 0
     while level and depth <= MAX_DEPTH:
@@ -114,14 +114,16 @@ def _list_containers(outer: Any) -> list[Any]:
 
 
 def build_tree(source: ManifestSource, start: int) -> tuple[DocumentNode, tuple[DuplicateKey, ...]]:
-    """The valid JSON value that starts here, with every place in it."""
+    """Build the tree of the valid JSON value that starts here, with all positions."""
     scanner = _Scanner(source)
     root, _ = scanner.scan_value(start, "")
     return root, tuple(scanner.duplicates)
 
 
 class _Scanner:
-    """Walks valid JSON and notes places; recursion is bounded because `parse_values` has seen the text."""
+    """Scans valid JSON and records positions; recursion is bounded because `parse_values` has checked the
+    text.
+    """
 
     def __init__(self, source: ManifestSource) -> None:
         self._source = source

@@ -1,9 +1,9 @@
-"""What an unquoted word means: the scalar rules of YAML 1.1 as Kubernetes tools apply them.
+"""Resolution of YAML scalars: the rules of YAML 1.1 as Kubernetes tools apply them.
 
 Theory of operation: the tools around Kubernetes read YAML with one Go library and send JSON. What that
 library takes for a boolean, a null or a number is one here too (`on`, `NO`, `y`, `0x1F`, `0777`, `1_000`,
-`1e3`); what it leaves as text stays text (dates, `1:30`). Numbers with a fraction become `Decimal`, because
-a binary float would already be another number; one without a rest is an integer, as it is once it has been
+`1e3`); what it leaves as text stays text (dates, `1:30`). Numbers with a fraction become `Decimal`, because a
+binary float would be another number; one without a remainder is an integer, as it is after a round trip
 through JSON.
 """
 
@@ -43,7 +43,7 @@ _MAX_INTEGER_DIGITS = 21
 
 
 def resolve_scalar(word: str) -> Scalar:
-    """The value of an unquoted word."""
+    """Return the value of an unquoted word."""
     if word in KEYWORDS:
         return KEYWORDS[word]
     if word[0] in "+-.0123456789" and len(word) <= _MAX_DIGITS:
@@ -64,7 +64,7 @@ def _resolve_number(word: str) -> Scalar:
 
 
 def parse_exact_number(digits: str) -> int | Decimal | None:
-    """A decimal number without loss; None when it is larger than any number an API server reads."""
+    """Parse a decimal number without loss; None when it is larger than any number an API server reads."""
     try:
         number = Decimal(digits)
     except InvalidOperation:  # an exponent beyond what even Decimal holds
@@ -78,7 +78,7 @@ def parse_exact_number(digits: str) -> int | Decimal | None:
 
 
 def to_key_text(value: object) -> str | None:
-    """A key as the text it becomes in JSON; None when it cannot be one."""
+    """Return the text that a key becomes in JSON; None when it cannot be a key."""
     match value:
         case str():
             return value

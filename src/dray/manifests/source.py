@@ -1,8 +1,8 @@
-"""A file as text: decoding, lines, positions, and the error that shows a place in it.
+"""Manifest source: the decoded text of a file, its lines and positions, and errors that quote them.
 
-Theory of operation: everything that reads a manifest works on one `str`. Bytes become text here, once: a byte
-order mark is dropped, UTF-16 (as some Windows shells write it) is understood, and whatever can be in no
-manifest is refused with its place. Lines are counted as YAML counts them.
+Theory of operation: everything that reads a manifest works on one `str`. Bytes are decoded here, once: a byte
+order mark is dropped, UTF-16 (as some Windows shells write it) is decoded, and characters that no manifest
+may contain are refused with their position. Lines are counted as YAML counts them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_WIDTH = 160
 
 
 class TextPosition(NamedTuple):
-    """A place in a text; lines and columns count from 1."""
+    """A position in a text; lines and columns count from 1."""
 
     line: int
     column: int
@@ -35,7 +35,7 @@ START_POSITION = TextPosition(1, 1)
 
 
 class ManifestReadError(InputError):
-    """A manifest that cannot be read; says where, and shows the line."""
+    """A manifest that cannot be read; it has the position and the line."""
 
     def __init__(self, source: str, position: TextPosition, problem: str, line: str = "") -> None:
         self.source = source
@@ -47,7 +47,7 @@ class ManifestReadError(InputError):
 
 @dataclass(frozen=True)
 class ManifestSource:
-    """The text of one file, under the name people know it by."""
+    """The text of one file, and the name by which users refer to it."""
 
     name: str
     text: str
@@ -80,25 +80,25 @@ class ManifestSource:
         return [0, *(found.end() for found in _LINE_BREAK.finditer(self.text))]
 
     def get_position(self, index: int) -> TextPosition:
-        """Line and column of a character."""
+        """Return line and column of a character."""
         line = bisect_right(self._line_starts, index)
         return TextPosition(line, index - self._line_starts[line - 1] + 1)
 
     def get_line(self, number: int) -> str:
-        """A line without its break; empty beyond the end."""
+        """Return a line without its line break; empty beyond the end."""
         if not 0 < number <= len(self._line_starts):
             return ""
         end = self._line_starts[number] if number < len(self._line_starts) else len(self.text)
         return self.text[self._line_starts[number - 1] : end].rstrip("\r\n\x85\u2028\u2029")
 
     def build_error(self, at: int | TextPosition, problem: str) -> ManifestReadError:
-        """An error that points into this text."""
+        """Build an error at a position in this text."""
         position = at if isinstance(at, TextPosition) else self.get_position(at)
         return ManifestReadError(self.name, position, problem, self.get_line(position.line))
 
 
 def render_excerpt(line: str, column: int) -> tuple[str, str]:
-    """A line and the caret below it, cut to what fits a screen, with tabs as single spaces."""
+    """Return a line and the caret below it, cut to the width of a screen, with tabs as single spaces."""
     line = line.replace("\t", " ")
     start = max(0, column - 1 - _MAX_WIDTH // 2) if len(line) > _MAX_WIDTH else 0
     shown = line[start : start + _MAX_WIDTH]

@@ -1,4 +1,4 @@
-"""Documents back to text: YAML as people like to read it, and JSON.
+"""Writer of documents: YAML in block style, and JSON.
 
 Rules for this file: what is written reads back as the same values, also by tools that follow the rules of
 `scalars`; text that could be taken for something else is quoted. The order of keys is kept.
@@ -28,11 +28,11 @@ _WIDTH = 1_000_000
 """Lines are never folded: a folded expression or command is hard to read and easy to break."""
 
 _AMBIGUOUS = re.compile(r"\d{4}-\d|[-+]?\d[\d_]*:[0-5]?\d")
-"""Dates and base-60 numbers: text to us and to Kubernetes, something else to other readers of YAML 1.1."""
+"""Dates and base-60 numbers: text to dray and Kubernetes, something else to other readers of YAML 1.1."""
 
 
 class _YamlDumper(_Dumper):
-    """Decides what needs quotes by our own reading of words, not by the one of PyYAML."""
+    """Decides what needs quotes by `scalars`, not by the resolver of PyYAML."""
 
     def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
         if kind is ScalarNode and implicit[0]:
@@ -42,12 +42,12 @@ class _YamlDumper(_Dumper):
 
 
 def to_yaml(documents: Iterable[Any]) -> str:
-    """Documents as one YAML text, separated by `---`."""
+    """Render documents as one YAML text, separated by `---`."""
     return "---\n".join(to_yaml_block(document) for document in documents)
 
 
 def to_yaml_block(value: Any) -> str:
-    """One value as YAML, ending in a line break."""
+    """Render one value as YAML, ending in a line break."""
     out = io.StringIO()
     dumper = _YamlDumper(out, width=_WIDTH, allow_unicode=True, sort_keys=False)
     dumper.open()
@@ -58,14 +58,14 @@ def to_yaml_block(value: Any) -> str:
 
 
 def to_json(documents: Iterable[Any]) -> str:
-    """Documents as JSON, indented, one after the other."""
+    """Render documents as indented JSON, one after the other."""
     return "".join(
         msgspec.json.format(_JSON.encode(document), indent=2).decode() + "\n" for document in documents
     )
 
 
 def _to_yaml_node(value: Any) -> Node:
-    """A plain value as a node of PyYAML; lists are always blocks, text of several lines too."""
+    """Convert a plain value to a PyYAML node; lists are always in block style, text of several lines too."""
     match value:
         case dict():
             pairs = [(_to_yaml_node(str(key)), _to_yaml_node(item)) for key, item in value.items()]

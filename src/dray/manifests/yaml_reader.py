@@ -1,10 +1,10 @@
-"""YAML to trees.
+"""YAML reader: text to document trees.
 
 Theory of operation: the parser (libyaml, where PyYAML was built with it) turns text into a flat stream of
-events; this file turns events into `DocumentNode`s with a stack of its own, so that hostile nesting meets our
-limit and never the limit of the machine. A map or list is a frame on the stack while it is open. Aliases
-share the node they name, and what they would expand to is counted: a document may not be larger than it
-looks.
+events; this module turns events into `DocumentNode`s with an explicit stack, so that hostile nesting meets
+the limit of this module and never that of the interpreter. A map or list is a frame on the stack while it is
+open. Aliases share the node they name, and their expansion is counted: a small document cannot stand for a
+huge one.
 
 Rules for this file: no tags but those of plain data, no objects, no values that JSON cannot hold.
 """
@@ -41,7 +41,7 @@ except ImportError:  # PyYAML without libyaml: slower, same events
     from yaml.scanner import Scanner
 
     class _Parser(Reader, Scanner, Parser):  # type: ignore[no-redef]
-        """The parser of PyYAML in Python."""
+        """The pure Python parser of PyYAML."""
 
         def __init__(self, stream: str) -> None:
             Reader.__init__(self, stream)
@@ -60,7 +60,7 @@ _MERGE = object()
 
 
 class YamlTree:
-    """A finished document: its root and the keys that were given twice."""
+    """A finished document: its root and its duplicate keys."""
 
     __slots__ = ("duplicates", "root")
 
@@ -70,8 +70,8 @@ class YamlTree:
 
 
 def parse_trees(source: ManifestSource) -> Iterator[YamlTree]:
-    """Every document of a YAML text that is not empty; raises `ManifestReadError` where the text stops being
-    YAML.
+    """Yield every document of a YAML text that is not empty; raises `ManifestReadError` where the text is no
+    longer YAML.
     """
     never = _FORBIDDEN.search(source.text)
     if never:
@@ -163,11 +163,11 @@ class _TreeBuilder:
         if self._stack and isinstance(self._stack[-1].node, MapNode) and self._stack[-1].key is None:
             raise self._source.build_error(node.position, "a key must be text, not a list or a map")
         if event.anchor:
-            self._anchors[event.anchor] = None  # open: an alias to it now would be a circle
+            self._anchors[event.anchor] = None  # an alias to a node that is still open would be a cycle
         self._stack.append(_Frame(node, event.anchor))
 
     def _attach(self, node: DocumentNode, anchor: str | None) -> DocumentNode | None:
-        """Put a complete node where it belongs; the node itself when it is the root."""
+        """Put a complete node into its parent; returns the node itself when it is the root."""
         if anchor:
             self._anchors[anchor] = node
         if not self._stack:
@@ -233,14 +233,14 @@ class _TreeBuilder:
                     f"`{word}` is no number that JSON can hold; quote it if it is text",
                 )
             return DocumentNode(line, column, self._resolve_cached(word))
-        if quoted or event.tag == "!":  # `!` says: whatever it looks like, this is text
+        if quoted or event.tag == "!":  # `!` means text, whatever it looks like
             return DocumentNode(line, column, word)
         return DocumentNode(
             line, column, self._resolve_tagged(word, event.tag or "", TextPosition(line, column))
         )
 
     def _resolve_cached(self, word: str) -> Scalar:
-        """What a word means; each word is looked at and kept once, however often it stands there."""
+        """Resolve a word; each distinct word is resolved and stored once."""
         if word not in self._resolved:
             self._resolved[word] = resolve_scalar(word)
         return self._resolved[word]
@@ -282,7 +282,7 @@ class _TreeBuilder:
         return node
 
     def _measure(self, node: DocumentNode) -> tuple[int, int]:
-        """How many values a node stands for with its aliases written out, and how deep they go."""
+        """Count the values of a node with its aliases expanded, and their depth."""
         known = self._sizes.get(id(node))
         if known is None:
             below = [self._measure(child) for child in node.iterate_children()]
@@ -296,7 +296,7 @@ _ACCEPTED_TAGS = {"int": ("int",), "float": ("int", None), "bool": ("bool",), "n
 
 
 def _merge_fields(node: MapNode, merged: list[DocumentNode]) -> None:
-    """Add the fields of merged maps; what the map says itself wins, then the earlier of the merged ones."""
+    """Add the fields of merged maps; the map's own fields win, then the earlier of the merged maps."""
     for other in merged:
         assert isinstance(other, MapNode)
         for key, place, child in zip(other.value, other.key_positions, other.items, strict=True):
@@ -327,7 +327,7 @@ _MESSAGES = (
 
 def _explain_yaml_error(source: ManifestSource, broken: yaml.MarkedYAMLError) -> ManifestReadError:
     mark = broken.problem_mark or broken.context_mark
-    # A text that ends too early is broken at its last character, not on a line that is not there.
+    # A text that ends too early is broken at its last character, not on a line that does not exist.
     at = source.get_position(min(mark.index, len(source.text.rstrip()))) if mark else START_POSITION
     problem = str(broken.problem or broken.context or broken)
     if "cannot start any token" in problem and source.get_line(at.line)[at.column - 1 : at.column] == "\t":
@@ -339,7 +339,7 @@ def _explain_yaml_error(source: ManifestSource, broken: yaml.MarkedYAMLError) ->
 
 
 def has_comments(source: ManifestSource) -> bool:
-    """Whether a YAML text holds comments, which no document keeps; JSON and broken YAML hold none."""
+    """Whether a YAML text has comments, which documents do not keep; JSON and invalid YAML have none."""
     inside: list[tuple[int, int]] = []
     try:
         parser = _Parser(source.text)
@@ -356,6 +356,6 @@ _HASH = re.compile(r"(?:(?<=\s)|^)#")
 
 
 def _is_within(spans: list[tuple[int, int]], index: int) -> bool:
-    """Whether an index lies in one of the spans, which are in order."""
+    """Whether an index lies in one of the spans, which are sorted."""
     place = bisect_right(spans, (index, len(spans) and spans[-1][1] + 1))
     return place > 0 and index < spans[place - 1][1]

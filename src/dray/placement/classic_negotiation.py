@@ -36,7 +36,7 @@ from dray.api.classic import (
 )
 from dray.api.classic.resource_claim import REALLOCATE
 from dray.api.core import Pod
-from dray.api.validation.limits import NODES_PER_CLASSIC_LIST
+from dray.api.limits import NODES_PER_CLASSIC_LIST
 from dray.claims import reservation
 from dray.placement.rejections import PluginRejection
 

@@ -1,12 +1,12 @@
-"""Bounds of caches: how many entries one may have, and whose cache it is.
+"""Bounds of caches: how many entries a cache may have, and its owner.
 
-Theory of operation: a process that runs for months may keep nothing that grows with what it has seen. A
-cache either belongs to something that goes away (a node, a slice, a claim) and goes with it, or it has a
-`CacheBound`. A full cache forgets its oldest entries, an eighth at once: to look for the oldest one at every
-insertion would cost more than the entry, and to forget everything would make all callers compute everything
-again at the same moment.
+Theory of operation: a long-running process may keep nothing that grows with what it has processed. A cache
+either belongs to an object with an end (a node, a slice, a claim) and is freed with it, or it has a
+`CacheBound`. A full cache evicts its oldest entries, an eighth at once: finding the oldest one at every
+insertion would cost more than the entry, and clearing everything would make all callers recompute everything
+at the same moment.
 
-Rules for this file: entries that are found are not moved, so that a hit is one lookup in a plain dict.
+Rules for this file: a hit does not move the entry, so that it is one lookup in a plain dict.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CacheBound:
     __slots__ = ("max_entries", "name", "owner")
 
     def __init__(self, name: str, max_entries: int, owner: str) -> None:
-        """`owner` says what the cache is a part of: it is forgotten with its owner."""
+        """`owner` is what the cache is a part of: it is freed with its owner."""
         if max_entries < 1:
             raise ValueError(f"the bound of `{name}` must be at least 1, got {max_entries}")
         if name in CACHE_BOUNDS:
@@ -45,6 +45,6 @@ class CacheBound:
         return value
 
     def evict_oldest(self, cache: dict[K, V]) -> None:
-        """Forget the oldest entries of a full cache."""
+        """Evict the oldest entries of a full cache."""
         for key in list(islice(cache, len(cache) - self.max_entries + 1 + self.max_entries // 8)):
             cache.pop(key, None)

@@ -1,13 +1,13 @@
 """Label selectors: `app=web,tier in (a,b),!legacy`, and the `matchLabels` / `matchExpressions` documents.
 
-Theory of operation: both notations become the same thing, a set of requirements that must all hold. `a=b`,
+Theory of operation: both notations become the same value, a set of requirements that must all hold. `a=b`,
 `a==b`, `a in (b)` and a `matchLabels` entry are one requirement, `In` with one value. Values are sorted and
-without duplicates, and so are the requirements, so equal selectors are equal values and print the same text.
-A selector without requirements selects everything. (An absent selector selects nothing in Kubernetes; that
-is `None`, and for the caller to judge.)
+without duplicates, and so are the requirements, so equal selectors are equal values and have the same text. A
+selector without requirements selects everything. (An absent selector selects nothing in Kubernetes; that is
+`None`, and up to the caller.)
 
-The grammar of the text is that of Kubernetes: `parse_key`, `!key`, `key=value`, `key==value`, `key!=value`,
-`key in (…)`, `key notin (…)`, `key>number`, `key<number`, joined by commas; an empty value is allowed.
+The grammar of the text is that of Kubernetes: `key`, `!key`, `key=value`, `key==value`, `key!=value`, `key in
+(…)`, `key notin (…)`, `key>number`, `key<number`, joined by commas; an empty value is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dray.values.quoting import quote_text
 
 
 class LabelSelectorError(ValueError):
-    """A selector that cannot be read: `reason` says why, `position` where in the text, counted from 0."""
+    """A selector that cannot be parsed: `reason` explains why, `position` is the offset in the text."""
 
     def __init__(self, reason: str, position: int | None = None) -> None:
         where = "" if position is None else f"column {position + 1}: "
@@ -48,7 +48,7 @@ _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 
 
 def parse_int64(text: str) -> int | None:
-    """The whole number a text stands for, if it is one and fits 64 bits."""
+    """Parse a whole number that fits 64 bits; None for any other text."""
     match = _INTEGER.fullmatch(text)
     number = int(match[1] + match[2]) if match else None
     return number if number is not None and -(2**63) <= number < 2**63 else None
@@ -81,7 +81,9 @@ _OPERATOR_TESTS: dict[str, Callable[[str | None, Sequence[str]], bool]] = {
 
 
 def matches_operator(operator: str, value: str | None, values: Sequence[str]) -> bool:
-    """Whether a label's value (`None` when it is absent) satisfies an operator; an unknown one never is."""
+    """Whether a label's value (`None` when it is absent) satisfies an operator; an unknown operator is never
+    satisfied.
+    """
     test = _OPERATOR_TESTS.get(operator)
     return test is not None and test(value, values)
 
@@ -128,12 +130,12 @@ class ParsedLabelSelector:
 
     @staticmethod
     def parse(text: str) -> ParsedLabelSelector:
-        """Read the text form, as in `labelSelector=` queries; raises `LabelSelectorError`."""
+        """Parse the text form, as in `labelSelector=` queries; raises `LabelSelectorError`."""
         return _build_selector(_SelectorParser(text).parse_requirements())
 
     @staticmethod
     def from_document(document: object) -> ParsedLabelSelector:
-        """Read `{matchLabels: …, matchExpressions: …}`; raises `LabelSelectorError`."""
+        """Parse `{matchLabels: …, matchExpressions: …}`; raises `LabelSelectorError`."""
         try:
             found = msgspec.convert(document, _Document)
         except msgspec.ValidationError as error:
@@ -189,8 +191,8 @@ def _from_expression(found: _Expression) -> LabelRequirement:
         )
     operator, values = SelectorOperator(found.operator), found.values or ()
     if (operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) != bool(values):
-        wish = "takes no values" if values else "needs at least one value"
-        raise LabelSelectorError(f"operator `{operator}` of key {quote_text(found.key)} {wish}")
+        expected = "takes no values" if values else "needs at least one value"
+        raise LabelSelectorError(f"operator `{operator}` of key {quote_text(found.key)} {expected}")
     return _build_requirement(found.key, operator, values)
 
 
@@ -220,7 +222,7 @@ _END = ""
 
 
 class _SelectorParser:
-    """One walk over the tokens of a text; `token` is the current one, `start` where it begins."""
+    """Parser of the text form; `token` is the current token, `start` its offset."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -277,7 +279,7 @@ class _SelectorParser:
         return key
 
     def parse_value(self, operator: SelectorOperator) -> str:
-        """A value, which may be empty: nothing is taken before `,`, `)` and the end."""
+        """Parse a value, which may be empty: before `,`, `)` and the end no token is consumed."""
         if operator in (SelectorOperator.GT, SelectorOperator.LT) and parse_int64(self.token) is None:
             raise self.build_error(f"a whole number, which `{operator}` compares with")
         if self.token in {_END, ",", ")"}:

@@ -1,15 +1,15 @@
-"""Name rules: what may be the name of a device, an attribute, a pool, a label.
+"""Name rules of Kubernetes: names of devices, attributes, pools, labels and other objects.
 
-Each rule takes a name and returns its faults, none for a good name. The texts are those Kubernetes clients
-know. A fault also carries the part of the name it is about, which is what an error quotes, and `too_long`,
-the limit in bytes, when Kubernetes reports it as too long rather than as invalid. Whether an absent name is
-allowed is for the caller to judge before asking a rule: an empty text is just one that breaks most of them.
+Each rule takes a name and returns its faults, none for a valid name. The texts are those of Kubernetes. A
+fault also carries the part of the name it is about, which an error quotes, and `too_long`, the limit in
+bytes, when Kubernetes reports it as too long rather than as invalid. Whether an absent name is allowed is the
+caller's decision: an empty text is a name that breaks most rules.
 
-Names repeat thousands of times in a cluster, so the rules remember their answers, but only for names of sane
-length: nobody fills the memory with long bad names.
+Names repeat thousands of times in a cluster, so the rules cache their results, but only for names of usual
+length: long invalid names cannot fill the memory.
 
 One rule is stricter than in Kubernetes: an attribute name with two slashes is refused (`x.io/a/b`), where
-Kubernetes looks at neither part.
+Kubernetes checks neither part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_POOL_PARTS = (MAX_POOL + 1) // 2
 
 @dataclass(frozen=True, slots=True)
 class NameFault:
-    """One thing wrong with a name: in words, the part it is about, and the limit when that is too long."""
+    """One fault of a name: its text, the part it is about, and the limit when that part is too long."""
 
     text: str
     value: str
@@ -111,7 +111,7 @@ _LABEL_VALUE = _NamePattern(
 
 @_cache_rule
 def check_dns_label(name: str) -> NameFaults:
-    """One piece of a domain name: device and request names, namespaces."""
+    """Check a DNS label: names of devices and requests, namespaces."""
     faults = _check_length(name, MAX_LABEL)
     if not _LABEL.fits(name):
         text = "must not contain dots" if _SUBDOMAIN.fits(name) else _LABEL.text
@@ -123,7 +123,7 @@ _LABELS = re.compile(rf"(?:{_LABEL_PATTERN}\n)*", re.ASCII)
 
 
 def are_dns_labels(names: Sequence[str]) -> bool:
-    """Whether all names are DNS labels: one question for many of them."""
+    """Whether all names are DNS labels: one test for many names."""
     lines = "".join([f"{name}\n" for name in names])
     return (
         lines.count("\n") == len(names)
@@ -134,12 +134,12 @@ def are_dns_labels(names: Sequence[str]) -> bool:
 
 @_cache_rule
 def check_dns_subdomain(name: str) -> NameFaults:
-    """Labels joined by dots: names of most objects, nodes, device classes."""
+    """Check labels joined by dots: names of most objects, nodes, device classes."""
     return _check_length(name, MAX_SUBDOMAIN) + _check_pattern(name, _SUBDOMAIN)
 
 
 def check_path_segment(name: str) -> NameFaults:
-    """A name that can stand between two slashes of a URL; roles are named so freely."""
+    """Check a name that may stand between two slashes of a URL, such as names of roles."""
     if name in (".", ".."):
         return (NameFault(f"may not be '{name}'", name),)
     return tuple(NameFault(f"may not contain '{sign}'", name) for sign in "/%" if sign in name)
@@ -147,13 +147,13 @@ def check_path_segment(name: str) -> NameFaults:
 
 @_cache_rule
 def check_c_identifier(name: str) -> NameFaults:
-    """Letters, digits and `_`, not starting with a digit; any length."""
+    """Check letters, digits and `_`, not starting with a digit; any length."""
     return _check_pattern(name, _C_IDENTIFIER)
 
 
 @_cache_rule
 def check_qualified_name(name: str) -> NameFaults:
-    """A label key: a name, or a DNS subdomain and a name joined by `/`; also taint keys and conditions."""
+    """Check a label key: a name, or a DNS subdomain and a name joined by `/`; also taint keys."""
     prefix, slash, rest = name.partition("/")
     if "/" in rest:
         hint = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -170,20 +170,20 @@ def check_qualified_name(name: str) -> NameFaults:
 
 @_cache_rule
 def check_label_value(value: str) -> NameFaults:
-    """The value of a label; may be empty."""
+    """Check the value of a label; it may be empty."""
     return _check_length(value, MAX_LABEL_VALUE) + _check_pattern(value, _LABEL_VALUE)
 
 
 @_cache_rule
 def check_driver_name(name: str) -> NameFaults:
-    """The name of a driver: a DNS subdomain of at most 63 bytes, in which upper case is let through."""
+    """Check the name of a driver: a DNS subdomain of at most 63 bytes, in which upper case is accepted."""
     faults = check_dns_subdomain(name.lower()) if name.isascii() else _check_pattern(name, _SUBDOMAIN)
     return _check_too_long(name, MAX_DRIVER) + tuple(NameFault(fault.text, name) for fault in faults)
 
 
 @_cache_rule
 def check_pool_name(name: str) -> NameFaults:
-    """The name of a pool: DNS subdomains joined by `/`, at most 253 bytes in all."""
+    """Check the name of a pool: DNS subdomains joined by `/`, at most 253 bytes in all."""
     faults = list(_check_too_long(name, MAX_POOL))
     # No name within the limit has more parts; a megabyte of slashes must not make a million faults.
     for part in name.split("/", _MAX_POOL_PARTS)[:_MAX_POOL_PARTS]:
@@ -193,9 +193,9 @@ def check_pool_name(name: str) -> NameFaults:
 
 @_cache_rule
 def check_attribute_name(name: str) -> NameFaults:
-    """The name of an attribute or a capacity: an id, or a domain and an id joined by `/`.
+    """Check the name of an attribute or a capacity: an id, or a domain and an id joined by `/`.
 
-    The domain is mostly that of a driver, and has the rules of one.
+    The domain is mostly that of a driver, and has the same rules.
     """
     domain, slash, identifier = name.partition("/")
     if not slash:
@@ -210,7 +210,7 @@ def check_attribute_name(name: str) -> NameFaults:
 
 @_cache_rule
 def check_fully_qualified_name(name: str) -> NameFaults:
-    """The name of an attribute with its domain, as constraints need it."""
+    """Check the name of an attribute with its domain, as constraints need it."""
     faults = check_attribute_name(name)
     if "/" not in name:
         text = "a fully qualified name must be a domain and a name separated by a slash"
@@ -223,7 +223,7 @@ def _check_identifier(identifier: str) -> NameFaults:
 
 
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-# What a UUID may be dressed in when it is read; the normal form has none of it.
+# Forms in which a UUID may be written when it is parsed; the normal form is none of them.
 _UUID_SPELLINGS = {
     32: re.compile(r"[0-9A-Fa-f]{32}"),
     36: _UUID,
@@ -238,10 +238,10 @@ _NORMAL_UUID_MESSAGE = (
 
 @_cache_rule
 def check_uid(value: str) -> NameFaults:
-    """A UUID in lower case with its four dashes: share ids, object uids."""
-    dressed = _UUID_SPELLINGS.get(_count_bytes(value))
+    """Check a UUID in lower case with its four dashes: share ids, object uids."""
+    dressed = _UUID_SPELLINGS.get(count_bytes(value))
     if dressed is None:
-        return (NameFault(f"error validating uid: invalid UUID length: {_count_bytes(value)}", value),)
+        return (NameFault(f"error validating uid: invalid UUID length: {count_bytes(value)}", value),)
     if not dressed.fullmatch(value):
         return (NameFault("error validating uid: invalid UUID format", value),)
     if dressed is not _UUID or value != value.lower():
@@ -249,24 +249,24 @@ def check_uid(value: str) -> NameFaults:
     return _NONE
 
 
-# --- pieces of rules ---
+# --- parts of rules ---
 
 
-def _count_bytes(name: str) -> int:
-    """The length in bytes, which is what the limits count."""
+def count_bytes(name: str) -> int:
+    """Return the length in bytes, which is what the limits count."""
     return len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
 
 
 def _check_length(name: str, limit: int) -> NameFaults:
-    """A length that Kubernetes reports among the invalid."""
-    return (NameFault(f"must be no more than {limit} bytes", name),) if _count_bytes(name) > limit else _NONE
+    """Check a length that Kubernetes reports as invalid."""
+    return (NameFault(f"must be no more than {limit} bytes", name),) if count_bytes(name) > limit else _NONE
 
 
 def _check_too_long(name: str, limit: int) -> NameFaults:
-    """A length that Kubernetes reports as too long."""
+    """Check a length that Kubernetes reports as too long."""
     return (
         (NameFault(f"may not be more than {limit} bytes", name, limit),)
-        if _count_bytes(name) > limit
+        if count_bytes(name) > limit
         else _NONE
     )
 
@@ -280,5 +280,5 @@ def _report_empty(name: str) -> NameFaults:
 
 
 def _report_in_part(part: str, whole: str, faults: NameFaults) -> NameFaults:
-    """The same faults, told of a part of a name; the error quotes the whole."""
+    """Return the same faults, about a part of a name; the error quotes the whole name."""
     return tuple(NameFault(f"{part} part {fault.text}", whole) for fault in faults)

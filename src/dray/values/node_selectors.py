@@ -1,13 +1,13 @@
-"""Node selectors: which nodes a device can be reached from, or a claim is bound to.
+"""Node selectors: the nodes from which a device can be reached, or to which a claim is bound.
 
-The structs are the ones objects hold and the wire shows; what they mean is what Kubernetes means: a selector
-matches when one of its terms does, a term when all its requirements do. A term without requirements matches
-no node, and a selector without terms matches none either. A requirement that makes no sense (unknown
-operator, `Gt` with something that is no number) never holds; `check_node_selector` tells why.
+The structs are those of API objects, with the semantics of Kubernetes: a selector matches when one of its
+terms does, a term when all its requirements do. A term without requirements matches no node, and a selector
+without terms matches none either. An invalid requirement (unknown operator, `Gt` with a value that is no
+number) is never satisfied; `check_node_selector` explains why.
 
 Merging is conjunction. Two selectors of one term become one selector of one term with the requirements of
-both, first come first, each kept once; the order of values within a requirement does not make it another one.
-Selectors of several terms have no such form in general and are refused.
+both, in order, each kept once; the order of values within a requirement is irrelevant. Selectors of several
+terms have no such form in general and are refused.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dray.values.label_selectors import SelectorOperator, matches_operator, pars
 from dray.values.names import check_dns_subdomain, check_label_value, check_qualified_name
 
 NODE_NAME_FIELD = "metadata.name"
-"""The one field of a node that `matchFields` knows."""
+"""The one field of a node that `matchFields` supports."""
 
 
 class NodeSelectorError(ValueError):
-    """A document that is no node selector; the message names the place."""
+    """A document that is no node selector; the message names the path."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorFault:
-    """One broken rule: its kind as in a Kubernetes `Status`, the place below the selector, the value, why."""
+    """One broken rule: its type as in a Kubernetes `Status`, the path below the selector, the value, why."""
 
     kind: str
     path: str
@@ -45,7 +45,7 @@ class NodeSelectorFault:
 
 @dataclass(frozen=True, slots=True)
 class UnmergeableSelectors:
-    """Two selectors that have no common form of one term, and why."""
+    """Two selectors that cannot be merged into one term, and why."""
 
     reason: str
 
@@ -53,7 +53,7 @@ class UnmergeableSelectors:
 class _Struct(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True
 ):
-    """How every struct here is decoded: the names of Kubernetes, nothing unknown, absence is the default."""
+    """Base of the structs: camelCase on the wire, no unknown fields, absent fields have defaults."""
 
 
 class NodeSelectorRequirement(_Struct, frozen=True):
@@ -76,7 +76,7 @@ class NodeSelectorTerm(_Struct, frozen=True):
         return not self.match_expressions and not self.match_fields
 
     def deduplicate(self) -> NodeSelectorTerm:
-        """The same term with every requirement kept once; itself when nothing is repeated."""
+        """Return the same term with every requirement kept once; itself when nothing is repeated."""
         expressions, fields = (
             _merge_requirements(self.match_expressions, ()),
             _merge_requirements(self.match_fields, ()),
@@ -87,7 +87,7 @@ class NodeSelectorTerm(_Struct, frozen=True):
 
     def matches(self, node_name: str, node_labels: Mapping[str, str]) -> bool:
         """Whether a node satisfies every condition."""
-        # Plain loops: this is asked for every slice on every node.
+        # Plain loops: this is called for every slice on every node.
         for item in self.match_expressions:
             if not matches_operator(item.operator, node_labels.get(item.key), item.values):
                 return False
@@ -106,15 +106,15 @@ class NodeSelector(_Struct, frozen=True):
 
     @staticmethod
     def from_document(document: object) -> NodeSelector:
-        """From a plain document with the field names of Kubernetes; raises `NodeSelectorError`."""
+        """Convert a plain document with the field names of Kubernetes; raises `NodeSelectorError`."""
         try:
             return msgspec.convert(document, NodeSelector)
         except msgspec.ValidationError as error:
             raise NodeSelectorError(f"node selector: {error}") from None
 
     def to_document(self) -> dict[str, Any]:
-        """As a plain document with the field names of Kubernetes."""
-        # By way of JSON: `to_builtins` keeps tuples, and a plain document has lists.
+        """Convert to a plain document with the field names of Kubernetes."""
+        # Through JSON: `to_builtins` keeps tuples, and a plain document has lists.
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, Any])
 
     def matches(self, node_name: str, node_labels: Mapping[str, str]) -> bool:
@@ -123,7 +123,7 @@ class NodeSelector(_Struct, frozen=True):
 
     @property
     def only_node(self) -> str:
-        """The one node that can match, by its name; empty when the selector does not name one."""
+        """The name of the one node that can match; empty when the selector does not name one."""
         if len(self.node_selector_terms) != 1:
             return ""
         for item in self.node_selector_terms[0].match_fields:
@@ -132,14 +132,16 @@ class NodeSelector(_Struct, frozen=True):
         return ""
 
     def deduplicate(self) -> NodeSelector:
-        """The same selector with every requirement of a term kept once; itself when nothing is repeated."""
+        """Return the same selector with every requirement of a term kept once; itself when nothing is
+        repeated.
+        """
         terms = tuple([term.deduplicate() for term in self.node_selector_terms])
         if all(new is old for new, old in zip(terms, self.node_selector_terms, strict=True)):
             return self
         return NodeSelector(node_selector_terms=terms)
 
     def merge(self, other: NodeSelector) -> NodeSelector | UnmergeableSelectors:
-        """One selector that matches exactly the nodes that both match."""
+        """Return one selector that matches exactly the nodes that both match."""
         most = max(len(self.node_selector_terms), len(other.node_selector_terms))
         if most > 1:
             return UnmergeableSelectors(
@@ -164,7 +166,7 @@ NO_NODES = NodeSelector()
 
 
 def build_node_name_selector(name: str) -> NodeSelector:
-    """The selector that matches the node of this name alone."""
+    """Build the selector that matches only the node with this name."""
     requirement = NodeSelectorRequirement(
         key=NODE_NAME_FIELD, operator=SelectorOperator.IN.value, values=(name,)
     )
@@ -188,7 +190,7 @@ _REQUIRED, _INVALID, _FORBIDDEN = "FieldValueRequired", "FieldValueInvalid", "Fi
 
 @dataclass(frozen=True, slots=True)
 class _ValueCount:
-    """How many values an operator takes, and what is said of any other number."""
+    """How many values an operator takes, and the error for any other number."""
 
     counts: range
     kind: str
@@ -211,9 +213,10 @@ _VALUE_COUNTS: dict[str, _ValueCount] = {
 
 
 def check_node_selector(selector: NodeSelector) -> tuple[NodeSelectorFault, ...]:
-    """Everything wrong with a selector, in the order and words of Kubernetes.
+    """Return all faults of a selector, in the order and words of Kubernetes.
 
-    One rule is ours: `Gt` and `Lt` need a whole number. Kubernetes stores anything and fails at each match.
+    One rule is dray's own: `Gt` and `Lt` need a whole number. Kubernetes stores any value and fails at each
+    match.
     """
     return tuple(_check_terms(selector))
 

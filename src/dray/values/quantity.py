@@ -1,25 +1,25 @@
 """Exact Kubernetes quantities: `100m`, `1.5`, `40Gi`, `1e3`.
 
 Theory of operation: a quantity is a whole number of nanos (billionths) and the form it was written in. Nano
-is the finest unit Kubernetes knows, so an `int` holds every value exactly and comparing two quantities is
+is the finest unit of Kubernetes, so an `int` holds every value exactly and comparing two quantities is
 comparing two ints. The form (decimal suffix, binary suffix, exponent) decides only how the value is printed.
 The printed text is the canonical one: no fraction, the largest suffix that loses nothing; a binary value that
-is no whole number, or is smaller than 1024, gets a decimal suffix. Kubernetes has a short cut that repeats
+is no whole number, or is smaller than 1024, gets a decimal suffix. Kubernetes has a shortcut that repeats
 some inputs as they were written (`+1`, `1.250`); here the text depends on value and form alone.
 
-What is refused, where Kubernetes changes the value without a word:
+What is refused, where Kubernetes silently changes the value:
 - a value finer than one nano (Kubernetes rounds up);
 - a binary suffix with a value above 2^63-1 (Kubernetes caps it);
 - an exponent outside -99..99 (Kubernetes wraps it at 2^32), a text of more than 64 characters, a magnitude
-  of 10^36 or more: these bound the work that hostile input can ask for, and leave room for 2^65 and 10^21,
+  of 10^36 or more: these bound the work that hostile input can cause, and suffice for 2^65 and 10^21,
   which occur in stored objects, and for sums of such values;
 - a text without a digit, such as `Ki` or `-` (Kubernetes reads zero).
 
 Two texts differ from those of Kubernetes because its own would lose the value: 10^21 with decimal suffixes is
 `1000E` (Kubernetes prints `1`), and a sum in binary form above 2^63-1 gets a decimal suffix, so that it can
-be read again. Arithmetic is not bounded; a result of 10^36 or more prints, but is not read again.
+be parsed again. Arithmetic is not bounded; a result of 10^36 or more prints, but cannot be parsed again.
 
-Rules for this file: no float in arithmetic, no rounding that was not asked for, nothing of capacity policies.
+Rules for this file: no float in arithmetic, no implicit rounding, nothing about capacity policies.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _from_int(value: object) -> Quantity:
     if not isinstance(value, int) or isinstance(value, bool):
         raise QuantityError(f"`{type(value).__name__}`", _EXPECTED)
     if abs(value) >= MAX_MAGNITUDE:
-        raise QuantityError(f"a number of {value.bit_length()} bits", TOO_LARGE)
+        raise QuantityError(f"a number of {value.bit_length()} bits", *TOO_LARGE)
     return Quantity(value * NANOS_PER_UNIT)
 
 
@@ -232,5 +232,5 @@ def _from_float(value: float) -> Quantity:
     text = repr(value)
     digits = text.partition("e")[0].replace(".", "").strip("-0")
     if len(digits) > 15:
-        raise QuantityError(f"`{text}`", "more digits than a JSON number keeps; write it as a string")
+        raise QuantityError(f"`{text}`", "more digits than a JSON number keeps", "write it as a string")
     return Quantity.parse(text)

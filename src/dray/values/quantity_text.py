@@ -1,12 +1,12 @@
-"""The text of a quantity: what `1.5Gi` is worth, how it is printed, why `1K` is refused.
+"""Parser and formatter of quantity texts such as `1.5Gi`, with reasons for texts that are refused.
 
 Theory of operation: a text is a sign, digits with or without a fraction, and a suffix. The suffix stands for
-a whole number of nanos, or, for an exponent, for a fraction of them; digits times suffix must come out as a
-whole number of nanos. `parse_quantity` reads and `format_quantity` prints; between the two a quantity is
-nanos and a form. Everything that is refused goes through one of the `_why_...` functions, which look at the
-text only then.
+a whole number of nanos, or, for an exponent, for a fraction of them; digits times suffix must be a whole
+number of nanos. `parse_quantity` parses and `format_quantity` prints; between the two a quantity is nanos and
+a form. Every refused text is explained by one of the `_explain_...` functions, which look at the text only
+then.
 
-Rules for this file: ints only, and the length of the text is judged before anything else.
+Rules for this file: ints only, and the length of the text is checked before anything else.
 """
 
 from __future__ import annotations
@@ -23,18 +23,23 @@ MAX_TEXT = 64
 MAX_EXPONENT = 99
 MAX_MAGNITUDE = 10**36
 MAX_INT64 = 2**63 - 1
-TOO_LARGE = "too large; a quantity stays below 10^36"
+TOO_LARGE = ("too large", "a quantity stays below 10^36")
 
 _MAX_NANOS = MAX_MAGNITUDE * NANOS_PER_UNIT
 _MAX_BINARY_NANOS = MAX_INT64 * NANOS_PER_UNIT
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity, or a step that makes no grid; `reason` says why."""
+    """A text that is no quantity, or a step that makes no grid.
 
-    def __init__(self, subject: str, reason: str) -> None:
-        super().__init__(f"{subject}: {reason}")
-        self.reason = reason
+    `problem` is what is wrong, `hint` what to write instead (may be empty), `reason` both in one text.
+    """
+
+    def __init__(self, subject: str, problem: str, hint: str = "") -> None:
+        self.problem = problem
+        self.hint = hint
+        self.reason = f"{problem}; {hint}" if hint else problem
+        super().__init__(f"{subject}: {self.reason}")
 
 
 class QuantityForm(StrEnum):
@@ -66,20 +71,22 @@ _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 def parse_quantity(text: str) -> tuple[int, QuantityForm]:
     """The nanos and the form of a text; raises `QuantityError` with the reason."""
     if len(text) > MAX_TEXT:
-        raise QuantityError(quote_text(text), f"{len(text)} characters; a quantity has at most {MAX_TEXT}")
+        raise QuantityError(quote_text(text), f"{len(text)} characters", f"a quantity has at most {MAX_TEXT}")
     match = _PATTERN.fullmatch(text)
     assert match is not None, "every text has this shape"
     sign, whole, fraction, suffix = match.groups(default="")
     if not whole and not fraction:
-        raise QuantityError(quote_text(text), _explain_number(text))
+        raise QuantityError(quote_text(text), *_explain_number(text))
     above, below, form = _parse_unit(text, suffix)
     nanos, rest = divmod(int(whole + fraction) * above, below * 10 ** len(fraction))
     if rest:
         raise QuantityError(quote_text(text), "finer than one nano (10^-9), the smallest unit of a quantity")
     if nanos >= _MAX_NANOS:
-        raise QuantityError(quote_text(text), TOO_LARGE)
+        raise QuantityError(quote_text(text), *TOO_LARGE)
     if form is QuantityForm.BINARY and nanos > _MAX_BINARY_NANOS:
-        raise QuantityError(quote_text(text), "too large; with a binary suffix a quantity is at most 2^63-1")
+        raise QuantityError(
+            quote_text(text), "too large", "with a binary suffix a quantity is at most 2^63-1"
+        )
     return -nanos if sign == "-" else nanos, form
 
 
@@ -90,11 +97,11 @@ def _parse_unit(text: str, suffix: str) -> tuple[int, int, QuantityForm]:
         return unit[0], 1, unit[1]
     match = _EXPONENT.fullmatch(suffix)
     if match is None:
-        raise QuantityError(quote_text(text), _explain_suffix(suffix))
+        raise QuantityError(quote_text(text), *_explain_suffix(suffix))
     exponent = int(match[1])
     if abs(exponent) > MAX_EXPONENT:
         expected = f"expected -{MAX_EXPONENT} to {MAX_EXPONENT}"
-        raise QuantityError(quote_text(text), f"exponent {match[1]} is out of range; {expected}")
+        raise QuantityError(quote_text(text), f"exponent {match[1]} is out of range", expected)
     power = 9 + exponent
     return (10**power, 1, QuantityForm.EXPONENT) if power >= 0 else (1, 10**-power, QuantityForm.EXPONENT)
 
@@ -129,45 +136,47 @@ def _format_binary(value: int) -> str:
 _EXPECTED = "expected a number and a suffix, such as `500m`, `2` or `4Gi`"
 _SUFFIXES = " ".join(name for name in _UNITS if name)
 _ODD_CHARACTERS = (
-    (re.compile(r"(?i)inf|nan"), "not a finite number"),
-    (re.compile(r"\s"), "contains white space; write number and suffix without it"),
-    (re.compile(r"_"), "contains `_`; digits cannot be grouped"),
-    (re.compile(r","), "contains `,`; the decimal sign is `.` and digits cannot be grouped"),
-    (re.compile(r"[^\x00-\x7f]"), "contains a character outside ASCII; write digits as 0 to 9"),
+    (re.compile(r"(?i)inf|nan"), ("not a finite number", "")),
+    (re.compile(r"\s"), ("contains white space", "write number and suffix without it")),
+    (re.compile(r"_"), ("contains `_`", "digits cannot be grouped")),
+    (re.compile(r","), ("contains `,`", "the decimal sign is `.` and digits cannot be grouped")),
+    (re.compile(r"[^\x00-\x7f]"), ("contains a character outside ASCII", "write digits as 0 to 9")),
 )
 
 
-def _explain_number(text: str) -> str:
+def _explain_number(text: str) -> tuple[str, str]:
     if not text:
-        return f"empty; {_EXPECTED}"
-    return _find_odd_character(text) or f"no digits where the number should be; {_EXPECTED}"
+        return "empty", _EXPECTED
+    return _find_odd_character(text) or ("no digits where the number should be", _EXPECTED)
 
 
-def _explain_suffix(suffix: str) -> str:
+def _explain_suffix(suffix: str) -> tuple[str, str]:
     odd = _find_odd_character(suffix)
     if odd is not None:
         return odd
     if suffix.startswith("."):
-        return "more than one decimal sign"
+        return "more than one decimal sign", ""
     if suffix == "e" or (suffix[0] in "eE" and suffix[1] in "+-.0123456789"):
         return _explain_exponent(suffix)
     likely = _suggest_suffixes(suffix)
-    if likely:
-        return f"unknown suffix {quote_text(suffix)}; did you mean {' or '.join(likely)}?"
-    return f"unknown suffix {quote_text(suffix)}; expected one of {_SUFFIXES}, or an exponent such as `e3`"
+    expected = f"expected one of {_SUFFIXES}, or an exponent such as `e3`"
+    return (
+        f"unknown suffix {quote_text(suffix)}",
+        f"did you mean {' or '.join(likely)}?" if likely else expected,
+    )
 
 
-def _explain_exponent(suffix: str) -> str:
+def _explain_exponent(suffix: str) -> tuple[str, str]:
     match = _EXPONENT.match(suffix)
     if match is None:
-        return f"exponent {quote_text(suffix)} has no digits; expected a whole number, such as `e3`"
+        return f"exponent {quote_text(suffix)} has no digits", "expected a whole number, such as `e3`"
     rest = suffix[match.end() :]
     if rest in _UNITS:
-        return f"exponent `{match[0]}` and suffix `{rest}` cannot be combined; use one of them"
-    return f"unexpected {quote_text(rest)} after the exponent `{match[0]}`; an exponent is a whole number"
+        return f"exponent `{match[0]}` and suffix `{rest}` cannot be combined", "use one of them"
+    return f"unexpected {quote_text(rest)} after the exponent `{match[0]}`", "an exponent is a whole number"
 
 
-def _find_odd_character(text: str) -> str | None:
+def _find_odd_character(text: str) -> tuple[str, str] | None:
     return next((reason for pattern, reason in _ODD_CHARACTERS if pattern.search(text)), None)
 
 

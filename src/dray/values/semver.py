@@ -1,13 +1,13 @@
 """Semantic versions 2.0.0: `1.2.3`, `1.2.3-rc.1`, `1.2.3+build.7`.
 
-Theory of operation: reading a version also builds its precedence as one tuple, and every comparison is a
-comparison of two such tuples. A version without a prerelease ranks above the same one with; numeric
-identifiers rank below words, and fewer identifiers below more of them. Build metadata has no part in it:
-`1.0.0+a` and `1.0.0+b` are equal and hash alike. What was written stays in `text`; who needs identity and not
-precedence compares that.
+Theory of operation: parsing a version also builds its precedence as one tuple, and every comparison compares
+two such tuples. A version without a prerelease ranks above the same one with a prerelease; numeric
+identifiers rank below words, and fewer identifiers below more of them. Build metadata is ignored: `1.0.0+a`
+and `1.0.0+b` are equal and have the same hash. The original text stays in `text`; callers that need identity
+and not precedence compare that.
 
-Numbers are those of a uint64 and a text has at most 255 characters, which is where the specification itself
-puts good judgement. ASCII only.
+Numbers are those of a uint64 and a text has at most 255 characters; the specification leaves both limits to
+implementations. ASCII only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _set = object.__setattr__
 
 
 class VersionError(ValueError):
-    """A text that is no semantic version; `reason` says why."""
+    """A text that is no semantic version; `reason` explains why."""
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(f"{quote_text(text)}: {reason}")
@@ -40,7 +40,7 @@ class VersionError(ValueError):
 
 
 class Version:
-    """A semantic version. Equal, ordered and hashed by precedence; `text` is as it was written."""
+    """A semantic version. Equal, ordered and hashed by precedence; `text` is the original text."""
 
     __slots__ = ("build", "major", "minor", "patch", "precedence", "prerelease", "text")
 
@@ -55,19 +55,19 @@ class Version:
     def __init__(self, text: str) -> None:
         core, prerelease, build = _split_version(text)
         numbers = _parse_core(text, core)
-        words = () if prerelease is None else _parse_identifiers(text, "prerelease", prerelease)
-        rank = tuple(_rank_identifier(text, word) for word in words)
+        identifiers = () if prerelease is None else _parse_identifiers(text, "prerelease", prerelease)
+        rank = tuple(_rank_identifier(text, identifier) for identifier in identifiers)
         _set(self, "text", text)
         for name, number in zip(_PARTS, numbers, strict=True):
             _set(self, name, number)
-        _set(self, "prerelease", words)
+        _set(self, "prerelease", identifiers)
         _set(self, "build", () if build is None else _parse_identifiers(text, "build metadata", build))
-        _set(self, "precedence", (*numbers, not words, rank))
+        _set(self, "precedence", (*numbers, not identifiers, rank))
 
     @staticmethod
     @lru_cache(maxsize=4096)
     def parse(text: str, /) -> Version:
-        """Read a text; raises `VersionError` with the reason. Versions repeat, so answers are remembered."""
+        """Parse a text; raises `VersionError` with the reason. Versions repeat, so results are cached."""
         return Version(text)
 
     def __eq__(self, other: object) -> bool:
@@ -117,16 +117,18 @@ _PLAIN = re.compile(rf"(?:{_PLAIN_NUMBER}\.{_PLAIN_NUMBER}\.{_PLAIN_NUMBER}\n)*"
 
 
 def are_plain_versions(texts: Sequence[str]) -> bool:
-    """Whether all texts are versions of nothing but three numbers: one question for many of them.
+    """Whether all texts are versions of three numbers only: one test for many of them.
 
-    A no says little: a version with a prerelease is a version, too.
+    A negative result means little: a version with a prerelease is valid, too.
     """
     lines = "".join([f"{text}\n" for text in texts])
     return lines.count("\n") == len(texts) and _PLAIN.fullmatch(lines) is not None
 
 
 def _split_version(text: str) -> tuple[str, str | None, str | None]:
-    """Core, prerelease and build metadata; the latter two are `None` when their sign is absent."""
+    """Split into core, prerelease and build metadata; the latter two are `None` when their separator is
+    absent.
+    """
     if len(text) > MAX_TEXT:
         raise VersionError(text, f"{len(text)} characters; a version has at most {MAX_TEXT}")
     if not text.isascii():
@@ -158,18 +160,18 @@ def _parse_number(text: str, name: str, digits: str) -> int:
 
 
 def _parse_identifiers(text: str, name: str, joined: str) -> tuple[str, ...]:
-    words = tuple(joined.split("."))
-    for word in words:
-        if not word:
+    identifiers = tuple(joined.split("."))
+    for identifier in identifiers:
+        if not identifier:
             raise VersionError(text, f"empty identifier in the {name}; expected letters, digits or `-`")
-        if not _IDENTIFIER.fullmatch(word):
+        if not _IDENTIFIER.fullmatch(identifier):
             raise VersionError(
-                text, f"{name} identifier {quote_text(word)}: only letters, digits and `-` are allowed"
+                text, f"{name} identifier {quote_text(identifier)}: only letters, digits and `-` are allowed"
             )
-    return words
+    return identifiers
 
 
-def _rank_identifier(text: str, word: str) -> _Identifier:
-    if _NUMBER.fullmatch(word):
-        return 0, _parse_number(text, "prerelease identifier", word)
-    return 1, word
+def _rank_identifier(text: str, identifier: str) -> _Identifier:
+    if _NUMBER.fullmatch(identifier):
+        return 0, _parse_number(text, "prerelease identifier", identifier)
+    return 1, identifier

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from dray.cli import main
 from dray.node import agent
 from dray.node.claims.outcomes import ClaimsReady
-from dray.node.claims.preparer import ClaimPreparerOptions, PodClaimPreparer
+from dray.node.claims.preparer import PodClaimPreparer
+from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.containers.runtime.process import ProcessRuntime
-from tests.contract.deaths import POINTS as IN_THE_OFFICE
 from tests.faults.agents.driver import NODE
+from tests.unit.node.claims.crash_points import POINTS as IN_THE_OFFICE
 
 POINTS = (
     *IN_THE_OFFICE,

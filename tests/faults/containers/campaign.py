@@ -130,7 +130,7 @@ def _kill(pid: int) -> None:
 
 def _cradles() -> list[int]:
     children = [pid for pid, found in processes.list_processes().items() if found[0] == os.getpid()]
-    return [pid for pid in children if b"keeper.cradle" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in children if b"shim.fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 async def campaign(root: Path, rounds: int, seed: int) -> Tally:

@@ -275,7 +275,7 @@ def test_a_share_too_many_is_refused_with_what_is_missing():
         world(shared(10), claim(request("r0", capacity={"mem": 8}), request("r1", capacity={"mem": 3})))
     )
     assert found["a"].reason is SHORT
-    assert (found["a"].detail.want, found["a"].detail.left) == (3 * 10**9, 2 * 10**9)
+    assert (found["a"].detail.wanted, found["a"].detail.left) == (3 * 10**9, 2 * 10**9)
 
 
 @pytest.mark.req("K5075-030", "K5075-128")

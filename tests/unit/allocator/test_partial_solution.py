@@ -1,56 +1,61 @@
-"""The partial solution and the way back."""
+"""The partial solution: typed tables of facts and one undo log."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.allocator.partial_solution import PartialSolution
+from dray.allocator.partial_solution import EVERY_CLAIM, PartialSolution
+from tests.brute.laws import copy_facts
 
 
-def test_a_fact_comes_and_goes():
-    board = PartialSolution()
-    mark = board.mark()
-    board.set_fact("a", 1)
-    board.set_fact("a", 2)
-    assert board.facts == {"a": 2}
-    board.rewind(mark)
-    assert board.facts == {}
-    assert board.undo_log == []
+def test_rewinding_removes_a_fact_that_was_not_there_before():
+    solution = PartialSolution()
+    mark = solution.mark()
+    solution.assign(solution.used_devices, EVERY_CLAIM, 1)
+    solution.assign(solution.used_devices, EVERY_CLAIM, 3)
+    assert solution.used_devices == {EVERY_CLAIM: 3}
+    solution.rewind(mark)
+    assert solution.used_devices == {}
+    assert solution.undo_log == []
 
 
-def test_an_older_fact_comes_back():
-    board = PartialSolution()
-    board.set_fact("a", 1)
-    mark = board.mark()
-    board.set_fact("a", None)
-    board.set_fact("b", 0)
-    board.rewind(mark)
-    assert board.facts == {"a": 1}
+def test_rewinding_restores_an_older_fact():
+    solution = PartialSolution()
+    solution.assign(solution.share_amounts, (0, "mem"), 1)
+    mark = solution.mark()
+    solution.assign(solution.share_amounts, (0, "mem"), 0)
+    solution.assign(solution.share_amounts, (1, "mem"), 0)
+    solution.rewind(mark)
+    assert solution.share_amounts == {(0, "mem"): 1}
 
 
-def test_the_image_is_the_facts_and_not_how_they_came():
-    one, other = PartialSolution(), PartialSolution()
-    one.set_fact("a", 1)
-    one.set_fact("b", 2)
-    other.set_fact("b", 7)
-    other.set_fact("b", 2)
-    other.set_fact("a", 1)
-    assert one.freeze() == other.freeze()
+def test_equal_keys_of_two_tables_are_two_facts():
+    """Candidate 0 and claim 0 have one key; only the table tells them apart."""
+    solution = PartialSolution()
+    solution.assign(solution.used_devices, 0, 1)
+    mark = solution.mark()
+    solution.assign(solution.charged_devices, 0, True)
+    solution.rewind(mark)
+    assert solution.used_devices == {0: 1}
+    assert solution.charged_devices == {}
 
 
-STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)) | st.just("mark") | st.just("rewind"))
+TABLES = ("used_devices", "charged_devices", "share_amounts", "counter_draws")
+FACTS = st.tuples(st.sampled_from(TABLES), st.sampled_from("abc"), st.integers(0, 3))
+STEPS = st.lists(FACTS | st.just("mark") | st.just("rewind"))
 
 
 @given(STEPS)
-def test_rewinding_restores_exactly_what_was(steps):
-    board, marks = PartialSolution(), []
+def test_rewinding_restores_exactly_what_was_there(steps):
+    solution, marks = PartialSolution(), []
     for step in steps:
         if step == "mark":
-            marks.append((board.mark(), dict(board.facts)))
+            marks.append((solution.mark(), copy_facts(solution)))
         elif step == "rewind" and marks:
             mark, before = marks.pop()
-            board.rewind(mark)
-            assert board.facts == before
+            solution.rewind(mark)
+            assert copy_facts(solution) == before
         elif step != "rewind":
-            board.set_fact(*step)
+            table, key, value = step
+            solution.assign(getattr(solution, table), key, value)

@@ -147,15 +147,24 @@ def test_a_claim_without_a_namespace_is_called_by_its_name():
 
 def test_exact_requests_and_alternatives_have_one_shape():
     asked = ask(claim(request("r0", 2), first_of("r1", ("s0", asking("All")), ("s1", asking(1)))))
-    assert [[want.name for want in choice.wants] for choice in asked.choices] == [["r0"], ["r1/s0", "r1/s1"]]
-    assert [[want.count for want in choice.wants] for choice in asked.choices] == [[2], [ALL_DEVICES, 1]]
-    assert [[want.takes_all for want in choice.wants] for choice in asked.choices] == [[False], [True, False]]
-    assert [(choice.index, choice.claim) for choice in asked.choices] == [(0, 0), (1, 0)]
+    assert [[want.name for want in choice.alternatives] for choice in asked.choices] == [
+        ["r0"],
+        ["r1/s0", "r1/s1"],
+    ]
+    assert [[want.count for want in choice.alternatives] for choice in asked.choices] == [
+        [2],
+        [ALL_DEVICES, 1],
+    ]
+    assert [[want.takes_all for want in choice.alternatives] for choice in asked.choices] == [
+        [False],
+        [True, False],
+    ]
+    assert [(choice.index, choice.claim_index) for choice in asked.choices] == [(0, 0), (1, 0)]
 
 
 def test_selectors_of_the_class_come_first():
     (choice,) = ask(claim(request("r", 1, "mine"))).choices
-    assert choice.wants[0].selectors == (
+    assert choice.alternatives[0].selectors == (
         ("class any", "class one"),
         ("class any", "class two"),
         ("request r", "mine"),
@@ -164,13 +173,13 @@ def test_selectors_of_the_class_come_first():
 
 def test_amounts_are_whole_nanos():
     (choice,) = ask(claim(request("r", capacity={"mem": "1500m"}))).choices
-    assert choice.wants[0].amounts == (("mem", quantity("1500m").nanos),)
+    assert choice.alternatives[0].amounts == (("mem", quantity("1500m").nanos),)
 
 
 @pytest.mark.parametrize(("said", "admin"), [(None, False), (False, False), (True, True)])
 def test_admin_access_is_yes_or_no(said, admin):
     asked = ask(claim(request("r", admin_access=said)))
-    assert asked.choices[0].wants[0].admin is admin
+    assert asked.choices[0].alternatives[0].admin is admin
     assert asked.has_admin_access is admin
 
 
@@ -192,7 +201,7 @@ def test_a_constraint_covers_requests_or_alternatives(kind, said, covered):
         claim(first_of("gpu", ("big", asking()), ("small", asking())), request("nic"), kind("a/b", *said))
     )
     (rule,) = asked.constraints
-    wants = [want for choice in asked.choices for want in choice.wants]
+    wants = [want for choice in asked.choices for want in choice.alternatives]
     assert [want.name for want in wants if want.constraints] == covered
     assert all(want.constraints in ((), (rule,)) for want in wants)
 
@@ -231,7 +240,7 @@ def test_alternatives_of_two_requests_may_have_one_name():
 def test_constraints_of_two_claims_are_two():
     asked = ask(claim(request("r"), match("a/b"), name="c0"), claim(request("r"), match("a/b"), name="c1"))
     assert len(asked.constraints) == 2
-    first, second = (choice.wants[0].constraints for choice in asked.choices)
+    first, second = (choice.alternatives[0].constraints for choice in asked.choices)
     assert first != second
 
 
@@ -240,5 +249,5 @@ def test_wants_that_ask_the_same_of_a_device_have_one_key():
         claim(request("r0", 2), request("r1", "All"), request("r2", 1, "more")),
         claim(request("r0", device_class="any"), name="other"),
     )
-    keys = [choice.wants[0].key for choice in asked.choices]
+    keys = [choice.alternatives[0].key for choice in asked.choices]
     assert keys[0] == keys[1] == keys[3] != keys[2]

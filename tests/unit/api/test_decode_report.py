@@ -1,4 +1,4 @@
-"""The careful walk: whatever does not fit is found, what fits is kept, nulls mean what Go makes of them."""
+"""The decode report: everything that does not fit is found, what fits is kept, nulls are as in Go."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from dray.api.decode_report import MAX_SUGGESTIONS, UnknownField, check_document, list_field_names
+from dray.api.fields import MalformedQuantity, TypeMismatch
 from dray.api.meta import ApiStruct, Int64, ObjectMeta, Projection, Timestamp
 from dray.values.quantity import Quantity
 
@@ -101,16 +102,40 @@ def test_nulls_in_fields_are_nothing_and_nulls_in_lists_and_maps_are_zero():
         ([], "", "an object, got a list"),
     ],
 )
-def test_a_wrong_type_is_found_with_its_place(value, path, expected):
+def test_a_wrong_type_is_reported_with_its_path(value, path, expected):
     _, findings = check_document(value, Thing)
     (wrong,) = findings.type_errors
     assert wrong.path == path
     assert expected in wrong.detail
 
 
-def test_a_quantity_that_is_none_says_why():
+@pytest.mark.parametrize(
+    ("value", "mismatch"),
+    [
+        ({"nodeName": 1}, TypeMismatch("a string", "a number")),
+        ({"words": {}}, TypeMismatch("a list", "an object")),
+        (
+            {"amounts": {"y": []}},
+            TypeMismatch("a quantity, for example `10Gi` or `500m`", "a list"),
+        ),
+        ({"raw": {"a": [b""]}}, TypeMismatch("a JSON value", "`bytes`")),
+        ({"raw": float("nan")}, None),
+    ],
+)
+def test_a_wrong_type_carries_the_expected_and_the_found_type(value, mismatch):
+    _, findings = check_document(value, Thing)
+    (wrong,) = findings.type_errors
+    assert wrong.violation == mismatch
+    if mismatch is not None:
+        assert wrong.detail == f"expected {mismatch.expected}, got {mismatch.found}"
+
+
+def test_a_malformed_quantity_carries_the_problem_and_a_hint():
     _, findings = check_document({"amounts": {"y": "10GB"}}, Thing)
-    assert "did you mean" in str(findings.type_errors[0])
+    (error,) = findings.type_errors
+    hint = "did you mean `G` (10^9) or `Gi` (2^30)?"
+    assert error.violation == MalformedQuantity("unknown suffix `GB`", hint)
+    assert error.detail == f"`10GB`: unknown suffix `GB`; {hint}"
 
 
 @pytest.mark.parametrize(

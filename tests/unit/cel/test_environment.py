@@ -1,4 +1,4 @@
-"""Environments and programs: what comes out of the door, and that nothing else does."""
+"""Environments and programs: they return values and faults, and raise nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_program_has_a_type(env: Env):
     assert str(compiled(env, "[]").type) == "list(dyn)"
 
 
-def test_values_come_back_as_they_are(env: Env):
+def test_values_are_returned_unchanged(env: Env):
     assert compiled(env, '[1, 2].map(x, {"n": x})').evaluate({}) == ({"n": 1}, {"n": 2})
 
 
@@ -41,7 +41,7 @@ def test_the_same_text_is_compiled_once(env: Env):
     assert env.compile("1 + 41") is env.compile("1 + 41")
 
 
-def test_a_variable_without_a_value_is_no_crash(env: Env):
+def test_a_variable_without_a_value_is_a_fault(env: Env):
     fault = compiled(env, "i == 1").evaluate({})
     assert isinstance(fault, EvalFault)
     assert fault.kind is FaultKind.ERROR
@@ -125,7 +125,7 @@ def test_an_error_costs_as_much_as_its_call(env: Env):
     assert compiled(env, "mixed.nope.x.y").measure(VALUES).cost == 2
 
 
-def test_extents_bound_the_worst_case():
+def test_size_bounds_limit_the_worst_case():
     small = Variable("s", t.STRING, SizeBound(10))
     listed = Variable("l", t.make_list_type(t.STRING), SizeBound(5, values=SizeBound(10)))
     env = Env((small, listed, Variable("free", t.STRING)), STANDARD_LIBRARIES)
@@ -135,7 +135,7 @@ def test_extents_bound_the_worst_case():
     assert compiled(env, "free.contains(free)").cost == 2**64 - 1
 
 
-def test_an_environment_has_only_what_it_was_given():
+def test_an_environment_has_only_declared_functions():
     bare = Env((), ())
     assert isinstance(bare.compile("1 + 1"), CompileFault)
     twice = declare_function("twice", declare_overload("twice_int", (t.INT,), t.INT, lambda value: value * 2))
@@ -143,7 +143,7 @@ def test_an_environment_has_only_what_it_was_given():
     assert compiled(own, "twice(n)").evaluate({"n": 21}) == 42
 
 
-def test_a_mistake_in_a_function_is_a_fault_and_no_crash():
+def test_a_bug_in_a_function_is_a_fault():
     broken = declare_function(
         "broken", declare_overload("broken_int", (t.INT,), t.INT, lambda value: value.nope)
     )

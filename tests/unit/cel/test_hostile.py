@@ -1,4 +1,4 @@
-"""Input that means harm: deep, long, growing without bound. Everything gets an answer, and soon."""
+"""Hostile input: deep, long, growing without bound. Every expression gets an answer in little time."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_nesting_is_refused_and_does_not_exhaust_the_stack(env: Env, text: str):
     ],
     ids=lambda value: str(value)[:16],
 )
-def test_what_is_long_but_sane_works(env: Env, text: str, value: object):
+def test_long_but_reasonable_expressions_work(env: Env, text: str, value: object):
     program = env.compile(text)
     assert isinstance(program, CelProgram), str(program)
     assert program.evaluate({}) == value
 
 
-def test_depth_needs_no_more_stack_than_the_host_gives(env: Env):
+def test_the_deepest_expression_fits_the_stack_of_the_host(env: Env):
     """The deepest expression there can be, compiled and evaluated with half of the usual stack."""
     deep = "[1].map(x, " * 60 + "x" + ")" * 60
     depth = len(deep) and sys.getrecursionlimit()
@@ -142,7 +142,7 @@ def test_patterns_take_linear_time(env: Env):
     ["'''\\" * 2_500, '"' * 10_001, "r'''" * 2_500, "/" * 10_001, "0x" * 5_000, "1e" * 5_000, "\\" * 10_000],
     ids=repr,
 )
-def test_quotes_and_rubbish_are_read_once(env: Env, text: str):
+def test_unclosed_quotes_and_garbage_are_scanned_once(env: Env, text: str):
     assert isinstance(env.compile(text), CompileFault)
 
 
@@ -212,7 +212,7 @@ TEXT = 'cel.bind(t, lists.range(9000).map(x, "abcdefghij").join(), {})'
     ],
     ids=lambda text: text[-40:],
 )
-def test_nothing_dear_is_done_for_nothing(env: Env, text: str):
+def test_expensive_calls_end_with_the_budget(env: Env, text: str):
     """Kubernetes charges one for each of these, however long they take; here they end with the budget."""
     program = env.compile(text)
     assert isinstance(program, CelProgram), str(program)

@@ -1,4 +1,4 @@
-"""Patterns: RE2's meaning through pyre2, and what happens without it."""
+"""Patterns: the semantics of RE2 through pyre2, and what happens without it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_go_refuses_is_refused(refused: str):
         "(?:.{999,}){9}",
     ],
 )
-def test_what_takes_long_to_compile_is_refused_at_once(heavy: str):
+def test_patterns_that_take_long_to_compile_are_rejected(heavy: str):
     assert estimate_program_size(heavy) > MAX_PROGRAM_SIZE
     with pytest.raises(CelError, match="expression too large"):
         compile_pattern(heavy)
@@ -77,7 +77,7 @@ def test_what_takes_long_to_compile_is_refused_at_once(heavy: str):
         "(" * 9,
     ],
 )
-def test_what_people_write_is_light(light: str):
+def test_common_patterns_are_small_enough(light: str):
     assert estimate_program_size(light) <= MAX_PROGRAM_SIZE
 
 

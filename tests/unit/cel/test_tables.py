@@ -17,14 +17,14 @@ REFUSED = table(HERE / "refused.yaml")
 
 
 @pytest.mark.parametrize("text", [text for group in HOLDS.values() for text in group])
-def test_it_holds(env: Env, text: str):
+def test_expression_is_true(env: Env, text: str):
     program = env.compile(text)
     assert isinstance(program, CelProgram), str(program)
     assert program.evaluate(VALUES) is True
 
 
 @pytest.mark.parametrize(("text", "words"), FAILS)
-def test_it_fails_when_it_runs(env: Env, text: str, words: str):
+def test_expression_fails_at_run_time(env: Env, text: str, words: str):
     program = env.compile(text)
     assert isinstance(program, CelProgram), str(program)
     fault = program.evaluate(VALUES)
@@ -34,7 +34,7 @@ def test_it_fails_when_it_runs(env: Env, text: str, words: str):
 
 
 @pytest.mark.parametrize(("text", "words"), FAILS)
-def test_a_fault_knows_its_place(env: Env, text: str, words: str):
+def test_a_fault_has_a_position(env: Env, text: str, words: str):
     program = env.compile(text)
     assert isinstance(program, CelProgram)
     fault = program.evaluate(VALUES)
@@ -45,7 +45,7 @@ def test_a_fault_knows_its_place(env: Env, text: str, words: str):
 
 
 @pytest.mark.parametrize(("text", "place", "words"), REFUSED)
-def test_it_is_refused(env: Env, text: str, place: str, words: str):
+def test_expression_does_not_compile(env: Env, text: str, place: str, words: str):
     fault = env.compile(text)
     assert isinstance(fault, CompileFault)
     assert words in str(fault)

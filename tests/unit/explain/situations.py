@@ -175,7 +175,7 @@ def thirty_three_asked() -> Diagnosis:
 def gave_up() -> Diagnosis:
     lines = "\n".join(f"gpu-{i} numa={i % 4}" for i in range(12))
     cluster = Cluster().node("node-a", lines).node("node-b", "gpu-0 numa=0 held=ml/old")
-    return cluster.ask(claim(request(count=4), same="numa"), effort=WorkBudget(max_steps=5))
+    return cluster.ask(claim(request(count=4), same="numa"), work_budget=WorkBudget(max_steps=5))
 
 
 def unknown_class() -> Diagnosis:

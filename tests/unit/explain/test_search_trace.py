@@ -104,7 +104,7 @@ def test_a_budget_that_runs_out_is_said():
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_stories_in_short_come_to_the_same_verdict(name, monkeypatch):
     patient = SITUATIONS[name]()
-    monkeypatch.setattr(diagnose_module, "TALES_IN_FULL", 0)
+    monkeypatch.setattr(diagnose_module, "MAX_DETAILED_TRACES", 0)
     quick = SITUATIONS[name]()
     assert quick.verdict == patient.verdict
     assert {(story.outcome, node) for story in quick.node_reports for node in story.nodes} == {
@@ -115,7 +115,7 @@ def test_stories_in_short_come_to_the_same_verdict(name, monkeypatch):
 
 
 def test_a_story_in_short_says_what_is_lacking(monkeypatch):
-    monkeypatch.setattr(diagnose_module, "TALES_IN_FULL", 0)
+    monkeypatch.setattr(diagnose_module, "MAX_DETAILED_TRACES", 0)
     asked = claim(
         request("a"),
         first_of("b", many={"count": 4, "where": [attribute("numa", 1)]}, three={"count": 3}),
@@ -228,5 +228,5 @@ def test_a_story_does_not_depend_on_what_was_judged_for_others():
     first = diagnose(stock, [asked], cluster.nodes)
     assert first.node_reports[0].outcome is NodeOutcome.FAULTED
     for options in stock.get_node_view(cluster.nodes[0]).shape.candidate_sets.values():
-        options.complete()
+        options.evaluate_all()
     assert diagnose(stock, [asked], cluster.nodes) == first

@@ -113,14 +113,14 @@ def test_what_was_given_up_before_is_not_searched_for_again():
 
 def test_hints_that_there_is_no_time_for_are_left_out(monkeypatch):
     tried = []
-    real = hints_module.helping
+    real = hints_module.try_change
 
     def helping(change, node, effort):
         tried.append(change.text)
         found = yield from real(change, node, effort)
         return found
 
-    monkeypatch.setattr(hints_module, "helping", helping)
+    monkeypatch.setattr(hints_module, "try_change", helping)
     whole = explained(WorkBudget())
     assert whole.hints
     many = len(tried)

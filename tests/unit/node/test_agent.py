@@ -147,7 +147,7 @@ class Wire:
         return reply
 
     def stream(self, request: TransportRequest, *, idle_timeout: float) -> Any:
-        return _Cuttable(self, self._behind.stream(request, silence=idle_timeout))
+        return _Cuttable(self, self._behind.stream(request, idle_timeout=idle_timeout))
 
     async def close(self) -> None:
         await self._behind.close()

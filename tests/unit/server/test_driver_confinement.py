@@ -15,12 +15,13 @@ import pytest
 
 from dray.api.json_text import write_json
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcessTransport
 from dray.driver import Driver
-from dray.driver.deploy.manifests import build_manifests, shorten_driver_name
+from dray.driver.deploy.manifests import build_manifests
+from dray.driver.deploy.objects import shorten_driver_name
 from dray.store.memory import MemoryStore
 from tests.contract.api import APPLY, JSON_PATCH, MERGE, Api, Said, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice
+from tests.support.in_process_transport import InProcessTransport
 
 SLICES = path("resourceslices")
 OTHER = "nic.example.com"

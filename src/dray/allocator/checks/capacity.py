@@ -108,17 +108,18 @@ def _check_policy(name: str, policy: CapacityRequestPolicy, taken: int) -> int |
 def check(
     solution: PartialSolution, candidate: int, consumed: Mapping[str, int], left: Mapping[str, int]
 ) -> Refusal | None:
-    """Whether what shares hold already, and what this attempt took, leaves too little."""
-    facts = solution.facts
+    """Refuse a share for which existing shares and this attempt leave too little."""
+    amounts = solution.share_amounts
     for name, amount in consumed.items():
-        rest = left[name] - facts.get(("share", candidate, name), 0) if facts else left[name]
+        rest = left[name] - amounts.get((candidate, name), 0) if amounts else left[name]
         if amount > rest:
             return Refusal(RefusalReason.CAPACITY_SHORT, Shortage(name, amount, rest))
     return None
 
 
 def take(solution: PartialSolution, candidate: int, consumed: Mapping[str, int]) -> None:
-    """Note what a share takes."""
+    """Record what a share takes."""
+    amounts = solution.share_amounts
     for name, amount in consumed.items():
-        fact = ("share", candidate, name)
-        solution.set_fact(fact, solution.facts.get(fact, 0) + amount)
+        key = (candidate, name)
+        solution.assign(amounts, key, amounts.get(key, 0) + amount)

@@ -1,26 +1,22 @@
-"""Rules across picks: devices that must share a value, and devices that must not.
+"""Constraint checks: devices that must have a value in common, and devices that must not.
 
-Values are typed and a scalar is a set of one. *Match* holds while one value is common to all devices
-picked so far: the fact is what is still common. *Distinct* holds while no two devices have a value in
-common: the fact is what is taken. Both only ever get harder to meet.
+A *match* constraint holds while one value is common to all devices taken so far; its fact is the set of
+values that are still common. A *distinct* constraint holds while no two devices have a value in common; its
+fact is the set of values taken. Both only ever get harder to meet.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from dray.allocator.partial_solution import PartialSolution
+from dray.allocator.partial_solution import AttributeValues, PartialSolution
 from dray.allocator.refusals import ConstraintConflict, Refusal, RefusalReason
 from dray.allocator.requests import ClaimConstraint
 
-AttributeValues = frozenset[tuple[str, Any]]
-
 
 def check(solution: PartialSolution, constraint: ClaimConstraint, values: AttributeValues) -> Refusal | None:
-    """Whether a device with these values breaks the rule."""
+    """Refuse a device whose values violate the constraint."""
     if not values:
         return Refusal(RefusalReason.ATTRIBUTE_MISSING, constraint.attribute)
-    pinned: AttributeValues | None = solution.facts.get(constraint)
+    pinned = solution.constraint_values.get(constraint)
     if pinned is None or pinned.isdisjoint(values) is constraint.distinct:
         return None
     return Refusal(
@@ -30,9 +26,9 @@ def check(solution: PartialSolution, constraint: ClaimConstraint, values: Attrib
 
 
 def take(solution: PartialSolution, constraint: ClaimConstraint, values: AttributeValues) -> None:
-    """Note what is common, or what is taken, from now on."""
-    pinned: AttributeValues | None = solution.facts.get(constraint)
-    if pinned is None:
-        solution.set_fact(constraint, values)
-    else:
-        solution.set_fact(constraint, pinned | values if constraint.distinct else pinned & values)
+    """Record the values that are common, or taken, from now on."""
+    table = solution.constraint_values
+    pinned = table.get(constraint)
+    if pinned is not None:
+        values = pinned | values if constraint.distinct else pinned & values
+    solution.assign(table, constraint, values)

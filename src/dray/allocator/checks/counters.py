@@ -1,7 +1,7 @@
-"""Shared counters: devices that overlap draw from one budget.
+"""Counter checks: overlapping devices draw from counters that their pool shares among them.
 
-A counter is charged once per device, not once per share. A counter that is overdrawn already blocks every
-device of its pool that consumes counters, as in Kubernetes: the pool's books do not add up.
+A counter is charged once per device, not once per share. The search refuses every device that consumes
+counters of a pool with an overdrawn counter, as Kubernetes does: what is left in that pool is unknown.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ CounterConsumption = tuple[tuple[str, str, int], ...]
 def check(
     solution: PartialSolution, pool: int, consumes: CounterConsumption, left: Mapping[tuple[str, str], int]
 ) -> Refusal | None:
-    """Whether a counter does not have enough left."""
+    """Refuse a device for which a counter has too little left."""
+    draws = solution.counter_draws
     for counter_set, name, amount in consumes:
-        rest = left[counter_set, name] - solution.facts.get(("counter", pool, counter_set, name), 0)
+        rest = left[counter_set, name] - draws.get((pool, counter_set, name), 0)
         if amount > rest:
             return Refusal(RefusalReason.COUNTER_SHORT, Shortage(f"{counter_set}/{name}", amount, rest))
     return None
 
 
 def take(solution: PartialSolution, pool: int, consumes: CounterConsumption) -> None:
-    """Charge the counters."""
+    """Charge the counters of a pool."""
+    draws = solution.counter_draws
     for counter_set, name, amount in consumes:
-        fact = ("counter", pool, counter_set, name)
-        solution.set_fact(fact, solution.facts.get(fact, 0) + amount)
+        key = (pool, counter_set, name)
+        solution.assign(draws, key, draws.get(key, 0) + amount)

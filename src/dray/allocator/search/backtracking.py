@@ -1,28 +1,26 @@
-"""The search: one loop, one stack, one trail.
+"""Backtracking search: finds a device for every request of a pod on one node shape.
 
-Theory of operation: depth first over choices, alternatives and devices, in order; the first full solution is
-the answer. A *frame* is a point of the walk with its options and the place it has come to. Taking a candidate
-writes facts on the board; leaving a frame rewinds them. A walk that goes astray (`PRUNING_THRESHOLD`) asks
-for help before it goes on (see pruning): whether the rest can be completed at a point at all, and which
-devices are interchangeable with one that failed. A completion that was found is a *witness*: as long as the
-walk agrees with it nothing needs to be asked again. Pruning changes how long the walk takes, never where it
-ends.
+Theory of operation: depth first over choices, alternatives and devices, in order; the first complete solution
+is the answer. A *frame* is one search point with its candidates and how far they were tried. Taking a
+candidate records facts in the partial solution; backtracking rewinds them. A search that wasted too much work
+(`PRUNING_THRESHOLD`) starts to prune (see pruning): it asks whether the rest can be completed at a point at
+all, and which devices are interchangeable with one that failed. While the search agrees with a *known
+completion*, nothing needs to be proven again. Pruning changes how long the search takes, never its answer.
 
-The walk is told as beats, and only as beats: nothing here logs, counts for others or calls back. A beat comes
-at least every few milliseconds of work, so that whoever drives the search can stop it in time.
+The search reports what it does as trace events, and only as trace events: it does not log, count or call
+back. An event comes at least every few milliseconds of work, so that the caller can stop the search in time.
 
-Rules for this file: no gates, no names of devices, no text, no clock. A candidate is a number.
+This module must not contain feature gates, device names, message texts or a clock. A candidate is a number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from dray.allocator.checks import capacity, constraints, counters
 from dray.allocator.inventory.device_inventory import NodeShape
-from dray.allocator.partial_solution import USED_DEVICES, PartialSolution
 from dray.allocator.refusals import Refusal, RefusalReason, Shortage
 from dray.allocator.requests import MAX_RESULTS, AllocationRequest, RequestAlternative, RequestChoice
+from dray.allocator.search.candidate_checks import CandidateChecks
 from dray.allocator.search.candidates import NOT_EVALUATED, CandidateSet, get_candidate_set
 from dray.allocator.search.frames import NO_CANDIDATE, NO_DEVICE_NEEDED, SearchFrame
 from dray.allocator.search.pruning import CompletionSearch, KnownCompletion, Pruner
@@ -33,7 +31,6 @@ from dray.allocator.search.trace import (
     Faulted,
     GaveUp,
     Pick,
-    SearchPoint,
     SearchProgress,
     Solved,
     TraceEvent,
@@ -43,34 +40,36 @@ STEP_BUDGET = 100_000
 """Steps a search may take before it gives up."""
 
 PRUNING_THRESHOLD = 600
-"""Work since the first dead end after which a walk asks for help, counted in refused candidates. It is about
-what asking for the first time costs, so that a walk never takes more than twice what it would have taken."""
+"""Work since the first dead end after which a search starts to prune, counted in refused candidates. This is
+about what building the pruning model costs, so that pruning never makes a search more than twice as long."""
 
 STEP_WORK = 4
-"""What a step is worth in refused candidates."""
+"""Cost of a step, counted in refused candidates."""
 
 MAX_PRUNING_STATES = 2_000
-"""States that one question may look at. A walk that gets no answer goes on without it, and asks the next with
-half as much patience: questions must not cost more than the walk. Every answer gives some of it back."""
+"""States that one completion search may visit. When it ends without an answer the search continues without
+pruning there and halves the limit for the next one: pruning must not cost more than the search. Every answer
+raises the limit again."""
 
 PROGRESS_INTERVAL = 24
-"""States looked at, or devices evaluated, between two beats."""
+"""States visited, or devices evaluated, between two trace events."""
 
 
 def search(
     allocation_request: AllocationRequest, shape: NodeShape, budget: int = STEP_BUDGET, *, prune: bool = True
 ) -> Iterator[TraceEvent]:
-    """Walk; yields what happens and ends with exactly one ending."""
+    """Search for devices; yields trace events, of which the last one is the only ending."""
     return BacktrackingSearch(allocation_request, shape, prune).run(budget)
 
 
 class BacktrackingSearch:
-    """One search while it lasts."""
+    """The state of one search: its stack of frames, its picks and what pruning knows."""
 
     def __init__(self, allocation_request: AllocationRequest, shape: NodeShape, prune: bool) -> None:
         self._allocation_request = allocation_request
         self._shape = shape
-        self._solution = PartialSolution()
+        self._checks = CandidateChecks(allocation_request, shape)
+        self._solution = self._checks.solution
         self._stack: list[SearchFrame] = []
         self._picks: list[Pick] = []
         self._may_prune = prune
@@ -97,7 +96,9 @@ class BacktrackingSearch:
                 return
             if candidate != NO_CANDIDATE:
                 if candidate >= 0:
-                    yield CandidateTaken(self._take_candidate(frame, candidate), tuple(frame.refused))
+                    pick = self._checks.take(frame, candidate)
+                    self._picks.append(pick)
+                    yield CandidateTaken(pick, tuple(frame.refused))
                 frame = self._advance(frame, candidate)
                 continue
             yield DeadEnd(frame.point, tuple(frame.refused), frame.blocker)
@@ -112,10 +113,10 @@ class BacktrackingSearch:
                 return
         yield Solved(tuple(self._picks), self._steps)
 
-    # --- moving ---
+    # --- frames ---
 
     def _enter_choice(self, index: int, devices_before: int) -> SearchFrame | None:
-        """The first alternative of a choice; None when there is no choice left, which is a solution."""
+        """Open the first alternative of a choice; None when no choice is left, which is a solution."""
         if index == len(self._allocation_request.choices):
             return None
         choice = self._allocation_request.choices[index]
@@ -126,18 +127,18 @@ class BacktrackingSearch:
     def _open_frame(
         self, choice: RequestChoice, alternative_index: int, mark: int, devices_before: int
     ) -> SearchFrame:
-        want = choice.alternatives[alternative_index]
+        alternative = choice.alternatives[alternative_index]
         frame = SearchFrame(
-            choice, alternative_index, get_candidate_set(self._shape, want), mark, devices_before
+            choice, alternative_index, get_candidate_set(self._shape, alternative), mark, devices_before
         )
-        if want.takes_all:
+        if alternative.takes_all:
             frame.is_counted = False
         elif devices_before + frame.count > MAX_RESULTS:
             frame.blocker = self._find_blocker(frame)
         return frame
 
     def _count_devices(self, frame: SearchFrame) -> Iterator[TraceEvent]:
-        """Find out how many devices a frame for all of them needs."""
+        """Evaluate all candidates of an "All" request to learn how many devices it needs."""
         while not frame.candidates.evaluate_some(PROGRESS_INTERVAL):
             yield SearchProgress(self._steps)
         frame.count = frame.candidates.matching.bit_count()
@@ -145,7 +146,7 @@ class BacktrackingSearch:
         frame.is_counted = True
 
     def _find_blocker(self, frame: SearchFrame) -> Refusal | None:
-        """What keeps an alternative from being tried at all."""
+        """Why an alternative cannot be tried at all; None when it can."""
         if frame.alternative.takes_all:
             if self._shape.flaws:
                 return self._shape.flaws[0][1]
@@ -158,7 +159,7 @@ class BacktrackingSearch:
         return None
 
     def _advance(self, frame: SearchFrame, candidate: int) -> SearchFrame | None:
-        """The frame behind a candidate that was taken."""
+        """Open the next frame after a candidate was taken; None when everything is taken."""
         frame.taken = candidate
         self._stack.append(frame)
         if frame.device_index + 1 >= frame.count:
@@ -166,7 +167,7 @@ class BacktrackingSearch:
         return frame.build_next(self._solution.mark())
 
     def _backtrack(self, frame: SearchFrame) -> SearchFrame | None:
-        """The next frame to try after one came to its end; None when everything was tried."""
+        """The next frame to try after a dead end; None when everything was tried."""
         while True:
             if frame.device_index == 0 and frame.alternative_index + 1 < len(frame.choice.alternatives):
                 return self._open_frame(
@@ -187,44 +188,44 @@ class BacktrackingSearch:
     # --- pruning ---
 
     def _should_prune(self, frame: SearchFrame) -> bool:
-        """Whether enough was tried in vain to ask for help."""
+        """Count the work of a dead end; whether enough was wasted to start pruning."""
         if self._first_dead_end < 0:
             self._first_dead_end = self._steps
         self._wasted_work += len(frame.refused)
         return self._wasted_work + STEP_WORK * (self._steps - self._first_dead_end) >= PRUNING_THRESHOLD
 
     def _begin_pruning(self) -> Generator[TraceEvent, None, bool]:
-        """Ask for help from now on; the result is whether there is no solution at all."""
+        """Prune from now on; returns whether pruning proves that there is no solution at all."""
         self._may_prune = False
-        options: dict[RequestAlternative, CandidateSet] = {}
+        candidate_sets: dict[RequestAlternative, CandidateSet] = {}
         for choice in self._allocation_request.choices:
-            for want in choice.alternatives:
-                options[want] = get_candidate_set(self._shape, want)
-                while not options[want].evaluate_some(PROGRESS_INTERVAL):
+            for alternative in choice.alternatives:
+                found = candidate_sets[alternative] = get_candidate_set(self._shape, alternative)
+                while not found.evaluate_some(PROGRESS_INTERVAL):
                     yield SearchProgress(self._steps)
-        pruning = Pruner(self._allocation_request, self._shape, options, MAX_RESULTS)
-        if not pruning.usable:
+        pruner = Pruner(self._allocation_request, self._shape, candidate_sets, MAX_RESULTS)
+        if not pruner.usable:
             return False
-        self._pruner = pruning
-        whole = pruning.build_whole_search()
+        self._pruner = pruner
+        whole = pruner.build_whole_search()
         return whole is not None and (yield from self._run_completion(whole)) is False
 
     def _exclude_equivalents(self, frame: SearchFrame) -> None:
-        """Come back to a frame whose candidate failed: what else is not worth trying there."""
+        """Exclude from a frame the candidates that are interchangeable with the one that failed."""
         frame.is_checked = False
         if self._pruner is None:
             return
         failed = self._pruner.find_equivalents(self._picks, frame.point, frame.first_position, frame.taken)
         frame.allowed &= ~failed
-        witness = frame.completion
-        if witness is not None:
-            if witness.devices.get(frame.choice.index, 0) & failed:
+        known = frame.completion
+        if known is not None:
+            if known.devices.get(frame.choice.index, 0) & failed:
                 frame.completion = None
             else:
                 frame.is_checked = True
 
     def _look_ahead(self, frame: SearchFrame) -> Iterator[TraceEvent]:
-        """Ask whether a frame is worth trying at all."""
+        """Block a frame from which the search cannot be completed."""
         assert self._pruner is not None
         frame.is_checked = True
         if frame.blocker is not None or self._may_fault(frame):
@@ -232,36 +233,38 @@ class BacktrackingSearch:
         frame.completion = self._inherit_completion(frame)
         if frame.completion is not None:
             return
-        question = self._pruner.build_completion_search(self._picks, frame.point, frame.cursor, frame.allowed)
-        if (yield from self._run_completion(question)) is False:
-            frame.blocker = question.blocker
-        frame.completion = question.completion
+        completion = self._pruner.build_completion_search(
+            self._picks, frame.point, frame.cursor, frame.allowed
+        )
+        if (yield from self._run_completion(completion)) is False:
+            frame.blocker = completion.blocker
+        frame.completion = completion.completion
 
     def _may_fault(self, frame: SearchFrame) -> bool:
-        """Whether a frame has a device that cannot be judged: the walk never steps back from it."""
+        """Whether a frame has a device that cannot be evaluated: the search ends there and never backtracks."""
         faulty = frame.candidates.faulty
-        if not faulty or frame.alternative.takes_all:  # who wants all looks at all, also at what somebody has
+        if not faulty or frame.alternative.takes_all:  # "All" requests also evaluate devices in use
             return bool(faulty)
-        return bool(faulty & ~self._find_blocked(frame) >> frame.cursor << frame.cursor)
+        return bool(faulty & ~self._checks.find_blocked(frame) >> frame.cursor << frame.cursor)
 
     def _inherit_completion(self, frame: SearchFrame) -> KnownCompletion | None:
-        """The witness of the frame before, when the walk has agreed with it so far."""
+        """The known completion of the previous frame, if the search has agreed with it so far."""
         assert self._pruner is not None
-        witness = self._stack[-1].completion if self._stack else None
-        if witness is None:
+        known = self._stack[-1].completion if self._stack else None
+        if known is None:
             return None
         index = frame.choice.index
-        agreed = witness.demands.get(index) is self._pruner.get_demand(frame.point)
+        agreed = known.demands.get(index) is self._pruner.get_demand(frame.point)
         before = self._stack[-1]
         if not agreed or (
-            before.taken >= 0 and not witness.devices.get(before.choice.index, 0) >> before.taken & 1
+            before.taken >= 0 and not known.devices.get(before.choice.index, 0) >> before.taken & 1
         ):
             return None
-        left = witness.devices[index] >> frame.cursor << frame.cursor & frame.allowed
-        return witness if left.bit_count() >= frame.count - frame.device_index else None
+        left = known.devices[index] >> frame.cursor << frame.cursor & frame.allowed
+        return known if left.bit_count() >= frame.count - frame.device_index else None
 
     def _run_completion(self, completion: CompletionSearch) -> Generator[TraceEvent, None, bool | None]:
-        """The answer to a question, with beats in between."""
+        """Run a completion search, with progress events in between; None when it ends without an answer."""
         while completion.visited < self._state_budget:
             before = completion.visited
             answer = completion.run(min(PROGRESS_INTERVAL, self._state_budget - before))
@@ -276,105 +279,41 @@ class BacktrackingSearch:
     # --- one candidate ---
 
     def _find_next(self, frame: SearchFrame) -> int:
-        """The next candidate that every check lets pass."""
+        """The next candidate that no rule refuses."""
         if frame.blocker is not None:
             return NO_CANDIDATE
-        options = frame.candidates
+        candidates = frame.candidates
         if frame.alternative.takes_all:
             return self._find_next_of_all(frame)
         if frame.count == 0:
             return NO_DEVICE_NEEDED if frame.taken == NO_CANDIDATE else NO_CANDIDATE
-        blocked = self._find_blocked(frame) | ~frame.allowed
+        blocked = self._checks.find_blocked(frame) | ~frame.allowed
         while True:
-            candidate = options.find_first(frame.cursor, blocked, PROGRESS_INTERVAL)
-            if candidate < 0 or options.faulty >> candidate & 1:
+            candidate = candidates.find_first(frame.cursor, blocked, PROGRESS_INTERVAL)
+            if candidate < 0 or candidates.faulty >> candidate & 1:
                 return candidate
             frame.cursor = candidate + 1
-            refusal = self._check_candidate(frame, candidate)
+            refusal = self._checks.find_refusal(frame, candidate)
             if refusal is None:
                 return candidate
             frame.refused.append((candidate, refusal))
 
     def _find_next_of_all(self, frame: SearchFrame) -> int:
-        """The one device that must come next when all are wanted."""
-        options = frame.candidates
-        if options.faulty:
-            return (options.faulty & -options.faulty).bit_length() - 1
+        """The one device that must come next in an "All" request."""
+        candidates = frame.candidates
+        if candidates.faulty:
+            return (candidates.faulty & -candidates.faulty).bit_length() - 1
         if frame.taken != NO_CANDIDATE or frame.refused:
             return NO_CANDIDATE
-        there = options.matching >> frame.cursor << frame.cursor
+        there = candidates.matching >> frame.cursor << frame.cursor
         candidate = (there & -there).bit_length() - 1
         frame.cursor = candidate + 1
-        refusal = options.refusals.get(candidate)
-        if refusal is None and self._find_blocked(frame) >> candidate & 1:
+        refusal = candidates.refusals.get(candidate)
+        if refusal is None and self._checks.find_blocked(frame) >> candidate & 1:
             refusal = Refusal(RefusalReason.IN_USE)
         if refusal is None:
-            refusal = self._check_candidate(frame, candidate)
+            refusal = self._checks.find_refusal(frame, candidate)
         if refusal is None:
             return candidate
         frame.refused.append((candidate, refusal))
         return NO_CANDIDATE
-
-    def _find_blocked(self, frame: SearchFrame) -> int:
-        """Candidates somebody has; admin access only minds those of its own claim."""
-        facts = self._solution.facts
-        if frame.alternative.admin:
-            own: int = facts.get(("claim", frame.choice.claim_index), 0)
-            return own
-        used: int = facts.get(USED_DEVICES, 0)
-        return self._shape.taken | used
-
-    def _check_candidate(self, frame: SearchFrame, candidate: int) -> Refusal | None:
-        """The checks that depend on what was taken before."""
-        shape, board, want = self._shape, self._solution, frame.alternative
-        content = shape.profiles[candidate]
-        refusal = None
-        if content.shareable:
-            share = frame.candidates.get_share(candidate)
-            refusal = capacity.check(board, candidate, share, shape.capacity_left[candidate])
-        elif candidate in shape.capacity_left:
-            # Only admin access comes here: what old shares hold of a device is not there to look at, either.
-            refusal = capacity.check(
-                board, candidate, frame.candidates.get_share(candidate), shape.capacity_left[candidate]
-            )
-        if refusal is None and content.counter_sets and self._charges_counters(want, candidate):
-            pool = shape.pool_indexes[candidate]
-            if pool in shape.overdrawn:
-                return Refusal(RefusalReason.COUNTER_SHORT)
-            refusal = counters.check(board, pool, content.counters, shape.counters_left[pool])
-        for rule in want.constraints if refusal is None else ():
-            refusal = constraints.check(board, rule, content.get_values(rule.attribute))
-            if refusal is not None:
-                break
-        return refusal
-
-    def _charges_counters(self, alternative: RequestAlternative, candidate: int) -> bool:
-        """Whether taking a candidate charges counters: not twice for shares, never for admin access."""
-        return not (
-            alternative.admin
-            or self._shape.shared >> candidate & 1
-            or ("shared", candidate) in self._solution.facts
-        )
-
-    def _take_candidate(self, frame: SearchFrame, candidate: int) -> Pick:
-        """Write what taking a candidate means on the board."""
-        shape, board, want = self._shape, self._solution, frame.alternative
-        content = shape.profiles[candidate]
-        if content.counters and self._charges_counters(want, candidate):
-            counters.take(board, shape.pool_indexes[candidate], content.counters)
-        consumed: dict[str, int] | None = None
-        if content.shareable:
-            consumed = frame.candidates.get_share(candidate)
-            capacity.take(board, candidate, consumed)
-            if content.counters and not want.admin:
-                board.set_fact(("shared", candidate), True)
-        else:
-            board.set_fact(USED_DEVICES, board.facts.get(USED_DEVICES, 0) | 1 << candidate)
-            if self._allocation_request.has_admin_access:
-                own = ("claim", frame.choice.claim_index)
-                board.set_fact(own, board.facts.get(own, 0) | 1 << candidate)
-        for rule in want.constraints:
-            constraints.take(board, rule, content.get_values(rule.attribute))
-        pick = Pick(SearchPoint(frame.choice, want, frame.device_index), candidate, consumed)
-        self._picks.append(pick)
-        return pick

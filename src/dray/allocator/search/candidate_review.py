@@ -1,11 +1,12 @@
-"""A place of the walk, stood at again: what the rules say of every candidate there.
+"""Candidate review: why each candidate is refused at one point of a search, for explanations.
 
-Theory of operation: the search tells whom it refused, as far as it looked. An explanation wants to hear of
-every candidate, at one place, by the first rule that fails. So the picks that led to the place are taken
-once more, by the code of the walk itself, and each candidate is put before the same checks.
+Theory of operation: the trace of a search has the candidates it refused, as far as it looked. An explanation
+needs every candidate at one point, with the first rule that refuses it. So the review takes the picks that
+led to the point once more, through the checks of the search itself, and applies the same checks to each
+candidate.
 
-Rules for this file: nothing is decided here, and no rule is written a second time. Candidates that nobody
-judged stay unjudged: looking twice must not evaluate more selectors than looking once.
+This module must not contain a rule of its own. Candidates that the search did not evaluate stay unevaluated:
+an explanation must not evaluate more selectors than the search did.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from dray.allocator.inventory.device_inventory import NodeShape
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import AllocationRequest
-from dray.allocator.search.backtracking import BacktrackingSearch
+from dray.allocator.search.candidate_checks import CandidateChecks
 from dray.allocator.search.candidates import get_candidate_set
 from dray.allocator.search.frames import SearchFrame
 from dray.allocator.search.trace import Pick, SearchPoint
@@ -29,22 +30,22 @@ _AFTER_AMOUNTS = frozenset({RefusalReason.TAINTED, RefusalReason.NODE_SELECTOR})
 
 
 class CandidateReview:
-    """The board as it was after some picks."""
+    """The partial solution after some picks, with every rule applied to each candidate."""
 
     def __init__(
         self, allocation_request: AllocationRequest, shape: NodeShape, picks: Sequence[Pick]
     ) -> None:
         self._shape = shape
-        self._search = BacktrackingSearch(allocation_request, shape, False)
+        self._checks = CandidateChecks(allocation_request, shape)
         self._taken_at: dict[int, SearchPoint] = {}
         for pick in picks:
-            self._search._take_candidate(self._build_frame(pick.point), pick.candidate)
+            self._checks.take(self._build_frame(pick.point), pick.candidate)
             self._taken_at[pick.candidate] = pick.point
 
     def find_refusals(self, point: SearchPoint) -> dict[int, Refusal | None]:
         """For each candidate the search looked at, the first rule that refuses it at a point.
 
-        `TAKEN_HERE` carries the point that has the candidate. None means that no rule is against it.
+        `TAKEN_HERE` carries the point that took the candidate. None means that no rule refuses it.
         """
         frame = self._build_frame(point)
         return {
@@ -57,15 +58,15 @@ class CandidateReview:
             return static
         if not frame.alternative.admin and self._shape.taken >> candidate & 1:
             return _IN_USE
-        if self._search._find_blocked(frame) >> candidate & 1:
+        if self._checks.find_blocked(frame) >> candidate & 1:
             return Refusal(RefusalReason.TAKEN_HERE, self._taken_at.get(candidate))
         if static is not None and static.reason not in _AFTER_AMOUNTS:
             return static
-        dynamic = self._search._check_candidate(frame, candidate)
+        dynamic = self._checks.find_refusal(frame, candidate)
         if static is None or dynamic is None:
             return static or dynamic
         return min(static, dynamic, key=lambda refusal: _RANK[refusal.reason])
 
     def _build_frame(self, point: SearchPoint) -> SearchFrame:
-        alternative = point.choice.alternatives.index(point.alternative)
-        return SearchFrame(point.choice, alternative, get_candidate_set(self._shape, point.alternative), 0, 0)
+        index = point.choice.alternatives.index(point.alternative)
+        return SearchFrame(point.choice, index, get_candidate_set(self._shape, point.alternative), 0, 0)

@@ -1,7 +1,7 @@
-"""Admission webhooks as values: their configurations, which requests they are asked about, and the reviews.
+"""Admission webhooks as values: their configurations, which requests they are called for, and the reviews.
 
-Nothing here calls anybody, keeps anything or knows a clock; whoever asks webhooks does so with what is
-decided here. The API server imports this package, and the tables of kinds, defaults and rules.
+Nothing here sends a request, stores an object or reads a clock; the API server calls webhooks with what is
+computed here. The API server, the table of kinds, the defaults and the validation import this package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Label selectors as fields of an object: which objects are meant, by their labels."""
+"""Label selectors as fields of an object."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class LabelSelectorRequirement(ApiStruct, frozen=True):
 
 
 class LabelSelector(ApiStruct, frozen=True):
-    """Which objects are meant, by their labels; without any condition all are."""
+    """Selects objects by their labels; without any condition it selects all."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
 def matches_labels(selector: LabelSelector | None, candidates: Iterable[Mapping[str, str]]) -> bool:
-    """Whether a selector takes one of several sets of labels; one that says nothing takes everything."""
+    """Whether a selector matches one of several sets of labels; an absent selector matches everything."""
     if selector is None or selector == LabelSelector():
         return True
     read = _parse_selector(msgspec.json.encode(selector))

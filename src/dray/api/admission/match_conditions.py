@@ -1,14 +1,14 @@
-"""Match conditions: expressions in CEL that say whether a webhook is asked about a request.
+"""Match conditions: CEL expressions that decide whether a webhook is called for a request.
 
     request      the review without the object: `request.operation`, `request.userInfo.username`, ...
-    object       the object as it would be, null when it is deleted
+    object       the object as it would be stored, null when it is deleted
     oldObject    the object as it is stored, null when it is created
 
-Theory of operation: what objects hold is known only at run time, so all three are of unknown type, and an
-expression that asks for a field that is not there fails; `has(...)` tests first. One condition that does not
-hold is enough for the webhook not to be asked, also when another one fails; a failure counts only when all
-others hold. All conditions of a webhook share a budget, because clients write the objects that they look
-through, and everybody else waits meanwhile.
+Theory of operation: the types of objects are known only at run time, so all three variables are of unknown
+type, and an expression that reads an absent field fails; `has(...)` tests for it. One condition that is false
+is enough for the webhook not to be called, also when another one fails; a failure counts only when all others
+are true. All conditions of a webhook share a cost budget, because clients write the objects that the
+conditions evaluate, and all other requests wait meanwhile.
 
 Rules for this file: there is no `authorizer`; an expression that names it does not compile.
 """
@@ -28,7 +28,7 @@ from dray.cel.library import STANDARD_LIBRARIES
 from dray.cel.values import Value
 
 MATCH_COST_LIMIT: Final = 100_000
-"""What the conditions of a webhook may cost together, in fact: some hundredths of a second."""
+"""What the conditions of a webhook may cost together when evaluated: some hundredths of a second."""
 _VARIABLES: Final = ("object", "oldObject", "request")
 _INT64: Final = 2**63
 
@@ -41,7 +41,7 @@ def _build_environment() -> Env:
 
 
 def compile_condition(expression: str) -> CelProgram | str:
-    """An expression that can be evaluated, or why it cannot."""
+    """Compile an expression; the text is why it cannot be used."""
     program = _build_environment().compile(expression)
     if isinstance(program, CompileFault):
         return f"compilation failed: {program}"
@@ -53,14 +53,14 @@ def compile_condition(expression: str) -> CelProgram | str:
 def evaluate_conditions(
     conditions: Iterable[MatchCondition], bindings: Callable[[], ConditionBindings]
 ) -> bool | InvalidAdmissionResponse:
-    """Whether all conditions hold, or why that cannot be said."""
+    """Whether all conditions are true, or why that cannot be decided."""
     failed: InvalidAdmissionResponse | None = None
     given: ConditionBindings | None = None
-    left = MATCH_COST_LIMIT
+    remaining = MATCH_COST_LIMIT
     for condition in conditions:
         given = bindings() if given is None else given
-        answer, cost = _evaluate_condition(condition, given, left)
-        left = max(0, left - cost)
+        answer, cost = _evaluate_condition(condition, given, remaining)
+        remaining = max(0, remaining - cost)
         if answer is False:
             return False
         if isinstance(answer, InvalidAdmissionResponse):
@@ -69,7 +69,7 @@ def evaluate_conditions(
 
 
 def bind_variables(request: Mapping[str, Any], new: Any, old: Any) -> ConditionBindings:
-    """Documents as the variables of expressions."""
+    """Convert documents to the variables of expressions."""
     about = {name: value for name, value in request.items() if name not in _VARIABLES}
     return {"request": _to_cel_value(about), "object": _to_cel_value(new), "oldObject": _to_cel_value(old)}
 
@@ -77,7 +77,7 @@ def bind_variables(request: Mapping[str, Any], new: Any, old: Any) -> ConditionB
 def _evaluate_condition(
     condition: MatchCondition, given: ConditionBindings, budget: int
 ) -> tuple[bool | InvalidAdmissionResponse, int]:
-    """Whether a condition holds, and what it cost to find out."""
+    """Evaluate one condition; returns the result and its cost."""
     program, what = compile_condition(condition.expression), f"match condition `{condition.name}`"
     if isinstance(program, str):
         return InvalidAdmissionResponse(f"{what}: {program}"), 0
@@ -90,7 +90,7 @@ def _evaluate_condition(
 
 
 def _to_cel_value(document: Any) -> Value:
-    """A document as a value of CEL."""
+    """Convert a document to a CEL value."""
     if isinstance(document, Mapping):
         return {str(name): _to_cel_value(value) for name, value in document.items()}
     if isinstance(document, list | tuple):

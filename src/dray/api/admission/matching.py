@@ -1,13 +1,12 @@
-"""Which webhooks are asked about a request, and in which version of the object.
+"""Webhook matching: which webhooks are called for a request, and in which version of the object.
 
-Theory of operation: a webhook is asked when one of its rules names the resource and the operation, and its
-selectors take the namespace and the object. Rules are looked at twice at most: first with the version in
-which the request was made, then, when the webhook asks for equivalents, with every other version in which the
-same objects are served. The version that a rule names is the one the webhook is asked in. What rules say does
-not depend on the object, so whoever asks often may remember `find_called_version`; selectors are looked at
-every time.
+Theory of operation: a webhook is called when one of its rules matches the resource and the operation, and its
+selectors match the namespace and the object. Rules are evaluated twice at most: first with the version of the
+request, then, for `matchPolicy: Equivalent`, with every other version in which the same objects are served.
+The webhook is called in the version that the rule names. The outcome of rules does not depend on the object,
+so callers may cache `find_called_version`; selectors are evaluated every time.
 
-Rules for this file: pure; rows of tests are enough to know all of it.
+Rules for this file: pure functions; tables of test cases cover all of it.
 """
 
 from __future__ import annotations
@@ -35,11 +34,13 @@ EXEMPT_RESOURCES = frozenset(
         "validatingwebhookconfigurations",
     }
 )
-"""Resources of our group that no webhook is asked about: who locks himself out must be able to mend that."""
+"""Resources of this API group that no webhook is called for: an administrator must be able to repair a
+webhook configuration that refuses every request.
+"""
 
 
 class AdmissionTarget(msgspec.Struct, frozen=True):
-    """A resource, and what is done to it; `versions` are all in which it is served."""
+    """A resource and the operation on it; `versions` are all versions in which it is served."""
 
     operation: str
     group: str
@@ -51,14 +52,16 @@ class AdmissionTarget(msgspec.Struct, frozen=True):
 
 
 class AdmissionLabels(msgspec.Struct, frozen=True):
-    """What selectors look at: labels of the namespace, None outside of all, and of the new and old object."""
+    """The labels that selectors evaluate: of the namespace (None outside of all) and of the new and old
+    object.
+    """
 
     namespace: Mapping[str, str] | None = None
     objects: tuple[Mapping[str, str], ...] = ()
 
 
 def find_called_version(webhook: Webhook, target: AdmissionTarget) -> str | None:
-    """The version in which a webhook is asked about a target; None when its rules do not name it."""
+    """Return the version in which a webhook is called for a target; None when its rules do not match."""
     if target.group == GROUP and target.resource in EXEMPT_RESOURCES:
         return None
     equivalent = webhook.match_policy in (None, EQUIVALENT)
@@ -70,7 +73,7 @@ def find_called_version(webhook: Webhook, target: AdmissionTarget) -> str | None
 
 
 def matches_selectors(webhook: Webhook, labels: AdmissionLabels) -> bool:
-    """Whether the selectors of a webhook take the namespace and the object."""
+    """Whether the selectors of a webhook match the namespace and the object."""
     if labels.namespace is not None and not matches_labels(webhook.namespace_selector, (labels.namespace,)):
         return False
     return matches_labels(webhook.object_selector, labels.objects)
@@ -91,12 +94,14 @@ def _matches_any(patterns: Sequence[str], wanted: str) -> bool:
 
 
 def _is_in_scope(scope: str | None, target: AdmissionTarget) -> bool:
-    # A namespace itself stands outside of all namespaces.
+    # A namespace itself is not in a namespace.
     wanted = {CLUSTER: False, NAMESPACED: True}.get(scope or ALL)
     return wanted is None or wanted is target.namespaced
 
 
 def _matches_resource(pattern: str, target: AdmissionTarget) -> bool:
-    """`pods`, `pods/status`, `*/status`; `*` alone is every resource, `*/*` every subresource as well."""
+    """Whether a pattern matches: `pods`, `pods/status`, `*/status`; `*` is every resource, `*/*` also
+    subresources.
+    """
     resource, _, subresource = pattern.partition("/")
     return resource in (ALL, target.resource) and subresource in (ALL, target.subresource)

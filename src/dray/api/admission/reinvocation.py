@@ -1,8 +1,8 @@
-"""Whose turn it is: the order in which mutating webhooks are asked, and who is asked once more.
+"""Reinvocation of mutating webhooks: which ones are called a second time.
 
-Theory of operation: each webhook that is asked notes whether it wants to see later changes. When one changes
-the object, all that were asked before it and want that are due once more; who comes after it has seen the
-change. After the first round those that are due are asked in their order, once, whatever they change then.
+Theory of operation: for each call the tracker records whether the webhook's policy is `IfNeeded`. When a
+webhook changes the object, all earlier webhooks with that policy are due once more; later ones see the change
+anyway. After the first pass those that are due are called in their order, once, whatever they change then.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from collections.abc import Iterable
 
 
 class ReinvocationTracker:
-    """Remembers who was asked before a change."""
+    """Records which webhooks were called before a change."""
 
     def __init__(self) -> None:
         self._called: list[int] = []
         self._due: set[int] = set()
 
     def record_call(self, position: int, *, wants_reinvocation: bool, changed: bool) -> None:
-        """Note that a webhook was asked: whether it wants to see later changes, and whether it made one."""
+        """Record a call: whether the webhook wants to be called again after later changes, and whether it
+        made one.
+        """
         if changed:
             self._due.update(self._called)
             self._called.clear()
@@ -26,5 +28,5 @@ class ReinvocationTracker:
             self._called.append(position)
 
     def list_due(self) -> Iterable[int]:
-        """Positions of those that are asked once more."""
+        """Return the positions of the webhooks to call a second time."""
         return sorted(self._due)

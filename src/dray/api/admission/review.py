@@ -1,10 +1,10 @@
-"""Admission reviews: the question that a webhook is asked, and what its answer says.
+"""Admission reviews: the request sent to a webhook, and the parser of its response.
 
-Theory of operation: a question is a document with everything a webhook may want to know. An answer is read
-with suspicion: whatever it is, it becomes a `AdmissionResponse` or an `InvalidAdmissionResponse` with a
-sentence that says what was expected. Texts of webhooks go to clients and logs, so they are cut to a length.
+Theory of operation: a review is a document with everything a webhook may need. Responses are not trusted:
+each becomes an `AdmissionResponse`, or an `InvalidAdmissionResponse` with a sentence that says what was
+expected. Texts of webhooks reach clients and logs, so they are truncated.
 
-Rules for this file: pure; identities come from outside.
+Rules for this file: pure functions; uids are arguments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MIN_CODE, _MAX_CODE = 400, 599
 
 
 class AdmissionResponse(msgspec.Struct, frozen=True):
-    """What a webhook says: yes, maybe with changes, or no and why."""
+    """The decision of a webhook: allowed, perhaps with changes, or denied with a reason."""
 
     allowed: bool
     code: int = _MIN_CODE
@@ -45,18 +45,18 @@ class AdmissionResponse(msgspec.Struct, frozen=True):
 
 
 class InvalidAdmissionResponse(msgspec.Struct, frozen=True):
-    """An answer that is none, and why."""
+    """A response that cannot be used, and why."""
 
     reason: str
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True):
-    """What a webhook is asked about."""
+    """The request that a webhook reviews."""
 
     target: AdmissionTarget
-    """As the request was made."""
+    """The version of the request."""
     version: str
-    """In which the webhook is asked."""
+    """The version in which the webhook is called."""
     gvk: tuple[str, str, str]
     """Group, version and kind of the object in the request."""
     name: str
@@ -67,14 +67,16 @@ class AdmissionRequest(msgspec.Struct, frozen=True):
 
 
 def build_review(admission_request: AdmissionRequest, uid: str, new: Any, old: Any) -> dict[str, Any]:
-    """The review of a question; `new` and `old` are documents in the version of the question, or None."""
+    """Build the review of a request; `new` and `old` are documents in the version of the webhook, or None."""
     target = admission_request.target
     group, version, kind = admission_request.gvk
-    # Objects of another group, such as a binding, have one version whatever the resource has.
-    told = admission_request.version if (group, version) == (target.group, target.version) else version
+    # Objects of another group, such as a binding, have one version whatever version the resource has.
+    shown_version = (
+        admission_request.version if (group, version) == (target.group, target.version) else version
+    )
     request: dict[str, Any] = {
         "uid": uid,
-        "kind": {"group": group, "version": told, "kind": kind},
+        "kind": {"group": group, "version": shown_version, "kind": kind},
         "resource": {
             "group": target.group,
             "version": admission_request.version,
@@ -94,14 +96,14 @@ def build_review(admission_request: AdmissionRequest, uid: str, new: Any, old: A
         "options": dict(admission_request.options),
     }
     absent = ("subResource", "requestSubResource", "name", "namespace")
-    kept = {name: value for name, value in request.items() if value != "" or name not in absent}
-    return {"kind": KIND, "apiVersion": API_VERSION, "request": kept}
+    fields = {name: value for name, value in request.items() if value != "" or name not in absent}
+    return {"kind": KIND, "apiVersion": API_VERSION, "request": fields}
 
 
 def parse_review_response(
     body: bytes, uid: str, *, mutating: bool
 ) -> AdmissionResponse | InvalidAdmissionResponse:
-    """What an answer to the review of this uid says."""
+    """Parse the response to the review with this uid."""
     try:
         review = read_json(body)
     except DecodeError as broken:
@@ -134,7 +136,7 @@ def parse_review_response(
 
 
 def format_denial(webhook: str, response: AdmissionResponse) -> str:
-    """What the client is told whose request was denied, in the words of Kubernetes."""
+    """Format the message for a client whose request was denied, in the words of Kubernetes."""
     denied = f'admission webhook "{webhook}" denied the request'
     why = response.message or response.reason
     return f"{denied}: {why}" if why else f"{denied} without explanation"
@@ -162,7 +164,7 @@ def _parse_patch(response: Mapping[str, Any]) -> tuple[Any, ...] | InvalidAdmiss
 
 
 def _parse_code(code: Any) -> int:
-    """A refusal is told with a code that means one."""
+    """Return the status code of a denial; a code that means success becomes the default."""
     return code if isinstance(code, int) and _MIN_CODE <= code <= _MAX_CODE else _MIN_CODE
 
 

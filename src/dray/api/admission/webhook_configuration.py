@@ -1,4 +1,4 @@
-"""Configurations of admission webhooks: whom the server asks before it stores something, and about what."""
+"""Webhook configurations: which webhooks the server calls before storing an object, and when."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_PORT: Final = 443
 
 
 class RuleWithOperations(ApiStruct, frozen=True):
-    """Which operations on which resources; `*` stands for all."""
+    """Operations on resources; `*` stands for all."""
 
     operations: tuple[str, ...] = ()
     api_groups: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class RuleWithOperations(ApiStruct, frozen=True):
 
 
 class ServiceReference(ApiStruct, frozen=True):
-    """A service of the cluster, and where it answers reviews."""
+    """A service of the cluster, and the path and port where it serves reviews."""
 
     namespace: str = ""
     name: str = ""
@@ -41,7 +41,7 @@ class ServiceReference(ApiStruct, frozen=True):
 
 
 class WebhookClientConfig(ApiStruct, frozen=True):
-    """How a webhook is reached: at a URL, or as a service."""
+    """How the server reaches a webhook: at a URL, or as a service."""
 
     url: str | None = None
     service: ServiceReference | None = None
@@ -56,7 +56,7 @@ class MatchCondition(ApiStruct, frozen=True):
 
 
 class ValidatingWebhook(CompositeApiStruct, frozen=True):
-    """Somebody who may say no."""
+    """A webhook that can deny requests."""
 
     name: str = ""
     client_config: WebhookClientConfig = WebhookClientConfig()
@@ -72,7 +72,7 @@ class ValidatingWebhook(CompositeApiStruct, frozen=True):
 
 
 class MutatingWebhook(CompositeApiStruct, frozen=True):
-    """Somebody who may say no, and may change what is stored."""
+    """A webhook that can deny requests and change objects."""
 
     name: str = ""
     client_config: WebhookClientConfig = WebhookClientConfig()
@@ -92,7 +92,7 @@ Webhook = ValidatingWebhook | MutatingWebhook
 
 
 class ValidatingWebhookConfiguration(CompositeApiStruct, frozen=True):
-    """Webhooks that are asked about objects when they are as they would be stored."""
+    """Webhooks that are called with objects as they would be stored, and can deny them."""
 
     api_version: str = always_encode(f"{GROUP}/v1")
     kind: str = always_encode("ValidatingWebhookConfiguration")
@@ -101,7 +101,7 @@ class ValidatingWebhookConfiguration(CompositeApiStruct, frozen=True):
 
 
 class MutatingWebhookConfiguration(CompositeApiStruct, frozen=True):
-    """Webhooks that are asked first, one after the other, and may change objects."""
+    """Webhooks that are called first, one after the other, and can change objects."""
 
     api_version: str = always_encode(f"{GROUP}/v1")
     kind: str = always_encode("MutatingWebhookConfiguration")

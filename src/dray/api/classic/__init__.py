@@ -1,7 +1,8 @@
-"""The objects of the classic path, `cdi.k8s.io/v1alpha1` (KEP-3063).
+"""API types of the classic path, `cdi.k8s.io/v1alpha1` (KEP-3063).
 
-A classic claim is allocated by its driver's controller, which negotiates with the scheduler through
-the claim's status. Only shapes live here; legal transitions and defaults have files of their own.
+A classic claim is allocated by its driver's controller, which negotiates with the scheduler through the
+claim's status. This package contains only structs; phase transitions and defaults are in `validation` and
+`strategies`. Everything above `dray.api` may import it.
 """
 
 from dray.api.classic.resource_claim import (

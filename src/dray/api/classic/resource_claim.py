@@ -1,4 +1,4 @@
-"""A classic claim and the negotiation in its status."""
+"""Classic claim, with the negotiation in its status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REALLOCATE = "Reallocate"
 
 
 class ClassicClaimSpec(ApiStruct, frozen=True):
-    """Which class, with which parameters, allocated when; it never changes."""
+    """The class, the parameters and the time of allocation; it never changes."""
 
     resource_class_name: str = ""
     parameters: msgspec.Raw = NO_OPAQUE
@@ -36,28 +36,28 @@ class ClassicClaimSpec(ApiStruct, frozen=True):
 
 
 class SchedulerSchedulingStatus(ApiStruct, frozen=True):
-    """What the scheduler offers: the node it chose, the nodes it considers."""
+    """The scheduler's part: the node it selected, the nodes it considers."""
 
     selected_node: str = ""
     potential_nodes: tuple[str, ...] = ()
 
 
 class DriverSchedulingStatus(ApiStruct, frozen=True):
-    """What the driver answers: where the resource cannot be, and where it can."""
+    """The driver's part: nodes where the resource cannot be provided, and nodes where it can."""
 
     unsuitable_nodes: tuple[str, ...] = ()
     available_on_nodes: NodeSelector | None = None
 
 
 class SchedulingStatus(CompositeApiStruct, frozen=True):
-    """The negotiation, while it lasts."""
+    """The negotiation between scheduler and driver, while it lasts."""
 
     scheduler: SchedulerSchedulingStatus = SchedulerSchedulingStatus()
     driver: DriverSchedulingStatus = DriverSchedulingStatus()
 
 
 class ClassicClaimStatus(ApiStruct, frozen=True):
-    """Phase, negotiation, what the driver returned, who uses it."""
+    """Phase, negotiation, what the driver returned, and the users."""
 
     phase: str = ""
     driver_name: str = ""
@@ -68,10 +68,10 @@ class ClassicClaimStatus(ApiStruct, frozen=True):
     reserved_for: tuple[OwnerRef, ...] = ()
 
     def get_reachable_nodes(self) -> NodeSelector | None:
-        """The nodes where the resource can be used; None is everywhere.
+        """Return the nodes where the resource can be used; None means everywhere.
 
-        The specification keeps this inside `scheduling`, which the driver clears once it has allocated;
-        we write `status.availableOnNodes` and read both places.
+        The specification keeps this inside `scheduling`, which the driver clears once it has allocated; dray
+        writes `status.availableOnNodes` and reads both fields.
         """
         if self.available_on_nodes is not None or self.scheduling is None:
             return self.available_on_nodes

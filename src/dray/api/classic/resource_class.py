@@ -1,4 +1,4 @@
-"""A classic class: which driver, with which parameters of the administrator."""
+"""Classic resource class: the driver and the administrator's parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dray.api.meta import NO_OPAQUE, CompositeApiStruct, ObjectMeta, always_enco
 
 
 class ResourceClass(CompositeApiStruct, frozen=True):
-    """Which driver allocates, with what the administrator wants it to know."""
+    """The driver that allocates, and the administrator's parameters for it."""
 
     api_version: str = always_encode("cdi.k8s.io/v1alpha1")
     kind: str = always_encode("ResourceClass")

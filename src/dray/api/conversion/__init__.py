@@ -1,7 +1,8 @@
-"""Older wire versions, brought to the internal form and back: dict to dict, nothing else.
+"""Conversion between wire versions and the internal version: documents in, documents out.
 
-The internal form is the first version of a kind's row. `v1beta2` differs only in its name; `v1beta1`
-nests devices under `basic` and spreads requests flat. Only codec and the doors import this package.
+The internal version is the first version of a kind's row. `v1beta2` differs only in its name; `v1beta1` nests
+devices under `basic` and has the fields of `exactly` directly in a request. This package validates nothing
+and applies no defaults. The codec, the API server, lint and commands that convert files import it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from dray.api.conversion import legacy_pods, v1beta1
+from dray.api.json_text import Document
 from dray.api.kinds import Kind
-
-Document = Mapping[str, Any]
 
 _TO_INTERNAL: Mapping[tuple[str, str], Callable[[Document], dict[str, Any]]] = MappingProxyType(
     {
@@ -32,27 +32,27 @@ _FROM_INTERNAL: Mapping[tuple[str, str], Callable[[Document], dict[str, Any]]] =
 
 
 def convert_to_internal(kind: Kind, version: str, document: Document) -> dict[str, Any]:
-    """A document of an older version in the internal form."""
+    """Convert a document of an older version to the internal version."""
     rewrite = _TO_INTERNAL.get((kind.name, version), dict)
     return {**rewrite(document), "apiVersion": kind.internal_api_version}
 
 
 def convert_from_internal(kind: Kind, version: str, document: Document) -> dict[str, Any]:
-    """A document of the internal form in another version."""
+    """Convert a document of the internal version to another version."""
     rewrite = _FROM_INTERNAL.get((kind.name, version), dict)
     return {**rewrite(document), "apiVersion": kind.format_api_version(version)}
 
 
 def normalize_document(kind: Kind, document: Document) -> Document:
-    """A document with the spellings of the specification's first pods brought to today's."""
+    """Convert the spellings of KEP-3063 in a pod to the current ones."""
     return legacy_pods.normalize_pod(document) if kind.name == "Pod" else document
 
 
 def get_struct_type(kind: Kind, version: str) -> type:
-    """The type a document of this version must fit."""
+    """Return the struct type that a document of this version must fit."""
     return v1beta1.STRUCT_TYPES.get(kind.name, kind.type) if version == "v1beta1" else kind.type
 
 
 def translate_path(kind: Kind, version: str, path: str) -> str:
-    """Where a field of the internal form stands in a document of this version."""
+    """Return the path in this version of a field of the internal version."""
     return v1beta1.translate_path(kind.name, path) if version == "v1beta1" else path

@@ -1,7 +1,7 @@
-"""Events of `events.k8s.io` and of the core group: the same objects under two names.
+"""Conversion of events between `events.k8s.io` and the core group: the same objects under two names.
 
-They are kept in the core form, which everybody who shows events reads. What one form has and the other does
-not keeps its own name.
+They are stored in the core form, which is what tools that show events read. A field that only one form has
+keeps its name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-Document = Mapping[str, Any]
+from dray.api.json_text import Document
 
 _CORE_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -23,18 +23,18 @@ _CORE_NAMES: Mapping[str, str] = MappingProxyType(
         "deprecatedCount": "count",
     }
 )
-"""The name in `events.k8s.io`, and in the core group."""
+"""Field names in `events.k8s.io`, and in the core group."""
 
 _EVENTS_NAMES = {core: event for event, core in _CORE_NAMES.items()}
 
 
 def convert_to_core(document: Document) -> dict[str, Any]:
-    """An event of `events.k8s.io` as the core group writes it."""
+    """Convert an event of `events.k8s.io` to the core group."""
     return _rename_fields(document, _CORE_NAMES) | {"apiVersion": "v1"}
 
 
 def convert_from_core(document: Document) -> dict[str, Any]:
-    """A core event as `events.k8s.io` writes it."""
+    """Convert a core event to `events.k8s.io`."""
     return _rename_fields(document, _EVENTS_NAMES) | {"apiVersion": "events.k8s.io/v1"}
 
 

@@ -1,4 +1,6 @@
-"""Pods in the spellings of KEP-3063: container claims as plain strings, inline templates without `spec`."""
+"""Conversion of pods in the spellings of KEP-3063: container claims as strings, inline templates without
+`spec`.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
+from dray.api.core.pod import CONTAINER_LISTS
 from dray.api.decode_report import list_field_names
+from dray.api.json_text import Document
 
-Document = Mapping[str, Any]
-
-CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _SPEC_FIELDS = frozenset(list_field_names(ClassicClaimSpec))
 
 
 def normalize_pod(document: Document) -> Document:
-    """The pod with today's spellings; the same document when it already has them."""
+    """Return the pod in current spellings; the same document when it already has them."""
     spec = document.get("spec")
     if not isinstance(spec, Mapping):
         return document

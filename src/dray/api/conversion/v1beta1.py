@@ -1,8 +1,8 @@
-"""`resource.k8s.io/v1beta1`: devices nested under `basic`, requests spread flat.
+"""Conversion of `resource.k8s.io/v1beta1`: devices nested under `basic`, requests without `exactly`.
 
-Theory of operation: `STRUCT_TYPES` are the internal structs with those two places changed, so that unknown
-fields are judged, and named, in the version the user wrote. The rewrites move the fields; whatever
-they do not know stays where it is, for the decoder to report.
+Theory of operation: `STRUCT_TYPES` are the internal structs with those two parts changed, so that unknown
+fields are reported under the names of the version the user wrote. The conversion functions move fields;
+fields they do not handle stay in place, for the decoder to report.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from dray.api.decode_report import list_field_names
+from dray.api.json_text import Document
 from dray.api.meta import ApiStruct
 from dray.api.resource import (
     Device,
@@ -29,8 +30,6 @@ from dray.api.resource import (
     ResourceSliceSpec,
 )
 
-Document = Mapping[str, Any]
-
 
 def _derive_struct(
     origin: type[msgspec.Struct],
@@ -39,7 +38,7 @@ def _derive_struct(
     without: tuple[str, ...] = (),
     **changed: tuple[type, Any],
 ) -> type[msgspec.Struct]:
-    """A struct like another one, with some fields left out and others of another type."""
+    """Derive a struct type from another one, with some fields removed and others of another type."""
     fields: list[tuple[str, Any, Any]] = []
     for known in msgspec.structs.fields(origin):
         if known.name in without or known.name in changed:
@@ -49,7 +48,7 @@ def _derive_struct(
         else:
             default = msgspec.field(default_factory=known.default_factory, name=known.encode_name)
         fields.append((known.name, known.type, default))
-    fields += [(name, shape, default) for name, (shape, default) in changed.items()]
+    fields += [(name, field_type, default) for name, (field_type, default) in changed.items()]
     return _define_struct(f"{struct_name or origin.__name__}V1beta1", fields)
 
 
@@ -83,42 +82,42 @@ _REQUESTS = ("spec", "devices", "requests")
 
 
 def convert_slice_to_internal(document: Document) -> dict[str, Any]:
-    """A slice in the internal form."""
+    """Convert a slice to the internal version."""
     return _change_at(
         document, ("spec", "devices"), lambda devices: _change_each(devices, _convert_device_to_internal)
     )
 
 
 def convert_slice_from_internal(document: Document) -> dict[str, Any]:
-    """A slice as v1beta1."""
+    """Convert a slice to v1beta1."""
     return _change_at(
         document, ("spec", "devices"), lambda devices: _change_each(devices, _convert_device_from_internal)
     )
 
 
 def convert_claim_to_internal(document: Document) -> dict[str, Any]:
-    """A claim in the internal form."""
+    """Convert a claim to the internal version."""
     return _change_at(
         document, _REQUESTS, lambda requests: _change_each(requests, _convert_request_to_internal)
     )
 
 
 def convert_claim_from_internal(document: Document) -> dict[str, Any]:
-    """A claim as v1beta1."""
+    """Convert a claim to v1beta1."""
     return _change_at(
         document, _REQUESTS, lambda requests: _change_each(requests, _convert_request_from_internal)
     )
 
 
 def convert_template_to_internal(document: Document) -> dict[str, Any]:
-    """A template in the internal form."""
+    """Convert a template to the internal version."""
     return _change_at(
         document, ("spec", *_REQUESTS), lambda requests: _change_each(requests, _convert_request_to_internal)
     )
 
 
 def convert_template_from_internal(document: Document) -> dict[str, Any]:
-    """A template as v1beta1."""
+    """Convert a template to v1beta1."""
     return _change_at(
         document,
         ("spec", *_REQUESTS),
@@ -127,7 +126,7 @@ def convert_template_from_internal(document: Document) -> dict[str, Any]:
 
 
 def translate_path(kind_name: str, path: str) -> str:
-    """Where a field of the internal form stands in v1beta1."""
+    """Return the path in v1beta1 of a field of the internal version."""
     if kind_name == "ResourceSlice":
         return re.sub(r"^(spec\.devices\[\d+\])\.(?!name\b|basic\b)", r"\1.basic.", path)
     return re.sub(r"(devices\.requests\[\d+\])\.exactly\b", r"\1", path)
@@ -155,12 +154,13 @@ def _convert_request_from_internal(request: Document) -> dict[str, Any]:
     rest = {name: value for name, value in request.items() if name != "exactly"}
     if not isinstance(exactly, Mapping):
         return rest
-    # An empty `exactly` must come back: its one required field, empty too, says that it was there.
+    # An empty `exactly` must survive the round trip: its one required field, also empty, shows that it was
+    # set.
     return {**rest, **(exactly or {"deviceClassName": ""})}
 
 
 def _change_at(document: Document, path: tuple[str, ...], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """The document with what stands at a path changed; unchanged where the path ends early."""
+    """Return the document with the value at a path changed; unchanged where the path does not exist."""
     name, *below = path
     if name not in document:
         return dict(document)

@@ -1,7 +1,8 @@
 """Open projections of core objects: pods, nodes, namespaces, events, quotas, leases.
 
-A projection holds only what dray reads; the object itself stays a document with every field it came
-with, and is changed by patch. Nothing here is ever written back.
+A projection holds only the fields that dray reads; the object itself stays a document with every field it
+came with, and is changed by patch. No projection is ever written back. Everything above `dray.api` may import
+this package.
 """
 
 from dray.api.core.cluster import (

@@ -1,4 +1,4 @@
-"""What surrounds pods: nodes, namespaces, events, quotas, leases."""
+"""Projections of nodes, namespaces, events, quotas and leases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dray.values.quantity import Quantity
 
 
 class Taint(Projection, frozen=True):
-    """What keeps pods away that do not tolerate it."""
+    """Keeps away pods that do not tolerate it."""
 
     key: str = ""
     value: str = ""
@@ -16,7 +16,7 @@ class Taint(Projection, frozen=True):
 
 
 class NodeSpec(Projection, frozen=True):
-    """Whether new pods may come, and which."""
+    """Whether new pods may be placed on the node, and which."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -33,7 +33,7 @@ class NodeCondition(Projection, frozen=True):
 
 
 class NodeStatus(Projection, frozen=True):
-    """What the node has, what of it pods can get, and how it is."""
+    """Capacity of the node, the part that pods can get, and conditions."""
 
     capacity: dict[str, Quantity] = {}
     allocatable: dict[str, Quantity] = {}
@@ -51,19 +51,19 @@ class Node(Projection, frozen=True):
 
 
 class NamespaceSpec(Projection, frozen=True):
-    """Who must agree before the namespace goes."""
+    """Finalizers of the namespace."""
 
     finalizers: tuple[str, ...] = ()
 
 
 class NamespaceStatus(Projection, frozen=True):
-    """Whether it is there to stay."""
+    """Whether the namespace is being deleted."""
 
     phase: str = ""
 
 
 class Namespace(Projection, frozen=True):
-    """A room for names; its labels grant rights such as admin access."""
+    """A scope for names; its labels grant rights such as admin access."""
 
     api_version: str = always_encode("v1")
     kind: str = always_encode("Namespace")
@@ -73,7 +73,7 @@ class Namespace(Projection, frozen=True):
 
 
 class Event(Projection, frozen=True):
-    """Something worth telling about an object."""
+    """A report of something that happened to an object."""
 
     api_version: str = always_encode("v1")
     kind: str = always_encode("Event")
@@ -96,7 +96,7 @@ class QuotaStatus(Projection, frozen=True):
 
 
 class ResourceQuota(Projection, frozen=True):
-    """How much a namespace may ask for."""
+    """Limits on what a namespace may request."""
 
     api_version: str = always_encode("v1")
     kind: str = always_encode("ResourceQuota")
@@ -106,7 +106,7 @@ class ResourceQuota(Projection, frozen=True):
 
 
 class LeaseSpec(Projection, frozen=True):
-    """Who holds it and until when."""
+    """The holder of the lease and its duration."""
 
     holder_identity: str | None = None
     lease_duration_seconds: Int64 | None = None
@@ -116,7 +116,7 @@ class LeaseSpec(Projection, frozen=True):
 
 
 class Lease(Projection, frozen=True):
-    """A lock with an end: leader election and heartbeats."""
+    """A lock that expires: used for leader election and heartbeats."""
 
     api_version: str = always_encode("coordination.k8s.io/v1")
     kind: str = always_encode("Lease")

@@ -1,4 +1,4 @@
-"""What is read of kinds that are merely kept: their metadata."""
+"""Projections of opaque kinds: metadata only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dray.api.meta import ObjectMeta, Projection
 
 
 class OpaqueObject(Projection, frozen=True):
-    """An object in a namespace that dray keeps whole and does not look into."""
+    """A namespaced object that dray stores whole and does not interpret."""
 
     api_version: str = ""
     kind: str = ""
@@ -14,11 +14,11 @@ class OpaqueObject(Projection, frozen=True):
 
 
 class RbacObject(OpaqueObject, frozen=True):
-    """A role or a binding in a namespace; authorisation reads their documents."""
+    """A role or role binding in a namespace; the authorizer reads its document."""
 
 
 class OpaqueClusterObject(Projection, frozen=True):
-    """The same, outside all namespaces."""
+    """A cluster-scoped object that dray stores whole and does not interpret."""
 
     api_version: str = ""
     kind: str = ""
@@ -26,4 +26,4 @@ class OpaqueClusterObject(Projection, frozen=True):
 
 
 class RbacClusterObject(OpaqueClusterObject, frozen=True):
-    """A role or a binding for the whole cluster."""
+    """A role or role binding of the whole cluster."""

@@ -1,6 +1,9 @@
-"""A pod, as far as its claims and its place are concerned."""
+"""Projection of pods: claims, placement and status."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
 from dray.api.meta import Int64, ObjectMeta, Projection, Timestamp, always_encode
@@ -48,7 +51,7 @@ class PodResourceClaim(Projection, frozen=True):
 
 
 class Toleration(Projection, frozen=True):
-    """A taint of a node that a pod puts up with."""
+    """A taint of a node that the pod tolerates."""
 
     key: str = ""
     operator: str = ""
@@ -58,21 +61,21 @@ class Toleration(Projection, frozen=True):
 
 
 class PreferredNode(Projection, frozen=True):
-    """Nodes a pod would rather run on, and how much."""
+    """Nodes a pod prefers, and how much."""
 
     weight: Int64 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(Projection, frozen=True):
-    """Nodes a pod must run on, and nodes it would rather run on."""
+    """Nodes a pod requires, and nodes it prefers."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredNode, ...] = ()
 
 
 class Affinity(Projection, frozen=True):
-    """Where a pod wants to be."""
+    """Placement requirements and preferences of a pod."""
 
     node_affinity: NodeAffinity | None = None
 
@@ -83,8 +86,12 @@ class SchedulingGate(Projection, frozen=True):
     name: str = ""
 
 
+CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
+"""The fields of a pod's spec that hold containers, in the order in which they are checked and listed."""
+
+
 class PodSpec(Projection, frozen=True):
-    """What runs, what it needs, where it may run."""
+    """What runs, what it needs, and where it may run."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -101,9 +108,16 @@ class PodSpec(Projection, frozen=True):
     restart_policy: str = ""
     termination_grace_period_seconds: Int64 | None = None
 
+    def iterate_containers(self) -> Iterator[tuple[str, int, Container]]:
+        """Yield every container with the field it stands in and its position there."""
+        lists = (self.init_containers, self.containers, self.ephemeral_containers)
+        for field, containers in zip(CONTAINER_LISTS, lists, strict=True):
+            for position, container in enumerate(containers):
+                yield field, position, container
+
 
 class PodResourceClaimStatus(Projection, frozen=True):
-    """Which claim was made for an entry of the pod; no name means none was needed."""
+    """The claim created for an entry of the pod; no name means that none was needed."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -120,7 +134,7 @@ class PodCondition(Projection, frozen=True):
 
 
 class PodStatus(Projection, frozen=True):
-    """How far the pod has come."""
+    """Phase, conditions and generated claims of the pod."""
 
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
@@ -129,7 +143,7 @@ class PodStatus(Projection, frozen=True):
 
 
 class Pod(Projection, frozen=True):
-    """A workload that may hold claims."""
+    """A workload that may use claims."""
 
     api_version: str = always_encode("v1")
     kind: str = always_encode("Pod")

@@ -1,4 +1,4 @@
-"""Priority classes that every cluster has, without anybody making them."""
+"""Built-in priority classes, which every cluster has."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from types import MappingProxyType
 SYSTEM_PRIORITY_CLASSES: Mapping[str, int] = MappingProxyType(
     {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 )
-"""Names, and the numbers they stand for."""
+"""Priority values by name."""

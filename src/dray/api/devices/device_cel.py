@@ -1,19 +1,19 @@
-"""The CEL variable `device`: what a selector may say about a device, and how a device becomes its value.
+"""The CEL environment of device selectors: the variable `device`, and compiled selectors.
 
     device.driver                                   string
-    device.attributes["domain"].name                whatever the attribute holds
+    device.attributes["domain"].name                the type of the attribute
     device.capacity["domain"].name                  quantity
     device.allowMultipleAllocations                 bool
 
-Theory of operation: a name without a domain belongs to the domain of the driver. A domain nobody published
-holds nothing, and asking it for an attribute is an error (`no such key`), so selectors test with `has` or
-`in` first. A list attribute is a list, whichever way it was written; a version is a semantic version.
+Theory of operation: a name without a domain belongs to the domain of the driver. A domain without attributes
+is empty, and reading an attribute of it is an error (`no such key`), so selectors test with `has` or `in`
+first. A list attribute is a list in either spelling; a version is a semantic version.
 
-A selector tells what it `find_reads`, where that is a few attributes and capacities written out in it. Its
-answer depends on them alone, and only they are looked up to judge a device.
+A compiled selector lists what it `reads` when it reads only a few attributes and capacities by constant
+names. Its result depends on them alone, and only they are looked up to evaluate a device.
 
-Gates: an expression that comes in new may use only what is switched on. One that was stored may use
-everything, because it was allowed to when it was written.
+Gates: a new expression may use only what is enabled. A stored expression may use everything, because it was
+allowed when it was written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from dray.api import limits
 from dray.api.devices.device_value import (
     DeviceReads,
     build_device_value,
@@ -29,7 +30,16 @@ from dray.api.devices.device_value import (
     resolve_device_reads,
 )
 from dray.api.resource.device import Device
-from dray.cel import CelProgram, CompileFault, CompileStage, Env, EvalFault, MeasuredResult, Variable
+from dray.cel import (
+    CelProgram,
+    CompileFault,
+    CompileStage,
+    Env,
+    ErrorReason,
+    EvalFault,
+    MeasuredResult,
+    Variable,
+)
 from dray.cel import types as t
 from dray.cel.cost.size_bounds import SizeBound
 from dray.cel.library import INCLUDES_LIBRARY, STANDARD_LIBRARIES
@@ -37,21 +47,17 @@ from dray.cel.values import Value, get_type_name
 from dray.gates import GateSet
 from dray.values.names import MAX_DOMAIN, MAX_DRIVER, MAX_ID
 
-MAX_EXPRESSION_BYTES: Final = 10 * 1024
-"""Bytes of an expression; validation refuses more before anything is compiled."""
 SELECTOR_COST_LIMIT: Final = 1_000_000
-"""What a selector may cost, at worst and in fact."""
+"""Limit of a selector's cost, both estimated and actual."""
 
 DEVICE_TYPE: Final = t.Type(t.TypeKind.STRUCT, "kubernetes.DRADevice")
 
 _MAX_SHORT_LENGTH: Final = 512
-"""Characters of an expression of which many are remembered."""
-_MAX_ATTRIBUTES: Final = 32
-_MAX_VALUE: Final = 64
+"""Characters of a short expression; many short ones are cached."""
 
 
 class DeviceBinding:
-    """A device as selectors see it. The value is built when it is first asked for, and kept."""
+    """A device as the variable of selectors. Its value is built on first use, and cached."""
 
     __slots__ = ("_device", "_driver", "_value")
 
@@ -61,7 +67,7 @@ class DeviceBinding:
         self._value: dict[str, Value] | EvalFault | None = None
 
     def is_bound_to(self, driver: str, device: Device) -> bool:
-        """Whether it is this device, the very object."""
+        """Whether this binds the given device object, by identity."""
         return self._device is device and self._driver == driver
 
     @property
@@ -74,13 +80,14 @@ class DeviceBinding:
 
 @dataclass(frozen=True, slots=True)
 class InvalidSelector:
-    """A selector that cannot be used: in words, and what the compiler found when it was the compiler.
+    """A selector that cannot be used: in words, and as a value the compile fault or the type of its result.
 
-    Asked about devices it says the same of all of them, so it reads nothing.
+    It evaluates to the same text for every device, so it reads nothing.
     """
 
     detail: str
     compile_fault: CompileFault | None = None
+    result_type: t.Type | None = None
     reads: DeviceReads = ()
     driver: None = None
     driver_alone: bool = False
@@ -90,7 +97,7 @@ class InvalidSelector:
         return self.detail
 
     def evaluate(self, driver: str, device: Device) -> bool | str:
-        """Why no device can be judged."""
+        """Return why no device can be evaluated."""
         return self.detail
 
 
@@ -98,9 +105,9 @@ class InvalidSelector:
 class CompiledSelector:
     """A compiled selector.
 
-    `find_reads` is all that its answer depends on, next to the driver; None when that may be anything.
-    `driver` is the only driver for whose devices it can be true, and `driver_alone` says that it asks nothing
-    else. With a `text` it asks only whether the one attribute it reads is that text.
+    `reads` is everything its result depends on besides the driver; None when that may be anything. `driver`
+    is the only driver for whose devices it can be true, and `driver_alone` means that it tests nothing else.
+    With a `text` it only tests whether the one attribute it reads equals that text.
     """
 
     program: CelProgram
@@ -110,7 +117,7 @@ class CompiledSelector:
     text: str | None = None
 
     def evaluate(self, driver: str, device: Device) -> bool | str:
-        """Whether a plain device (see `devicevalue`) is selected, or why that cannot be said."""
+        """Whether a plain device (see `device_value`) is selected, or why that cannot be decided."""
         if self.reads is None:
             result: Value | EvalFault = self.matches(DeviceBinding(driver, device))
         else:
@@ -121,14 +128,14 @@ class CompiledSelector:
         return found if isinstance(found, bool) else str(found)
 
     def matches(self, device: DeviceBinding) -> bool | EvalFault:
-        """Whether the device is selected, or why that cannot be said."""
+        """Whether the device is selected, or why that cannot be decided."""
         value = device.value
         if type(value) is EvalFault:
             return value
         return _to_answer(self.program.evaluate_one(value))
 
     def measure(self, device: DeviceBinding) -> MeasuredResult:
-        """Like `matches`, and what it cost."""
+        """Evaluate like `matches`, and return the cost as well."""
         value = device.value
         if type(value) is EvalFault:
             return MeasuredResult(value, 0)
@@ -137,7 +144,7 @@ class CompiledSelector:
 
     @property
     def is_too_complex(self) -> bool:
-        """Whether the worst case costs more than a selector may."""
+        """Whether the estimated cost exceeds the limit of a selector."""
         return self.program.cost > SELECTOR_COST_LIMIT
 
 
@@ -145,12 +152,12 @@ SelectorCompilation: TypeAlias = CompiledSelector | InvalidSelector
 
 
 def bind_device(driver: str, device: Device) -> DeviceBinding:
-    """A device of a driver, ready for any number of selectors."""
+    """Bind a device of a driver, for any number of selectors."""
     return DeviceBinding(driver, device)
 
 
 def compile_stored_selector(expression: str) -> SelectorCompilation:
-    """Compile the expression of a selector that may use everything there is, whatever the gates are."""
+    """Compile the expression of a stored selector, which may use everything, whatever the gates are."""
     return _compile_cached(expression, True, True)
 
 
@@ -162,9 +169,7 @@ def compile_selector(expression: str, *, stored: bool, gates: GateSet) -> Select
 
 
 def compile_uncached(expression: str) -> SelectorCompilation:
-    """Like `compile_stored_selector`, without looking whether it was compiled before: to measure what that
-    takes.
-    """
+    """Compile like `compile_stored_selector`, without the cache: for measurements of the compiler."""
     return _compile(expression, True, True)
 
 
@@ -180,7 +185,9 @@ def _compile_short(expression: str, sharing: bool, lists: bool) -> SelectorCompi
 
 @lru_cache(maxsize=32)
 def _compile_long(expression: str, sharing: bool, lists: bool) -> SelectorCompilation:
-    """Of long expressions few are remembered: a program takes a hundred times as much as its text."""
+    """Compile and cache a long expression; few are cached, as a program takes a hundred times the memory of
+    its text.
+    """
     return _compile(expression, sharing, lists)
 
 
@@ -189,13 +196,14 @@ def _compile(expression: str, sharing: bool, lists: bool) -> SelectorCompilation
     if isinstance(program, CompileFault):
         return InvalidSelector(f"{_STAGES[program.stage]}: {program}", program)
     if program.type not in (t.BOOL, _get_attribute_type(lists)):
-        return InvalidSelector(f"must evaluate to bool or the unknown type, not {program.type}")
+        detail = f"must evaluate to bool or the unknown type, not {program.type}"
+        return InvalidSelector(detail, result_type=program.type)
     return _build_selector(program)
 
 
 def _build_selector(program: CelProgram) -> CompiledSelector:
-    reads = resolve_device_reads(program.reading.find_reads("device"))
-    demanded = program.reading.find_required_text("device")
+    reads = resolve_device_reads(program.variable_reads.find_reads("device"))
+    demanded = program.variable_reads.find_required_text("device")
     if demanded is not None and demanded.path == ("driver",):
         return CompiledSelector(program, reads, demanded.text, demanded.is_only_condition)
     if demanded is not None and demanded.is_only_condition and len(demanded.path) == 3 and reads:
@@ -215,7 +223,7 @@ _STAGES: Final = {
 
 @lru_cache(maxsize=4)
 def build_environment(*, sharing: bool, lists: bool) -> Env:
-    """The environment of selectors, with or without what the two gates add."""
+    """Return the environment of selectors, with or without what the two gates add."""
     attribute = _get_attribute_type(lists)
     fields = {
         "driver": t.STRING,
@@ -229,33 +237,39 @@ def build_environment(*, sharing: bool, lists: bool) -> Env:
 
 
 def _get_attribute_type(lists: bool) -> t.Type:
-    """What an attribute holds is known only at run time; before there were lists it could not be iterated."""
+    """Return the type of attributes: known only at run time, and iterable only with lists."""
     return t.DYN if lists else t.ANY
 
 
 # The limits of the API, which bound what an expression can cost. Kubernetes does not know the size of a
 # quantity, nor that of a whole device.
-_VALUE: Final = SizeBound(_MAX_VALUE)
+_ENTRIES: Final = limits.ATTRIBUTES_AND_CAPACITIES_PER_DEVICE
+_VALUE: Final = SizeBound(limits.ATTRIBUTE_VALUE_BYTES)
 _EXTENT: Final = SizeBound(
     0,
     fields={
         "driver": SizeBound(MAX_DRIVER),
         "allowMultipleAllocations": SizeBound(1),
         "attributes": SizeBound(
-            _MAX_ATTRIBUTES,
+            _ENTRIES,
             keys=SizeBound(MAX_DOMAIN),
-            values=SizeBound(_MAX_ATTRIBUTES, keys=SizeBound(MAX_ID), values=_VALUE, named=_VALUE),
+            values=SizeBound(
+                _ENTRIES,
+                keys=SizeBound(MAX_ID),
+                values=_VALUE,
+                named=_VALUE,
+            ),
         ),
         "capacity": SizeBound(
-            _MAX_ATTRIBUTES,
+            _ENTRIES,
             keys=SizeBound(MAX_DOMAIN),
-            values=SizeBound(_MAX_ATTRIBUTES, keys=SizeBound(MAX_ID)),
+            values=SizeBound(_ENTRIES, keys=SizeBound(MAX_ID)),
         ),
     },
 )
 
 
-# --- the answer ---
+# --- the result ---
 
 _NO_BOOL: Final = {
     "string": "unsupported native conversion from string to 'bool'",
@@ -278,4 +292,5 @@ def _to_bool(result: Value | EvalFault) -> bool | EvalFault:
         return result
     name = get_type_name(result)
     why = _NO_BOOL.get(name, f"type conversion error from '{name}' to 'bool'")
-    return EvalFault(f"CEL result of type {name} could not be converted to bool: {why}")
+    message = f"CEL result of type {name} could not be converted to bool: {why}"
+    return EvalFault(message, reason=ErrorReason.NOT_BOOLEAN)

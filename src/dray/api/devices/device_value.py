@@ -1,9 +1,9 @@
-"""A device as a value of CEL: the whole, or only what an expression reads of it.
+"""CEL value of a device: the whole, or only the parts an expression reads.
 
 Theory of operation: a name without a domain belongs to the domain of the driver. The value of a device is
-built of all its attributes and capacities; where one cannot be read, the device has no value. A *plain*
-device is one whose value can be built and whose names are all different: any part of it can be looked up
-alone, and an expression that reads only some parts cannot tell the difference.
+built of all its attributes and capacities; where one is invalid, the device has no value. A *plain* device is
+one whose value can be built and whose names are all different: any part of it can be looked up alone, and an
+expression that reads only some parts gives the same result.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MAPS: Final = ("attributes", "capacity")
 
 
 class DeviceRead(NamedTuple):
-    """Something of a device, other than its driver, that a selector looks at.
+    """An attribute, a capacity or a field of a device, other than its driver, that a selector reads.
 
-    `field` is that of the variable. Attributes and capacities have a domain and an id; an empty id asks only
-    whether the domain holds anything.
+    `field` is the field of the variable. Attributes and capacities have a domain and an id; an empty id means
+    that only the presence of the domain is read.
     """
 
     field: str
@@ -35,27 +35,29 @@ DeviceReads: TypeAlias = tuple[DeviceRead, ...]
 
 
 def resolve_device_reads(reads: Iterable[PathRead] | None) -> DeviceReads | None:
-    """What a selector reads, in terms of a device; None when it uses a whole map, or odd names."""
+    """Convert the reads of an expression to reads of a device; None when it reads a whole map, or unusual
+    names.
+    """
     if reads is None:
         return None
     found: set[DeviceRead] = set()
-    for words, presence in reads:
-        field, domain, id = (*words, "", "")[:3]
+    for path, presence in reads:
+        field, domain, id = (*path, "", "")[:3]
         if field == "driver":
             continue
         if field not in _MAPS:
             found.add(DeviceRead(field))
-        elif len(words) > 2 and "/" not in domain and "/" not in id and id:
+        elif len(path) > 2 and "/" not in domain and "/" not in id and id:
             found.add(DeviceRead(field, domain, id))
-        elif len(words) == 2 and presence and "/" not in domain:
+        elif len(path) == 2 and presence and "/" not in domain:
             found.add(DeviceRead(field, domain))
-        elif len(words) != 1 or not presence:
+        elif len(path) != 1 or not presence:
             return None
     return tuple(sorted(found))
 
 
 def build_device_value(driver: str, device: Device) -> dict[str, Value] | EvalFault:
-    """The whole value of a device, or why it has none."""
+    """Build the whole value of a device, or return why it has none."""
     attributes = OpenMap()
     capacity = OpenMap()
     for name, attribute in device.attributes.items():
@@ -98,7 +100,7 @@ def is_plain(driver: str, device: Device) -> bool:
 
 
 def build_partial_value(driver: str, device: Device, reads: DeviceReads) -> dict[str, Value]:
-    """The value of a plain device, as far as it is read."""
+    """Build the value of a plain device, restricted to what is read."""
     attributes = OpenMap()
     capacity = OpenMap()
     value: dict[str, Value] = {"driver": driver, "attributes": attributes, "capacity": capacity}
@@ -106,13 +108,13 @@ def build_partial_value(driver: str, device: Device, reads: DeviceReads) -> dict
         if field == "allowMultipleAllocations":
             value[field] = device.allow_multiple_allocations is True
         elif field in _MAPS:
-            held: Any = device.attributes if field == "attributes" else device.capacity
+            published: Any = device.attributes if field == "attributes" else device.capacity
             within: OpenMap = value[field]
             if not id:
-                if has_domain(driver, held, domain):
+                if has_domain(driver, published, domain):
                     within.setdefault(domain, {})
                 continue
-            found = read_named(driver, held, domain, id)
+            found = read_named(driver, published, domain, id)
             if found is not None:
                 held_value = _to_cel_value(found) if field == "attributes" else found.value
                 within.setdefault(domain, {})[id] = held_value
@@ -120,13 +122,13 @@ def build_partial_value(driver: str, device: Device, reads: DeviceReads) -> dict
 
 
 def read_named(driver: str, published: Mapping[str, Any], domain: str, id: str) -> Any:
-    """An attribute or capacity by domain and id, as a plain device published it; None when it did not."""
+    """Return an attribute or capacity of a plain device by domain and id; None when the device has none."""
     found = published.get(f"{domain}/{id}")
     return published.get(id) if found is None and domain == driver else found
 
 
 def has_domain(driver: str, published: Mapping[str, Any], domain: str) -> bool:
-    """Whether a device published anything in a domain."""
+    """Whether a device has anything in a domain."""
     own = domain == driver
     return any(name.startswith(f"{domain}/") or (own and "/" not in name) for name in published)
 
@@ -142,7 +144,7 @@ def _put(domains: dict[str, Any], driver: str, name: str, value: Value) -> None:
 
 
 def _to_cel_value(attribute: DeviceAttribute) -> Value | None:
-    """What an attribute holds, as a value of CEL; nothing when no member is set."""
+    """Convert an attribute to a CEL value; None when no member is set."""
     if attribute.string_value is not None:
         return attribute.string_value
     if attribute.int_value is not None:
@@ -151,8 +153,8 @@ def _to_cel_value(attribute: DeviceAttribute) -> Value | None:
         return attribute.bool_value
     if attribute.version_value is not None:
         return Version.parse(attribute.version_value)
-    held = attribute.get_typed_values()
-    if held is None:
+    typed = attribute.get_typed_values()
+    if typed is None:
         return None
-    kind, values = held
+    kind, values = typed
     return tuple(Version.parse(str(one)) for one in values) if kind == "version" else values

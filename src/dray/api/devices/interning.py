@@ -1,11 +1,10 @@
-"""Slices that publish the same devices have them in common, in memory.
+"""Interning of devices: slices that publish equal devices share them in memory.
 
-Theory of operation: every decoded slice has structs and dicts of its own for each device, and in a large
-cluster most of them say the same as those of a hundred other nodes. `DeviceInterner` gives a slice the
-devices of an earlier one that was written the same way. Whoever compares devices by identity first finds
-equal ones at once.
+Theory of operation: every decoded slice has its own structs and dicts for each device, and in a large cluster
+most of them equal those of a hundred other nodes. `DeviceInterner` gives a slice the devices of an earlier
+slice with the same encoding. Code that compares devices by identity first then finds equal ones at once.
 
-Rules for this file: slices are never changed; a slice that shares is another object. What is remembered is
+Rules for this file: slices are never changed; a slice with shared devices is a new object. The cache is
 bounded by the number of devices, because devices that differ from node to node are never shared.
 """
 
@@ -19,27 +18,27 @@ from dray.api.json_text import write_json
 from dray.api.resource import Device, ResourceSlice
 from dray.values.cache_bounds import CacheBound
 
-INTERNED_DEVICES = CacheBound("devices of slices that others may share", 4_096, "an informer of slices")
+INTERNED_DEVICES = CacheBound("interned devices of slices", 4_096, "an informer of slices")
 
 Devices = tuple[Device, ...]
 
 
 class DeviceInterner:
-    """Remembers the devices of the last slices."""
+    """Caches the devices of the last slices."""
 
     __slots__ = ("_count", "_known")
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, tuple[Devices, bytes]] = OrderedDict()
-        """By how the last device is written: all devices, and how they are written once that was asked."""
+        """By the encoding of the last device: all devices, and the encoding of all once it was needed."""
         self._count = 0
 
     def intern_devices(self, published: ResourceSlice) -> ResourceSlice:
-        """The slice, with the devices of an earlier one if they are the same."""
+        """Return the slice, with the devices of an earlier one if they are equal."""
         devices = published.spec.devices
         if not devices or len(devices) > INTERNED_DEVICES.max_entries:
             return published
-        # Where devices differ from node to node the last one tells, and the others need not be looked at.
+        # Where devices differ from node to node the last one shows it, and the others need not be compared.
         key = write_json((len(devices), devices[-1]))
         known = self._known.get(key)
         if known is None:
@@ -48,7 +47,7 @@ class DeviceInterner:
         self._known.move_to_end(key)
         shared, text = known[0], known[1] or write_json(known[0])
         written = text if shared is devices else write_json(devices)
-        # What was seen last is more likely to come again.
+        # What was seen last is more likely to be seen again.
         self._known[key] = (shared, text) if written == text else (devices, written)
         if written != text or shared is devices:
             return published

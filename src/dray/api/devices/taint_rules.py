@@ -1,14 +1,14 @@
-"""Taints that rules put on devices: slices as they are under the taint rules of a cluster.
+"""Application of device taint rules to slices.
 
-Theory of operation: a rule selects devices by driver, pool and name; what it leaves out matches all, and a
-rule without a selector selects none. A slice under some rules is the same slice with the taints of those that
-select its devices behind the devices' own, in the order of the rules' names. A slice that no rule selects is
-the very same object, so whoever keeps something by slices keeps it.
+Theory of operation: a rule selects devices by driver, pool and name; a field that is not set matches all, and
+a rule without a selector selects none. A slice with rules applied is the same slice with the taints of the
+rules that select its devices after the devices' own taints, in the order of the rules' names. A slice that no
+rule selects is returned as the same object, so that callers that cache by slice keep their entries.
 
-`TaintedSlices` keeps the slices of a cluster under its rules. A slice that changes is looked at alone; a rule
-that changes means a look at every slice, but a new one only for those that the rule selects.
+`TaintedSlices` keeps the slices of a cluster with its rules applied. When a slice changes, only that slice is
+updated; when a rule changes, every slice is tested, but only those that the rule selects are replaced.
 
-Rules for this file: pure. Whether rules count at all is asked at the door (`allocator/feature_gates`).
+Rules for this file: pure. `allocator/feature_gates` decides whether rules apply at all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RuleTaint(DeviceTaint, frozen=True, gc=False):
 
 
 def build_rule_taint(rule: DeviceTaintRule) -> RuleTaint:
-    """The taint of a rule, as devices get it."""
+    """Build the taint of a rule, as devices get it."""
     taint = rule.spec.taint
     return RuleTaint(
         key=taint.key,
@@ -50,7 +50,7 @@ def build_rule_taint(rule: DeviceTaintRule) -> RuleTaint:
 
 
 def get_rule_name(taint: DeviceTaint) -> str:
-    """The name of the rule a taint comes from; empty for one that the driver published."""
+    """Return the name of the rule a taint comes from; empty for one that the driver published."""
     return taint.rule if isinstance(taint, RuleTaint) else ""
 
 
@@ -70,7 +70,7 @@ def rule_selects_everything(rule: DeviceTaintRule) -> bool:
 
 
 def apply_taint_rules(published: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> ResourceSlice:
-    """A slice with the taints of rules on its devices; the very same when none selects one."""
+    """Return a slice with the taints of rules on its devices; the same object when no rule selects one."""
     spec = published.spec
     chosen = [rule for rule in rules if spec.devices and rule_selects(rule, spec.driver, spec.pool.name)]
     if not chosen:
@@ -92,20 +92,20 @@ def _add_taints(device: Device, added: list[tuple[DeviceTaintSelector | None, Ru
 
 
 def sort_rules(rules: Iterable[DeviceTaintRule]) -> TaintRules:
-    """Rules by name: the order in which their taints follow those of the driver."""
+    """Sort rules by name: the order in which their taints follow those of the driver."""
     return tuple(sorted(rules, key=lambda rule: rule.metadata.name))
 
 
 def apply_taint_rules_to_all(
     slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]
 ) -> list[ResourceSlice]:
-    """Slices with the taints of rules on their devices."""
+    """Return slices with the taints of rules on their devices."""
     ordered = sort_rules(rules)
     return [apply_taint_rules(each, ordered) for each in slices] if ordered else list(slices)
 
 
 class TaintedSlices:
-    """The slices of a cluster under its rules, kept as both change."""
+    """The slices of a cluster with its rules applied, updated as both change."""
 
     def __init__(self) -> None:
         self._published: dict[str, ResourceSlice] = {}
@@ -115,15 +115,15 @@ class TaintedSlices:
 
     @property
     def slices(self) -> Iterable[ResourceSlice]:
-        """Every slice under the rules."""
+        """Every slice, with the rules applied."""
         return self._tainted.values()
 
     def get(self, name: str) -> ResourceSlice | None:
-        """A slice under the rules, by name."""
+        """Return a slice by name, with the rules applied."""
         return self._tainted.get(name)
 
     def upsert_slice(self, published: ResourceSlice) -> ResourceSlice:
-        """A slice came or changed; it under the rules."""
+        """Add or replace a slice; returns it with the rules applied."""
         name = published.metadata.name
         self._published[name] = published
         now = self._tainted[name] = (
@@ -132,12 +132,12 @@ class TaintedSlices:
         return now
 
     def remove_slice(self, name: str) -> ResourceSlice | None:
-        """A slice went; as it was under the rules."""
+        """Remove a slice; returns it as it was with the rules applied."""
         self._published.pop(name, None)
         return self._tainted.pop(name, None)
 
     def upsert_rule(self, rule: DeviceTaintRule) -> list[ResourceSlice]:
-        """A rule came or changed; the slices that are different now."""
+        """Add or replace a rule; returns the slices that changed."""
         known = self._rules.get(rule.metadata.name)
         if known is not None and known.spec == rule.spec:
             return []
@@ -145,7 +145,7 @@ class TaintedSlices:
         return list(self._update_slices(known, rule))
 
     def remove_rule(self, name: str) -> list[ResourceSlice]:
-        """A rule went, whether it was known or not; the slices that are different now."""
+        """Remove a rule, whether it exists or not; returns the slices that changed."""
         known = self._rules.pop(name, None)
         return [] if known is None else list(self._update_slices(known, None))
 

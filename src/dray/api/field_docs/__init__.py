@@ -1,7 +1,7 @@
-"""What every field is for, in our own words: the text behind `kubectl explain` and the reference pages.
+"""Documentation of every field: the texts of `kubectl explain` and of the reference pages.
 
-Fields are described once, by the struct that holds them; what a rule demands exactly stands with the rules,
-not here. Whoever prints descriptions may import this package.
+Fields are described once, by the struct that holds them. The package contains no rules; their exact wording
+is in `validation`. The OpenAPI documents and the reference pages import it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["FIELD_DOCS", "get_field_docs", "get_struct_doc"]
 FIELD_DOCS: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {**SHARED, **CLAIMS, **SLICES, **CLASSIC, **CORE, **WEBHOOKS}
 )
-"""Every struct, and what its fields are for."""
+"""Every struct, with the documentation of its fields."""
 
 _OLD_VERSION_SUFFIX = "V1beta1"
-_BY_NAME = {shape.__name__: shape for shape in FIELD_DOCS}
+_BY_NAME = {struct_type.__name__: struct_type for struct_type in FIELD_DOCS}
 _MOVED_FIELDS: Mapping[str, tuple[type, ...]] = {
     f"DeviceRequest{_OLD_VERSION_SUFFIX}": (ExactDeviceRequest, DeviceRequest),
     f"BasicDevice{_OLD_VERSION_SUFFIX}": (Device,),
 }
-"""Structs of older versions that hold fields of others."""
+"""Structs of older versions that have the fields of other structs."""
 
 
 def _find_origins(struct_type: type) -> tuple[type, ...]:
-    """The structs a struct has its fields from: itself, unless it is an older form of others."""
+    """Return the structs that document the fields of a struct: itself, or those it is an older form of."""
     name = struct_type.__name__
     if name in _MOVED_FIELDS:
         return _MOVED_FIELDS[name]
@@ -47,7 +47,7 @@ def _find_origins(struct_type: type) -> tuple[type, ...]:
 
 @lru_cache(maxsize=512)
 def get_field_docs(struct_type: type) -> Mapping[str, str]:
-    """What the fields of a struct are for, by their names on the wire."""
+    """Return the documentation of a struct's fields, by their names on the wire."""
     found = dict(DEFAULT_DOCS)
     for origin in _find_origins(struct_type):
         found |= FIELD_DOCS.get(origin, {})
@@ -57,5 +57,5 @@ def get_field_docs(struct_type: type) -> Mapping[str, str]:
 
 
 def get_struct_doc(struct_type: type) -> str:
-    """What a struct is, in a sentence or two."""
+    """Return the documentation of a struct, a sentence or two."""
     return " ".join((_find_origins(struct_type)[0].__doc__ or "").partition("\n\n")[0].split())

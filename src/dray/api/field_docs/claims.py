@@ -1,4 +1,4 @@
-"""The fields of claims, templates and classes, and of what a claim got."""
+"""Field documentation of claims, templates and device classes."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ _CAPACITY = (
     "set aside; what is not asked for follows the device's policy."
 )
 _DRIVER = "The name of the driver, a DNS subdomain such as `gpu.example.com`."
-_POOL = "The pool the device belongs to; with driver and device it tells the device from all others."
-_SHARE = "Tells shares of one device apart, when it is given to several."
+_POOL = "The pool the device belongs to; driver, pool and device together identify a device."
+_SHARE = "Identifies a share of a device that several claims share."
 
 CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
         ResourceClaim: {
             "spec": "What is needed. It never changes once the claim exists.",
-            "status": "What the claim got and who uses it; written by the scheduler, controllers and "
-            "drivers.",
+            "status": "The allocation of the claim and its consumers; written by the scheduler, "
+            "controllers and drivers.",
         },
         ResourceClaimSpec: {"devices": "Which devices are needed."},
         ResourceClaimTemplate: {
@@ -72,16 +72,16 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "spec": "The spec that each claim gets, unchanged.",
         },
         DeviceClaim: {
-            "requests": "What is needed, one entry for each need; all must be met. At most 32.",
-            "constraints": "Rules that the chosen devices must keep together. At most 32.",
-            "config": "Configuration that reaches the drivers of the devices. It does not influence the "
-            "choice. At most 32.",
+            "requests": "What is needed; all requests must be satisfied. At most 32.",
+            "constraints": "Rules that the allocated devices must satisfy together. At most 32.",
+            "config": "Configuration for the drivers of the devices. It does not influence the "
+            "allocation. At most 32.",
         },
         DeviceRequest: {
             "name": "A DNS label by which containers, constraints and configuration refer to this request. "
             "Required, and unique in the claim.",
-            "exactly": "One need without alternatives. Either this or `firstAvailable` must be set.",
-            "firstAvailable": "Alternatives in order of preference; the first that can be met is used. "
+            "exactly": "A request without alternatives. Either this or `firstAvailable` must be set.",
+            "firstAvailable": "Alternatives in order of preference; the first that can be satisfied is used. "
             "Either this or `exactly` must be set. At most 8.",
         },
         ExactDeviceRequest: {
@@ -89,15 +89,15 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "selectors": _SELECTORS,
             "allocationMode": _MODE,
             "count": _COUNT,
-            "adminAccess": "Access for watching over devices, whoever else uses them. Allowed only in "
-            'namespaces labelled `resource.kubernetes.io/admin-access: "true"`; such a claim takes nothing '
-            "from others.",
+            "adminAccess": "Access for monitoring devices, also those in use by others. Allowed only in "
+            'namespaces labelled `resource.kubernetes.io/admin-access: "true"`; such a claim makes no device '
+            "unavailable to others.",
             "tolerations": _TOLERATIONS,
             "capacity": _CAPACITY,
         },
         DeviceSubRequest: {
-            "name": "A DNS label, unique among the alternatives. From outside it is called "
-            "`request/subrequest`. Required.",
+            "name": "A DNS label, unique among the alternatives. Other fields refer to "
+            "it as `request/subrequest`. Required.",
             "deviceClassName": _CLASS,
             "selectors": _SELECTORS,
             "allocationMode": _MODE,
@@ -110,7 +110,7 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "expression": "True for a device that is suitable. It sees `device.driver`, "
             "`device.attributes[domain].name`, `device.capacity[domain].name` and "
             "`device.allowMultipleAllocations`. Reading an attribute that the device does not have is an "
-            'error, so ask first: `"x" in device.attributes[domain]`. At most 10 Ki long, and limited in '
+            'error, so test first: `"x" in device.attributes[domain]`. At most 10 Ki long, and limited in '
             "cost.",
         },
         CapacityRequirements: {
@@ -118,7 +118,7 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "or lacks the capacity, is not taken.",
         },
         DeviceConstraint: {
-            "requests": "The requests whose devices must keep the rule, by name or as "
+            "requests": "The requests whose devices must satisfy the rule, by name or as "
             "`request/subrequest`; all requests when empty.",
             "matchAttribute": "An attribute, with its domain, that must have the same value on all these "
             "devices. A device without it is not chosen.",
@@ -126,7 +126,7 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "these devices.",
         },
         DeviceClaimConfiguration: {
-            "requests": "The requests this is meant for, by name or as `request/subrequest`; all when empty.",
+            "requests": "The requests this applies to, by name or as `request/subrequest`; all when empty.",
             "opaque": _OPAQUE,
         },
         OpaqueDeviceConfiguration: {
@@ -139,8 +139,8 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "operator": "`Equal` (the default) compares the value, `Exists` accepts any.",
             "value": "The value of the taint; empty when the operator is `Exists`.",
             "effect": "The effect of the taint, `NoSchedule` or `NoExecute`; empty matches every effect.",
-            "tolerationSeconds": "How long a taint of effect `NoExecute` is tolerated before pods must go; "
-            "without it, for ever.",
+            "tolerationSeconds": "How long a taint of effect `NoExecute` is tolerated before pods are "
+            "evicted; without it, forever.",
         },
         DeviceClass: {
             "spec": "What a device must be to belong to the class, and how it is set up. It may change; "
@@ -153,8 +153,8 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
         DeviceClassConfiguration: {"opaque": _OPAQUE},
         ResourceClaimStatus: {
             "allocation": "The devices that were chosen. Absent while the claim waits for them.",
-            "reservedFor": "Who may use the devices now, usually pods; the devices are given back only when "
-            "nobody is left. At most 256.",
+            "reservedFor": "Consumers of the devices, usually pods; the devices are released only when none "
+            "is left. At most 256.",
             "devices": "What drivers report about the devices of this claim.",
         },
         AllocationResult: {
@@ -171,8 +171,8 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "driver": _DRIVER,
             "pool": _POOL,
             "device": "The name of the device in its pool.",
-            "adminAccess": "Whether this is access for watching over the device, which takes nothing from "
-            "others.",
+            "adminAccess": "Whether this is access for monitoring, which does not make the device "
+            "unavailable.",
             "tolerations": "The tolerations of the request, as they were when the device was chosen.",
             "bindingConditions": "Conditions that the driver must report as true before the pod is bound "
             "to the node. Copied from the device.",
@@ -184,24 +184,23 @@ CLAIMS: Mapping[type, Mapping[str, str]] = MappingProxyType(
         },
         DeviceAllocationConfiguration: {
             "source": "Where this comes from: `FromClass` or `FromClaim`.",
-            "requests": "The requests this is meant for; all when empty.",
+            "requests": "The requests this applies to; all when empty.",
             "opaque": _OPAQUE,
         },
         ConsumerReference: {
             "apiGroup": "The API group of the consumer; empty for the core group.",
             "resource": "The resource of the consumer, usually `pods`.",
             "name": "The name of the consumer, in the namespace of the claim.",
-            "uid": "The uid of the consumer; a later one of the same name is somebody else.",
+            "uid": "The uid of the consumer; a later one of the same name is another consumer.",
         },
         AllocatedDeviceStatus: {
             "driver": _DRIVER,
             "pool": _POOL,
             "device": "The name of the device in its pool.",
             "shareID": _SHARE,
-            "conditions": "How the device is, aspect by aspect; `Ready` tells whether it is set up. At "
-            "most 8.",
-            "data": "Whatever the driver wants to tell. At most 10 Ki.",
-            "networkData": "Facts about a network interface.",
+            "conditions": "Conditions of the device; `Ready` means that it is set up. At most 8.",
+            "data": "Data of the driver's own. At most 10 Ki.",
+            "networkData": "The network interface of the device.",
         },
         NetworkDeviceData: {
             "interfaceName": "The name of the interface in the pod. At most 256 characters.",

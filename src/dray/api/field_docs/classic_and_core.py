@@ -1,4 +1,4 @@
-"""The fields of the classic kinds, of what is read of core objects, and of our own kinds."""
+"""Field documentation of the classic kinds, the projections of core objects, and preparations."""
 
 from __future__ import annotations
 
@@ -48,35 +48,35 @@ CLASSIC: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
         ResourceClass: {
             "driverName": "The driver whose controller allocates claims of this class. Required.",
-            "parameters": "What the administrator wants the driver to know; any JSON object.",
+            "parameters": "Parameters of the administrator for the driver; any JSON object.",
         },
         ClassicResourceClaim: {
             "spec": "Which class, with which parameters. It never changes.",
-            "status": "How far the negotiation between scheduler and driver has come.",
+            "status": "State of the negotiation between scheduler and driver.",
         },
         ClassicClaimSpec: {
             "resourceClassName": "The ResourceClass that names the driver. Required.",
-            "parameters": "What the driver should know about this claim; any JSON object.",
+            "parameters": "Parameters of this claim for the driver; any JSON object.",
             "allocationMode": "`Delayed` waits until a pod needs the claim, `Immediate` allocates at once. "
-            "Delayed when nothing is said.",
+            "The default is `Delayed`.",
         },
         ClassicClaimStatus: {
-            "phase": "`Pending`, `Allocated`, or `Reallocate` when the driver should take it back and "
-            "start anew.",
+            "phase": "`Pending`, `Allocated`, or `Reallocate` when the driver should free it and "
+            "allocate again.",
             "driverName": "The driver that allocated, so that it is known when the class is gone.",
-            "scheduling": "What scheduler and driver tell each other while they look for a node.",
-            "attributes": "What the driver tells its node plugin.",
+            "scheduling": "The negotiation of scheduler and driver while they look for a node.",
+            "attributes": "Data of the driver for its node plugin.",
             "availableOnNodes": "The nodes where the resource can be used; every node when absent.",
-            "userLimit": "How many may use the resource at the same time; without end when absent.",
-            "reservedFor": "Who may use the resource now.",
+            "userLimit": "How many may use the resource at the same time; unlimited when absent.",
+            "reservedFor": "Consumers of the resource.",
         },
         SchedulingStatus: {
-            "scheduler": "What the scheduler offers.",
-            "driver": "What the driver answers.",
+            "scheduler": "The scheduler's part of the negotiation.",
+            "driver": "The driver's part of the negotiation.",
         },
         SchedulerSchedulingStatus: {
             "selectedNode": "The node for which the driver should allocate.",
-            "potentialNodes": "Nodes the scheduler considers; the driver says which of them will not do.",
+            "potentialNodes": "Nodes the scheduler considers; the driver reports unsuitable ones.",
         },
         DriverSchedulingStatus: {
             "unsuitableNodes": "Nodes where the resource cannot be provided.",
@@ -88,39 +88,39 @@ CLASSIC: Mapping[type, Mapping[str, str]] = MappingProxyType(
 CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
         PodSpec: {
-            "terminationGracePeriodSeconds": "How long the pod may take to end.",
+            "terminationGracePeriodSeconds": "How long the pod may take to terminate.",
             "containers": "The containers that run.",
             "initContainers": "Containers that run before the others, or beside them with the restart policy "
             "`Always`.",
-            "ephemeralContainers": "Containers added to a running pod to look into it.",
+            "ephemeralContainers": "Containers added to a running pod to debug it.",
             "resourceClaims": "The claims of the pod; containers refer to them by name.",
             "nodeName": "The node the pod is bound to; empty until a scheduler has chosen one.",
             "schedulerName": "The scheduler that places the pod.",
             "priority": "Pods of a higher priority are placed first.",
             "nodeSelector": "Labels that a node must have, with exactly these values.",
-            "affinity": "Where the pod must or would rather run.",
-            "tolerations": "Taints of nodes that the pod puts up with.",
+            "affinity": "Placement requirements and preferences of the pod.",
+            "tolerations": "Taints of nodes that the pod tolerates.",
             "overhead": "What the runtime of the pod needs on top of its containers.",
             "schedulingGates": "While one is left, the pod is not scheduled.",
             "restartPolicy": "When containers that end are started again: `Always`, `OnFailure` or `Never`.",
         },
-        SchedulingGate: {"name": "What the pod waits for; whoever put it there takes it away."},
+        SchedulingGate: {"name": "What the pod waits for; the controller that added it removes it."},
         Affinity: {"nodeAffinity": "Nodes by their labels and names."},
         NodeAffinity: {
-            "requiredDuringSchedulingIgnoredDuringExecution": "Only nodes that this selects will do.",
-            "preferredDuringSchedulingIgnoredDuringExecution": "Nodes that these select are better.",
+            "requiredDuringSchedulingIgnoredDuringExecution": "The pod runs only on nodes that this selects.",
+            "preferredDuringSchedulingIgnoredDuringExecution": "Nodes that these select are preferred.",
         },
         PreferredNode: {
-            "weight": "How much better, from 1 to 100.",
-            "preference": "Which nodes.",
+            "weight": "The weight of the preference, from 1 to 100.",
+            "preference": "The preferred nodes.",
         },
         Toleration: {
             "key": "The key of the taint; any when empty.",
-            "operator": "`Exists`, or `Equal` when the value must be the same; Equal when nothing is said.",
+            "operator": "`Exists`, or `Equal` when the value must be the same; the default is `Equal`.",
             "value": "The value of the taint, for `Equal`.",
             "effect": "The effect of the taint; any when empty.",
-            "tolerationSeconds": "How long a taint of the effect `NoExecute` is put up with; without end "
-            "when absent.",
+            "tolerationSeconds": "How long a taint of the effect `NoExecute` is tolerated; forever when "
+            "absent.",
         },
         Container: {
             "name": "The name of the container, unique in the pod.",
@@ -128,7 +128,7 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "resources": "What the container needs.",
         },
         ContainerResources: {
-            "requests": "What is set aside for the container.",
+            "requests": "What is reserved for the container.",
             "limits": "What the container may use at most.",
             "claims": "Claims of the pod that the container uses.",
         },
@@ -139,8 +139,8 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
         PodResourceClaim: {
             "name": "The name by which containers refer to the claim.",
             "resourceClaimName": "A claim that exists, in the namespace of the pod.",
-            "resourceClaimTemplateName": "A template from which a claim is made for this pod; it goes when "
-            "the pod goes.",
+            "resourceClaimTemplateName": "A template from which a claim is made for this pod; it is "
+            "deleted with the pod.",
             "template": "A classic template inside the pod.",
         },
         InlineTemplate: {
@@ -149,16 +149,16 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
         },
         PodStatus: {
             "phase": "`Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.",
-            "conditions": "What is known about the pod; `PodScheduled` says why it has no node.",
-            "nominatedNodeName": "The node on which a scheduler makes room for the pod.",
-            "resourceClaimStatuses": "Which claims were made for the pod.",
+            "conditions": "Conditions of the pod; `PodScheduled` says why it has no node.",
+            "nominatedNodeName": "The node on which a scheduler frees resources for the pod.",
+            "resourceClaimStatuses": "The claims that were created for the pod.",
         },
         PodResourceClaimStatus: {
             "name": "The name of the entry in `spec.resourceClaims`.",
-            "resourceClaimName": "The claim that was made for it; none was needed when absent.",
+            "resourceClaimName": "The claim that was created for it; none was needed when absent.",
         },
-        NamespaceSpec: {"finalizers": "Who must agree before the namespace may go."},
-        NamespaceStatus: {"phase": "`Active`, or `Terminating` while what is in it goes."},
+        NamespaceSpec: {"finalizers": "Cleanup that must finish before the namespace is removed."},
+        NamespaceStatus: {"phase": "`Active`, or `Terminating` while its objects are deleted."},
         PodCondition: {
             "type": "What it is about, such as `PodScheduled`.",
             "status": "`True`, `False` or `Unknown`.",
@@ -172,8 +172,8 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
         },
         NodeStatus: {
             "capacity": "What the node has.",
-            "allocatable": "What the node can give to pods.",
-            "conditions": "How the node is; `Ready` says whether it runs pods.",
+            "allocatable": "What the node has available for pods.",
+            "conditions": "Conditions of the node; `Ready` says whether it runs pods.",
         },
         NodeCondition: {
             "type": "What it is about, such as `Ready`.",
@@ -183,41 +183,41 @@ CORE: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "lastTransitionTime": "When the status changed last.",
         },
         Taint: {
-            "key": "What it is about.",
-            "value": "More about it.",
-            "effect": "`NoSchedule`, `PreferNoSchedule`, or `NoExecute` when pods there must go too.",
-            "timeAdded": "When it was put on.",
+            "key": "The name of the taint.",
+            "value": "The value of the taint.",
+            "effect": "`NoSchedule`, `PreferNoSchedule`, or `NoExecute`, which also evicts running pods.",
+            "timeAdded": "When the taint was added.",
         },
         Event: {
             "type": "`Normal` or `Warning`.",
             "reason": "What happened, in one word.",
         },
-        QuotaSpec: {"hard": "The limits, by what they limit."},
-        QuotaStatus: {"hard": "The limits in force.", "used": "What is used of each."},
+        QuotaSpec: {"hard": "The limits, by resource."},
+        QuotaStatus: {"hard": "The limits in force.", "used": "The amount in use of each resource."},
         LeaseSpec: {
-            "holderIdentity": "Who has it.",
+            "holderIdentity": "The holder of the lease.",
             "leaseDurationSeconds": "How long others wait after the last renewal before they take it.",
             "acquireTime": "When the holder took it.",
-            "renewTime": "When the holder said last that it is alive.",
-            "leaseTransitions": "How often it changed hands.",
+            "renewTime": "When the holder renewed it last.",
+            "leaseTransitions": "How often the holder changed.",
         },
-        Preparation: {"spec": "Which node has the devices of which claim in its hands."},
+        Preparation: {"spec": "The node, and the claim whose devices it holds."},
         PreparationSpec: {
             "nodeName": "The node.",
             "claim": "The claim whose devices the node has prepared, or is about to.",
-            "devices": "What the node has, whatever the claim says now. Only given after the server was "
-            "restored from a copy, which may know nothing of it.",
+            "devices": "The devices the node holds, independent of the claim. Set only after the server was "
+            "restored from a copy, which may not record them.",
         },
         PreparationDevice: {
             "driver": "The driver of the device.",
             "pool": "The pool of the device.",
             "device": "The name of the device in its pool.",
-            "shareID": "Which share of the device, when it is lent out in shares.",
+            "shareID": "The share of the device, when several claims share it.",
         },
         PreparedClaim: {
             "namespace": "The namespace of the claim.",
             "name": "The name of the claim.",
-            "uid": "The uid of the claim, which is what counts.",
+            "uid": "The uid, which identifies the claim.",
         },
     }
 )

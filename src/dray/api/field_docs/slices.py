@@ -1,4 +1,4 @@
-"""The fields of slices, of the devices in them, and of the rules that taint devices."""
+"""Field documentation of slices, devices and taint rules."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _ONE_EACH = "Only with `perDeviceNodeSelection`; exactly one of the three must t
 SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
         ResourceSlice: {
-            "spec": "The devices or counters on this page of the pool, as their driver publishes them.",
+            "spec": "The devices or shared counters of this slice, as their driver publishes them.",
         },
         ResourceSliceSpec: {
             "driver": "The name of the driver that publishes the slice, a DNS subdomain. It never changes, "
             "and slices can be listed by it.",
-            "pool": "The pool this slice is a page of.",
+            "pool": "The pool this slice is a part of.",
             "nodeName": f"The one node that reaches the devices. It never changes. {_ONE_OF}",
             "nodeSelector": f"The nodes that reach the devices, in exactly one term. {_ONE_OF}",
             "allNodes": f"Every node reaches the devices. {_ONE_OF}",
             "devices": "Devices of the pool. At most 128, or 64 when one of them has taints, draws from "
             "counters or has attributes that are lists. Not together with `sharedCounters`.",
-            "perDeviceNodeSelection": f"Each device says for itself which nodes reach it. {_ONE_OF}",
+            "perDeviceNodeSelection": f"Each device selects the nodes that reach it. {_ONE_OF}",
             "sharedCounters": "Budgets that devices of the pool draw from. At most 8. Not together with "
             "`devices`.",
             "priority": "Within the pool, slices of a higher priority are tried first; zero where it is "
@@ -51,7 +51,7 @@ SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
         ResourcePool: {
             "name": "The name of the pool, often that of the node. One or more DNS subdomains with slashes "
             "between them. It never changes.",
-            "generation": "Counts up whenever the driver changes the pool. Only slices of the highest "
+            "generation": "Incremented whenever the driver changes the pool. Only slices of the highest "
             "generation count.",
             "resourceSliceCount": "How many slices of this generation the pool has; until all are there "
             "the pool is incomplete and is not used.",
@@ -59,11 +59,11 @@ SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
         },
         Device: {
             "name": "A DNS label that is unique in the pool. Required.",
-            "attributes": "Facts about the device, by name; a name without a domain belongs to the "
+            "attributes": "Attributes of the device, by name; a name without a domain belongs to the "
             "driver's own. At most 32 together with the capacities.",
             "capacity": "Amounts the device has, by name. At most 32 together with the attributes.",
-            "consumesCounters": "What the device draws from the counter sets of its pool while somebody "
-            "has it. At most 2 sets.",
+            "consumesCounters": "What the device draws from the counter sets of its pool while it is "
+            "allocated. At most 2 sets.",
             "nodeName": f"The one node that reaches the device. {_ONE_EACH}",
             "nodeSelector": f"The nodes that reach the device, in exactly one term. {_ONE_EACH}",
             "allNodes": f"Every node reaches the device. {_ONE_EACH}",
@@ -96,18 +96,18 @@ SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
         DeviceCapacity: {
             "value": "How much the device has. Required.",
             "requestPolicy": "How much one share may take. Only for devices that several may share; "
-            "without it a share may take any amount, and takes all when it asks for none.",
+            "without it a share may take any amount, and takes all when it requests none.",
         },
         CapacityRequestPolicy: {
-            "default": "What a share takes that asks for nothing.",
-            "validValues": "The amounts a share may take, in ascending order; what is asked is rounded up "
+            "default": "The amount of a share that requests none.",
+            "validValues": "The amounts a share may take, in ascending order; requests are rounded up "
             "to the next. At most 10. Not together with `validRange`.",
             "validRange": "The range of amounts a share may take. Not together with `validValues`.",
         },
         CapacityRequestPolicyRange: {
-            "min": "The least a share takes; less is rounded up to it. Required.",
-            "max": "The most a share may take.",
-            "step": "Shares take `min` plus a multiple of this; what is asked is rounded up.",
+            "min": "The minimum of a share; less is rounded up to it. Required.",
+            "max": "The maximum of a share.",
+            "step": "Shares take `min` plus a multiple of this; requests are rounded up.",
         },
         DeviceCounterConsumption: {
             "counterSet": "The counter set of the pool that is drawn from. Required.",
@@ -117,13 +117,13 @@ SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "name": "A DNS label that is unique in the pool. Required.",
             "counters": "The counters of the budget, by name. At most 32. Required.",
         },
-        Counter: {"value": "How much there is, or how much is drawn. Required."},
+        Counter: {"value": "The amount of the budget, or the amount drawn from it. Required."},
         DeviceTaint: {
-            "key": "What the taint is called, like the key of a label. Required.",
-            "value": "More about it, like the value of a label.",
-            "effect": "`NoSchedule` keeps new claims away, `NoExecute` also ends pods that use the device, "
+            "key": "The name of the taint, with the syntax of a label key. Required.",
+            "value": "The value of the taint, with the syntax of a label value.",
+            "effect": "`NoSchedule` keeps new claims away, `NoExecute` also evicts pods that use the device, "
             "`None` only informs. Required.",
-            "timeAdded": "Since when; filled in where it is missing, and anew when the effect of a "
+            "timeAdded": "When the taint was added; set where it is missing, and again when the effect of a "
             "DeviceTaintRule changes.",
         },
         DeviceTaintRule: {
@@ -131,7 +131,7 @@ SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "status": "What the rule has done to pods, or would do.",
         },
         DeviceTaintRuleSpec: {
-            "deviceSelector": "The devices that get the taint: those that are everything it says. An empty "
+            "deviceSelector": "The devices that get the taint: those that match every field set. An empty "
             "selector selects every device, none at all selects no device.",
             "taint": "The taint. Of the effect `None` it only shows, in the status, what `NoExecute` would "
             "do. Required.",
@@ -142,8 +142,8 @@ SLICES: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "device": "Only devices of this name; several pools may have one.",
         },
         DeviceTaintRuleStatus: {
-            "conditions": "`EvictionInProgress` says whether pods still have to go, how many, and how many "
-            "went. At most 8.",
+            "conditions": "`EvictionInProgress` says whether pods still have to be evicted, how many, and "
+            "how many were. At most 8.",
         },
     }
 )

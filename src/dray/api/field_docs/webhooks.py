@@ -1,4 +1,4 @@
-"""The fields of webhook configurations."""
+"""Field documentation of webhook configurations."""
 
 from __future__ import annotations
 
@@ -21,45 +21,47 @@ from dray.api.admission import (
 _WEBHOOK: Mapping[str, str] = MappingProxyType(
     {
         "name": "The name, a domain of at least three parts such as `parameters.gpu.example.com`; messages "
-        "and metrics have it. Required.",
-        "clientConfig": "Where it is, and whose certificate it shows. Required.",
-        "rules": "What it is asked about; one rule that names the request is enough.",
-        "failurePolicy": "What becomes of a request when it cannot be asked: `Fail` refuses it, `Ignore` "
-        "goes on without it.",
-        "matchPolicy": "`Equivalent` also takes requests in other versions, and asks in the version that a "
-        "rule names; `Exact` takes only versions that rules name.",
-        "namespaceSelector": "It is asked only about objects in namespaces with these labels; objects "
-        "outside of all namespaces are always taken.",
-        "objectSelector": "It is asked only about objects with these labels, before or after the change.",
-        "sideEffects": "`None`, or `NoneOnDryRun` when it does something else that a dry run leaves out. "
+        "and metrics contain it. Required.",
+        "clientConfig": "The address of the webhook, and the authorities of its certificate. Required.",
+        "rules": "The requests it is called for; one matching rule is enough.",
+        "failurePolicy": "What happens to a request when the call fails: `Fail` refuses it, `Ignore` "
+        "continues without the webhook.",
+        "matchPolicy": "`Equivalent` also matches requests in other versions, and calls in the version that "
+        "a rule names; `Exact` matches only versions that rules name.",
+        "namespaceSelector": "It is called only for objects in namespaces with these labels; cluster-scoped "
+        "objects always match.",
+        "objectSelector": "It is called only for objects with these labels, before or after the change.",
+        "sideEffects": "`None`, or `NoneOnDryRun` when it has side effects that a dry run leaves out. "
         "Required.",
         "timeoutSeconds": "How long it may take, from 1 to 30 seconds.",
         "admissionReviewVersions": "Versions of AdmissionReview that it understands; `v1` must be there.",
-        "matchConditions": "It is asked only when all these expressions are true.",
+        "matchConditions": "It is called only when all these expressions are true.",
     }
 )
 
 WEBHOOKS: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
-        ValidatingWebhookConfiguration: {"webhooks": "Who is asked; all at the same time."},
-        MutatingWebhookConfiguration: {"webhooks": "Who is asked, one after the other in this order."},
+        ValidatingWebhookConfiguration: {"webhooks": "The webhooks; all are called at the same time."},
+        MutatingWebhookConfiguration: {
+            "webhooks": "The webhooks; they are called one after the other, in this order."
+        },
         ValidatingWebhook: _WEBHOOK,
         MutatingWebhook: {
             **_WEBHOOK,
-            "reinvocationPolicy": "`IfNeeded` asks it once more when another one changed the object after "
-            "it; `Never` asks it once.",
+            "reinvocationPolicy": "`IfNeeded` calls it once more when another one changed the object after "
+            "it; `Never` calls it once.",
         },
         WebhookClientConfig: {
             "url": "Its address, `https://HOST[:PORT]/PATH` without user, query or fragment; this or "
             "`service`.",
-            "service": "The service of the cluster behind which it is; this or `url`.",
+            "service": "The service of the cluster that serves it; this or `url`.",
             "caBundle": "Authorities of its certificate, PEM in base64; those of the system when empty.",
         },
         ServiceReference: {
             "namespace": "The namespace of the service. Required.",
             "name": "The name of the service. Required.",
-            "path": "Where on the service reviews are answered.",
-            "port": "The port of the service, 443 unless said otherwise.",
+            "path": "The path on the service that serves reviews.",
+            "port": "The port of the service, 443 by default.",
         },
         RuleWithOperations: {
             "operations": "`CREATE`, `UPDATE`, `DELETE`, `CONNECT`, or `*` for all. Required.",
@@ -70,7 +72,7 @@ WEBHOOKS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "scope": "`Namespaced`, `Cluster`, or `*` for both.",
         },
         MatchCondition: {
-            "name": "Tells the condition from others.",
+            "name": "Identifies the condition.",
             "expression": "A CEL expression about `request`, `object` and `oldObject`. Required.",
         },
         LabelSelector: {

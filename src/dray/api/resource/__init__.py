@@ -1,8 +1,8 @@
-"""The objects of `resource.k8s.io`: devices in slices, classes, claims, templates, taint rules.
+"""API types of `resource.k8s.io`: slices and devices, classes, claims, templates, taint rules.
 
-These are the internal form (`v1`) with every field of the specification and of the gates; older wire
-versions never get this far. Only shapes and small readings of one value live here: defaults, gates
-and rules have files of their own beside this package.
+These are the structs of the internal version (`v1`) with every field of the specification and of the gates;
+older wire versions are converted before. The package contains only structs and small accessors of one value:
+defaults, gates and rules are in `strategies` and `validation`. Everything above `dray.api` may import it.
 """
 
 from dray.api.resource.allocation import (

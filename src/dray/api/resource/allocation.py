@@ -1,4 +1,4 @@
-"""What a claim got: allocation results, reservations, and what drivers report about devices."""
+"""Status of a claim: allocation results, reservations, and device status from drivers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dray.values.quantity import Quantity
 
 
 class OpaqueDeviceConfiguration(ApiStruct, frozen=True):
-    """Parameters that only the driver understands, kept as they were written."""
+    """Parameters that only the driver understands, stored as written."""
 
     driver: str = ""
     parameters: msgspec.Raw = NO_OPAQUE
@@ -28,7 +28,7 @@ class OpaqueDeviceConfiguration(ApiStruct, frozen=True):
 
 
 class DeviceToleration(ApiStruct, frozen=True):
-    """A taint that does not keep the device away."""
+    """Tolerates taints, so that they do not keep devices away from a request."""
 
     key: str = ""
     operator: str = ""
@@ -38,7 +38,7 @@ class DeviceToleration(ApiStruct, frozen=True):
 
 
 class DeviceRequestAllocationResult(ApiStruct, frozen=True):
-    """One device, or one share of a device, given to a request (or `request/subrequest`)."""
+    """One device, or one share of a device, allocated to a request (or `request/subrequest`)."""
 
     request: str = ""
     driver: str = ""
@@ -53,7 +53,7 @@ class DeviceRequestAllocationResult(ApiStruct, frozen=True):
 
 
 class DeviceAllocationConfiguration(ApiStruct, frozen=True):
-    """Configuration that reaches the driver, with where it came from."""
+    """Configuration for the driver, and where it came from."""
 
     source: str = ""
     requests: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class DeviceAllocationResult(ApiStruct, frozen=True):
 
 
 class AllocationResult(CompositeApiStruct, frozen=True):
-    """A solution written into a claim, with the nodes where it can be used."""
+    """An allocation, with the nodes where it can be used."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
@@ -76,7 +76,7 @@ class AllocationResult(CompositeApiStruct, frozen=True):
 
 
 class ConsumerReference(ApiStruct, frozen=True):
-    """Who may use the claim now."""
+    """A consumer that may use the claim."""
 
     api_group: str = ""
     resource: str = ""
@@ -85,7 +85,7 @@ class ConsumerReference(ApiStruct, frozen=True):
 
 
 class NetworkDeviceData(ApiStruct, frozen=True):
-    """What a network driver tells about an interface."""
+    """What a network driver reports about an interface."""
 
     interface_name: str = ""
     ips: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class AllocatedDeviceStatus(ApiStruct, frozen=True):
 
 
 class ResourceClaimStatus(ApiStruct, frozen=True):
-    """What the claim got, who uses it, how the devices are."""
+    """The allocation, its consumers and the state of its devices."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ConsumerReference, ...] = ()

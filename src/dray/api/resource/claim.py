@@ -1,4 +1,4 @@
-"""A claim: what someone needs (spec) and what they got (status)."""
+"""Claim: the devices a workload needs (spec) and got (status)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CapacityRequirements(ApiStruct, frozen=True):
 
 
 class ExactDeviceRequest(ApiStruct, frozen=True):
-    """A need without alternatives."""
+    """A request without alternatives."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -56,7 +56,7 @@ class DeviceSubRequest(ApiStruct, frozen=True):
 
 
 class DeviceRequest(ApiStruct, frozen=True):
-    """A named need: either exactly this, or the first available of these."""
+    """A named request: either exactly this, or the first available of these."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -93,7 +93,7 @@ class ResourceClaimSpec(CompositeApiStruct, frozen=True):
 
 
 class ResourceClaim(CompositeApiStruct, frozen=True):
-    """What someone needs and got."""
+    """The devices a workload needs, and those it got."""
 
     api_version: str = always_encode("resource.k8s.io/v1")
     kind: str = always_encode("ResourceClaim")

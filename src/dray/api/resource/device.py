@@ -1,7 +1,7 @@
-"""A device as its driver publishes it: attributes, capacities, counters, taints.
+"""Device as its driver publishes it: attributes, capacities, counters, taints.
 
-Slices hold them by the thousand. Values that can never be part of a cycle are kept from the garbage
-collector (`gc=False`): decoding a slice would make it run several times for nothing.
+Slices hold devices by the thousand. Values that can never be part of a cycle are excluded from garbage
+collection (`gc=False`): decoding a slice would trigger it several times for nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ListAttribute(ApiStruct, frozen=True, gc=False):
     version_values: tuple[str, ...] | None = msgspec.field(default=None, name="version")
 
     def get_typed_values(self) -> tuple[str, tuple[Scalar, ...]] | None:
-        """The type and the values; None unless exactly one member is set."""
+        """Return the type and the values; None unless exactly one member is set."""
         given = [
             (name, values)
             for name, values in zip(SCALAR_TYPES, astuple(self), strict=True)
@@ -39,10 +39,10 @@ class ListAttribute(ApiStruct, frozen=True, gc=False):
 
 
 class DeviceAttribute(ApiStruct, frozen=True, gc=False):
-    """One fact about a device: exactly one member is set.
+    """One attribute of a device: exactly one member is set.
 
-    Lists have two spellings, ours to read and to keep: `list: {string: [...]}` of the KEP and
-    `strings: [...]` of Kubernetes. `get_typed_values` brings them together.
+    Lists have two spellings, and both are read and stored: `list: {string: [...]}` of the KEP and `strings:
+    [...]` of Kubernetes. `get_typed_values` unifies them.
     """
 
     int_value: Int64 | None = msgspec.field(default=None, name="int")
@@ -56,11 +56,11 @@ class DeviceAttribute(ApiStruct, frozen=True, gc=False):
     list_value: ListAttribute | None = msgspec.field(default=None, name="list")
 
     def get_typed_values(self) -> tuple[str, tuple[Scalar, ...]] | None:
-        """The type and the values, a scalar as a list of one; None unless exactly one member is set."""
+        """Return the type and the values, a scalar as a list of one; None unless one member is set."""
         members: tuple[Any, ...] = astuple(self)
         if members.count(None) != len(members) - 1:
             return None
-        # Asked of every attribute of every device: a loop is much faster here than anything prettier.
+        # Called for every attribute of every device: a loop is much faster here than any shorter form.
         position = 0
         while members[position] is None:
             position += 1
@@ -69,8 +69,8 @@ class DeviceAttribute(ApiStruct, frozen=True, gc=False):
             return SCALAR_TYPES[position], (member,)
         if position < 2 * len(SCALAR_TYPES):
             return SCALAR_TYPES[position - len(SCALAR_TYPES)], member
-        held: tuple[str, tuple[Scalar, ...]] | None = member.get_typed_values()
-        return held
+        typed: tuple[str, tuple[Scalar, ...]] | None = member.get_typed_values()
+        return typed
 
     @property
     def is_list(self) -> bool:
@@ -85,7 +85,7 @@ class DeviceAttribute(ApiStruct, frozen=True, gc=False):
 
 
 class CapacityRequestPolicyRange(ApiStruct, frozen=True, gc=False):
-    """Amounts from `min` to `max` in steps; what is asked is rounded up to the grid."""
+    """Amounts from `min` to `max` in steps; requests are rounded up to the grid."""
 
     min: Quantity | None = None
     max: Quantity | None = None
@@ -114,14 +114,14 @@ class Counter(ApiStruct, frozen=True, gc=False):
 
 
 class CounterSet(ApiStruct, frozen=True):
-    """A budget in a pool that several devices draw from."""
+    """A budget of a pool that several devices draw from."""
 
     name: str = ""
     counters: dict[str, Counter] = {}
 
 
 class DeviceCounterConsumption(ApiStruct, frozen=True):
-    """What a device draws from one counter set when it is taken."""
+    """What a device draws from one counter set when it is allocated."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
@@ -137,7 +137,7 @@ class DeviceTaint(ApiStruct, frozen=True, gc=False):
 
 
 class Device(ApiStruct, frozen=True):
-    """One thing that can be allocated."""
+    """One device that can be allocated."""
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}

@@ -1,4 +1,4 @@
-"""A device class: selectors and configuration an administrator prepared under a name."""
+"""Device class: selectors and configuration that an administrator defines under a name."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dray.api.resource.claim import DeviceSelector
 
 
 class DeviceClassConfiguration(ApiStruct, frozen=True):
-    """Configuration that every device taken through the class gets."""
+    """Configuration for every device allocated through the class."""
 
     opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceClassSpec(ApiStruct, frozen=True):
-    """What a device must be to belong to the class, and how it is set up."""
+    """What a device must be to belong to the class, and its configuration."""
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceClassConfiguration, ...] = ()

@@ -1,4 +1,4 @@
-"""A slice: one page of a pool of devices, published by a driver."""
+"""Resource slice: a part of a pool of devices, published by a driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dray.values.node_selectors import NodeSelector
 
 
 class ResourcePool(ApiStruct, frozen=True):
-    """Which pool a slice belongs to, its generation, and how many slices make it complete."""
+    """The pool of a slice, its generation, and how many slices make it complete."""
 
     name: str = ""
     generation: Int64 = always_encode(0)
@@ -17,7 +17,7 @@ class ResourcePool(ApiStruct, frozen=True):
 
 
 class ResourceSliceSpec(CompositeApiStruct, frozen=True):
-    """The devices or shared counters on this page, and the nodes that reach them."""
+    """The devices or shared counters in this slice, and the nodes that reach them."""
 
     driver: str = ""
     pool: ResourcePool = ResourcePool()
@@ -31,7 +31,7 @@ class ResourceSliceSpec(CompositeApiStruct, frozen=True):
 
 
 class ResourceSlice(CompositeApiStruct, frozen=True):
-    """One page of a pool."""
+    """A part of a pool of devices, published by a driver."""
 
     api_version: str = always_encode("resource.k8s.io/v1")
     kind: str = always_encode("ResourceSlice")

@@ -1,4 +1,4 @@
-"""A taint rule: an administrator's taint on every device that a selector selects."""
+"""Taint rule: a taint that an administrator puts on every selected device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dray.api.resource.device import DeviceTaint
 
 
 class DeviceTaintSelector(ApiStruct, frozen=True):
-    """Which devices: those that are everything it says. One that says nothing selects every device."""
+    """Selects devices that match every field that is set. Without any field set it selects every device."""
 
     driver: str | None = None
     pool: str | None = None
@@ -15,7 +15,7 @@ class DeviceTaintSelector(ApiStruct, frozen=True):
 
 
 class DeviceTaintRuleSpec(CompositeApiStruct, frozen=True):
-    """A taint, and the devices that get it; without a selector it is none."""
+    """A taint, and the devices that get it; without a selector no device does."""
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
@@ -28,7 +28,7 @@ class DeviceTaintRuleStatus(ApiStruct, frozen=True):
 
 
 class DeviceTaintRule(CompositeApiStruct, frozen=True):
-    """A taint that an administrator puts on devices, whoever publishes them."""
+    """A taint that an administrator puts on devices, whichever driver publishes them."""
 
     api_version: str = always_encode("resource.k8s.io/v1")
     kind: str = always_encode("DeviceTaintRule")

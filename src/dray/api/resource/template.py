@@ -1,4 +1,4 @@
-"""A template: makes one claim per pod."""
+"""Claim template: one claim is created from it per pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ResourceClaimTemplateSpec(CompositeApiStruct, frozen=True):
 
 
 class ResourceClaimTemplate(CompositeApiStruct, frozen=True):
-    """Makes one claim per pod."""
+    """A template from which one claim is created per pod."""
 
     api_version: str = always_encode("resource.k8s.io/v1")
     kind: str = always_encode("ResourceClaimTemplate")

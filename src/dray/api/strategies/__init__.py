@@ -1,5 +1,5 @@
-"""The strategy of an API server for incoming objects: default values, fields dropped behind disabled feature
-gates, and the create strategy that applies both and validates. It contains tables and pure functions; no
-rule of validation and no lookup of other objects. The API server, the simulator, lint and the command line
-may import it.
+"""Strategies of an API server for incoming objects: defaults, fields behind feature gates, creation.
+
+The package contains tables and pure functions; no validation rule and no lookup of other objects. The API
+server, the simulator, lint and the command line may import it.
 """

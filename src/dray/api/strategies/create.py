@@ -1,10 +1,11 @@
-"""Create strategy of every kind: how an API server completes a new object, and what it refuses about it.
+"""Create strategy of every kind: defaults, disabled fields and validation of a new object, in a server's
+order.
 
-Theory of operation: defaults are filled in, fields whose gate is off are dropped, then the rules of the kind
-are asked, in this order. An object that a server has stored before (`stored`) keeps the fields of closed
-gates, as they stay in a store. A status is judged with the object, as when it is written.
+Theory of operation: defaults are applied, fields behind disabled gates are dropped, then the object is
+validated. An object that a server has stored before (`stored`) keeps the fields of disabled gates, as they
+stay in a store. A status is validated with the object, as when it is written.
 
-Rules for this file: no rule of the API is written here, and objects are not looked up in other objects.
+Rules for this file: no validation rule is written here, and no other object is looked up.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dray.api.validation import validate_stored
 
 @dataclass(frozen=True, slots=True)
 class CreateStrategyResult:
-    """An object as a server would store it, what it loses on the way, and why it would be refused."""
+    """An object as a server would store it, the fields it loses, and the reasons to refuse it."""
 
     object: Any
     dropped: tuple[DroppedField, ...] = ()
@@ -32,17 +33,17 @@ class CreateStrategyResult:
 def apply_create_strategy(
     kind: Kind, obj: Any, gates: FeatureGateFilter, *, now: str, stored: bool = False
 ) -> CreateStrategyResult:
-    """Judge a decoded object in the order of a server; it has its name and namespace already."""
+    """Apply the create strategy to a decoded object that already has its name and namespace."""
     filled = apply_defaults(obj, now=now)
-    kept = gates.drop_disabled_fields(kind, filled, filled if stored else None)
-    return CreateStrategyResult(kept.object, kept.dropped, tuple(validate_stored(kept.object)))
+    filtered = gates.drop_disabled_fields(kind, filled, filled if stored else None)
+    return CreateStrategyResult(filtered.object, filtered.dropped, tuple(validate_stored(filtered.object)))
 
 
 def is_from_server(obj: Any) -> bool:
-    """Whether only a server can have made an object what it is: it has an identity, or devices.
+    """Whether only a server can have written an object: it has a uid, or an allocation.
 
-    Slices always count as such. They say what hardware is there, and without their counters and conditions
-    the same hardware would be given out twice.
+    Slices always count as such. They describe hardware that exists, and without their counters and conditions
+    the same hardware would be allocated twice.
     """
     if obj.metadata.uid or obj.metadata.resource_version or isinstance(obj, ResourceSlice):
         return True

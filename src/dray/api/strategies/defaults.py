@@ -1,8 +1,8 @@
-"""What an object says when it does not say anything: defaults, as a table.
+"""Default values per kind, as a table.
 
-Theory of operation: each row names a kind, a field and what fills it when it is unset. A condition
-looks at the struct that holds the field. Rows of a kind are applied in order, so that a later one may
-rest on an earlier one (`count` on `allocationMode`).
+Theory of operation: each row names a kind, a field and the value it gets when it is unset. A condition tests
+the struct that holds the field. Rows of a kind are applied in order, so that a later one may depend on an
+earlier one (`count` on `allocationMode`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dray.api.resource.claim import EXACT_COUNT
 T = TypeVar("T", bound=msgspec.Struct)
 
 NOW = "now"
-"""Stands in the table for the time the object arrives."""
+"""Stands in the table for the time at which the object arrives."""
 
 _EQUAL = "Equal"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDefault:
-    """One field that is filled in when it is unset."""
+    """The default of one field."""
 
     field: str
     value: str | int
@@ -44,14 +44,14 @@ def _is_exact_count(holder: Any) -> bool:
 
 
 def _list_request_defaults(prefix: str) -> tuple[FieldDefault, ...]:
-    asks = (f"{prefix}.devices.requests[].exactly", f"{prefix}.devices.requests[].firstAvailable[]")
+    requests = (f"{prefix}.devices.requests[].exactly", f"{prefix}.devices.requests[].firstAvailable[]")
     return tuple(
         row
-        for ask in asks
+        for request in requests
         for row in (
-            FieldDefault(f"{ask}.allocationMode", EXACT_COUNT),
-            FieldDefault(f"{ask}.count", 1, _is_exact_count, "when `allocationMode` is `ExactCount`"),
-            FieldDefault(f"{ask}.tolerations[].operator", _EQUAL),
+            FieldDefault(f"{request}.allocationMode", EXACT_COUNT),
+            FieldDefault(f"{request}.count", 1, _is_exact_count, "when `allocationMode` is `ExactCount`"),
+            FieldDefault(f"{request}.tolerations[].operator", _EQUAL),
         )
     )
 
@@ -71,7 +71,7 @@ def _list_webhook_defaults(*more: FieldDefault) -> tuple[FieldDefault, ...]:
 
 
 def _has_nonzero_timeout(holder: Any) -> bool:
-    """Zero seconds are a mistake that is told, not a wish for the usual."""
+    """Zero seconds is an error to report, not a field to default."""
     return bool(holder.timeout_seconds != 0)
 
 
@@ -96,9 +96,9 @@ DEFAULTS: Mapping[type, tuple[FieldDefault, ...]] = {
 
 
 def apply_defaults(obj: T, *, now: str, stored: T | None = None) -> T:
-    """The object with every unset field of the table filled in; the same object when none was unset.
+    """Return the object with every default of the table applied; the same object when nothing was unset.
 
-    Parts that are the very same in an object that is stored have been filled in before.
+    Parts that are identical to those of a stored object already have their defaults and are skipped.
     """
     plan = _get_plan(type(obj))
     filled: T = plan.fill(obj, now, stored) if plan is not None else obj
@@ -106,9 +106,9 @@ def apply_defaults(obj: T, *, now: str, stored: T | None = None) -> T:
 
 
 class _DefaultsPlan:
-    """The rows of the table that concern one struct, and the way to the parts that others concern.
+    """The rows of the table for one struct, and the plans of the structs below it.
 
-    One walk fills all rows: an object is read once, and rebuilt only where something was unset.
+    One walk applies all rows: an object is read once, and rebuilt only where a field was unset.
     """
 
     __slots__ = ("_branches", "_rows", "only_branch")
@@ -143,7 +143,7 @@ class _DefaultsPlan:
         return holder
 
     def fill_all(self, holders: tuple[Any, ...], now: str) -> tuple[Any, ...]:
-        # Most devices have nothing that could be filled in; a slice has many of them.
+        # Most devices have nothing to default; a slice has many of them.
         if self.only_branch is not None and not any(map(operator.attrgetter(self.only_branch), holders)):
             return holders
         filled = tuple([self.fill(holder, now) for holder in holders])

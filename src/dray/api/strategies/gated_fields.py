@@ -1,11 +1,11 @@
-"""Which fields stand behind which gate, and how they are dropped when it is off.
+"""Fields behind feature gates, and how they are dropped when the gate is off.
 
-Theory of operation: with a gate off, its fields are taken out of an object as it comes in, unless the
-object already used the feature: then they stay, so that nothing stored is lost when a gate goes off.
-"Used" is asked of the whole old object, status included. Everything further in is free of gates: a
-field that is there counts.
+Theory of operation: with a gate off, its fields are removed from an incoming object, unless the stored object
+already uses the feature: then they stay, so that nothing stored is lost when a gate is turned off. All fields
+of the stored object count for this, status included. All code behind this filter is free of gates: a field
+that is set counts.
 
-Rules for this file: one of the few doors where gates are read (see gates.py).
+Rules for this file: one of the few modules that read gates (see gates.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dray.api import field_patterns
-from dray.api.conversion.legacy_pods import CONTAINER_LISTS
+from dray.api.core.pod import CONTAINER_LISTS
 from dray.api.kinds import Kind
 from dray.gates import GATES, GateSet
 
@@ -28,7 +28,7 @@ def _list_request_fields(field: str, *, subrequests: bool = True) -> tuple[str, 
 
 
 def _list_claim_fields(*spec: str, status: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    """Fields of a claim's spec stand in claims and in templates; those of its status only in claims."""
+    """List fields of a claim's spec for claims and templates, and fields of its status for claims."""
     return {
         "ResourceClaim.resource.k8s.io": tuple(f"spec.{field}" for field in spec)
         + tuple(f"status.{field}" for field in status),
@@ -88,8 +88,9 @@ GATED_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "DRAControlPlaneController": {"Pod": ("spec.resourceClaims[].template",)},
     }
 )
-"""Gate, kind, fields. Kinds of the classic path and taint rules stand behind their gates as a whole: see
-`find_disabling_gate`."""
+"""Gate, kind, fields. Kinds of the classic path and taint rules are behind their gates as a whole: see
+`find_disabling_gate`.
+"""
 
 _GATED_GROUPS: Mapping[str, str] = MappingProxyType(
     {"cdi.k8s.io": "DRAControlPlaneController", "resource.k8s.io": "DynamicResourceAllocation"}
@@ -101,7 +102,7 @@ _GATED_KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class DroppedField:
-    """A field that was taken out because its gate is off."""
+    """A field that was removed because its gate is off."""
 
     gate: str
     path: str
@@ -112,27 +113,27 @@ class DroppedField:
 
 @dataclass(frozen=True, slots=True)
 class FeatureGateFilterResult:
-    """What is left of an object, and what was taken out."""
+    """What is left of an object, and what was removed."""
 
     object: Any
     dropped: tuple[DroppedField, ...] = ()
 
 
 def find_disabling_gate(kind: Kind, gates: GateSet) -> str | None:
-    """The gate that keeps a whole kind from being served; None when it is served."""
+    """Return the gate that keeps a kind from being served; None when it is served."""
     return next((gate for gate in list_required_gates(kind) if not gates.is_enabled(gate)), None)
 
 
 def list_required_gates(kind: Kind) -> tuple[str, ...]:
-    """The gates that must be on for a kind to be served at all."""
+    """Return the gates that must be on for a kind to be served at all."""
     group = _GATED_GROUPS.get(kind.group)
     return (*((group,) if group else ()), *_GATED_KINDS.get(kind.qualified_name, ()))
 
 
 def drop_disabled_fields(kind: Kind, new: Any, old: Any | None, gates: GateSet) -> FeatureGateFilterResult:
-    """The object (a struct, or the document of an open kind) without fields whose gate is off.
+    """Return the object (a struct, or the document of an open kind) without fields whose gate is off.
 
-    Fields of a gate stay when the old object already used any of them.
+    Fields of a gate stay when the old object already uses any of them.
     """
     dropped: list[DroppedField] = []
     for gate, patterns in _list_disabled_fields(kind, gates):
@@ -148,7 +149,7 @@ def drop_disabled_fields(kind: Kind, new: Any, old: Any | None, gates: GateSet) 
 
 @lru_cache(maxsize=512)
 def _list_disabled_fields(kind: Kind, gates: GateSet) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The gates that are off and have fields in a kind, with these fields."""
+    """Return the gates that are off and have fields in a kind, with these fields."""
     fields = ((gate, GATED_FIELDS.get(gate, {}).get(kind.qualified_name, ())) for gate in GATES)
     return tuple((gate, patterns) for gate, patterns in fields if patterns and not gates.is_enabled(gate))
 
@@ -158,19 +159,19 @@ def _uses_any_field(obj: Any, patterns: tuple[str, ...]) -> bool:
 
 
 class FeatureGateFilter:
-    """The gates of one server: what it serves, and what it takes out of objects that come in."""
+    """The gates of one server: the kinds it serves, and the fields it removes from incoming objects."""
 
     def __init__(self, gates: GateSet) -> None:
         self._gates = gates
 
     def is_served(self, kind: Kind) -> bool:
-        """Whether any gate keeps the kind from being served."""
+        """Whether no gate keeps the kind from being served."""
         return find_disabling_gate(kind, self._gates) is None
 
     def find_disabling_gate(self, kind: Kind) -> str | None:
-        """The gate that keeps the kind from being served, if any does."""
+        """Return the gate that keeps the kind from being served, if any does."""
         return find_disabling_gate(kind, self._gates)
 
     def drop_disabled_fields(self, kind: Kind, new: Any, old: Any | None) -> FeatureGateFilterResult:
-        """The object without fields whose gate is off and that were not in use before."""
+        """Return the object without fields whose gate is off and that were not in use before."""
         return drop_disabled_fields(kind, new, old, self._gates)

@@ -1,28 +1,27 @@
-"""Rules of conditions, the form in which all of Kubernetes reports what it observes."""
+"""Validation of conditions, the form in which Kubernetes objects report observations."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from dray.api import limits
 from dray.api.fields import FieldPath, duplicate, invalid, required, too_long
 from dray.api.meta import Condition
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     FieldErrors,
-    count_bytes,
     validate_each,
     validate_name,
     validate_one_of,
 )
-from dray.values.names import check_qualified_name
+from dray.values.names import check_qualified_name, count_bytes
 
 _STATUSES = ("True", "False", "Unknown")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
 
 def validate_conditions(items: Sequence[Condition], limit: int, path: FieldPath) -> FieldErrors:
-    """A bounded list of conditions, each of a type of its own."""
+    """Check a bounded list of conditions with distinct types."""
     yield from validate_each(items, limit, _validate_condition, path)
     seen: set[str] = set()
     for position, item in enumerate(items[: limit + 1]):

@@ -1,10 +1,11 @@
-"""Rules that several kinds share: names, lists, opaque parameters, selectors, tolerations, conditions.
+"""Validation rules that several kinds share: names, lists, opaque parameters, selectors, tolerations.
 
-Theory of operation: a rule takes a value and the path to it and yields what is wrong, nothing for a sound
-value. Each kind's file composes them. A path below the given one is built only where there is something to
-report, because almost every object is sound and validation stands in the way of every write.
+Theory of operation: a rule takes a value and its path and yields errors, none for a valid value. The modules
+of `kinds` combine them. A path below the given one is built only for an error, because almost every object is
+valid and validation delays every write.
 
-Rules for this file: what only one kind needs belongs to that kind's file; no gate, no old object, no default.
+Rules for this file: a rule that only one kind needs belongs to the module of that kind; no gate, no old
+object, no default.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from dray.api import limits
 from dray.api.devices.device_cel import InvalidSelector, compile_stored_selector
 from dray.api.fields import (
     FieldError,
@@ -28,8 +30,13 @@ from dray.api.fields import (
     too_many,
 )
 from dray.api.resource import DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration
-from dray.api.validation import limits
-from dray.values.names import NameFaults, check_driver_name, check_label_value, check_qualified_name
+from dray.values.names import (
+    NameFaults,
+    check_driver_name,
+    check_label_value,
+    check_qualified_name,
+    count_bytes,
+)
 from dray.values.node_selectors import NodeSelector
 from dray.values.node_selectors import check_node_selector as selector_faults
 
@@ -46,7 +53,7 @@ EXISTS, EQUAL = "Exists", "Equal"
 
 
 def report_name_faults(faults: NameFaults, path: FieldPath) -> FieldErrors:
-    """What a name rule found, as errors at a place."""
+    """Convert the faults of a name to errors."""
     for fault in faults:
         if fault.too_long is None:
             yield invalid(path, fault.value, fault.text)
@@ -55,20 +62,15 @@ def report_name_faults(faults: NameFaults, path: FieldPath) -> FieldErrors:
 
 
 def validate_name(name: str, rule: Callable[[str], NameFaults], path: FieldPath) -> FieldErrors:
-    """A name that must be there and keep a rule."""
+    """Check a name that is required and must follow a rule."""
     if not name:
         yield required(path)
     elif faults := rule(name):
         yield from report_name_faults(faults, path)
 
 
-def count_bytes(text: str) -> int:
-    """The length in bytes, which is what limits count."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
 def validate_one_of(value: str, supported: tuple[str, ...], path: FieldPath) -> FieldErrors:
-    """A value from a closed set, which must be there."""
+    """Check a required value of a closed set."""
     if not value:
         yield required(path)
     elif value not in supported:
@@ -76,7 +78,7 @@ def validate_one_of(value: str, supported: tuple[str, ...], path: FieldPath) -> 
 
 
 def validate_immutable(new: object, old: object, path: FieldPath) -> FieldErrors:
-    """A field that keeps the value it was created with."""
+    """Check that a field keeps the value it was created with."""
     if new != old:
         yield invalid(path, new, IMMUTABLE)
 
@@ -85,7 +87,7 @@ def validate_immutable(new: object, old: object, path: FieldPath) -> FieldErrors
 
 
 def validate_each(items: Sequence[T], limit: int, rule: FieldRule[T], path: FieldPath) -> FieldErrors:
-    """Every item of a list that is not too long; items of an overlong list are not looked at."""
+    """Check every item of a list, unless the list is too long."""
     if len(items) > limit:
         yield too_many(path, len(items), limit)
         return
@@ -94,7 +96,7 @@ def validate_each(items: Sequence[T], limit: int, rule: FieldRule[T], path: Fiel
 
 
 def validate_distinct(keys: Iterable[Hashable], path: FieldPath) -> FieldErrors:
-    """Items of a list that must differ in their keys; the second of two equal ones is reported."""
+    """Check that the items of a list have distinct keys; the second of two equal ones is reported."""
     seen: set[Hashable] = set()
     for position, key in enumerate(keys):
         if key in seen:
@@ -103,17 +105,17 @@ def validate_distinct(keys: Iterable[Hashable], path: FieldPath) -> FieldErrors:
 
 
 def validate_keys(names: Iterable[str], rule: Callable[[str], NameFaults], path: FieldPath) -> FieldErrors:
-    """The keys of a map; an error stands at the map and quotes the key."""
+    """Check the keys of a map; an error has the path of the map and quotes the key."""
     for name in names:
         if faults := rule(name):
             yield from report_name_faults(faults, path)
 
 
-# --- values that only their driver understands ---
+# --- opaque values ---
 
 
 def validate_opaque(raw: msgspec.Raw, limit: int, path: FieldPath) -> FieldErrors:
-    """A JSON object of bounded size that must be there."""
+    """Check a required JSON object of bounded size."""
     written = bytes(raw)
     if not written:
         yield required(path)
@@ -124,21 +126,29 @@ def validate_opaque(raw: msgspec.Raw, limit: int, path: FieldPath) -> FieldError
 
 
 def _validate_json_object(written: bytes, path: FieldPath) -> FieldErrors:
+    if problem := find_json_error(written):
+        yield invalid(path, OMITTED, problem)
+        return
+    value = msgspec.json.decode(written)
+    if value is None:
+        yield required(path)
+    elif not isinstance(value, dict):
+        yield invalid(path, OMITTED, "must be a valid JSON object")
+
+
+def find_json_error(written: bytes) -> str:
+    """Return why opaque parameters are not JSON; empty when they are."""
     try:
-        value = msgspec.json.decode(written)
+        msgspec.json.decode(written)
     except (msgspec.MsgspecError, UnicodeDecodeError) as broken:
-        yield invalid(path, OMITTED, f"error parsing data as JSON: {broken}")
+        return f"error parsing data as JSON: {broken}"
     except RecursionError:
-        yield invalid(path, OMITTED, "error parsing data as JSON: nested too deeply")
-    else:
-        if value is None:
-            yield required(path)
-        elif not isinstance(value, dict):
-            yield invalid(path, OMITTED, "must be a valid JSON object")
+        return "error parsing data as JSON: nested too deeply"
+    return ""
 
 
 def validate_opaque_config(config: OpaqueDeviceConfiguration | None, path: FieldPath) -> FieldErrors:
-    """The `validate_opaque` member that every configuration entry has."""
+    """Check the `opaque` field of a configuration entry."""
     if config is None:
         yield required(path.child("opaque"))
         return
@@ -151,7 +161,7 @@ def validate_opaque_config(config: OpaqueDeviceConfiguration | None, path: Field
 
 
 def validate_selector(item: DeviceSelector, path: FieldPath) -> FieldErrors:
-    """A criterion: an expression that is there, short, compiles, and is cheap whatever a device holds."""
+    """Check a selector: its expression is present, short, compiles, and has a bounded cost for any device."""
     if item.cel is None:
         yield required(path.child("cel"))
     elif not item.cel.expression:
@@ -163,7 +173,9 @@ def validate_selector(item: DeviceSelector, path: FieldPath) -> FieldErrors:
 
 
 def _validate_expression(text: str, path: FieldPath) -> FieldErrors:
-    """What is behind a gate was allowed when the object was written, or refused at the door."""
+    """Compile with all gates on: a gated expression was allowed when the object was written, or refused
+    earlier.
+    """
     compiled = compile_stored_selector(text)
     if isinstance(compiled, InvalidSelector):
         yield invalid(path.child("cel", "expression"), text, compiled.detail)
@@ -172,7 +184,7 @@ def _validate_expression(text: str, path: FieldPath) -> FieldErrors:
 
 
 def validate_toleration(item: DeviceToleration, path: FieldPath) -> FieldErrors:
-    """A toleration: key and effect may be absent, which stands for all of them."""
+    """Check a toleration; an empty key or effect means all of them."""
     if item.key and (faults := check_qualified_name(item.key)):
         yield from report_name_faults(faults, path.child("key"))
     if item.operator == EXISTS:
@@ -187,13 +199,13 @@ def validate_toleration(item: DeviceToleration, path: FieldPath) -> FieldErrors:
 
 
 def validate_node_selector(item: NodeSelector, path: FieldPath) -> FieldErrors:
-    """Terms and requirements that make sense."""
+    """Check the terms and requirements of a node selector."""
     for fault in selector_faults(item):
         yield FieldError(FieldErrorType(fault.kind), str(path.child(fault.path)), fault.value, fault.text)
 
 
 def validate_single_term(item: NodeSelector, path: FieldPath) -> FieldErrors:
-    """A node selector that can be merged with others, which only those of one term can."""
+    """Check a node selector that must be mergeable with others, which only those with one term are."""
     yield from validate_node_selector(item, path)
     if len(item.node_selector_terms) != 1:
         found = len(item.node_selector_terms)
@@ -201,7 +213,7 @@ def validate_single_term(item: NodeSelector, path: FieldPath) -> FieldErrors:
 
 
 def validate_binding_conditions(ready: Sequence[str], failed: Sequence[str], path: FieldPath) -> FieldErrors:
-    """Names of conditions that a binding waits for, and of those that end the waiting; both or none."""
+    """Check the conditions that a binding waits for, and those that end the waiting; both or none are set."""
     for conditions, field in ((ready, "bindingConditions"), (failed, "bindingFailureConditions")):
         place = path.child(field)
         yield from validate_each(conditions, limits.BINDING_CONDITIONS, _validate_condition_name, place)
@@ -232,7 +244,7 @@ def _find_overlaps(failed: Sequence[str], ready: Collection[str]) -> Iterator[in
 
 
 def validate_exactly_one(given: Mapping[str, bool], path: FieldPath) -> FieldErrors:
-    """A choice between fields, of which one and only one is made."""
+    """Check that exactly one of several fields is set."""
     chosen = [f"`{field}`" for field, present in given.items() if present]
     if len(chosen) == 1:
         return
@@ -245,5 +257,5 @@ def validate_exactly_one(given: Mapping[str, bool], path: FieldPath) -> FieldErr
 
 
 def forbid_field(path: FieldPath) -> FieldError:
-    """A field that has no meaning here."""
+    """Report a field that has no meaning here."""
     return forbidden(path, "cannot be set")

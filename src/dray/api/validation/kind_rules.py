@@ -1,9 +1,9 @@
-"""THE table of rules: what each kind is asked when it is created, changed, or its status is written.
+"""The table of validation rules per kind, for creation, update and status update.
 
-Theory of operation: every kind has rules that hold of an object by itself, and rules for the step from the
-stored object to the new one. A new object keeps the former. A changed object keeps both, except that what the
-stored object already broke is not held against it (`stored`). Metadata is judged for all kinds alike, and
-for kinds without rules of their own it is all we judge.
+Theory of operation: every kind has rules for an object by itself, and rules for the transition from the
+stored object to the new one. A new object must satisfy the former. A changed object must satisfy both, except
+for errors that the stored object already has (`ratcheting`). Metadata is validated for all kinds alike, and
+for kinds without rules of their own it is all that is validated.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def _accept_anything(*_objects: Any) -> FieldErrors:
 
 @dataclass(frozen=True, slots=True)
 class KindRules:
-    """What a kind is asked besides its metadata.
+    """The rules of a kind besides those of its metadata.
 
-    `on_create` holds of a new object, `on_update` of a changed one (the same, unless what it judges cannot
-    change), `on_transition` of the change. `on_status` and `on_status_transition` are the same for the
-    status. `on_stored` is judged once, when it is written, and then only of objects that nobody wrote through
-    us.
+    `on_create` applies to a new object, `on_update` to a changed one (the same, unless what it checks cannot
+    change), `on_transition` to the change. `on_status` and `on_status_transition` are the same for the
+    status. `on_stored` is checked once, when the status is written, and of objects that were not written
+    through this server.
     """
 
     on_create: ObjectRule = _accept_anything
@@ -113,27 +113,27 @@ _NAMESPACED: Mapping[type, bool] = MappingProxyType({kind.type: kind.namespaced 
 
 
 def validate_create(obj: msgspec.Struct) -> list[FieldError]:
-    """Everything wrong with a new object; empty when it is sound."""
+    """Return all errors of a new object; empty when it is valid."""
     rules, errors = _get_rules(obj), list(_validate_object_metadata(obj))
     errors += rules.on_create(obj)
     return errors
 
 
 def validate_update(new: T, old: T) -> list[FieldError]:
-    """Everything wrong with a change of an object, its status aside."""
+    """Return all errors of a change of an object, its status excluded."""
     rules = _get_rules(new)
-    kept = rules.on_update if rules.on_update is not None else rules.on_create
-    return _validate_transition(new, old, rules.on_transition, kept)
+    rule = rules.on_update if rules.on_update is not None else rules.on_create
+    return _validate_transition(new, old, rules.on_transition, rule)
 
 
 def validate_status_update(new: T, old: T) -> list[FieldError]:
-    """Everything wrong with a change of an object's status."""
+    """Return all errors of a change of an object's status."""
     rules = _get_rules(new)
     return _validate_transition(new, old, rules.on_status_transition, rules.on_status)
 
 
 def validate_stored(obj: msgspec.Struct) -> list[FieldError]:
-    """Everything wrong with an object as it lies in a file or a dump of a cluster, status included."""
+    """Return all errors of an object from a file or a cluster dump, status included."""
     rules = _get_rules(obj)
     return [
         *_validate_object_metadata(obj),
@@ -146,7 +146,7 @@ def validate_stored(obj: msgspec.Struct) -> list[FieldError]:
 def _validate_transition(
     new: Any, old: Any, transition_rule: TransitionRule, update_rule: ObjectRule
 ) -> list[FieldError]:
-    # Metadata that is the very same was judged when it was stored.
+    # Metadata that is the same object was validated when it was stored.
     if new.metadata is old.metadata:
         errors, found = [], list(update_rule(new))
     else:

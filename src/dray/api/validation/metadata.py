@@ -1,23 +1,29 @@
-"""Metadata of every kind: names, namespaces, labels, annotations, owners, finalizers.
+"""Validation of object metadata: names, namespaces, labels, annotations, owners, finalizers.
 
-Rules for this file: it knows no kind. Whether a kind has namespaces and which names it takes are arguments.
+Rules for this file: it depends on no kind. Whether a kind is namespaced and which names it takes are
+arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, forbidden, invalid, required, too_long
 from dray.api.meta import ObjectMeta, OwnerRef
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     FieldErrors,
-    count_bytes,
     forbid_field,
     report_name_faults,
     validate_immutable,
 )
-from dray.values.names import NameFaults, check_dns_label, check_label_value, check_qualified_name
+from dray.values.names import (
+    NameFaults,
+    check_dns_label,
+    check_label_value,
+    check_qualified_name,
+    count_bytes,
+)
 
 METADATA = ROOT.child("metadata")
 
@@ -26,7 +32,7 @@ _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 
 
 def validate_metadata(meta: ObjectMeta, rule: Callable[[str], NameFaults], namespaced: bool) -> FieldErrors:
-    """What holds of every object, new or changed."""
+    """Check the metadata of any object, new or changed."""
     if meta.generate_name and (faults := rule(_complete_prefix(meta.generate_name))):
         yield from report_name_faults(faults, METADATA.child("generateName"))
     if meta.name:
@@ -46,7 +52,7 @@ def validate_metadata(meta: ObjectMeta, rule: Callable[[str], NameFaults], names
 
 
 def _complete_prefix(prefix: str) -> str:
-    """A prefix as it would be inside a name: what follows is never a dash."""
+    """Return a prefix as it would be inside a name: the character that follows is never a dash."""
     return prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
 
@@ -61,7 +67,7 @@ def _validate_namespace(namespace: str, namespaced: bool) -> FieldErrors:
 
 
 def validate_labels_annotations(meta: ObjectMeta, path: FieldPath) -> FieldErrors:
-    """Labels and annotations, also those of templates."""
+    """Check labels and annotations, also those of templates."""
     for key, value in meta.labels.items():
         if faults := check_qualified_name(key) + check_label_value(value):
             yield from report_name_faults(faults, path.child("labels"))
@@ -71,7 +77,7 @@ def validate_labels_annotations(meta: ObjectMeta, path: FieldPath) -> FieldError
 
 def _validate_annotations(annotations: Mapping[str, str], path: FieldPath) -> FieldErrors:
     for key in annotations:
-        # The rule for keys is that of labels, but upper case in the domain is let through.
+        # The rule for keys is that of labels, but upper case in the domain is accepted.
         if check_qualified_name(key) and (faults := check_qualified_name(key.lower())):
             for fault in faults:
                 yield invalid(path, key, fault.text)
@@ -93,7 +99,7 @@ def _validate_owners(owners: Sequence[OwnerRef], path: FieldPath) -> FieldErrors
 
 
 def validate_owner_reference(owner: OwnerRef, path: FieldPath) -> FieldErrors:
-    """A reference that names one object completely."""
+    """Check that a reference names one object completely."""
     group, slash, version = owner.api_version.rpartition("/")
     if not version:
         yield invalid(path.child("apiVersion"), owner.api_version, "version must not be empty")
@@ -129,7 +135,9 @@ _IMMUTABLE_FIELDS = (
 
 
 def validate_metadata_update(new: ObjectMeta, old: ObjectMeta) -> FieldErrors:
-    """What of the metadata may not change. What the system fills in may be left out by the writer."""
+    """Check what of the metadata may not change. Fields that the system fills in may be left out by the
+    writer.
+    """
     for attribute, field in _IMMUTABLE_FIELDS:
         value, stored = getattr(new, attribute), getattr(old, attribute)
         if value != stored and (value or attribute in ("name", "namespace")):
@@ -148,7 +156,7 @@ _COPIED_FIELDS = frozenset({"labels", "annotations"})
 
 
 def validate_template_metadata(meta: ObjectMeta, path: FieldPath) -> FieldErrors:
-    """Metadata of a template: labels and annotations are copied into the claim, nothing else is."""
+    """Check the metadata of a template: only labels and annotations, which are copied into the claim."""
     if meta == ObjectMeta():
         return
     yield from validate_labels_annotations(meta, path)

@@ -1,13 +1,13 @@
-"""What an update is not blamed for: faults that the stored object already has.
+"""Ratcheting validation: an update is not refused for errors that the stored object already has.
 
-Theory of operation: rules grow stricter over time, and objects stored before must stay changeable. So an
-update is judged like a new object, and then every error that the stored object has as well is dropped.
-Two errors are the same when fault, text and place agree, and the value complained about is unchanged. The
-place follows an item of a list by its name (a device that moved is still the same device), or by its content
-when it has no name. Sound objects never come here, so nothing of this costs them anything.
+Theory of operation: rules become stricter over time, and objects stored before must stay changeable. So an
+update is validated like a new object, and then every error that the stored object has as well is dropped. Two
+errors are the same when type, text and path agree, and the invalid value is unchanged. The path follows an
+item of a list by its name (a device that moved is still the same device), or by its content when it has no
+name. Valid objects never get here, so this costs them nothing.
 
-A rule that looks at two fields needs no care: when the other field changes, the stored object has no such
-error, and the update is blamed.
+A rule that reads two fields needs no special case: when the other field changes, the stored object has no
+such error, and the update is refused.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dray.api.fields import FieldError, FieldErrorType
 
 _STEP = re.compile(r"\.?([^.\[]+)|\[(.*?)\](?=[.\[]|$)", re.DOTALL)
 
-# Faults of these kinds do not carry the value they are about.
+# Errors of these types do not carry the invalid value.
 _WITHOUT_VALUE = frozenset({FieldErrorType.FORBIDDEN, FieldErrorType.TOO_LONG, FieldErrorType.TOO_MANY})
 
 
 def filter_new_errors(
     found: Iterable[FieldError], new: Any, known: Iterable[FieldError], old: Any
 ) -> list[FieldError]:
-    """The errors found in a new object that the old one, with its known errors, does not have."""
+    """Return the errors of a new object that the old one, with its known errors, does not have."""
     excused = {_identify_error(error, old) for error in known}
     return [error for error in found if _identify_error(error, new) not in excused]
 
@@ -42,7 +42,7 @@ def _identify_error(error: FieldError, root: Any) -> Hashable:
         try:
             node, step = _descend(node, field, key)
         except (LookupError, TypeError, ValueError):
-            # Kubernetes names some places that no object has (`validRange.default`): stop at the one above.
+            # Kubernetes names some paths that no object has (`validRange.default`): stop at the parent.
             place.append(field or key)
             break
         place.append(step)
@@ -51,7 +51,7 @@ def _identify_error(error: FieldError, root: Any) -> Hashable:
 
 
 def _descend(node: Any, field: str, key: str) -> tuple[Any, Hashable]:
-    """One step down, and what the step is called when positions do not count."""
+    """Go one step down; returns the value and the step, independent of positions."""
     if isinstance(node, tuple) and key:
         item = node[int(key)]
         return item, getattr(item, "name", "") or _encode_content(item)

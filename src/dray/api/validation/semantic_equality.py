@@ -1,7 +1,7 @@
-"""Whether two values mean the same.
+"""Semantic equality: whether two values mean the same.
 
-Equality of structs is almost it: quantities already compare by value. What it misses are opaque parameters,
-which are kept as they were written; `{"a": 1}` with other white space or another order of keys is no change.
+Equality of structs is almost it: quantities already compare by value. The difference are opaque parameters,
+which are stored as written; `{"a": 1}` with other white space or another order of keys is no change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_semantically_equal(new: Any, old: Any) -> bool:
 
 
 def _normalize_json(raw: msgspec.Raw) -> bytes:
-    """Opaque JSON in a normal form: sorted keys, no white space. What is no JSON stands for itself."""
+    """Return opaque JSON in a normal form: sorted keys, no white space. Invalid JSON is returned as it is."""
     written = bytes(raw)
     try:
         return msgspec.json.encode(msgspec.json.decode(written), order="deterministic")

@@ -1,11 +1,12 @@
-"""Values that were found sound before, and need not be looked at again.
+"""Cache of values that were found valid and need not be checked again.
 
 Theory of operation: objects repeat themselves. A driver publishes the same attributes with every generation
-of a slice, and every claim of a template asks for the same. A rule that looks at nothing but one value gives
-the same answer each time, so a yes can be remembered. A no is not: it needs a path, and it is rare.
+of a slice, and every claim of a template has the same requests. A rule that reads nothing but one value gives
+the same result each time, so a positive result can be cached. A negative one is not: it needs a path, and it
+is rare.
 
-The memory is bounded: values that were not asked for since half of it was filled anew are forgotten. What is
-asked for all the time stays, however many other values pass by.
+The cache is bounded: values that were not used since half of it was filled anew are evicted. Values in
+constant use stay, however many other values pass through.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class ValidValueCache(Generic[T]):
-    """Sound values of one kind."""
+    """Valid values of one kind."""
 
     __slots__ = ("_known", "_most", "_older")
 
@@ -36,28 +37,28 @@ class ValidValueCache(Generic[T]):
         return len(self._known | self._older)
 
     def add(self, values: Collection[T]) -> None:
-        """Remember values that were found sound."""
+        """Add values that were found valid."""
         if len(self._known) + len(values) > self._most // 2:
             self._known, self._older = set(), self._known
         self._known.update(islice(values, self._most // 2))
 
     def filter_unknown(self, values: Iterable[T]) -> set[T]:
-        """Those of the values that are not remembered; they are walked twice when there are any."""
+        """Return those of the values that are not cached; they are iterated twice when there are any."""
         # The common case is this one call into C.
         if self._known.issuperset(values):
             return set()
-        fresh = set(values) - self._known
-        again = fresh & self._older
-        if again:
-            self.add(again)
-            fresh -= again
-        return fresh
+        unknown = set(values) - self._known
+        reused = unknown & self._older
+        if reused:
+            self.add(reused)
+            unknown -= reused
+        return unknown
 
     def are_all_valid(self, values: Iterable[T], is_valid: Callable[[T], bool]) -> bool:
-        """Whether all values are sound; only those that are not remembered are looked at, each once."""
-        fresh = self.filter_unknown(values)
-        if not all(map(is_valid, fresh)):
+        """Whether all values are valid; only those that are not cached are checked, each once."""
+        unknown = self.filter_unknown(values)
+        if not all(map(is_valid, unknown)):
             return False
-        if fresh:
-            self.add(fresh)
+        if unknown:
+            self.add(unknown)
         return True

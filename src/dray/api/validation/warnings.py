@@ -1,6 +1,7 @@
-"""What is allowed and still surely a mistake: warnings that come with an accepted object.
+"""Warnings about accepted objects: what is valid and almost certainly a mistake.
 
-Kubernetes sends such texts in `Warning` headers; `dray lint` prints them. Nothing here refuses anything.
+The server sends these texts in `Warning` headers, as Kubernetes does; `dray lint` prints them. A warning
+never refuses an object.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from dray.api import limits
 from dray.api.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from dray.api.admission.webhook_configuration import Webhook
 from dray.api.core import Pod
@@ -24,13 +26,12 @@ from dray.api.resource import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from dray.api.validation import limits
 from dray.values.names import check_driver_name
 
 
 @dataclass(frozen=True, slots=True)
 class FieldWarning:
-    """One doubtful thing: where, and what should be known about it."""
+    """One warning: the path and the text."""
 
     path: str
     text: str
@@ -45,7 +46,7 @@ _SPEC = ROOT.child("spec")
 
 
 def collect_warnings(obj: Any) -> list[FieldWarning]:
-    """Everything doubtful about an object, whether it is sound or not."""
+    """Return all warnings about an object, whether it is valid or not."""
     look = _WARNING_CHECKS.get(type(obj))
     return list(look(obj)) if look is not None else []
 
@@ -112,7 +113,7 @@ _EFFECT_CONSEQUENCES: Mapping[str, str] = MappingProxyType(
 
 
 def _check_pod(obj: Pod) -> FieldWarnings:
-    used = {claim.name for c in _list_containers(obj) for claim in c.resources.claims}
+    used = {claim.name for _, _, one in obj.spec.iterate_containers() for claim in one.resources.claims}
     for position, entry in enumerate(obj.spec.resource_claims):
         if entry.name not in used:
             place = _SPEC.child("resourceClaims").index(position)
@@ -120,16 +121,12 @@ def _check_pod(obj: Pod) -> FieldWarnings:
             yield FieldWarning(str(place), text)
 
 
-def _list_containers(obj: Pod) -> tuple[Any, ...]:
-    return obj.spec.init_containers + obj.spec.containers + obj.spec.ephemeral_containers
-
-
 def _check_webhooks(obj: MutatingWebhookConfiguration | ValidatingWebhookConfiguration) -> FieldWarnings:
     webhooks: Sequence[Webhook] = obj.webhooks
     for position, webhook in enumerate(webhooks):
         if not webhook.rules:
             path = ROOT.child("webhooks").index(position).child("rules")
-            yield FieldWarning(str(path), "the webhook has no rules, so it is never asked")
+            yield FieldWarning(str(path), "the webhook has no rules, so it is never called")
 
 
 _WARNING_CHECKS: Mapping[type, Callable[[Any], FieldWarnings]] = MappingProxyType(

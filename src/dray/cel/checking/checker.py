@@ -1,11 +1,12 @@
-"""Types of every part of an expression, and which overload each call means.
+"""The type checker: the type of every node of an expression, and the overloads each call can mean.
 
-Theory of operation: one walk from the leaves up. A call is compared with every overload of its name; all that
-fit are kept, and the call has the result type they agree on, else `dyn`. What fits only because an argument
-is `dyn` is decided again at run time. A part that was complained about gets the type `ERROR`, which fits
-everywhere. Nodes that are used twice are checked once.
+Theory of operation: the checker walks the tree once, from the leaves up. It compares a call with every
+overload of its name and keeps all that fit; the call gets the result type they agree on, else `dyn`. An
+overload that fits only because an argument is `dyn` is decided again at run time. A node with an issue gets
+the type `ERROR`, which fits everywhere, so that one mistake is reported once. Nodes that are used twice are
+checked once.
 
-Rules for this file: nothing is evaluated, and nothing is refused because of a value; see `validators`.
+Rules for this file: nothing is evaluated, and no value is rejected; see `literal_checks`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Final
 from dray.cel import types as t
 from dray.cel.checking.unification import Substitution
 from dray.cel.declarations import Functions, Overload
-from dray.cel.source import ExpressionIssue
+from dray.cel.issue_causes import (
+    IssueCause,
+    MixedTypes,
+    NoFieldSelection,
+    NoMatchingOverload,
+    UndeclaredReference,
+    UndefinedField,
+)
+from dray.cel.source import ExpressionIssue, sort_issues
 from dray.cel.syntax.ast import (
     Comprehension,
     FunctionCall,
@@ -36,7 +45,7 @@ from dray.cel.types import Type, TypeKind
 from dray.cel.values import get_type_name
 
 MAX_WEIGHT: Final = 250
-"""Types with more names in them are refused: nobody writes them, and they can grow without bound."""
+"""Larger types are rejected: nobody writes them, and they could grow without bound."""
 
 TYPE_NAMES: Final[Mapping[str, Type]] = {
     **{one.name: one for one in (t.BOOL, t.INT, t.UINT, t.DOUBLE, t.STRING, t.BYTES, t.NULL)},
@@ -57,7 +66,7 @@ _LAST_NAME_PARTS: Final = frozenset(name.rpartition(".")[2] for name in TYPE_NAM
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may mention."""
+    """The variables, functions and types that an expression may use."""
 
     variables: Mapping[str, Type]
     functions: Functions
@@ -67,12 +76,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What the checker found out, by the id of the node."""
+    """The findings of the checker by node id."""
 
     types: Mapping[int, Type]
     overloads: Mapping[int, tuple[Overload, ...]]
     qualified: Mapping[int, str]
-    """Names with dots that mean one thing: a type, or a function such as `optional.of`."""
+    """Nodes that are one qualified name: a type, or a function such as `optional.of`."""
 
 
 def check(root: Node, scope: Scope) -> tuple[CheckResult, list[ExpressionIssue]]:
@@ -82,8 +91,7 @@ def check(root: Node, scope: Scope) -> tuple[CheckResult, list[ExpressionIssue]]
     types = {
         number: walk.substitution.resolve(one, unknown_as_dyn=True) for number, one in walk.types.items()
     }
-    issues = sorted(set(walk.issues))
-    return CheckResult(types, walk.overloads, walk.qualified), issues
+    return CheckResult(types, walk.overloads, walk.qualified), sort_issues(walk.issues)
 
 
 class _Checker:
@@ -114,7 +122,7 @@ class _Checker:
         return found
 
     def _get_children_first(self, node: Node) -> tuple[Node, ...]:
-        """What can be checked before a node without knowing more; the inside of a macro needs its names."""
+        """The children to check before a node; the body of a macro needs the variables it binds."""
         match node:
             case Comprehension():
                 return (node.source,)
@@ -129,12 +137,13 @@ class _Checker:
             case _:
                 return get_children(node)
 
-    def _add_issue(self, node: Node, message: str) -> Type:
-        self.issues.append(ExpressionIssue(node.offset, message))
+    def _add_issue(self, node: Node, message: str, cause: IssueCause | None = None) -> Type:
+        self.issues.append(ExpressionIssue(node.offset, message, cause))
         return t.ERROR
 
     def _report_undeclared(self, node: Node, name: str) -> Type:
-        return self._add_issue(node, f"undeclared reference to '{name}' (in container '')")
+        message = f"undeclared reference to '{name}' (in container '')"
+        return self._add_issue(node, message, UndeclaredReference(name))
 
     def _find_variable(self, name: str) -> Type | None:
         for scope in reversed(self.locals):
@@ -179,8 +188,11 @@ class _Checker:
             return t.DYN
         if operand.kind is TypeKind.STRUCT and operand.name in self.scope.fields:
             found = self.scope.fields[operand.name].get(node.field)
-            return self._add_issue(node, f"undefined field '{node.field}'") if found is None else found
-        return self._add_issue(node, f"type '{t.format_type(operand)}' does not support field selection")
+            if found is not None:
+                return found
+            return self._add_issue(node, f"undefined field '{node.field}'", UndefinedField(node.field))
+        message = f"type '{t.format_type(operand)}' does not support field selection"
+        return self._add_issue(node, message, NoFieldSelection(operand))
 
     # --- calls ---
 
@@ -196,7 +208,7 @@ class _Checker:
         return self._resolve_overload(node, node.function, (self.check_node(target), *given), True)
 
     def _find_qualified_function(self, node: FunctionCall) -> str | None:
-        """The name of a function with dots, when the target of a call is no value but part of that name."""
+        """The qualified name of a function, when the target of a call is part of that name."""
         space = None if node.target is None else get_dotted_name(node.target)
         name = f"{space}.{node.function}"
         return name if space is not None and name in self.scope.functions else None
@@ -216,13 +228,15 @@ class _Checker:
             matching.append(overload)
             result = found if result is None or result == found else t.DYN
         if result is None:
-            words = t.format_call_types(tuple(self.substitution.resolve(one) for one in given), member)
-            return self._add_issue(node, f"found no matching overload for '{name}' applied to '{words}'")
+            types = tuple(self.substitution.resolve(one) for one in given)
+            applied = t.format_call_types(types, member)
+            message = f"found no matching overload for '{name}' applied to '{applied}'"
+            return self._add_issue(node, message, NoMatchingOverload(name, types))
         self.overloads[node.id] = tuple(matching)
         return result
 
     def _match_overload(self, overload: Overload, given: tuple[Type, ...]) -> Type | None:
-        """The result type when the overload takes such arguments."""
+        """The result type if the overload accepts these arguments."""
         if not all(_may_fit(wanted, one) for wanted, one in zip(overload.params, given, strict=True)):
             return None
         unified = self.substitution
@@ -262,12 +276,16 @@ class _Checker:
         )
 
     def _unwrap_optional(self, node: Node, found: Type) -> Type:
-        """The type inside an optional; only optionals may be written with a question mark."""
+        """The type inside an optional; only optionals may be marked with a question mark."""
         inner = self.substitution.make_variable()
         if self.substitution.is_assignable(t.make_optional_type(inner), found):
             return self.substitution.resolve(inner, unknown_as_dyn=found.is_dyn)
-        shown = t.format_type(self.substitution.resolve(found))
-        return self._add_issue(node, f"expected type 'optional_type({shown})' but found '{shown}'")
+        return self._report_mixed_types(node, t.make_optional_type(found), found)
+
+    def _report_mixed_types(self, node: Node, expected: Type, found: Type) -> Type:
+        expected, found = self.substitution.resolve(expected), self.substitution.resolve(found)
+        message = f"expected type '{t.format_type(expected)}' but found '{t.format_type(found)}'"
+        return self._add_issue(node, message, MixedTypes(expected, found))
 
     # --- macros ---
 
@@ -280,8 +298,7 @@ class _Checker:
         self.check_node(loop.condition)
         step = self.check_node(loop.step)
         if not self.substitution.is_assignable(accu, step):
-            found = (t.format_type(self.substitution.resolve(one)) for one in (accu, step))
-            self._add_issue(loop.step, "expected type '{}' but found '{}'".format(*found))
+            self._report_mixed_types(loop.step, accu, step)
         self.locals.pop()
         result = self.check_node(loop.result)
         self.locals.pop()
@@ -307,7 +324,7 @@ class _Checker:
 
 
 def _may_fit(wanted: Type, given: Type) -> bool:
-    """A first look that assumes nothing, to spare most overloads the second one."""
+    """Whether an overload can fit at all: a cheap test without unification that rules most overloads out."""
     return wanted.is_open or given.is_open or wanted.kind is given.kind or given.kind is TypeKind.NULL
 
 

@@ -1,9 +1,9 @@
-"""Whether the type of a part can be relied on when it runs.
+"""Which static types can be relied on at run time.
 
-Types are found with the help of `dyn`, which fits everywhere: the checker takes `[1] + dyn(["a"])` for a list
-of ints, and an item of it for an int. Such a type is a promise of the expression, not a fact. A fact is the
-type of a literal, of a declared variable and what is selected from it, and of a call that can give only one
-plain type: either all its overloads do, or its arguments are certain themselves.
+The checker uses `dyn`, which fits everywhere: it takes `[1] + dyn(["a"])` for a list of ints, and an item of
+it for an int. Such a type may turn out wrong at run time. A type is *static* when it is that of a literal, of
+a declared variable or of a field of one, or of a call that can return only one plain type: either all its
+overloads do, or its arguments have static types themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INDEX: Final = frozenset({"_[_]", "_[?_]"})
 
 
 class StaticTypes:
-    """Knows which types of one expression are facts."""
+    """Answers which types of one expression are static."""
 
     __slots__ = ("_known", "_locals", "_reachable")
 
@@ -42,7 +42,7 @@ class StaticTypes:
         self._known: dict[int, bool] = {}
 
     def __call__(self, node: Node) -> bool:
-        """Whether a value of the node surely has the type the checker found, as to its outermost kind."""
+        """Whether every value of the node has the outermost kind that the checker found."""
         known = self._known.get(node.id)
         if known is None:
             known = self._known[node.id] = self._is_static(node)
@@ -66,7 +66,7 @@ class StaticTypes:
                 return self._is_call_static(node)
 
     def _has_static_contents(self, node: Node) -> bool:
-        """Whether also what can be taken out of a value has the type the checker found."""
+        """Whether the items inside a value have the type that the checker found, too."""
         while isinstance(node, Select) or (isinstance(node, FunctionCall) and node.function in _INDEX):
             node = node.operand if isinstance(node, Select) else node.args[0]
         if isinstance(node, FunctionCall):

@@ -1,12 +1,12 @@
-"""Which types fit where, and what type variables turn out to be.
+"""Unification: which types are assignable to which, and what type variables stand for.
 
-Theory of operation: a `Substitution` maps type variables to types. `is_assignable` asks whether a value of
-one type may stand where another is wanted, and notes what it had to assume about variables; `mark` and
-`rewind` take assumptions back. `dyn` fits everywhere. When a variable meets two types that fit each other, it
-becomes the more general one.
+Theory of operation: a `Substitution` maps type variables to types. `is_assignable` answers whether a value of
+one type is allowed where another is expected, and records what it assumes about variables; `mark` and
+`rewind` undo assumptions. `dyn` fits everywhere. A variable that meets two types that fit each other becomes
+the more general one.
 
-Types can share parts through variables and unfold to something enormous; the steps of one expression are
-counted, and beyond the cap it is `ComplexityError`.
+Types can share parts through variables and expand to an enormous size; the steps of one expression are
+counted, and beyond the limit unification raises `ComplexityError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ComplexityError(Exception):
 
 
 class Substitution:
-    """What type variables stand for, with a way back."""
+    """What type variables stand for, with an undo log."""
 
     __slots__ = ("_bound", "_fresh", "_steps", "_trail")
 
@@ -44,7 +44,7 @@ class Substitution:
             raise ComplexityError
 
     def make_variable(self) -> Type:
-        """A type variable nobody has used."""
+        """A fresh type variable."""
         self._fresh += 1
         return _make_numbered_variable(self._fresh)
 
@@ -63,7 +63,7 @@ class Substitution:
         return Type(one.kind, one.name, tuple(self._rename_variables(param, names) for param in one.params))
 
     def mark(self) -> int:
-        """A place to come back to."""
+        """The position in the undo log that `rewind` returns to."""
         return len(self._trail)
 
     def rewind(self, mark: int) -> None:

@@ -1,15 +1,15 @@
-"""What a call costs when it runs.
+"""The cost of a call at run time.
 
-Theory of operation: the unit is that of cel-go and Kubernetes, so that an expression is refused here exactly
-when it is refused there. Most calls cost one. The tables below are what costs something else; a rule gets the
-arguments and the result (`None` before it is known, and after an error) and returns the cost.
-`plan_call_cost` picks the rule of a call when it is planned: by overload where that is known for sure, else
-by name. What does not depend on the result is charged before the function runs.
+Theory of operation: the unit is that of cel-go and Kubernetes, so that dray rejects an expression exactly
+when they do. Most calls cost one; the tables below list the others. A cost function gets the arguments and
+the result (`None` before it is known, and after an error) and returns the cost. The planner calls
+`plan_call_cost`, which selects the cost function of a call: by overload where that is certain, else by name.
+What does not depend on the result is charged before the function runs.
 
-Surcharges are ours: some calls cost one in Kubernetes however much they have to do, because Go hardly
-notices. Python does. They begin where no device and no sane expression reaches.
+Surcharges are dray's own: some calls cost one in Kubernetes however much work they do, because Go does it
+fast enough. Python does not. Surcharges start beyond the sizes of any device and any reasonable expression.
 
-Rules for this file: figures only; what a function computes is in `library`, the worst case in `estimate`.
+Rules for this file: costs only; `library` has the functions, `call_estimates` the worst case.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ _SMALL_TEXT_COSTS_FLOOR: Final = tuple(int(count * PER_CHARACTER) for count in r
 
 
 def compute_text_cost(count: int) -> int:
-    """The cost of walking over so many characters."""
+    """The cost of traversing this many characters."""
     return _SMALL_TEXT_COSTS[count] if count < 256 else math.ceil(count * PER_CHARACTER)
 
 
 class CallCost(NamedTuple):
-    """What a call costs: a flat part and one that depends on the arguments, before; on the result, after."""
+    """The cost of a call: charged before it by arguments, and after it by result."""
 
     flat: int
     before: CostFunction | None = None
     after: CostFunction | None = None
 
     def compute_failure_cost(self, args: tuple[Value, ...]) -> int:
-        """The whole price of a call that failed; a failed argument is given as `None`."""
+        """The whole cost of a call that failed; a failed argument is passed as `None`."""
         before = 0 if self.before is None else self.before(args, None)
         return self.flat + before + (0 if self.after is None else self.after(args, None))
 
 
 def plan_call_cost(name: str, overloads: tuple[Overload, ...], fresh_pattern: bool = False) -> CallCost:
-    """The price of a call, as far as it is known when the call is planned.
+    """The cost of a call, as far as it is known when the call is planned.
 
-    A pattern that is no constant is compiled when the call runs, and costs more when it is a heavy one.
+    A pattern that is not constant is compiled when the call runs, and a large one costs more.
     """
     id = overloads[0].id if len(overloads) == 1 else ""
     rule = _BY_EXTENSION.get(id) or _BY_NAME.get(name) or _BY_ID.get(id)
@@ -83,7 +83,7 @@ def _sum_cost_functions(rules: list[CostFunction]) -> CostFunction | None:
 
 
 def compute_equality_cost(left: Value, right: Value) -> int:
-    """The cost of `==` and `!=`: the shorter of the two is walked over."""
+    """The cost of `==` and `!=`: a traversal of the shorter operand."""
     if type(left) in STRICT_TYPES:
         return 1
     return compute_text_cost(min(get_cost_size(left), get_cost_size(right)))

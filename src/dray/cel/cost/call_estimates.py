@@ -1,8 +1,8 @@
-"""The worst a single call can cost, and how large its result can be; the counterpart of `costs`.
+"""The worst-case cost of a single call, and the largest size of its result; the counterpart of `call_costs`.
 
-A rule gets what is known about target and arguments. It may decline (`None`), and the next table is asked:
-first what the extension libraries say by overload, then what Kubernetes says by name, then what cel-go says
-by overload. A call that no table knows costs one.
+An estimate function gets what is known about target and arguments. It may decline (`None`); then the next
+table is consulted: first that of the extension libraries by overload, then that of Kubernetes by name, then
+that of cel-go by overload. A call in no table costs one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dray.cel.types import Type, TypeKind
 
 
 class EstimatedArgument(NamedTuple):
-    """What is known about an argument; `items` is the size of what a list holds."""
+    """What is known about an argument; `items` is the size of the items of a list."""
 
     node: Node
     type: Type
@@ -198,7 +198,7 @@ def _estimate_new_list(size: SizeRange, factor: float = 1.0) -> CallEstimate:
 
 
 def _get_whole_number(argument: EstimatedArgument, otherwise: int) -> int:
-    """The value of a literal that is not negative, or what to assume of anything else."""
+    """The value of a literal that is not negative, or the default for anything else."""
     literal = argument.node if isinstance(argument.node, Literal) else None
     return max(literal.value, 0) if literal is not None and type(literal.value) is int else otherwise
 

@@ -1,10 +1,10 @@
-"""The worst an expression can cost, whatever it is evaluated with.
+"""The estimator of the worst-case cost of an expression, whatever it is evaluated with.
 
-Theory of operation: one walk over the checked tree. Every part has a cost, and a size where that can be
-known: literals and list literals have one, parts of variables get theirs from the declared extents (followed
-by path), results of calls from the rule of the call. A loop costs its body times the size of what it walks
-over. Numbers saturate at 2^64-1, which stands for "no bound". The figures are those of Kubernetes; see
-`costs` for what really happens.
+Theory of operation: the estimator walks the checked tree once. Every node has a cost, and a size where one is
+known: literals have their own, parts of variables get theirs from the declared size bounds (followed by
+path), results of calls from `call_estimates`. A loop costs its body times the size of what it iterates over.
+Numbers saturate at 2^64-1, which means "no bound". The figures are those of Kubernetes; `call_costs` has the
+costs at run time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SELECTABLE_KINDS: Final = frozenset({TypeKind.MAP, TypeKind.STRUCT, TypeKind.VA
 
 
 class _EntrySizes(NamedTuple):
-    """The sizes of what a list or map holds."""
+    """The sizes of the entries of a list or map."""
 
     is_list: bool
     key: SizeRange
@@ -137,9 +137,9 @@ class _Estimator:
                 return self._find_declared_size(node)
 
     def _find_declared_size(self, node: Node) -> SizeRange | None:
-        extent = find_size_bound(self.size_bounds, self._get_path(node))
-        if extent is not None:
-            found = self.sizes[node.id] = SizeRange(0, extent.size)
+        bound = find_size_bound(self.size_bounds, self._get_path(node))
+        if bound is not None:
+            found = self.sizes[node.id] = SizeRange(0, bound.size)
             return found
         if _is_scalar(self._get_type(node)):
             return make_exact_size(1)
@@ -161,12 +161,12 @@ class _Estimator:
         path = self._get_path(node)
         items = None
         if self._get_type(node).params:
-            extent = (
+            bound = (
                 None
                 if path[:1] == (ACCUMULATOR,)
                 else find_size_bound(self.size_bounds, (*path, ITEMS) if path else ())
             )
-            items = UNKNOWN if extent is None else SizeRange(0, extent.size)
+            items = UNKNOWN if bound is None else SizeRange(0, bound.size)
         return EstimatedArgument(node, self._get_type(node), self._get_size(node), items)
 
     # --- leaves and selections ---

@@ -1,8 +1,8 @@
-"""How large the parts of a variable can be: what the worst case of an expression depends on.
+"""Declared size bounds of variables, on which the worst-case cost of an expression depends.
 
-An `SizeBound` mirrors the type of a variable. `size` is the most characters, items or entries there can be;
+A `SizeBound` mirrors the type of a variable. `size` is the largest number of characters, items or entries;
 `fields` are those of a struct, `keys` and `values` those of a map or list, `named` is for the fields of a map
-(`m.name`). Where an extent is missing, anything is possible.
+(`m.name`). A value without a bound may have any size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SizeBound:
     named: SizeBound | None = None
 
     def get_part(self, step: str) -> SizeBound | None:
-        """The extent one step further down."""
+        """The bound of a field, key or value."""
         if step == KEYS:
             return self.keys
         if step in (ITEMS, VALUES):
@@ -39,10 +39,10 @@ class SizeBound:
 
 
 def find_size_bound(variables: Mapping[str, SizeBound], path: SizePath) -> SizeBound | None:
-    """The extent of a path such as `("device", "attributes", "@keys")`."""
-    extent = variables.get(path[0]) if path else None
+    """The bound of a path such as `("device", "attributes", "@keys")`."""
+    bound = variables.get(path[0]) if path else None
     for step in path[1:]:
-        if extent is None:
+        if bound is None:
             return None
-        extent = extent.get_part(step)
-    return extent
+        bound = bound.get_part(step)
+    return bound

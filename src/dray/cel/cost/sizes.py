@@ -1,4 +1,4 @@
-"""Sizes and costs that may be unknown: numbers that saturate at 2^64-1."""
+"""Size ranges and saturating arithmetic: sizes and costs that may be unknown saturate at 2^64-1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNKNOWN: Final = SizeRange(0, UNBOUNDED)
 
 
 def make_exact_size(count: int) -> SizeRange:
-    """A size that is known."""
+    """A known size."""
     return SizeRange(count, count)
 
 
@@ -45,5 +45,5 @@ def add_sizes(one: SizeRange, other: SizeRange) -> SizeRange:
 
 
 def multiply_sizes(one: SizeRange, other: SizeRange) -> SizeRange:
-    """The size of so many things."""
+    """The size of a number of equal things."""
     return SizeRange(multiply_saturating(one.low, other.low), multiply_saturating(one.high, other.high))

@@ -1,8 +1,8 @@
-"""Calls: which function runs, with what price, and what of it can be done beforehand.
+"""Planning of calls: which implementation runs, what it costs, and what is computed ahead of time.
 
 Theory of operation: a call is planned from its arguments. Conversions of constants are folded where cel-go
-folds them; what must be parsed (`quantity("1Gi")`) is parsed once, though it costs every time. Comparisons
-have steps of their own; everything else is a strict call.
+folds them; an argument that must be parsed (`quantity("1Gi")`) is parsed once, though it is charged every
+time. Comparisons have their own steps; every other call is strict.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def plan_call(planner: Planner, node: FunctionCall) -> PlannedNode:
     if name in ("_==_", "_!=_"):
         return PlannedNode(build_equality_step(plans[0], plans[1], name == "_!=_", node.offset))
     fresh = name in _PATTERN_FUNCTIONS and not plans[1].is_constant
-    price = call_costs.plan_call_cost(name, planner.get_overloads(node), fresh)
-    if name == "_+_" and price.flat and not may_compare_containers(given):
+    call_cost = call_costs.plan_call_cost(name, planner.get_overloads(node), fresh)
+    if name == "_+_" and call_cost.flat and not may_compare_containers(given):
         # Only lists can make a sum expensive; sums of anything else should stay quick.
-        price = CallCost(1)
+        call_cost = CallCost(1)
     if name in ORDER_OPERATORS:
-        return PlannedNode(build_ordering_step(plans, run, price, name, node.offset))
-    return PlannedNode(build_strict_step(tuple(one.run for one in plans), run, price, node.offset))
+        return PlannedNode(build_ordering_step(plans, run, call_cost, name, node.offset))
+    return PlannedNode(build_strict_step(tuple(one.run for one in plans), run, call_cost, node.offset))
 
 
 def _plan_early(
@@ -69,7 +69,7 @@ def _plan_early(
     plans: tuple[PlannedNode, ...],
     implementation: Implementation,
 ) -> PlannedNode | None:
-    """What can be answered, or at least prepared, before the expression runs."""
+    """The plan of a call that is computed, or at least prepared, before the expression runs."""
     overloads = planner.get_overloads(node)
     if name == "dyn":
         return plans[0]
@@ -87,7 +87,7 @@ def _plan_early(
 
 
 def _fold_conversion(node: FunctionCall, implementation: Implementation, value: Value) -> PlannedNode:
-    """A conversion of a constant; one that fails makes the whole expression useless."""
+    """A conversion of a constant; one that fails rejects the whole expression."""
     try:
         return make_constant(implementation(value))
     except CelError as error:
@@ -97,7 +97,7 @@ def _fold_conversion(node: FunctionCall, implementation: Implementation, value: 
 def _check_pattern(
     node: FunctionCall, plans: tuple[PlannedNode, ...], implementation: Implementation
 ) -> None:
-    """A pattern that is a constant must be one."""
+    """Reject a constant pattern that does not compile."""
     if plans[1].is_constant and type(plans[1].value) is str:
         try:
             implementation("", plans[1].value)

@@ -1,8 +1,8 @@
-"""Comparisons: equality, order, and membership in a list of constants.
+"""Steps of comparisons: equality, order, and membership in a list of constants.
 
-Theory of operation: nearly all comparisons are of an attribute with a constant; those are made at once.
-Values that hold others can share parts and unfold to something enormous, which Kubernetes does not charge
-for; where two such values may meet, their bulk is charged before they are compared.
+Theory of operation: nearly all comparisons are of an attribute with a constant; those have a fast path. Lists
+and maps can share parts and expand to an enormous size, which Kubernetes does not charge for; where two such
+values may be compared, the number of their parts is charged first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPARING_FUNCTIONS: Final = frozenset(
     {"_==_", "_!=_", "@in", "includes", "include", "indexOf", "lastIndexOf", "distinct"}
     | {"sets.contains", "sets.equivalent", "sets.intersects"}
 )
-"""Functions that compare what their arguments hold."""
+"""Functions that compare the contents of their arguments."""
 
 _PRIMITIVES: Final = frozenset({bool, int, UInt, float, str, bytes})
 _CONTAINER_KINDS: Final = frozenset({TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE})
@@ -39,16 +39,16 @@ _EQUALITY_COST: Final = CallCost(0, lambda args, _: call_costs.compute_equality_
 _FREE_PARTS: Final = 64
 
 
-# --- bulk ---
+# --- size of containers ---
 
 
 def may_compare_containers(given: tuple[Type, ...]) -> bool:
-    """Whether values with many parts can come together; not when one side is surely a plain value."""
+    """Whether two containers may be compared; not when one side is certainly a plain value."""
     return all(one.is_open or one.kind in _CONTAINER_KINDS for one in given)
 
 
 def charge_for_parts(step: Step, per_part: float = 0.5) -> Step:
-    """The step, charging for the bulk of a value that has more than a few parts."""
+    """The step, charging for the parts of a value that has more than a few."""
 
     def weigh(frame: Frame) -> Value:
         value = step(frame)
@@ -69,7 +69,7 @@ def build_equality_step(left: PlannedNode, right: PlannedNode, negated: bool, of
     if right.is_constant and type(right.value) is str and not negated:
         return _build_text_equality_step(left.run, right.value, offset)
     one, other = left.run, right.run
-    holds = is_unequal if negated else is_equal
+    comparison = is_unequal if negated else is_equal
 
     def compare(frame: Frame) -> bool:
         a = b = UNSET
@@ -80,7 +80,7 @@ def build_equality_step(left: PlannedNode, right: PlannedNode, negated: bool, of
             fail_binary_call(frame, error, (a, b), other, _EQUALITY_COST)
         frame[COST] += call_costs.compute_equality_cost(a, b)
         try:
-            return holds(a, b)
+            return comparison(a, b)
         except CelError as error:
             raise attach_offset(error, offset) from None
 
@@ -119,7 +119,7 @@ def build_ordering_step(
     operator_name: str,
     offset: int,
 ) -> Step:
-    """The step of `<` and its kin; whole numbers, the usual case, are compared at once."""
+    """The step of `<` and its kin; whole numbers, the usual case, are compared directly."""
     left, right, compare = plans[0].run, plans[1].run, ORDER_OPERATORS[operator_name]
     if not plans[1].is_constant or type(plans[1].value) is not int or call_cost.before is not None:
         return build_strict_step((left, right), implementation, call_cost, offset)

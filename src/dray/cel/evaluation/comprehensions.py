@@ -1,9 +1,9 @@
-"""Macros at run time: `all`, `exists`, `map`, `filter` and the others, `cel.bind`, `optMap`.
+"""Steps of macros: `all`, `exists`, `map`, `filter` and the others, `cel.bind`, `optMap`.
 
 Theory of operation: each macro runs as a Python loop, and charges what the loop of the specification would
-cost: so much for the condition, so much for the accumulator, the predicate for itself. Quantifiers absorb
-errors like `&&` and `||`: one item may settle the matter although another failed. The budget is checked in
-every round. `cel.bind` evaluates its value when the name is first read, or never.
+cost: the condition, the accumulator, and the predicate. Quantifiers absorb errors like `&&` and `||`: one
+item may decide the result although another failed. The budget is checked in every iteration. `cel.bind`
+evaluates its value when the name is first read, or never.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ALL_ITERATION: Final = _ALL_TEST + IDENT_COST
 # The same with `!accu` in the test.
 _EXISTS_TEST: Final = IDENT_COST + 2 * _CALL
 _EXISTS_ITERATION: Final = _EXISTS_TEST + IDENT_COST
-# `accu + [made]`, `insert(accu, key, made)`, `insert(accu, made)`.
+# `accu + [transform]`, `insert(accu, key, transform)`, `insert(accu, transform)`.
 _LIST_ITERATION: Final = IDENT_COST + LIST_COST + _CALL
 _MAP_ITERATION: Final = 2 * IDENT_COST + _CALL
 _ENTRIES_ITERATION: Final = IDENT_COST + _CALL
@@ -49,28 +49,28 @@ def plan_comprehension(planner: Planner, node: Comprehension) -> PlannedNode:
         return _plan_bind(planner, node)
     source = planner.plan(node.source).run
     slots = [planner.bind(name) for name in node.names]
-    rounds = _build_iterations(source, slots, node.source.offset)
+    iterations = _build_iterations(source, slots, node.source.offset)
     test = None if node.test is None else planner.plan(node.test).run
-    made = None if node.transform is None else planner.plan(node.transform).run
+    transform = None if node.transform is None else planner.plan(node.transform).run
     for name in reversed(node.names):
         planner.unbind(name)
     if node.kind in _QUANTIFIERS:
         assert test is not None
-        return PlannedNode(_QUANTIFIERS[node.kind](rounds, test, node.offset))
-    assert made is not None
-    kept = _filter_iterations(rounds, test, node.offset)
+        return PlannedNode(_QUANTIFIERS[node.kind](iterations, test, node.offset))
+    assert transform is not None
+    kept = _filter_iterations(iterations, test, node.offset)
     if node.kind is ComprehensionKind.LIST:
-        return PlannedNode(_build_list_step(kept, made))
+        return PlannedNode(_build_list_step(kept, transform))
     if node.kind is ComprehensionKind.MAP:
-        return PlannedNode(_build_map_step(kept, made, slots[0]))
-    return PlannedNode(_build_entries_step(kept, made, node.offset))
+        return PlannedNode(_build_map_step(kept, transform, slots[0]))
+    return PlannedNode(_build_entries_step(kept, transform, node.offset))
 
 
 def _build_iterations(source: Step, slots: list[int], offset: int) -> Iterations:
-    """One round for each item, with the names set; the budget is checked before each."""
+    """One iteration per item, with the variables bound; the budget is checked before each."""
     walk: Callable[[Value], Iterator[Any]] = iterate_items if len(slots) == 1 else iterate_pairs
 
-    def rounds(frame: Frame) -> Iterator[None]:
+    def iterations(frame: Frame) -> Iterator[None]:
         value = source(frame)
         try:
             walked = walk(value)
@@ -84,11 +84,11 @@ def _build_iterations(source: Step, slots: list[int], offset: int) -> Iterations
             spend(frame, 0)
             yield
 
-    return rounds
+    return iterations
 
 
 def _filter_iterations(iterations: Iterations, test: Step | None, offset: int) -> Iterations:
-    """The rounds in which the test holds."""
+    """The iterations in which the test is true."""
     if test is None:
         return iterations
 
@@ -107,13 +107,13 @@ def _filter_iterations(iterations: Iterations, test: Step | None, offset: int) -
 
 
 def _make_quantifier(short_circuit: bool) -> Callable[[Iterations, Step, int], Step]:
-    """`exists` is settled by the first true, `all` by the first false."""
+    """The first true decides `exists`, the first false `all`."""
     each, test_again = (_EXISTS_ITERATION, _EXISTS_TEST) if short_circuit else (_ALL_ITERATION, _ALL_TEST)
 
-    def make(rounds: Iterations, test: Step, offset: int) -> Step:
+    def make(iterations: Iterations, test: Step, offset: int) -> Step:
         def quantifier(frame: Frame) -> bool:
             fault: CelError | None = None
-            walk = rounds(frame)
+            walk = iterations(frame)
             for _ in walk:
                 frame[COST] += each
                 try:
@@ -226,9 +226,9 @@ def _plan_bind(planner: Planner, node: Comprehension) -> PlannedNode:
 
 
 def plan_optional_map(planner: Planner, node: OptionalMap) -> PlannedNode:
-    """The plan of `target.optMap(name, made)`.
+    """The plan of `target.optMap(name, transform)`.
 
-    Spelled out, the target stands there twice, and a chain of such macros would be evaluated over and over.
+    Its expansion contains the target twice, and a chain of such macros would be evaluated over and over.
     Here it is evaluated once, and charged once more when the name is read.
     """
     target = planner.plan(node.target).run
@@ -241,7 +241,7 @@ def plan_optional_map(planner: Planner, node: OptionalMap) -> PlannedNode:
         return unwrap_optional(frame[kept])
 
     slot = planner.bind(node.name, read)
-    made = planner.plan(node.transform).run
+    transform = planner.plan(node.transform).run
     for name in (node.name, "#paid", "#kept"):
         planner.unbind(name)
 
@@ -256,7 +256,7 @@ def plan_optional_map(planner: Planner, node: OptionalMap) -> PlannedNode:
             frame[COST] += _CALL
             return NONE
         frame[slot] = UNSET
-        result = made(frame)
+        result = transform(frame)
         if flat:
             return result
         frame[COST] += _CALL

@@ -1,8 +1,8 @@
-"""Which overload a call means, once its arguments are values.
+"""Selection of the overload of a call at run time.
 
-The checker already ruled out overloads that cannot fit. When the types of all arguments are certain, what is
-left is called without looking; when an argument may be anything, its value decides. A list is taken for what
-its first item is.
+The checker already ruled out overloads that cannot fit. When the types of all arguments are static, the rest
+is called without checks; when an argument is `dyn`, its value decides. A list counts as a list of the type of
+its first item.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONTAINER_TYPES: Final = MAP_TYPES | {tuple}
 def select_implementation(
     name: str, overloads: tuple[Overload, ...], given: tuple[Type, ...]
 ) -> Implementation:
-    """The function to call; `given` has `dyn` for what is not certain, and then the values are looked at."""
+    """The function to call; values decide where `given` has `dyn`."""
     first = overloads[0]
     if first.without_type_guards and all(one.run is first.run for one in overloads):
         return first.run
@@ -42,7 +42,7 @@ def select_implementation(
 
 
 def _is_statically_applicable(overload: Overload, given: tuple[Type, ...]) -> bool:
-    """Whether the types alone say that the overload can be called."""
+    """Whether the static types alone allow the overload."""
     return all(
         wanted.is_open
         or (wanted.kind is one.kind and wanted.name == one.name and _is_outer_kind_sufficient(wanted))
@@ -51,7 +51,7 @@ def _is_statically_applicable(overload: Overload, given: tuple[Type, ...]) -> bo
 
 
 def _is_outer_kind_sufficient(wanted: Type) -> bool:
-    """Whether the outermost kind is all there is to know; a list of ints must be looked into."""
+    """Whether the outermost kind identifies the type; the items of a list of ints need a check, too."""
     return all(param.is_open for param in wanted.params)
 
 

@@ -1,11 +1,11 @@
-"""What a running expression keeps, and the shape of its steps.
+"""The frame of a running expression, and the form of its steps.
 
 Theory of operation: a planned expression is a tree of Python closures, each of which takes the frame and
 returns a value or raises `CelError`. The frame is a list: the cost so far, the limit, then one slot for each
-variable and for each name that a macro binds. Slots are handed out when the expression is planned; there is
-no recursion in CEL, so a slot is never needed twice at the same time.
+variable and for each name that a macro binds. The planner assigns the slots; there is no recursion in CEL, so
+a slot is never needed twice at the same time.
 
-The cost is added up as the steps run and compared with the limit wherever a step can run many times or cost
+The steps add up the cost as they run and compare it with the limit wherever a step can run many times or cost
 much, and once more at the end.
 """
 
@@ -29,12 +29,12 @@ LIMIT: Final = 1
 FIRST_SLOT: Final = 2
 
 UNSET: Final = object()
-"""What a slot holds before its value was asked for, and a variable before it was computed."""
+"""The content of a slot before its value is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A planned part. A known one has its value already, and costs nothing."""
+    """A planned node. A constant one has its value already, and costs nothing."""
 
     run: Step
     is_constant: bool = False
@@ -44,12 +44,12 @@ class PlannedNode:
 
 
 def make_constant(value: Value) -> PlannedNode:
-    """A part whose value is known."""
+    """A node whose value is known."""
     return PlannedNode(lambda _: value, True, value)
 
 
 class Planner(Protocol):
-    """What the makers of steps need of the planner."""
+    """What the functions that build steps need of the planner."""
 
     def plan(self, node: Node) -> PlannedNode: ...
 
@@ -70,14 +70,14 @@ class Planner(Protocol):
 
 
 def spend(frame: Frame, cost: int) -> None:
-    """Add to the cost, and stop when that is more than was allowed."""
+    """Add to the cost, and stop when it exceeds the limit."""
     frame[COST] += cost
     if frame[COST] > frame[LIMIT]:
         raise BudgetError
 
 
 def attach_offset(error: CelError, offset: int) -> CelError:
-    """The error with the place where it happened, unless it knows a deeper one."""
+    """The error with the offset of the node, unless it has that of a deeper one."""
     if error.offset is None:
         error.offset = offset
     return error

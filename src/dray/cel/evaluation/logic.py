@@ -1,8 +1,8 @@
-"""The operators that decide what is evaluated: `&&`, `||`, `?:`, `orValue`, `or`.
+"""Steps of the operators that decide what is evaluated: `&&`, `||`, `?:`, `orValue`, `or`.
 
-Theory of operation: `&&` and `||` may be answered by one side alone, even when the other side fails: an error
-counts only when no side settles the matter. A chain of one operator is one step. The usual case runs straight
-through; only after an error, or a value that is no boolean, does the careful version look at all terms.
+Theory of operation: one side of `&&` or `||` may decide the result even when the other side fails: an error
+counts only when no side decides. A chain of one operator is one step. The fast path assumes no errors; only
+after an error, or a value that is no boolean, are all terms evaluated.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dray.cel.values import NONE, OptionalValue, Value, join_type_names
 
 def plan_chain(planner: Planner, node: FunctionCall) -> PlannedNode:
     """The plan of `a && b && …` or `a || b || …`."""
-    settling = node.function == "_||_"
+    deciding = node.function == "_||_"
     plans = [planner.plan(term) for term in _flatten_terms(node, node.function)]
     kept: list[Step] = []
     for planned in plans:
-        if planned.is_constant and planned.value is settling:
-            # What comes behind can change nothing; what stands before may still cost something.
+        if planned.is_constant and planned.value is deciding:
+            # The terms after it cannot change the result; those before it may still cost something.
             kept.append(planned.run)
             break
         kept.append(planned.run)
     if len(kept) == 1 and plans[0].is_constant:
-        return make_constant(settling)
-    return PlannedNode(_build_chain_step(tuple(kept), settling, node.offset))
+        return make_constant(deciding)
+    return PlannedNode(_build_chain_step(tuple(kept), deciding, node.offset))
 
 
 def _flatten_terms(node: Node, function: str) -> list[Node]:
@@ -66,7 +66,7 @@ def _build_chain_step(terms: tuple[Step, ...], short_circuit: bool, offset: int)
 def _evaluate_after_error(
     frame: Frame, terms: tuple[Step, ...], short_circuit: bool, error: CelError
 ) -> bool:
-    """After an error: the remaining terms may settle the matter, else the first error stands."""
+    """After an error: the remaining terms may decide the result, else the first error is the result."""
     for term in terms:
         try:
             value: object = term(frame)

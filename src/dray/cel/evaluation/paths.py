@@ -1,11 +1,11 @@
-"""Names with fields and indices: `device.attributes["domain"].name`.
+"""Steps of paths, which are names with fields and indices: `device.attributes["domain"].name`.
 
 Theory of operation: a chain of selections is one path with one root. Nearly all paths are a variable and a
-few fixed words; those are looked up in one go, and only when that fails are they walked again, slowly, to
-find out what exactly is wrong. In a path with `.?` or `[?]`, everything after the question mark may be
-missing too, and the result is an optional.
+few fixed keys; those are looked up in one go, and only when that fails are they walked again, element by
+element, to find the error. In a path with `.?` or `[?]`, everything after the question mark may be missing
+too, and the result is an optional.
 
-A path costs one, and one for each field or index that was looked at.
+A path costs one, and one for each field or index that was read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from dray.cel.evaluation.frame import COST, Frame, PlannedNode, Planner, Step, attach_offset
-from dray.cel.faults import CelError
+from dray.cel.faults import CelError, make_key_error
 from dray.cel.library.operators import format_key, get_element, get_optional_element
 from dray.cel.syntax.ast import FunctionCall, Ident, Node, Select
 from dray.cel.types import is_optional
@@ -39,18 +39,18 @@ def is_path(node: Node) -> bool:
 
 def plan_path(planner: Planner, node: Node) -> PlannedNode:
     """The plan of a selection or index."""
-    root, hops = _collect_elements(planner, node)
+    root, elements = _collect_elements(planner, node)
     base = _plan_root(planner, root)
-    words = tuple(hop.key for hop in hops)
-    if any(hop.optional for hop in hops) or is_optional(planner.get_type(root)):
-        return PlannedNode(_build_optional_path_step(base, hops), is_path=True)
-    if all(hop.step is None and type(hop.key) is str for hop in hops):
-        return PlannedNode(_build_fixed_path_step(base, words, hops), is_path=True)
-    return PlannedNode(_build_path_step(base, hops), is_path=True)
+    words = tuple(element.key for element in elements)
+    if any(element.optional for element in elements) or is_optional(planner.get_type(root)):
+        return PlannedNode(_build_optional_path_step(base, elements), is_path=True)
+    if all(element.step is None and type(element.key) is str for element in elements):
+        return PlannedNode(_build_fixed_path_step(base, words, elements), is_path=True)
+    return PlannedNode(_build_path_step(base, elements), is_path=True)
 
 
 def split_path(planner: Planner, node: Node) -> tuple[Node, ...]:
-    """What a path is made of: its root, and the indices on the way."""
+    """The root of a path, and the indices in it."""
     parts: list[Node] = []
     while is_path(node) and planner.get_qualified_name(node) is None:
         if isinstance(node, Select):
@@ -63,12 +63,12 @@ def split_path(planner: Planner, node: Node) -> tuple[Node, ...]:
 
 def plan_presence(planner: Planner, node: Select) -> PlannedNode:
     """The plan of `has(a.b)`: all of the path but the last field must be there."""
-    root, hops = _collect_elements(planner, node.operand)
+    root, elements = _collect_elements(planner, node.operand)
     base, field, offset = _plan_root(planner, root), node.field, node.offset
     walk = (
-        _build_optional_path_step(base, hops)
-        if any(hop.optional for hop in hops)
-        else _build_path_step(base, hops)
+        _build_optional_path_step(base, elements)
+        if any(element.optional for element in elements)
+        else _build_path_step(base, elements)
     )
 
     def presence(frame: Frame) -> bool:
@@ -78,7 +78,7 @@ def plan_presence(planner: Planner, node: Select) -> PlannedNode:
                 return False
             value = value.value
         if type(value) in MAP_TYPES:
-            # A map that answers for every key has every key, as far as `has` can tell.
+            # `has` finds every key in an open map.
             return field in value or type(value) is OpenMap
         if type(value) is tuple:
             raise attach_offset(CelError("unsupported index type 'string' in list"), offset)
@@ -88,19 +88,19 @@ def plan_presence(planner: Planner, node: Select) -> PlannedNode:
 
 
 def _collect_elements(planner: Planner, node: Node) -> tuple[Node, tuple[_PathElement, ...]]:
-    """The root of a path, and the hops from it in order."""
-    hops: list[_PathElement] = []
+    """The root of a path, and its elements in order."""
+    elements: list[_PathElement] = []
     while True:
         if isinstance(node, Select) and not node.test and planner.get_qualified_name(node) is None:
-            hops.append(_PathElement(node.offset, node.field, None, node.optional, True))
+            elements.append(_PathElement(node.offset, node.field, None, node.optional, True))
             node = node.operand
         elif isinstance(node, FunctionCall) and node.function in _INDEX_FUNCTIONS:
             index = planner.plan(node.args[1])
             step = None if index.is_constant else index.run
-            hops.append(_PathElement(node.offset, index.value, step, node.function == "_[?_]", False))
+            elements.append(_PathElement(node.offset, index.value, step, node.function == "_[?_]", False))
             node = node.args[0]
         else:
-            return node, tuple(reversed(hops))
+            return node, tuple(reversed(elements))
 
 
 def _plan_root(planner: Planner, root: Node) -> Step:
@@ -119,7 +119,7 @@ def _plan_root(planner: Planner, root: Node) -> Step:
 
 
 def _build_fixed_path_step(base: Step, keys: tuple[str, ...], elements: tuple[_PathElement, ...]) -> Step:
-    """A path of fixed words. Only maps take a word as an index; all else raises, and is looked at again."""
+    """A path of fixed words. Only maps have string keys; everything else raises, and is walked again."""
     count = len(keys)
     if count == 1:
         (first,) = keys
@@ -160,15 +160,15 @@ def _build_fixed_path_step(base: Step, keys: tuple[str, ...], elements: tuple[_P
 
 
 def _rewalk_failed_path(frame: Frame, value: Value, elements: tuple[_PathElement, ...]) -> Value:
-    """Walk a path slowly, to say what is wrong with it; hops behind the fault cost nothing."""
+    """Walk a path element by element, to find the error; elements after the fault cost nothing."""
     left = len(elements)
-    for hop in elements:
+    for element in elements:
         left -= 1
         try:
-            value = _get_element(value, hop.key, hop.is_field)
+            value = _get_element(value, element.key, element.is_field)
         except CelError as error:
             frame[COST] -= left
-            raise attach_offset(error, hop.offset) from None
+            raise attach_offset(error, element.offset) from None
     return value
 
 
@@ -179,20 +179,20 @@ def _get_element(value: Value, key: Value, field: bool) -> Value:
         and type(value) not in MAP_TYPES
         and type(value) is not OptionalValue
     ):
-        raise CelError(f"no such key: {format_key(key)}")
+        raise make_key_error(format_key(key))
     return get_element(value, key)
 
 
 def _build_path_step(base: Step, elements: tuple[_PathElement, ...]) -> Step:
     def walk(frame: Frame) -> Value:
         value = base(frame)
-        for hop in elements:
-            key = hop.key if hop.step is None else hop.step(frame)
+        for element in elements:
+            key = element.key if element.step is None else element.step(frame)
             frame[COST] += 1
             try:
-                value = _get_element(value, key, hop.is_field)
+                value = _get_element(value, key, element.is_field)
             except CelError as error:
-                raise attach_offset(error, hop.offset) from None
+                raise attach_offset(error, element.offset) from None
         return value
 
     return walk
@@ -202,22 +202,22 @@ def _build_optional_path_step(base: Step, elements: tuple[_PathElement, ...]) ->
     def walk(frame: Frame) -> Value:
         value = base(frame)
         within = False
-        for hop in elements:
+        for element in elements:
             if type(value) is OptionalValue:
                 if value is NONE:
                     return NONE
                 within, value = True, value.value
-            key = hop.key if hop.step is None else hop.step(frame)
-            within = within or hop.optional
+            key = element.key if element.step is None else element.step(frame)
+            within = within or element.optional
             try:
                 found = (
                     _get_optional_element(value, key)
                     if within
-                    else OptionalValue(_get_element(value, key, hop.is_field))
+                    else OptionalValue(_get_element(value, key, element.is_field))
                 )
             except CelError as error:
                 frame[COST] += 1
-                raise attach_offset(error, hop.offset) from None
+                raise attach_offset(error, element.offset) from None
             if found is NONE:
                 return NONE
             frame[COST] += 1
@@ -228,7 +228,7 @@ def _build_optional_path_step(base: Step, elements: tuple[_PathElement, ...]) ->
 
 
 def _get_optional_element(value: Value, key: Value) -> OptionalValue:
-    """The value at a key, or nothing; things that have no parts have none there either."""
+    """The value at a key, or nothing; values without parts have nothing there either."""
     if type(value) is tuple or type(value) in MAP_TYPES:
         return get_optional_element(value, key)
     return NONE

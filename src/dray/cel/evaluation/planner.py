@@ -1,8 +1,8 @@
-"""A checked tree to steps that can run.
+"""The planner: turns a checked tree into steps that can run.
 
 Theory of operation: every node becomes a `PlannedNode`, bottom up; a node that is used twice is planned once.
-Names are resolved to slots of the frame here, so that nothing is looked up by name while the expression runs.
-Lists and maps of constants are built now.
+The planner resolves names to slots of the frame, so that nothing is looked up by name while the expression
+runs, and builds lists and maps of constants.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ _ALTERNATIVES: Final = frozenset({"or", "orValue"})
 class ExecutionPlan:
     """An expression that can run: its first step, and where its variables go."""
 
-    __slots__ = ("run", "slots", "width")
+    __slots__ = ("frame_size", "run", "slots")
 
-    def __init__(self, run: Step, slots: Mapping[str, int], width: int) -> None:
+    def __init__(self, run: Step, slots: Mapping[str, int], frame_size: int) -> None:
         self.run = run
         self.slots = slots
-        self.width = width
+        self.frame_size = frame_size
 
 
 def plan_expression(root: Node, checked: CheckResult, functions: Functions) -> ExecutionPlan:
     """The steps of a checked tree; raises `RejectedError` when a constant part fails."""
     planner = _Planner(checked, functions)
     plan = planner.plan(root)
-    return ExecutionPlan(plan.run, planner.variables, planner.width)
+    return ExecutionPlan(plan.run, planner.variables, planner.frame_size)
 
 
 class _Planner:
@@ -81,10 +81,10 @@ class _Planner:
         self.plans: dict[int, PlannedNode] = {}
         self.variables: dict[str, int] = {}
         self.locals: dict[str, list[tuple[int, Step | None]]] = {}
-        self.width = FIRST_SLOT
+        self.frame_size = FIRST_SLOT
         self.is_static = StaticTypes(self.get_reachable_overloads, self.locals)
 
-    # --- what the makers of steps ask for ---
+    # --- the `Planner` protocol ---
 
     def plan(self, node: Node) -> PlannedNode:
         known = self.plans.get(node.id)
@@ -136,8 +136,8 @@ class _Planner:
         return self.checked.qualified.get(node.id)
 
     def bind(self, name: str, source: Step | None = None) -> int:
-        slot = self.width
-        self.width += 1
+        slot = self.frame_size
+        self.frame_size += 1
         self.locals.setdefault(name, []).append((slot, source))
         return slot
 
@@ -161,8 +161,8 @@ class _Planner:
                 is_path=True,
             )
         if node.name not in self.variables:
-            self.variables[node.name] = self.width
-            self.width += 1
+            self.variables[node.name] = self.frame_size
+            self.frame_size += 1
         return PlannedNode(_build_read_step(self.variables[node.name]), is_path=True)
 
     def _plan_select(self, node: Select) -> PlannedNode:
@@ -262,7 +262,7 @@ def _build_map_step(steps: tuple[tuple[Step, Step, bool], ...], offset: int) -> 
 
 
 def _unwrap_optional_entry(value: Value, offset: int) -> tuple[Value, ...]:
-    """What an optional entry contributes: its value, or nothing."""
+    """The value of an optional entry, or nothing."""
     if type(value) is not OptionalValue:
         raise attach_offset(make_overload_error(), offset)
     return () if value is NONE else (value.value,)

@@ -1,9 +1,9 @@
-"""Strict calls: all arguments are evaluated, the price is paid, then the function runs.
+"""Steps of strict calls: they evaluate all arguments, charge the cost, and run the function.
 
 Theory of operation: a call has one form for each number of arguments. An error in an argument is the error of
-the call, but the other argument of two still runs and the call still costs, as in cel-go; that is the slow
-way, taken only after an error. What a call costs is charged before it runs, as far as that is known: nothing
-expensive is done on credit.
+the call, but the other argument of two is still evaluated and the call is still charged, as in cel-go; that
+slow path runs only after an error. The cost is charged before the function runs, as far as it is known:
+nothing expensive happens before it is paid for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _build_unary_step(step: Step, implementation: Implementation, call_cost: Cal
 
 
 def _build_flat_binary_step(left: Step, right: Step, implementation: Implementation, offset: int) -> Step:
-    """The usual case on its own: two arguments, a price of one."""
+    """The fast path for two arguments and a cost of one."""
 
     def binary(frame: Frame) -> Value:
         a = b = UNSET
@@ -85,7 +85,7 @@ def _build_binary_step(
 def fail_binary_call(
     frame: Frame, error: CelError, args: tuple[Value, Value], right: Step, call_cost: CallCost
 ) -> NoReturn:
-    """An argument failed: the other one runs as well, and the call is charged, before the error goes on."""
+    """Evaluate the other argument and charge the call before raising the error of one argument."""
     left, other = args
     if left is UNSET:
         left = None
@@ -102,7 +102,7 @@ def fail_binary_call(
 def _build_variadic_step(
     steps: tuple[Step, ...], implementation: Implementation, call_cost: CallCost, offset: int
 ) -> Step:
-    """More than two arguments, or none; here an argument that fails ends the call, and it costs nothing."""
+    """More than two arguments, or none; here an argument that fails ends the call free of charge."""
 
     def call(frame: Frame) -> Value:
         return _run_call(frame, tuple([step(frame) for step in steps]), implementation, call_cost, offset)

@@ -1,8 +1,8 @@
-"""The functions an expression may call, in libraries that an environment can take or leave.
+"""Function libraries of CEL, each of which an environment may include.
 
-A library is a tuple of functions and knows nothing of parsing, checking or planning. Its functions get values
-of the types they declare, fail only with an error of CEL, and never build what could not be paid for. Whoever
-builds an environment imports this package.
+A library is a tuple of functions and depends on neither parsing, checking nor planning. Its functions get
+values of the types they declare, fail only with `CelError`, and never build values larger than the limits
+allow. Code that builds an environment imports this package.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STANDARD_LIBRARIES: Final[tuple[tuple[Function, ...], ...]] = (
     urls.LIBRARY,
     named_formats.LIBRARY,
 )
-"""What every Kubernetes environment has."""
+"""The libraries of every Kubernetes environment."""
 
 INCLUDES_LIBRARY: Final[tuple[Function, ...]] = lists.INCLUDES_LIBRARY
 """`includes`, and its other name `include`."""

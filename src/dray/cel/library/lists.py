@@ -24,7 +24,6 @@ from dray.cel.types import Type
 from dray.cel.values import MAX_ITEMS, NONE, OptionalValue, UInt, Value, check_size, join_type_names
 
 _List = tuple[Value, ...]
-_MAX_NESTING: Final = 100
 
 
 def _is_sorted(items: _List) -> bool:
@@ -145,7 +144,7 @@ def _intersects(left: _List, right: _List) -> bool:
 
 
 def _includes(target: Value, wanted: Value) -> bool:
-    """Whether a list holds a value, or a single value is it: one question for both shapes of an attribute."""
+    """Whether a list contains a value, or a single value equals it: attributes are either."""
     return contains_item(target, wanted) if type(target) is tuple else is_equal_or_false(target, wanted)
 
 

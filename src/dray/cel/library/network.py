@@ -1,6 +1,6 @@
 """IP addresses and networks, with the functions Kubernetes gives them.
 
-Stricter than most readers, as in Kubernetes: no zones, no IPv4 addresses in IPv6 clothes, no leading zeros.
+Stricter than most parsers, as in Kubernetes: no zones, no IPv4-mapped IPv6 addresses, no leading zeros.
 """
 
 from __future__ import annotations

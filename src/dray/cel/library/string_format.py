@@ -1,4 +1,4 @@
-"""`"%s has %d".format([name, count])`.
+"""The `format` function of strings: `"%s has %d".format([name, count])`.
 
 A clause is `%` with an optional precision and one letter: `s` any value, `d` whole numbers, `f` and `e`
 numbers, `b` binary, `o` octal, `x` and `X` hexadecimal (also of strings and bytes). Nothing may be left over.
@@ -67,12 +67,12 @@ def _make_format_error(reason: str) -> CelError:
 
 
 def _format_clause(letter: str, digits: str | None, value: Value) -> str:
-    way = _CLAUSE_FORMATTERS.get(letter)
-    if way is None:
+    format_clause = _CLAUSE_FORMATTERS.get(letter)
+    if format_clause is None:
         raise _make_format_error(f'unrecognized formatting clause "{letter}"')
     if digits is not None and (len(digits) > 6 or int(digits) > _MAX_PRECISION):
         raise _make_format_error(f"precision is larger than {_MAX_PRECISION}")
-    return way(value, 6 if digits is None else int(digits))
+    return format_clause(value, 6 if digits is None else int(digits))
 
 
 def _make_type_error(clause: str, wanted: str, value: Value) -> CelError:

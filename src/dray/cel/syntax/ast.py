@@ -1,8 +1,8 @@
-"""The parts of a parsed expression.
+"""The nodes of the syntax tree.
 
 Every node has an `id` that is unique in its expression (the checker's findings are kept by it), the `offset`
-people are pointed to, and its `depth`, the longest way down to a leaf. A node may be used in two places of
-the tree: macros that mention their target twice do not copy it.
+that messages point to, and its `depth`, the longest path down to a leaf. A node may occur twice in the tree:
+macros that use their target twice do not copy it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class MapLiteral(_AstNode, frozen=True, eq=False):
 
 
 class ComprehensionKind(Enum):
-    """Which macro a fold was written as."""
+    """Which macro a comprehension was written as."""
 
     ALL = auto()
     EXISTS = auto()
@@ -88,7 +88,7 @@ class ComprehensionKind(Enum):
 
 
 class ComprehensionLoop(msgspec.Struct, frozen=True, eq=False):
-    """A fold in the words of the CEL specification: what types and costs are computed on."""
+    """The loop that the CEL specification gives a macro; types and costs are computed on it."""
 
     accu: str
     init: Node
@@ -98,7 +98,7 @@ class ComprehensionLoop(msgspec.Struct, frozen=True, eq=False):
 
 
 class Comprehension(_AstNode, frozen=True, eq=False):
-    """A macro that walks over a list or a map, or binds a name.
+    """A macro that iterates over a list or a map, or binds a name.
 
     `test` and `transform` are what was written; `loop` says the same as a loop with an accumulator.
     """
@@ -112,7 +112,7 @@ class Comprehension(_AstNode, frozen=True, eq=False):
 
 
 class OptionalMap(_AstNode, frozen=True, eq=False):
-    """`target.optMap(name, made)`, or `optFlatMap`; `expansion` says the same without a macro."""
+    """`target.optMap(name, transform)`, or `optFlatMap`; `expansion` is the equivalent without a macro."""
 
     target: Node
     name: str

@@ -1,4 +1,4 @@
-"""The fixed points of the grammar: signs, how strongly they bind, and words nobody may use.
+"""Tables of the grammar: operators, their precedence, and reserved words.
 
 Rules for this file: tables only; `parser` reads them.
 """

@@ -1,7 +1,7 @@
-"""Text to tokens.
+"""The lexer: splits text into tokens.
 
-One regular expression knows every token; it has no nested repetition, so reading is linear. Text that is no
-token becomes an issue, and reading goes on behind it.
+One regular expression matches every token; it has no nested repetition, so lexing takes linear time. Text
+that is no token becomes an issue, and lexing continues after it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from dray.cel.issue_causes import UnknownToken
 from dray.cel.source import ExpressionIssue
 
 
 class Token(NamedTuple):
-    """A piece of the text. `kind` is the sign itself for operators, else one of the names below."""
+    """A token. `kind` is the operator itself for operators, else one of the names below."""
 
     kind: str
     text: str
@@ -33,7 +34,7 @@ END: Final = "<EOF>"
 KEYWORDS: Final = frozenset({"true", "false", "null", "in"})
 
 # A single quote that is followed by two more opens a triple quote, closed or not. Without this, text full of
-# triple quotes that are never closed would be read again and again.
+# triple quotes that are never closed would be scanned again and again.
 _ESCAPED: Final = r"(?!{quote}{quote})(?:[^{quote}\\\n\r]|\\[^\n\r])*"
 _TRIPLE: Final = r"(?:[^\\]|\\[\s\S])*?"
 
@@ -74,9 +75,9 @@ def tokenize(text: str) -> tuple[list[Token], list[ExpressionIssue]]:
         match = _TOKEN.match(text, place)
         if match is None:
             end = _skip_invalid(text, place)
-            issues.append(
-                ExpressionIssue(place, f"Syntax error: token recognition error at: '{text[place:end][:40]}'")
-            )
+            found = text[place:end][:40]
+            message = f"Syntax error: token recognition error at: '{found}'"
+            issues.append(ExpressionIssue(place, message, UnknownToken(found)))
             place = end
             continue
         kind = match.lastgroup or ""
@@ -90,7 +91,7 @@ def tokenize(text: str) -> tuple[list[Token], list[ExpressionIssue]]:
 
 
 def _skip_invalid(text: str, place: int) -> int:
-    # A quote that is never closed swallows what it could have held: the rest of its line, or of everything.
+    # A quote that is never closed swallows the rest of its line, or of the text.
     if text[place] not in "\"'":
         return place + 1
     triple = text.startswith(('"""', "'''"), place)

@@ -1,4 +1,4 @@
-"""What a literal in the text stands for: numbers within 64 bits, strings and bytes with their escapes."""
+"""Values of literals: numbers within 64 bits, strings and bytes with their escapes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ESCAPE = re.compile(
 
 
 class LiteralError(ValueError):
-    """A literal that stands for nothing; the text says why."""
+    """A literal without a value; the text says why."""
 
 
 def parse_int(word: str) -> int:

@@ -1,8 +1,8 @@
-"""Macros: calls that are rewritten before anything is checked.
+"""Macro expansion: calls that are rewritten before type checking.
 
-Theory of operation: a macro is found by name, number of arguments and whether it has a target. Each rewrites
-itself into the loop that the CEL specification gives it; types and worst-case costs are computed on that
-loop. What runs is not the loop but the macro as it was written; see `folds`.
+Theory of operation: a macro is found by name, number of arguments and whether it has a target. The expansion
+is the loop that the CEL specification gives the macro; types and worst-case costs are computed on that loop.
+What runs is not the loop but the macro as it was written; see `evaluation.comprehensions`.
 
 Rules for this file: nothing is evaluated and nothing is checked beyond "is this a simple name".
 """
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dray.cel.faults import RejectedError
+from dray.cel.issue_causes import InvalidHasArgument
 from dray.cel.source import ExpressionIssue
 from dray.cel.syntax.ast import Comprehension, ComprehensionKind, ComprehensionLoop, Ident, Node, Select
 from dray.cel.syntax.node_factory import NodeFactory
@@ -40,7 +41,9 @@ def expand_macro(
 
 def _expand_has(factory: NodeFactory, offset: int, arg: Node) -> Node:
     if not isinstance(arg, Select) or arg.test or arg.optional:
-        raise RejectedError((ExpressionIssue(arg.offset, "invalid argument to has() macro"),))
+        raise RejectedError(
+            (ExpressionIssue(arg.offset, "invalid argument to has() macro", InvalidHasArgument()),)
+        )
     return factory.make_presence_test(offset, arg.operand, arg.field)
 
 
@@ -50,8 +53,8 @@ def _expand_bind(factory: NodeFactory, offset: int, args: _Args) -> Node:
         name, args[1], factory.make_literal(offset, False), factory.make_ident(offset, name), args[2]
     )
     nothing = factory.make_list(offset, (), frozenset())
-    fold = factory.make_comprehension(offset, ComprehensionKind.BIND, nothing, (UNUSED,), loop)
-    return factory.attach_written(fold, None, args[2])
+    comprehension = factory.make_comprehension(offset, ComprehensionKind.BIND, nothing, (UNUSED,), loop)
+    return factory.attach_written(comprehension, None, args[2])
 
 
 def _expand_all(factory: NodeFactory, offset: int, target: Node, args: _Args) -> Node:
@@ -102,8 +105,8 @@ def _build_quantifier(
     loop: ComprehensionLoop,
 ) -> Comprehension:
     target, args = written
-    fold = factory.make_comprehension(offset, kind, target, _get_variable_names(args[:-1]), loop)
-    return factory.attach_written(fold, args[-1], None)
+    comprehension = factory.make_comprehension(offset, kind, target, _get_variable_names(args[:-1]), loop)
+    return factory.attach_written(comprehension, args[-1], None)
 
 
 def _expand_map(factory: NodeFactory, offset: int, target: Node, args: _Args) -> Node:
@@ -156,31 +159,31 @@ def _build_collecting(
     written: tuple[Node | None, Node],
     parts: tuple[Node, Node],
 ) -> Comprehension:
-    """A fold that collects: `step` where the test holds, else the accumulator as it is."""
-    (target, names), (test, made), (init, step) = over, written, parts
+    """A comprehension that collects: `step` where the test is true, else the accumulator as it is."""
+    (target, names), (test, transform), (init, step) = over, written, parts
     offset = init.offset
     if test is not None:
         step = factory.make_call(offset, "_?_:_", test, step, _make_accumulator(factory, offset))
     loop = ComprehensionLoop(
         ACCUMULATOR, init, factory.make_literal(offset, True), step, _make_accumulator(factory, offset)
     )
-    fold = factory.make_comprehension(offset, kind, target, _get_variable_names(names), loop)
-    return factory.attach_written(fold, test, made)
+    comprehension = factory.make_comprehension(offset, kind, target, _get_variable_names(names), loop)
+    return factory.attach_written(comprehension, test, transform)
 
 
 def _expand_opt_map(factory: NodeFactory, offset: int, target: Node, args: _Args) -> Node:
     bound = _expand_bind(
         factory, offset, (args[0], factory.make_call(offset, "value", target=target), args[1])
     )
-    made = factory.make_call(offset, "optional.of", bound)
-    return _build_optional_map(factory, (target, args), made, flat=False)
+    transform = factory.make_call(offset, "optional.of", bound)
+    return _build_optional_map(factory, (target, args), transform, flat=False)
 
 
 def _expand_opt_flat_map(factory: NodeFactory, offset: int, target: Node, args: _Args) -> Node:
-    made = _expand_bind(
+    transform = _expand_bind(
         factory, offset, (args[0], factory.make_call(offset, "value", target=target), args[1])
     )
-    return _build_optional_map(factory, (target, args), made, flat=True)
+    return _build_optional_map(factory, (target, args), transform, flat=True)
 
 
 def _build_optional_map(

@@ -1,6 +1,6 @@
-"""Where nodes are made: each gets its number and its depth here, and too deep ones are refused.
+"""The node factory: numbers the nodes of an expression, computes their depth and limits it.
 
-The cap on depth is what keeps every later pass, and the evaluation itself, from running out of stack.
+The limit on depth keeps every later pass, and the evaluation itself, from running out of stack.
 """
 
 from __future__ import annotations
@@ -97,16 +97,16 @@ class NodeFactory:
         names: tuple[str, ...],
         loop: ComprehensionLoop,
     ) -> Comprehension:
-        """A walk over a list or map, without what was written; see `attach_written`."""
+        """A loop over a list or map, without the macro as written; see `attach_written`."""
         return Comprehension(self._next_id(), offset, source.depth, kind, source, names, None, None, loop)
 
     def attach_written(
         self, comprehension: Comprehension, test: Node | None, transform: Node | None
     ) -> Comprehension:
-        """The fold together with the predicate and the result that were written in the macro.
+        """The comprehension together with the predicate and the transform that the macro was written with.
 
-        What was written counts, not the loop it stands for; but a macro inside another needs more of the
-        stack than other things do.
+        The depth counts what was written, not the loop it expands to; but a nested macro needs more of the
+        stack than other nodes do.
         """
         parts = [
             part
@@ -129,7 +129,7 @@ class NodeFactory:
     def make_optional_map(
         self, target: Node, bound: tuple[str, Node], flat: bool, expansion: Node
     ) -> OptionalMap:
-        """`target.optMap(name, made)`."""
+        """`target.optMap(name, transform)`."""
         offset = expansion.offset
         depth = max(self._compute_depth(offset, target), self._compute_depth(offset, bound[1]) + _MACRO_DEPTH)
         return OptionalMap(self._next_id(), offset, depth, target, *bound, flat, expansion)

@@ -1,8 +1,7 @@
-"""From the leaves up, without using the stack of the host for every level of a tree.
+"""Bottom-up traversal of a tree, without a stack frame of the host for every level.
 
-Passes over a tree are written as recursion, because that is how one thinks of them; a tree can be deeper than
-the host's stack allows. `visit_bottom_up` visits what lies deep down first, so that the recursion finds it
-done.
+Passes over a tree are written as recursion, because that reads best; a tree can be deeper than the host's
+stack allows. `visit_bottom_up` visits the deepest nodes first, so that the recursion finds them done.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What an expression reads of a variable: the paths of fixed words that start at it.
+"""Which paths of a variable an expression reads.
 
-Theory of operation: most expressions mention a variable only as the root of paths whose words are written out
-(`device.attributes["domain"].name`). Their value depends on nothing but what stands at the end of these
-paths, so whoever evaluates one for many values needs to do it only once per distinct combination. An
+Theory of operation: most expressions use a variable only as the root of paths whose keys are literals
+(`device.attributes["domain"].name`). Their value depends only on what is at the end of these paths, so a
+caller that evaluates an expression for many values needs to do it only once per distinct combination. An
 expression that uses the variable as a whole may read anything.
 
-A path ends before a step that is not a fixed word: `device.list[0]` reads `device.list`, and `device.?name`
-all of `device`. A test for presence, with `has` or with `in`, reads the path it asks about.
+A path ends before a step that is not a fixed key: `device.list[0]` reads `device.list`, and `device.?name`
+all of `device`. A presence test, with `has` or with `in`, reads the path it tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INDEX: Final = "_[_]"
 
 
 class VariableReads:
-    """What one expression looks at; found out when it is asked for."""
+    """What one expression reads; computed on demand."""
 
     __slots__ = ("_qualified", "_root")
 
@@ -43,7 +43,7 @@ class VariableReads:
         return _find_reads(self._root, variable, self._qualified)
 
     def find_required_text(self, variable: str) -> RequiredText | None:
-        """The path that must hold a certain text, when that is tested before anything else.
+        """The path that must have a certain text, when that is tested before anything else.
 
         An expression `a == "text"`, or `a == "text" && …`, is false where the path has another text.
         """
@@ -60,7 +60,7 @@ class VariableReads:
 
 
 class RequiredText(NamedTuple):
-    """A text that a path must hold; `is_only_condition` when nothing else is asked."""
+    """A text that a path must have; `is_only_condition` when there is no other condition."""
 
     path: tuple[str, ...]
     text: str
@@ -68,7 +68,7 @@ class RequiredText(NamedTuple):
 
 
 class PathRead(NamedTuple):
-    """A path from a variable; `is_presence_test` when only its being there is asked for."""
+    """A path from a variable; `is_presence_test` when only its presence matters."""
 
     path: tuple[str, ...]
     is_presence_test: bool = False
@@ -136,21 +136,23 @@ def _get_presence_test(node: Node) -> tuple[Node, str] | None:
 
 def _get_fixed_path(node: Node, variable: str) -> tuple[tuple[str, ...] | None, list[Node]]:
     """The fixed words of a path from the variable, None when it is none; and the indices behind them."""
-    hops: list[Node | str] = []
+    elements: list[Node | str] = []
     while True:
         if isinstance(node, Select) and not node.test and not node.optional:
-            hops.append(node.field)
+            elements.append(node.field)
             node = node.operand
         elif isinstance(node, FunctionCall) and node.function == _INDEX and node.target is None:
             index = node.args[1]
             fixed = isinstance(index, Literal) and type(index.value) is str
-            hops.append(index.value if fixed and isinstance(index, Literal) else index)
+            elements.append(index.value if fixed and isinstance(index, Literal) else index)
             node = node.args[0]
         else:
             break
     if not isinstance(node, Ident) or node.name != variable:
         return None, []
-    hops.reverse()
-    count = next((place for place, hop in enumerate(hops) if not isinstance(hop, str)), len(hops))
-    words = tuple(hop for hop in hops[:count] if isinstance(hop, str))
-    return words, [hop for hop in hops[count:] if not isinstance(hop, str)]
+    elements.reverse()
+    count = next(
+        (place for place, element in enumerate(elements) if not isinstance(element, str)), len(elements)
+    )
+    words = tuple(element for element in elements[:count] if isinstance(element, str))
+    return words, [element for element in elements[count:] if not isinstance(element, str)]

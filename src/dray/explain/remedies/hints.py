@@ -83,7 +83,7 @@ def _find_first_helpful(
                 return None
             left -= 1
             nodes = case.evidence.report.nodes
-            if (yield from try_change(change, case.evidence.describer.get_view.node, work_budget)):
+            if (yield from try_change(change, case.evidence.describer.view.node, work_budget)):
                 return Hint(
                     kind=kind,
                     text=change.text,

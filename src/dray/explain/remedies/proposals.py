@@ -120,7 +120,7 @@ def _find_refusal_after(case: RemedyCase, change: ProposedChange, candidate: int
     for choice in ask.choices:
         for want in choice.alternatives:
             if choice.claim_index == case.claim_index and want.name == case.alternative.name:
-                options = get_candidate_set(case.evidence.describer.get_view.shape, want)
+                options = get_candidate_set(case.evidence.describer.view.shape, want)
                 options.evaluate_all()
                 return options.refusals.get(candidate)
     return None
@@ -139,7 +139,7 @@ def ask_for_less(case: RemedyCase) -> Iterator[ProposedChange]:
     for nanos, name in sorted(offers, reverse=True):
         form = next(
             held.value.form
-            for content in case.evidence.describer.get_view.shape.profiles
+            for content in case.evidence.describer.view.shape.profiles
             if (held := content.device.capacity.get(name)) is not None and held.value is not None
         )
         amount = Quantity(nanos, form)
@@ -269,7 +269,7 @@ def free_claim(case: RemedyCase) -> Iterator[ProposedChange]:
     for claim, devices in list(holders.items())[:_MAX_CLAIMS]:
         text = f"giving back claim {claim} (it holds {join_names(devices, 3)})"
         usage = remove_claim_usage(
-            case.inventory.usage, claim, [shelf.pool for shelf in witness.get_view.pool_views]
+            case.inventory.usage, claim, [shelf.pool for shelf in witness.view.pool_views]
         )
         yield ProposedChange(text, case.claims, case.inventory.replace_usage(usage), single_node=True)
 
@@ -279,7 +279,7 @@ def _list_held_candidates(case: RemedyCase) -> Iterable[int]:
     held = [
         candidate for candidate, _ in case.list_refused(RefusalReason.IN_USE, RefusalReason.CAPACITY_SHORT)
     ]
-    shape = case.evidence.describer.get_view.shape
+    shape = case.evidence.describer.view.shape
     for pool in {
         shape.pool_indexes[candidate] for candidate, _ in case.list_refused(RefusalReason.COUNTER_SHORT)
     }:
@@ -293,7 +293,7 @@ def _list_held_candidates(case: RemedyCase) -> Iterable[int]:
 
 def complete_pool(case: RemedyCase) -> Iterator[ProposedChange]:
     """Wait for a pool whose published devices would do."""
-    node = case.evidence.describer.get_view.node
+    node = case.evidence.describer.view.node
     for flaw in case.evidence.report.pools:
         if flaw.reason is RefusalReason.POOL_INCOMPLETE:
             stock = assume_complete_pool(case.inventory, node, (flaw.driver, flaw.pool))

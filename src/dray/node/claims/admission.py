@@ -1,9 +1,9 @@
-"""May a pod have its claims on this node: rules on what the API says, before anybody is called.
+"""Admission of a pod's claims to this node: rules on API objects, checked before any driver is called.
 
-Theory of operation: each entry of the pod stands for a claim, for nothing (no claim was needed), or for a
-claim that is not there. The rules are walked in order for every claim; the first that objects speaks. What
-they let through is brought to one form: for each claim the drivers that have a part in it, and the devices
-they are to prepare. Classic claims have one driver, and only that driver knows the devices.
+Theory of operation: each entry of `spec.resourceClaims` resolves to a claim, to none (no claim is needed), or
+to a claim that does not exist. The rules are checked in order for every claim, and the first failure is the
+answer. Admitted claims have one form: for each claim its drivers, and the devices each of them prepares.
+Classic claims have one driver, and only that driver knows the devices.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dray.values.node_selectors import NodeSelector
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
-"""Annotations of pods that a node runs by itself, and that the API only mirrors."""
+"""Annotations of mirror pods, which stand for static pods in the API."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingClaim:
-    """A claim that an entry stands for and that is not there."""
+    """An entry whose claim does not exist."""
 
     reason: NotReadyReason
     message: str
@@ -38,25 +38,25 @@ class MissingClaim:
 
 Claim = ResourceClaim | ClassicResourceClaim
 ClaimLookup = Claim | MissingClaim | None
-"""What an entry stands for; None when it needs no claim."""
+"""What an entry resolves to; None when it needs no claim."""
 
 
 def is_static(pod: Pod) -> bool:
-    """Whether a pod comes from the node itself and not from the API."""
-    notes = pod.metadata.annotations
-    return MIRROR_ANNOTATION in notes or notes.get(SOURCE_ANNOTATION, "api") != "api"
+    """Return whether a pod comes from a file of the node and not from the API."""
+    annotations = pod.metadata.annotations
+    return MIRROR_ANNOTATION in annotations or annotations.get(SOURCE_ANNOTATION, "api") != "api"
 
 
 def admit_claims(
     pod: Pod, found: Mapping[str, ClaimLookup], node: Node
 ) -> tuple[AdmittedClaim, ...] | ClaimsRefused:
-    """What a pod's claims ask of which driver, or why the pod must not run with them here.
+    """Return the claims of a pod with their drivers and devices, or why it must not run with them here.
 
-    `found` has what every entry of the pod stands for.
+    `found` has the lookup of every entry of the pod.
     """
     entries = pod.spec.resource_claims
     if entries and is_static(pod):
-        why = "a pod that the node runs by itself cannot have claims: nobody reserves devices for it"
+        why = "a static pod cannot have claims: no scheduler reserves devices for it"
         return ClaimsRefused(NotReadyReason.STATIC_POD, why)
     claims: dict[str, tuple[Claim, list[str]]] = {}
     for entry in entries:
@@ -75,7 +75,7 @@ def admit_claims(
 
 @dataclass(frozen=True, slots=True)
 class ClaimAdmissionRequest:
-    """A claim that an entry of a pod stands for, on a node."""
+    """The arguments of an admission rule: a pod's claim, by one of its entries, on a node."""
 
     pod: Pod
     entry: PodResourceClaim
@@ -91,7 +91,7 @@ def _check_owner(request: ClaimAdmissionRequest) -> tuple[str, NotReadyReason]:
     why = ""
     if request.entry.resource_claim_name is None and not is_owned_by(request.claim.metadata, request.pod):
         why = (
-            f"{request.description} stands where the claim of entry `{request.entry.name}` should be, "
+            f"{request.description} has the name of the claim for entry `{request.entry.name}`, "
             "but it belongs to another pod; delete it or rename the pod"
         )
     return why, NotReadyReason.CLAIM_NOT_OWNED
@@ -134,9 +134,9 @@ def _check_reserved(request: ClaimAdmissionRequest) -> tuple[str, NotReadyReason
 
 
 def _summarize_names(names: list[str], limit: int = 3) -> str:
-    """Names for a sentence: nobody, the first ones, how many more."""
+    """Join names for a message: the first few and how many more."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return (", ".join(names[:limit]) or "nobody") + more
+    return (", ".join(names[:limit]) or "no pod") + more
 
 
 def _check_node(request: ClaimAdmissionRequest) -> tuple[str, NotReadyReason]:
@@ -158,11 +158,11 @@ _RULES: Final[tuple[Callable[[ClaimAdmissionRequest], tuple[str, NotReadyReason]
     _check_reserved,
     _check_node,
 )
-"""In the order in which they speak: each says why not, or nothing."""
+"""Checked in this order; each returns why the claim is refused, or nothing."""
 
 
 def _get_node_selector(claim: Claim) -> NodeSelector | None:
-    """Where the devices of a claim can be used; None is everywhere."""
+    """Return the nodes on which the devices of a claim can be used; None means all."""
     if isinstance(claim, ClassicResourceClaim):
         return claim.status.get_reachable_nodes()
     return claim.status.allocation.node_selector if claim.status.allocation is not None else None
@@ -177,7 +177,7 @@ def _build_admitted_claim(claim: Claim, entries: Iterable[str]) -> AdmittedClaim
 
 
 def build_driver_parts(claim: Claim) -> tuple[DriverPart, ...]:
-    """What each driver has to do for a claim, nothing asked yet; empty when it is not allocated."""
+    """Build the part of each driver in a claim, in the first stage; empty when it is not allocated."""
     if isinstance(claim, ClassicResourceClaim):
         driver = claim.status.driver_name
         return (DriverPart(driver=driver),) if driver else ()

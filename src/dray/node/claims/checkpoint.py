@@ -1,23 +1,24 @@
-"""Where the agent's record survives: one file, in place before any driver is called.
+"""The checkpoint file of the agent's claims, written before any driver is called.
 
-Theory of operation: `store` returns when a record at least as new as the one given is durable. Writers that
-come while a write is under way share the next one, so a hundred pods that start together cost a few writes.
+Theory of operation: `store` returns when a record at least as new as the one given is durable. Callers that
+come during a write share the next one, so a hundred pods that start together cost a few writes.
 
-When the file cannot be used, by what is the case:
+What happens when the file cannot be used:
 
-    absent            the node is new, or somebody deleted the file: the record is made anew from what the
-                      API says this node has (its `Preparation`s) and from the pods bound to it; everything
-                      those pods use is prepared again, everything else is given back
-    torn, foreign,    the same; the file is set aside under another name, for whoever wants to know
+    absent            the node is new, or the file was deleted: the record is rebuilt from the `Preparation`s
+                      of this node in the API and from the pods bound to it; everything those pods use is
+                      prepared again, everything else is released
+    torn, foreign,    the same; the file is renamed and kept for inspection
     wrong checksum,
-    forgotten version
-    a later version   the agent does not start: a later program knows more of what is prepared than we can
-                      read, and acting on less could give back what is in use
-    an earlier copy   cannot be told from the file itself; claims that the API says this node has and the
-                      file does not know are added, claims that the file has and the API does not know are
-                      prepared again, and pods whose containers run use their claims whatever the file says
+    unsupported
+    old version
+    a later version   the agent does not start: a later program recorded more than this one can read, and
+                      acting on less could release claims in use
+    an earlier copy   cannot be detected from the file itself; claims that only the API knows are added,
+                      claims that only the file knows are prepared again, and pods with running containers
+                      use their claims whatever the file says
 
-Rules for this file: bytes and names of files; what a record means is in `plan`.
+Rules for this file: bytes and file names only; the meaning of a record is in `plan`.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ FILE: Final = StateFile("dray node checkpoint", VERSION)
 _READERS: Final[Mapping[int, Callable[[bytes], ClaimsRecord]]] = MappingProxyType(
     {1: lambda content: msgspec.json.decode(content, type=ClaimsRecord)}
 )
-"""How the content of each version is read."""
+"""Decoders by version of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostCheckpoint:
-    """There is no record to go on with."""
+    """No usable record was found."""
 
     why: str
-    """Empty when there never was one, as far as anybody can tell."""
+    """Empty when there is no file."""
 
 
 class Checkpoint:
-    """The file of one agent."""
+    """The checkpoint file of one agent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,25 +62,25 @@ class Checkpoint:
         self._writing: asyncio.Task[None] | None = None
 
     def load(self) -> ClaimsRecord | LostCheckpoint:
-        """What the file says. `dray.durable.Newer` when a later program wrote it."""
+        """Read the file; raises `dray.durable.UnsupportedVersionError` when a later program wrote it."""
         try:
             found = FILE.read(self._path)
             if found is None:
                 return LostCheckpoint("")
             return self._decode(*found)
-        except CorruptFileError as damaged:
-            return LostCheckpoint(f"{damaged}; it is kept as `{self._set_aside()}`")
+        except CorruptFileError as error:
+            return LostCheckpoint(f"{error}; it is kept as `{self._set_aside()}`")
 
     def _decode(self, version: int, content: bytes) -> ClaimsRecord:
         reader = _READERS.get(version)
         if reader is None:
             raise CorruptFileError(
-                f"`{self._path}` has version {version}, which this program does not know any more"
+                f"`{self._path}` has version {version}, which this program does not support any more"
             )
         try:
             return reader(content)
-        except msgspec.DecodeError as broken:
-            raise CorruptFileError(f"`{self._path}` holds no record: {broken}") from None
+        except msgspec.DecodeError as error:
+            raise CorruptFileError(f"`{self._path}` holds no record: {error}") from None
 
     def _set_aside(self) -> Path:
         number = 1
@@ -90,19 +91,19 @@ class Checkpoint:
         return kept
 
     async def store(self, record: ClaimsRecord) -> None:
-        """Make a record durable, or a later one; `OSError` when that is not possible."""
+        """Make a record or a later one durable; raises `OSError` when that is not possible."""
         self._latest = record
         self._requested += 1
-        mine = self._requested
-        while self._durable < mine:
+        number = self._requested
+        while self._durable < number:
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write())
                 self._writing.add_done_callback(_consume_exception)
-            # Whoever stops waiting does not stop the write: others wait for it too.
+            # A cancelled caller must not cancel the write: others wait for it too.
             await asyncio.shield(self._writing)
 
     async def close(self) -> None:
-        """Wait for a write that is under way; the file is nobody's then."""
+        """Wait for a write in progress; the file is free afterwards."""
         if self._writing is not None:
             await asyncio.wait((self._writing,))
 
@@ -113,6 +114,6 @@ class Checkpoint:
 
 
 def _consume_exception(task: asyncio.Task[None]) -> None:
-    """A failure is told to whoever waits; that nobody does any more is no fault."""
+    """Retrieve the exception of a write: callers get it, and when none waits any more it is no error."""
     if not task.cancelled():
         task.exception()

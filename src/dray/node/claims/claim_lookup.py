@@ -1,8 +1,8 @@
-"""What the entries of a pod stand for, read fresh: a node may only get claims, one by one, by name.
+"""Lookup of a pod's claims on the server; a node may only get single claims by name.
 
-The name of a claim that was made for the pod stands in the pod's status. Other clients may have wiped it from
-there; what the agent has written down itself is then the second source. Names are unique across both groups
-of claims, so a claim that one group does not have is looked for in the other.
+The pod's status has the name of a claim generated for the pod. Other clients may have removed it from there;
+then the agent's own record is the second source. Names are unique across both API groups of claims, so a
+claim that one group does not have is looked up in the other.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _NOT_FOUND_ERRORS: Final = (NotFoundError, KindNotServedError)
 
 
 async def find_claims(client: Client, pod: Pod, record: ClaimsRecord) -> dict[str, ClaimLookup]:
-    """What each entry of a pod stands for; raises what keeps us from reading."""
+    """Look up the claim of each entry of a pod; raises the errors of the client."""
     return {entry.name: await _find_claim(client, pod, entry, record) for entry in pod.spec.resource_claims}
 
 
 def resolve_claim_name(pod: Pod, entry: PodResourceClaim, record: ClaimsRecord) -> str | MissingClaim | None:
-    """The name of the claim that an entry stands for; None when it needs none."""
+    """Return the name of an entry's claim; None when it needs none."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     if entry.template is not None:
         return build_classic_name(pod, entry)
-    is_said, name = find_recorded_name(pod, entry)
-    if is_said:
+    is_recorded, name = find_recorded_name(pod, entry)
+    if is_recorded:
         return name
-    for held in record.find_used_by(pod.metadata.uid):
-        if any(user.uid == pod.metadata.uid and entry.name in user.entries for user in held.users):
-            return held.name
+    for recorded in record.find_used_by(pod.metadata.uid):
+        if any(user.uid == pod.metadata.uid and entry.name in user.entries for user in recorded.users):
+            return recorded.name
     why = (
-        f"no claim was made yet for entry `{entry.name}` (template `{entry.resource_claim_template_name}`), "
+        f"no claim exists yet for entry `{entry.name}` (template `{entry.resource_claim_template_name}`), "
         "or the pod's status does not name it any more"
     )
     return MissingClaim(NotReadyReason.CLAIM_NOT_MADE, why)

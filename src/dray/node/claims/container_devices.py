@@ -1,8 +1,9 @@
-"""Which devices a container gets: from the claims its pod uses to names of CDI devices.
+"""The devices of a container: from the prepared claims of its pod to names of CDI devices.
 
-A container names entries of its pod, with a request or without. Without, it gets all devices of the claim. A
-driver that names no requests for a device means all of them. Several drivers may serve one request; what they
-return adds up. A request `gpu` also means whichever alternative of it was allocated, `gpu/large`.
+A container refers to entries of its pod, with or without a request. Without one it gets all devices of the
+claim. A device that a driver reports without request names belongs to all requests. Several drivers may
+contribute devices to one request. A request `gpu` also matches its allocated alternative, such as
+`gpu/large`.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dray.api.core import ContainerClaim
-from dray.node.claims.record import ClaimsRecord, DriverPart, NodeClaimStage, RecordedClaim
+from dray.node.claims.record import ClaimsRecord, DriverPart, NodeClaimStage
 from dray.node.plugins.driver_interface import PreparedDevice
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerDevice:
-    """A device that is ready for a container, and by which of its claims."""
+    """A prepared device of a container, and the claim entry that provides it."""
 
     entry: str
     request: str
-    """As the container says it; empty when it names the whole claim."""
+    """As in the container's spec; empty when it names the whole claim."""
     driver: str
     pool: str
     device: str
@@ -31,14 +32,14 @@ class ContainerDevice:
 def list_container_devices(
     record: ClaimsRecord, pod_uid: str, container_claims: Iterable[ContainerClaim]
 ) -> tuple[ContainerDevice, ...]:
-    """The devices that the claims of a container stand for, in the order it names them."""
+    """List the devices of a container's claims, in the order of its spec."""
     return tuple(found for claim in container_claims for found in _find_devices(record, pod_uid, claim))
 
 
 def list_cdi_names(
     record: ClaimsRecord, pod_uid: str, container_claims: Iterable[ContainerClaim]
 ) -> tuple[str, ...]:
-    """The qualified names of the CDI devices that a container gets, each once."""
+    """List the qualified names of a container's CDI devices, each once."""
     return tuple(
         dict.fromkeys(
             name for found in list_container_devices(record, pod_uid, container_claims) for name in found.cdi
@@ -47,25 +48,21 @@ def list_cdi_names(
 
 
 def find_unprepared_entries(record: ClaimsRecord, pod_uid: str, entries: Iterable[str]) -> tuple[str, ...]:
-    """Entries of a pod whose claims are not prepared."""
+    """Return the entries of a pod whose claims are not prepared."""
     ready = {
         entry
-        for held in record.find_used_by(pod_uid)
-        if held.state is NodeClaimStage.PREPARED
-        for entry in _list_entries(held, pod_uid)
+        for recorded in record.find_used_by(pod_uid)
+        if recorded.state is NodeClaimStage.PREPARED
+        for entry in recorded.list_entries(pod_uid)
     }
     return tuple(entry for entry in entries if entry not in ready)
 
 
-def _list_entries(held: RecordedClaim, pod_uid: str) -> tuple[str, ...]:
-    return tuple(entry for user in held.users if user.uid == pod_uid for entry in user.entries)
-
-
 def _find_devices(record: ClaimsRecord, pod_uid: str, claim: ContainerClaim) -> Iterator[ContainerDevice]:
-    for held in record.find_used_by(pod_uid):
-        if claim.name not in _list_entries(held, pod_uid):
+    for recorded in record.find_used_by(pod_uid):
+        if claim.name not in recorded.list_entries(pod_uid):
             continue
-        for part in held.parts:
+        for part in recorded.parts:
             for device in part.devices if part.state is NodeClaimStage.PREPARED else ():
                 if not claim.request or _serves_request(part, device, claim.request):
                     yield ContainerDevice(
@@ -76,8 +73,8 @@ def _find_devices(record: ClaimsRecord, pod_uid: str, claim: ContainerClaim) -> 
 def _serves_request(part: DriverPart, device: PreparedDevice, request: str) -> bool:
     if not device.request_names:
         return True
-    # A driver may say `gpu` of a device that was allocated for `gpu/large`; the allocation knows better.
-    place = (device.pool, device.device)
-    allocated = (key.request for key in part.wanted if (key.pool, key.device) == place)
+    # A driver may report `gpu` for a device that was allocated for `gpu/large`; the allocation is exact.
+    path = (device.pool, device.device)
+    allocated = (key.request for key in part.wanted if (key.pool, key.device) == path)
     named = {*device.request_names, *allocated}
     return request in named or any(name.partition("/")[0] == request for name in named)

@@ -1,7 +1,7 @@
-"""What a pod hears about its claims: ready, refused by a rule, or waiting for somebody.
+"""Outcomes of preparing a pod's claims: ready, refused by a rule, or pending.
 
-All three are values. A refusal names the rule that speaks, waiting names who has to do something first; both
-have a word for the pod's status and a sentence for the person who reads it at night.
+All three are values. A refusal names the rule, a pending outcome names who has to act first; both have a
+reason for the pod's status and a message for people.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import Final
 
 DEVICE_GONE_TEXT: Final = "device gone"
-"""What the error of a driver says when an allocated device is not there any more."""
+"""Part of a driver's error text when an allocated device does not exist any more."""
 
 
 class NotReadyReason(StrEnum):
-    """Why a pod's claims are not ready, or not given back: the word in the pod's status."""
+    """Why a pod's claims are not prepared or not released: the reason in the pod's status."""
 
     STATIC_POD = "StaticPodWithClaims"
     CLAIM_MISSING = "ClaimMissing"
@@ -45,20 +45,20 @@ class ClaimsReady:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsRefused:
-    """A rule says that the pod must not run here as things are."""
+    """A rule forbids the pod to run here now."""
 
     reason: NotReadyReason
     message: str
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing that could happen would change it: the pod has failed."""
+        """Whether no retry can succeed, so that the pod fails."""
         return self.reason is NotReadyReason.STATIC_POD
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimsPending:
-    """Somebody has to do something first: a driver, the server, another pod. Worth trying again."""
+    """A driver, the server or another pod has to act first; a retry may succeed."""
 
     reason: NotReadyReason
     message: str

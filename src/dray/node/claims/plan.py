@@ -1,23 +1,23 @@
-"""Which claims are prepared and given back, and when: decisions on the agent's record, without a world.
+"""Transitions of the agent's claims record: pure functions that plan driver calls and apply their outcomes.
 
-Theory of operation: the shell reads what is there, asks here what to do, keeps the record it gets back, and
-only then makes the calls it got with it. Every answer is put into the record by another function of this
-file. So at any moment the record says at least as much as drivers may have in their hands, and a shell that
-dies between any two steps finds in it everything that must be asked again or given back.
+Theory of operation: the preparer passes the current record to a function here, makes the returned record
+durable, and only then makes the calls returned with it. Another function applies each outcome to the record.
+So the record always contains at least what drivers may have prepared, and after a crash between any two steps
+it contains everything that must be prepared again or released.
 
-    obstacle    what stands in the way of a pod's claims on this node
-    begin       the pod uses them; the calls that are missing
-    withdrawn   calls that were not made after all
-    prepared    what a driver answered
-    finish      the pod uses nothing any more
-    giving_back the calls that let go of claims without users
-    unprepared  what a driver answered
-    abandoned   a person said to forget what no driver takes back
-    confirmed   nothing in the API says any more that this node has a claim
-    awakened    the agent, or the whole machine, started again
+    find_obstacle        what keeps a pod's claims from being prepared on this node
+    begin_preparing      add a user; plan the missing calls
+    withdraw_calls       undo planned calls that were not made
+    record_prepared      apply the outcomes of prepare calls
+    release_pod          remove a user
+    plan_unprepare_calls plan the calls for claims without users
+    record_unprepared    apply the outcomes of unprepare calls
+    abandon_claims       forget claims that no driver unprepares, as an annotation asks
+    confirm_withdrawn    forget a released claim after its Preparation is deleted
+    apply_boot_id        adapt the record of an earlier agent to this boot of the machine
 
-Rules for this file: no I/O, no clock, no tasks. Nothing is asked twice of a driver that has said yes in this
-boot, and nothing is forgotten that a driver was asked for and has not let go of.
+Rules for this file: no I/O, no clock, no tasks. No driver is called again for what it has prepared in this
+boot, and nothing is forgotten that a driver was called for and has not unprepared.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from dray.node.plugins.driver_interface import ClaimRef, DriverCallFailure, Prep
 
 @dataclass(frozen=True, slots=True)
 class AdmittedClaim:
-    """A claim that a pod may use, and what each driver has to do for it."""
+    """A claim that a pod may use, with the part of each driver."""
 
     uid: str
     namespace: str
     name: str
     classic: bool
     entries: tuple[str, ...]
-    """The entries of the pod that stand for it."""
+    """The entries of the pod that refer to it."""
     parts: tuple[DriverPart, ...]
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class AdmittedClaim:
 
 
 class DriverKey(NamedTuple):
-    """A driver as it is called: by name, in one of the two protocols."""
+    """A driver's name and which of the two protocols it is called by."""
 
     name: str
     classic: bool
@@ -65,47 +65,47 @@ class DriverKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DriverCall:
-    """One call of a driver for all claims that concern it."""
+    """One call of a driver for all its claims."""
 
     driver: DriverKey
     claims: tuple[ClaimRef, ...]
     new_uids: frozenset[str] = frozenset()
-    """Uids of claims that this driver was never asked for before."""
+    """Uids of claims for which this driver was never called before."""
 
     @property
     def uids(self) -> frozenset[str]:
         return frozenset(claim.uid for claim in self.claims)
 
 
-# --- what stands in the way ---
+# --- obstacles ---
 
 
 def find_obstacle(
     record: ClaimsRecord, admitted: Iterable[AdmittedClaim]
 ) -> ClaimsRefused | ClaimsPending | None:
-    """What keeps claims that a pod may have from being prepared here and now."""
+    """Return what keeps admitted claims from being prepared here now."""
     claims = tuple(admitted)
     for claim in claims:
-        held = record.find_claim(claim.uid)
-        if held is not None and held.state is NodeClaimStage.UNPREPARING:
-            why = f"claim {claim} is being given back by its last user here; it is prepared anew after that"
+        recorded = record.find_claim(claim.uid)
+        if recorded is not None and recorded.state is NodeClaimStage.UNPREPARING:
+            why = f"claim {claim} is being released by its last user here; it is prepared again after that"
             return ClaimsPending(NotReadyReason.GIVEN_BACK_FIRST, why)
-        if held is not None and _is_reallocated(held, claim):
+        if recorded is not None and _is_reallocated(recorded, claim):
             why = (
-                f"claim {claim} was allocated anew while devices of its first allocation are prepared here; "
-                "delete the pods that use it, so that those are given back"
+                f"claim {claim} was reallocated while devices of its first allocation are prepared here; "
+                "delete the pods that use it, so that those devices are released"
             )
             return ClaimsRefused(NotReadyReason.ALLOCATED_ANEW, why)
     return next(_find_conflicts(record, claims), None)
 
 
-def _is_reallocated(held: RecordedClaim, claim: AdmittedClaim) -> bool:
-    """Whether a claim that drivers were asked for asks for other devices now."""
-    asked = [part for part in held.parts if part.state is not NodeClaimStage.WANTED]
-    now = {part.driver: frozenset(part.wanted) for part in claim.parts}
+def _is_reallocated(recorded: RecordedClaim, claim: AdmittedClaim) -> bool:
+    """Return whether a claim has other devices now than those for which drivers were called."""
+    called = [part for part in recorded.parts if part.state is not NodeClaimStage.WANTED]
+    current = {part.driver: frozenset(part.wanted) for part in claim.parts}
     return any(
-        part.driver not in now or (part.wanted and frozenset(part.wanted) != now[part.driver])
-        for part in asked
+        part.driver not in current or (part.wanted and frozenset(part.wanted) != current[part.driver])
+        for part in called
     )
 
 
@@ -114,14 +114,14 @@ def _find_conflicts(
 ) -> Iterator[ClaimsRefused | ClaimsPending]:
     for position, claim in enumerate(claims):
         others: list[RecordedClaim | AdmittedClaim] = [
-            held for held in record.claims if held.uid != claim.uid
+            recorded for recorded in record.claims if recorded.uid != claim.uid
         ]
         others += claims[:position]
         for other in others:
             for driver, device in _find_shared_devices(claim, other):
-                place = f"device {driver}/{device.pool}/{device.device} of claim {claim}"
+                path = f"device {driver}/{device.pool}/{device.device} of claim {claim}"
                 if isinstance(other, RecordedClaim) and not other.users:
-                    why = f"{place} is being given back by claim {other}, which had it before"
+                    why = f"{path} is being released by claim {other}, which had it before"
                     yield ClaimsPending(NotReadyReason.GIVEN_BACK_FIRST, why)
                 else:
                     users = (
@@ -129,14 +129,14 @@ def _find_conflicts(
                     )
                     yield ClaimsRefused(
                         NotReadyReason.DEVICE_HELD,
-                        f"{place} is held by claim {other} on this node (used by {users})",
+                        f"{path} is held by claim {other} on this node (used by {users})",
                     )
 
 
 def _find_shared_devices(
     one: AdmittedClaim, other: RecordedClaim | AdmittedClaim
 ) -> Iterator[tuple[str, RecordedDevice]]:
-    """Devices that two claims cannot both have."""
+    """Return devices that two claims cannot both hold."""
     theirs = {part.driver: part.wanted for part in other.parts}
     for part in one.parts:
         for device in part.wanted:
@@ -146,13 +146,13 @@ def _find_shared_devices(
 
 
 def _are_exclusive(one: RecordedDevice, other: RecordedDevice) -> bool:
-    """Admin access takes nothing, shares are told apart by their ids, everything else is the whole device."""
+    """Return whether only one may be held: admin access is exempt, and shares differ by their ids."""
     if one.admin or other.admin or (one.pool, one.device) != (other.pool, other.device):
         return False
     return one.share_id is None or other.share_id is None or one.share_id == other.share_id
 
 
-# --- preparing ---
+# --- preparation ---
 
 
 def begin_preparing(
@@ -162,33 +162,33 @@ def begin_preparing(
     drivers: Set[DriverKey],
     announce: bool,
 ) -> tuple[ClaimsRecord, tuple[DriverCall, ...]]:
-    """A pod uses claims from now on; what has to be asked of the drivers that are there.
+    """Make a pod a user of claims, and plan the calls of registered drivers that are missing.
 
-    With `announce`, the claims of these calls get a `Preparation` first. Nothing may be in the way.
+    With `announce`, the claims of these calls get a `Preparation` first. There must be no obstacle.
     """
     record = _drop_stale_entries(record, user, admitted)
-    asked: dict[DriverKey, list[ClaimRef]] = {}
-    fresh: dict[DriverKey, set[str]] = {}
+    refs: dict[DriverKey, list[ClaimRef]] = {}
+    new_uids: dict[DriverKey, set[str]] = {}
     for claim in admitted:
-        held = _add_user(record.find_claim(claim.uid), claim, user)
+        recorded = _add_user(record.find_claim(claim.uid), claim, user)
         parts = []
-        for part in held.parts:
-            driver = DriverKey(part.driver, held.classic)
+        for part in recorded.parts:
+            driver = DriverKey(part.driver, recorded.classic)
             if driver in drivers and part.state in (NodeClaimStage.WANTED, NodeClaimStage.PREPARING):
-                asked.setdefault(driver, []).append(held.ref)
+                refs.setdefault(driver, []).append(recorded.ref)
                 if part.state is NodeClaimStage.WANTED:
-                    fresh.setdefault(driver, set()).add(held.uid)
+                    new_uids.setdefault(driver, set()).add(recorded.uid)
                 part = replace(part, state=NodeClaimStage.PREPARING)
             elif part.error:
-                # What it said last is no news any more: it is not there.
+                # The last error is outdated: now the driver is not registered.
                 part = replace(part, error="")
             parts.append(part)
-        called = any(held.ref in claims for claims in asked.values())
-        announced = held.announced or (announce and called and not held.classic)
-        record = record.put_claim(replace(held, parts=tuple(parts), announced=announced))
+        called = any(recorded.ref in claims for claims in refs.values())
+        announced = recorded.announced or (announce and called and not recorded.classic)
+        record = record.put_claim(replace(recorded, parts=tuple(parts), announced=announced))
     calls = (
-        DriverCall(driver, tuple(claims), frozenset(fresh.get(driver, ())))
-        for driver, claims in asked.items()
+        DriverCall(driver, tuple(claims), frozenset(new_uids.get(driver, ())))
+        for driver, claims in refs.items()
     )
     return record, tuple(calls)
 
@@ -196,25 +196,27 @@ def begin_preparing(
 def _drop_stale_entries(
     record: ClaimsRecord, user: ClaimUser, admitted: tuple[AdmittedClaim, ...]
 ) -> ClaimsRecord:
-    """An entry stands for one claim. What it stood for before stays in use until the pod ends."""
-    now = {entry: claim.uid for claim in admitted for entry in claim.entries}
-    for held in record.find_used_by(user.uid):
+    """Let each entry refer to one claim; an earlier claim of an entry stays in use until the pod ends."""
+    current = {entry: claim.uid for claim in admitted for entry in claim.entries}
+    for recorded in record.find_used_by(user.uid):
         users = tuple(
             each
             if each.uid != user.uid
-            else replace(each, entries=tuple(e for e in each.entries if now.get(e, held.uid) == held.uid))
-            for each in held.users
+            else replace(
+                each, entries=tuple(e for e in each.entries if current.get(e, recorded.uid) == recorded.uid)
+            )
+            for each in recorded.users
         )
-        if users != held.users:
-            record = record.put_claim(replace(held, users=users))
+        if users != recorded.users:
+            record = record.put_claim(replace(recorded, users=users))
     return record
 
 
-def _add_user(held: RecordedClaim | None, claim: AdmittedClaim, user: ClaimUser) -> RecordedClaim:
-    """A claim with one more user."""
+def _add_user(recorded: RecordedClaim | None, claim: AdmittedClaim, user: ClaimUser) -> RecordedClaim:
+    """Return a claim with one more user."""
     joining = replace(user, entries=claim.entries)
-    if held is None or not held.users:
-        announced = held is not None and held.announced
+    if recorded is None or not recorded.users:
+        announced = recorded is not None and recorded.announced
         return RecordedClaim(
             uid=claim.uid,
             namespace=claim.namespace,
@@ -224,20 +226,20 @@ def _add_user(held: RecordedClaim | None, claim: AdmittedClaim, user: ClaimUser)
             parts=claim.parts,
             announced=announced,
         )
-    if user.uid in held.pod_uids:
-        users = tuple(joining if each.uid == user.uid else each for each in held.users)
+    if user.uid in recorded.pod_uids:
+        users = tuple(joining if each.uid == user.uid else each for each in recorded.users)
     else:
-        users = (*held.users, joining)
-    known = {part.driver: part for part in held.parts if part.state is not NodeClaimStage.WANTED}
+        users = (*recorded.users, joining)
+    known = {part.driver: part for part in recorded.parts if part.state is not NodeClaimStage.WANTED}
     parts = (
         replace(known[part.driver], wanted=part.wanted) if part.driver in known else part
         for part in claim.parts
     )
-    return replace(held, users=users, parts=tuple(parts))
+    return replace(recorded, users=users, parts=tuple(parts))
 
 
 def withdraw_calls(record: ClaimsRecord, calls: Iterable[DriverCall]) -> ClaimsRecord:
-    """Calls were not made after all: who was never asked before knows nothing."""
+    """Undo calls that were not made: drivers never called before have prepared nothing."""
     for call in calls:
         for uid in call.new_uids:
             record = _update_part(
@@ -249,7 +251,7 @@ def withdraw_calls(record: ClaimsRecord, calls: Iterable[DriverCall]) -> ClaimsR
 def record_prepared(
     record: ClaimsRecord, driver: str, outcomes: Mapping[str, PrepareOutcome]
 ) -> ClaimsRecord:
-    """What a driver answered. A list of devices replaces the one before."""
+    """Apply a driver's outcomes; its devices replace earlier ones."""
     for uid, outcome in outcomes.items():
         if isinstance(outcome, DriverCallFailure):
             record = _update_part(record, uid, driver, NodeClaimStage.PREPARING, error=outcome.text)
@@ -269,111 +271,117 @@ def record_prepared(
 def _update_part(
     record: ClaimsRecord, uid: str, driver: str, stage: NodeClaimStage, **changes: object
 ) -> ClaimsRecord:
-    """Change a driver's part of a claim, if it is at a stage."""
-    held = record.find_claim(uid)
-    part = held.find_part(driver) if held is not None else None
-    if held is None or part is None or part.state is not stage:
+    """Change a driver's part of a claim, if it is in the given stage."""
+    recorded = record.find_claim(uid)
+    part = recorded.find_part(driver) if recorded is not None else None
+    if recorded is None or part is None or part.state is not stage:
         return record
     changed = replace(part, **changes)
     return record.put_claim(
-        replace(held, parts=tuple(changed if each is part else each for each in held.parts))
+        replace(recorded, parts=tuple(changed if each is part else each for each in recorded.parts))
     )
 
 
-# --- giving back ---
+# --- release ---
 
 
 def release_pod(record: ClaimsRecord, pod_uid: str) -> ClaimsRecord:
-    """A pod uses nothing any more. What it was the last to use is on its way out."""
-    for held in tuple(record.find_used_by(pod_uid)):
-        users = tuple(user for user in held.users if user.uid != pod_uid)
+    """Remove a user of all its claims; the release of those without other users begins."""
+    for recorded in tuple(record.find_used_by(pod_uid)):
+        users = tuple(user for user in recorded.users if user.uid != pod_uid)
         if users:
-            record = record.put_claim(replace(held, users=users))
+            record = record.put_claim(replace(recorded, users=users))
             continue
         parts = tuple(
             replace(part, state=NodeClaimStage.UNPREPARING, error="")
-            for part in held.parts
+            for part in recorded.parts
             if part.state is not NodeClaimStage.WANTED
         )
-        record = _put_or_remove(record, replace(held, users=(), leaving=held.users, parts=parts))
+        record = _put_or_remove(record, replace(recorded, users=(), leaving=recorded.users, parts=parts))
     return record
 
 
 def collect_drivers(claims: Iterable[RecordedClaim | AdmittedClaim]) -> frozenset[DriverKey]:
-    """All drivers that have a part in claims."""
+    """Return all drivers that have a part in claims."""
     return frozenset(DriverKey(part.driver, claim.classic) for claim in claims for part in claim.parts)
 
 
 def plan_unprepare_calls(claims: Iterable[RecordedClaim], drivers: Set[DriverKey]) -> tuple[DriverCall, ...]:
-    """The calls that let go of claims without users, as far as their drivers are there."""
-    asked: dict[DriverKey, list[ClaimRef]] = {}
-    for held in claims:
-        for part in held.parts if not held.users else ():
-            driver = DriverKey(part.driver, held.classic)
+    """Plan the unprepare calls of claims without users, for registered drivers."""
+    calls: dict[DriverKey, list[ClaimRef]] = {}
+    for recorded in claims:
+        for part in recorded.parts if not recorded.users else ():
+            driver = DriverKey(part.driver, recorded.classic)
             if driver in drivers:
-                # Classic drivers get back what they returned.
+                # Classic drivers get the CDI names that they returned.
                 cdi = tuple(name for device in part.devices for name in device.cdi)
-                ref = ClaimRef(held.namespace, held.name, held.uid, cdi if held.classic else ())
-                asked.setdefault(driver, []).append(ref)
-    return tuple(DriverCall(driver, tuple(refs)) for driver, refs in asked.items())
+                ref = ClaimRef(
+                    recorded.namespace, recorded.name, recorded.uid, cdi if recorded.classic else ()
+                )
+                calls.setdefault(driver, []).append(ref)
+    return tuple(DriverCall(driver, tuple(refs)) for driver, refs in calls.items())
 
 
 def record_unprepared(
     record: ClaimsRecord, driver: str, outcomes: Mapping[str, UnprepareOutcome]
 ) -> ClaimsRecord:
-    """What a driver answered. A claim of which no driver has anything is only still announced, or gone."""
+    """Apply a driver's outcomes; a claim without parts stays only while it is announced."""
     for uid, outcome in outcomes.items():
         if isinstance(outcome, DriverCallFailure):
             record = _update_part(record, uid, driver, NodeClaimStage.UNPREPARING, error=outcome.text)
             continue
-        held = record.find_claim(uid)
-        if held is not None and not held.users:
-            parts = tuple(part for part in held.parts if part.driver != driver)
-            record = _put_or_remove(record, replace(held, parts=parts))
+        recorded = record.find_claim(uid)
+        if recorded is not None and not recorded.users:
+            parts = tuple(part for part in recorded.parts if part.driver != driver)
+            record = _put_or_remove(record, replace(recorded, parts=parts))
     return record
 
 
 def abandon_claims(record: ClaimsRecord, uids: Iterable[str]) -> ClaimsRecord:
-    """A person said to forget what no driver takes back of claims without users."""
+    """Forget the remaining parts of claims without users, because a person asked for it."""
     for uid in uids:
-        held = record.find_claim(uid)
-        if held is not None and not held.users:
-            record = _put_or_remove(record, replace(held, parts=()))
+        recorded = record.find_claim(uid)
+        if recorded is not None and not recorded.users:
+            record = _put_or_remove(record, replace(recorded, parts=()))
     return record
 
 
 def confirm_withdrawn(record: ClaimsRecord, uid: str) -> ClaimsRecord:
-    """Nothing in the API says any more that this node has a claim."""
-    held = record.find_claim(uid)
-    if held is None or held.state is not NodeClaimStage.LETTING_GO:
+    """Forget a released claim whose Preparation is deleted."""
+    recorded = record.find_claim(uid)
+    if recorded is None or recorded.state is not NodeClaimStage.LETTING_GO:
         return record
     return record.remove_claim(uid)
 
 
-def _put_or_remove(record: ClaimsRecord, held: RecordedClaim) -> ClaimsRecord:
-    """Keep a claim on its way out as long as there is something left to do for it."""
-    if held.parts:
-        return record.put_claim(held)
-    return record.put_claim(replace(held, leaving=())) if held.announced else record.remove_claim(held.uid)
+def _put_or_remove(record: ClaimsRecord, recorded: RecordedClaim) -> ClaimsRecord:
+    """Keep a claim in release as long as something is left to do for it."""
+    if recorded.parts:
+        return record.put_claim(recorded)
+    return (
+        record.put_claim(replace(recorded, leaving=()))
+        if recorded.announced
+        else record.remove_claim(recorded.uid)
+    )
 
 
-# --- beginning again ---
+# --- restart ---
 
 
 def apply_boot_id(record: ClaimsRecord, boot_id: str) -> ClaimsRecord:
-    """The record of an earlier agent, as it holds now.
+    """Adapt the record of an earlier agent to this boot of the machine.
 
-    In another boot of the machine, or when nobody can tell which one it is, nothing is prepared any more:
-    whatever a pod still uses is asked for again. What drivers returned stays known until they answer.
+    In another or an unknown boot nothing is prepared any more: drivers are called again for all claims in
+    use. The devices they returned stay recorded until they return new ones.
     """
     if boot_id and boot_id == record.boot_id:
         return record
     return replace(record, boot_id=boot_id, claims=tuple(map(_reset_prepared, record.claims)))
 
 
-def _reset_prepared(held: RecordedClaim) -> RecordedClaim:
+def _reset_prepared(recorded: RecordedClaim) -> RecordedClaim:
     parts = (
         replace(part, state=NodeClaimStage.PREPARING) if part.state is NodeClaimStage.PREPARED else part
-        for part in held.parts
+        for part in recorded.parts
     )
-    return replace(held, parts=tuple(parts))
+    return replace(recorded, parts=tuple(parts))

@@ -1,4 +1,4 @@
-"""What is missing until a pod's claims are prepared, or given back: from the record to sentences."""
+"""Checks whether the claims of a pod are prepared or released, with messages for those that are not."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dray.node.claims.plan import AdmittedClaim, DriverKey
 from dray.node.claims.record import ClaimsRecord, NodeClaimStage
 
 ABANDON_ANNOTATION: Final = "dray.dev/abandon-devices"
-"""On a pod or a node, with the value `true`: forget devices that no driver takes back."""
+"""On a pod or a node, with the value `true`: forget devices that no driver unprepares."""
 
 
 def check_prepared(record: ClaimsRecord, admitted: Iterable[AdmittedClaim]) -> ClaimsReady | ClaimsPending:
-    """Whether claims are prepared by all their drivers, and who has still something to do."""
+    """Return whether all drivers have prepared the claims, or which have not and why."""
     missing: dict[str, NotReadyReason] = {}
     for each in admitted:
-        held = record.find_claim(each.uid)
-        for part in held.parts if held is not None else ():
+        recorded = record.find_claim(each.uid)
+        for part in recorded.parts if recorded is not None else ():
             if part.state is NodeClaimStage.PREPARED:
                 continue
             if part.error:
@@ -36,27 +36,27 @@ def check_prepared(record: ClaimsRecord, admitted: Iterable[AdmittedClaim]) -> C
 
 
 def check_released(record: ClaimsRecord, pod_uid: str, registered: Set[DriverKey]) -> ClaimsPending | None:
-    """What drivers still have of the claims that a pod was the last to use."""
+    """Return which drivers have not unprepared the claims that a pod used last; None if all have."""
     missing: dict[str, NotReadyReason] = {}
-    for held in record.find_released_by(pod_uid):
-        for part in held.parts:
-            if DriverKey(part.driver, held.classic) not in registered:
+    for recorded in record.find_released_by(pod_uid):
+        for part in recorded.parts:
+            if DriverKey(part.driver, recorded.classic) not in registered:
                 why = (
-                    f"driver {part.driver} is not registered on this node and still has claim {held}; "
+                    f"driver {part.driver} is not registered on this node and still has claim {recorded}; "
                     "start it again, or give up the devices: annotate pod or node with "
                     f"{ABANDON_ANNOTATION}=true"
                 )
                 missing[why] = NotReadyReason.DRIVER_MISSING
             else:
-                cause = _strip_prefixes(part.error, part.driver, held) or "it did not answer"
-                missing[f"driver {part.driver} did not let go of claim {held}: {cause}"] = (
+                cause = _strip_prefixes(part.error, part.driver, recorded) or "it did not answer"
+                missing[f"driver {part.driver} did not unprepare claim {recorded}: {cause}"] = (
                     NotReadyReason.UNPREPARE_FAILED
                 )
     return _build_pending(missing)
 
 
 def _strip_prefixes(error: str, driver: str, claim: object) -> str:
-    """What went wrong, without the driver and the claim: the sentence around it has named them."""
+    """Remove the driver and the claim from an error; the message around it names them."""
     for name in (f"driver `{driver}`: ", f"driver {driver}: ", f"claim {claim}: "):
         error = error.removeprefix(name)
     return error

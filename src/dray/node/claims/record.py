@@ -1,12 +1,12 @@
-"""What the agent remembers of claims: who uses them here, and what drivers were asked and have answered.
+"""The agent's record of claims: the pods that use them here, and the state of each driver's part.
 
-Theory of operation: a claim is held from the moment its first pod is admitted until every driver has let go
-of it and nothing in the API says any more that this node has it. For each driver there is a part. A part that
-was never asked for (`WANTED`) can be forgotten; any other may have devices in its hands and is unprepared
-before it is forgotten, however the asking ended. A claim without users is on its way out and takes no new
-ones: whoever comes then waits until it is gone and begins anew.
+Theory of operation: the record holds a claim from the admission of its first pod until every driver has
+unprepared it and its Preparation is deleted. It has one part per driver. A part whose driver was never called
+(`WANTED`) can be forgotten; any other may occupy devices and is unprepared before it is forgotten, however
+the call ended. A claim without users is being released and accepts no new ones: a later pod waits until the
+claim is gone and starts from the beginning.
 
-Rules for this file: values only. What may happen to them is in `plan`, where they are kept in `checkpoint`.
+Rules for this file: values only. `plan` has their transitions, `checkpoint` their file.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from dray.node.plugins.driver_interface import ClaimRef, PreparedDevice
 
 
 class NodeClaimStage(StrEnum):
-    """How far a driver's part of a claim, or the claim as a whole, has come."""
+    """The stage of a driver's part of a claim, or of the claim as a whole."""
 
     WANTED = "wanted"
-    """Not asked for yet: the driver knows nothing of it."""
+    """The driver was not called yet."""
     PREPARING = "preparing"
-    """Asked for; the driver may have done all, some or nothing of it."""
+    """The driver was called; it may have done all, some or nothing of the work."""
     PREPARED = "prepared"
-    """The driver said so, in this boot of the machine."""
+    """The driver has prepared it in this boot of the machine."""
     UNPREPARING = "unpreparing"
-    """Nobody uses it any more; the driver is asked to let go until it says that it has."""
+    """No pod uses it any more; the driver is called until it has unprepared it."""
     LETTING_GO = "letting go"
-    """All drivers have let go; the API still says that this node has it."""
+    """All drivers have unprepared it; its Preparation still exists in the API."""
 
 
 class _CheckpointStruct(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Base of what stands in a checkpoint."""
+    """Base of the structs in a checkpoint."""
 
 
 class RecordedDevice(_CheckpointStruct, frozen=True):
-    """A device, or a share of one, that an allocation gives to a request."""
+    """A device, or a share of one, allocated for a request."""
 
     pool: str = ""
     device: str = ""
@@ -53,18 +53,18 @@ class RecordedDevice(_CheckpointStruct, frozen=True):
 
 
 class DriverPart(_CheckpointStruct, frozen=True):
-    """What one driver has of a claim."""
+    """The part of one driver in a claim."""
 
     driver: str = ""
     state: NodeClaimStage = NodeClaimStage.WANTED
     wanted: tuple[RecordedDevice, ...] = ()
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
-    """What the driver said the last time, when that was not yes."""
+    """The error of the driver's last call; empty after a success."""
 
 
 class ClaimUser(_CheckpointStruct, frozen=True):
-    """A pod of this node, and by which of its entries it uses a claim."""
+    """A pod of this node that uses a claim, and its entries that refer to it."""
 
     uid: str = ""
     namespace: str = ""
@@ -76,7 +76,7 @@ class ClaimUser(_CheckpointStruct, frozen=True):
 
 
 class RecordedClaim(_CheckpointStruct, frozen=True):
-    """A claim that drivers of this node have, may have, or shall have in their hands."""
+    """A claim that drivers of this node have prepared, may have prepared, or are to prepare."""
 
     uid: str = ""
     namespace: str = ""
@@ -84,11 +84,11 @@ class RecordedClaim(_CheckpointStruct, frozen=True):
     classic: bool = False
     users: tuple[ClaimUser, ...] = ()
     leaving: tuple[ClaimUser, ...] = ()
-    """Pods that were the last to use it and must not be gone before it is given back."""
+    """Pods that used it last and must not end before it is released."""
     parts: tuple[DriverPart, ...] = ()
-    """One for each driver that has not let go."""
+    """One for each driver that has not unprepared it."""
     announced: bool = False
-    """Whether a `Preparation` of it may stand in the API."""
+    """Whether its `Preparation` may exist in the API."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -100,7 +100,7 @@ class RecordedClaim(_CheckpointStruct, frozen=True):
 
     @property
     def state(self) -> NodeClaimStage:
-        """How far the claim has come as a whole."""
+        """The stage of the claim as a whole."""
         if not self.users:
             return NodeClaimStage.UNPREPARING if self.parts else NodeClaimStage.LETTING_GO
         states = {part.state for part in self.parts}
@@ -108,12 +108,16 @@ class RecordedClaim(_CheckpointStruct, frozen=True):
 
     @property
     def ref(self) -> ClaimRef:
-        """The claim as drivers are told of it."""
+        """The claim as drivers receive it."""
         return ClaimRef(self.namespace, self.name, self.uid)
 
     def find_part(self, driver: str) -> DriverPart | None:
-        """What a driver has of it."""
+        """Return the part of a driver."""
         return next((part for part in self.parts if part.driver == driver), None)
+
+    def list_entries(self, pod_uid: str) -> tuple[str, ...]:
+        """List the entries of a pod that refer to the claim."""
+        return tuple(entry for user in self.users if user.uid == pod_uid for entry in user.entries)
 
 
 class ClaimsRecord(_CheckpointStruct, frozen=True):
@@ -123,37 +127,37 @@ class ClaimsRecord(_CheckpointStruct, frozen=True):
     claims: tuple[RecordedClaim, ...] = ()
 
     def find_claim(self, uid: str) -> RecordedClaim | None:
-        return next((held for held in self.claims if held.uid == uid), None)
+        return next((recorded for recorded in self.claims if recorded.uid == uid), None)
 
     def find_used_by(self, pod_uid: str) -> Iterator[RecordedClaim]:
-        """The claims a pod uses."""
-        return (held for held in self.claims if pod_uid in held.pod_uids)
+        """Return the claims that a pod uses."""
+        return (recorded for recorded in self.claims if pod_uid in recorded.pod_uids)
 
     def find_released_by(self, pod_uid: str) -> Iterator[RecordedClaim]:
-        """The claims that are given back because a pod was the last to use them."""
-        return (held for held in self.claims if any(user.uid == pod_uid for user in held.leaving))
+        """Return the claims being released because a pod was the last to use them."""
+        return (recorded for recorded in self.claims if any(user.uid == pod_uid for user in recorded.leaving))
 
     def collect_users(self) -> dict[str, ClaimUser]:
-        """All pods that use claims or wait for one to be given back, by uid."""
-        return {user.uid: user for held in self.claims for user in (*held.users, *held.leaving)}
+        """Return all pods that use claims or wait for the release of one, by uid."""
+        return {user.uid: user for recorded in self.claims for user in (*recorded.users, *recorded.leaving)}
 
     def count_by_stage(self) -> Counter[NodeClaimStage]:
-        """How many claims are how far."""
-        return Counter(held.state for held in self.claims)
+        """Count the claims in each stage."""
+        return Counter(recorded.state for recorded in self.claims)
 
     def count_by_driver(self) -> Counter[str]:
-        """How many claims pods use, by driver."""
-        return Counter(part.driver for held in self.claims if held.users for part in held.parts)
+        """Count the claims in use of each driver."""
+        return Counter(part.driver for recorded in self.claims if recorded.users for part in recorded.parts)
 
-    def put_claim(self, held: RecordedClaim) -> ClaimsRecord:
-        """The record with a claim as it is now; the order of claims does not change."""
-        if self.find_claim(held.uid) is None:
-            return msgspec.structs.replace(self, claims=(*self.claims, held))
-        claims = tuple(held if each.uid == held.uid else each for each in self.claims)
+    def put_claim(self, recorded: RecordedClaim) -> ClaimsRecord:
+        """Return the record with a claim added or replaced in place."""
+        if self.find_claim(recorded.uid) is None:
+            return msgspec.structs.replace(self, claims=(*self.claims, recorded))
+        claims = tuple(recorded if each.uid == recorded.uid else each for each in self.claims)
         return msgspec.structs.replace(self, claims=claims)
 
     def remove_claim(self, uid: str) -> ClaimsRecord:
-        """The record without a claim."""
+        """Return the record without a claim."""
         return msgspec.structs.replace(self, claims=tuple(each for each in self.claims if each.uid != uid))
 
 

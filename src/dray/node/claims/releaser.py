@@ -1,9 +1,10 @@
-"""Giving claims back: for the pods that wait for it, and beside, whether a pod waits or not.
+"""Background release of claims without users: unprepares them and deletes their Preparations.
 
-Theory of operation: a claim without users goes through two doors. First all its drivers let go; the last pod
-that used it waits for that. Then the API is told, so that the devices can go to others; nobody waits for
-that, and a server that is away does not keep pods from ending. Until the API was told, the claim stays in the
-record, so that it is told even by the next agent.
+Theory of operation: a claim without users is released in two steps. First all its drivers unprepare it; the
+last pod that used it waits for that. Then its Preparation is deleted from the API, so that the devices can be
+allocated again; no pod waits for that, and an unreachable server does not keep pods from terminating. The
+claim stays in the record until its Preparation is deleted, so that a later agent deletes it if this one
+cannot.
 """
 
 from __future__ import annotations
@@ -14,84 +15,99 @@ from functools import partial
 
 from dray.client.timing import Backoff
 from dray.node.claims import plan
-from dray.node.claims.preparer_context import ClaimPreparerContext
+from dray.node.claims.claim_events import PodClaimEvents
+from dray.node.claims.driver_calls import CheckpointedCalls
+from dray.node.claims.preparations import NodePreparations
+from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.claims.readiness import ABANDON_ANNOTATION
 from dray.node.claims.record import NodeClaimStage, RecordedClaim
-from dray.node.keyed_locks import wait_for_first
+from dray.node.keyed_locks import Broadcast
+from dray.tasks import wait_for_first
 
 
 class UnusedClaimReleaser:
-    """Gives back the claims of one node."""
+    """Releases the claims of one node that have no users."""
 
-    def __init__(self, context: ClaimPreparerContext) -> None:
-        self._context = context
+    def __init__(
+        self,
+        calls: CheckpointedCalls,
+        preparations: NodePreparations,
+        events: PodClaimEvents,
+        options: ClaimPreparerOptions,
+    ) -> None:
+        self._calls = calls
+        self._preparations = preparations
+        self._events = events
+        self._options = options
         self._triggered = asyncio.Event()
+        self.released = Broadcast()
+        """Notified when drivers have unprepared a claim."""
 
     def trigger(self) -> None:
-        """There may be something to do."""
+        """Process the claims without users soon."""
         self._triggered.set()
 
     async def release_claims(self, claims: Iterable[RecordedClaim], *, abandon: bool) -> None:
-        """Ask all drivers of claims without users to let go, once; what is left is in the record."""
-        desk, claims = self._context, tuple(claims)
-        present = desk.calls.filter_registered(plan.collect_drivers(claims))
-        await desk.calls.unprepare(plan.plan_unprepare_calls(claims, present))
-        left = self._list_remaining(claims)
-        if left and (abandon or self._is_abandoned_by_node()):
-            for held in left:
-                desk.events.record_abandoned(held)
-                desk.options.log("devices were abandoned", claim=str(held), uid=held.uid)
-            desk.calls.record = plan.abandon_claims(desk.calls.record, (held.uid for held in left))
-            await desk.calls.save("abandoned")
+        """Ask all drivers of claims without users to unprepare them, once; failures are in the record."""
+        claims, calls = tuple(claims), self._calls
+        present = calls.filter_registered(plan.collect_drivers(claims))
+        await calls.unprepare(plan.plan_unprepare_calls(claims, present))
+        remaining = self._list_remaining(claims)
+        if remaining and (abandon or self._is_abandoned_by_node()):
+            for claim in remaining:
+                self._events.record_abandoned(claim)
+                self._options.log("devices were abandoned", claim=str(claim), uid=claim.uid)
+            calls.record = plan.abandon_claims(calls.record, (claim.uid for claim in remaining))
+            await calls.save("abandoned")
         if len(self._list_remaining(claims)) < len(claims):
             self._triggered.set()
-            desk.released.notify_all()
+            self.released.notify_all()
 
     def _list_remaining(self, claims: Iterable[RecordedClaim]) -> tuple[RecordedClaim, ...]:
-        """Those claims that drivers still have."""
-        now = (self._context.calls.record.find_claim(held.uid) for held in claims)
-        return tuple(held for held in now if held is not None and held.parts)
+        """List those claims that drivers have not unprepared."""
+        current = (self._calls.record.find_claim(claim.uid) for claim in claims)
+        return tuple(claim for claim in current if claim is not None and claim.parts)
 
     def _is_abandoned_by_node(self) -> bool:
-        return self._context.options.get_node().metadata.annotations.get(ABANDON_ANNOTATION) == "true"
+        return self._options.get_node().metadata.annotations.get(ABANDON_ANNOTATION) == "true"
 
     async def run(self) -> None:
-        """Give back whatever has no users, until cancelled; also what a pod once waited for."""
-        backoff = Backoff(self._context.options.time_source, initial=0.5, maximum=20.0)
+        """Release claims without users until cancelled, also those that a pod has waited for."""
+        backoff = Backoff(self._options.time_source, initial=0.5, maximum=20.0)
         while True:
             self._triggered.clear()
-            if await self._process_pending():
+            if await self.process_pending():
                 backoff.reset()
                 await self._triggered.wait()
             else:
                 await wait_for_first(self._triggered.wait(), backoff.wait())
 
-    async def _process_pending(self) -> bool:
-        """Everything there is to do now; whether nothing of it failed."""
-        record, busy = self._context.calls.record, self._context.claim_locks.locked
-        work = [held.uid for held in record.claims if not held.users]
-        errands = (
-            self._context.pod_queues.run_in_order(uid, partial(self._release_claim, uid))
-            for uid in work
-            if uid not in busy
+    async def process_pending(self) -> bool:
+        """Try to release every claim without users once; return whether nothing failed."""
+        unused = [claim.uid for claim in self._calls.record.claims if not claim.users]
+        locked = self._calls.claim_locks.locked
+        attempts = (
+            self._calls.pod_queues.run_in_order(uid, partial(self._release_claim, uid))
+            for uid in unused
+            if uid not in locked
         )
-        return all(await asyncio.gather(*errands))
+        return all(await asyncio.gather(*attempts))
 
     async def _release_claim(self, uid: str) -> bool:
-        desk = self._context
-        async with desk.claim_locks.hold(lambda: frozenset({uid})):
-            held = desk.calls.record.find_claim(uid)
-            if held is None or held.users:
+        calls = self._calls
+        async with calls.claim_locks.hold(lambda: frozenset({uid})):
+            claim = calls.record.find_claim(uid)
+            if claim is None or claim.users:
                 return True
-            if held.state is NodeClaimStage.UNPREPARING:
-                await self.release_claims((held,), abandon=False)
-            held = desk.calls.record.find_claim(uid)
-            if held is None or held.parts:
-                return held is None
-            problem = await desk.preparations.withdraw(held)
+            if claim.state is NodeClaimStage.UNPREPARING:
+                await self.release_claims((claim,), abandon=False)
+            claim = calls.record.find_claim(uid)
+            if claim is None or claim.parts:
+                return claim is None
+            problem = await self._preparations.withdraw(claim)
             if problem:
-                desk.options.log("cannot tell the server that a claim was given back", cause=problem)
+                self._options.log("cannot delete the Preparation of a released claim", cause=problem)
                 return False
-            desk.options.crash_point("announcement withdrawn")
-            desk.calls.record = plan.confirm_withdrawn(desk.calls.record, uid)
-            return not await desk.calls.save("let go")
+            self._options.crash_point("announcement withdrawn")
+            calls.record = plan.confirm_withdrawn(calls.record, uid)
+            return not await calls.save("let go")

@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from dray.durable import sync_directory
 from dray.store.errors import StoreOpenError, StoreWriteError
 from dray.store.sqlite.database_file import (
-    StoreLock,
     check_file_header,
     connect,
     create_tables,
     explain_error,
-    sync_directory,
+    lock_store,
     verify_file,
 )
 from dray.store.sqlite.rows import (
@@ -78,7 +78,7 @@ def restore_backup(
     """
     if target.exists() and not force:
         raise StoreOpenError(f"`{target}` exists; move it away, or overwrite it with `--force`")
-    lock = StoreLock(target)
+    lock = lock_store(target)
     building = target.with_name(target.name + ".part")
     try:
         copy_checked(source, building)
@@ -186,4 +186,4 @@ def _move_into_place(building: Path, target: Path) -> None:
     finally:
         os.close(file)
     os.replace(building, target)
-    sync_directory(target)
+    sync_directory(target.parent)

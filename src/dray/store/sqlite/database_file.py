@@ -11,11 +11,11 @@ Rules for this file: nothing here runs while the store is in use, except `connec
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 from pathlib import Path
 
+from dray.durable import FileLock, sync_directory
 from dray.store.errors import (
     CorruptStoreError,
     ForeignFileError,
@@ -41,29 +41,19 @@ MAGIC = b"SQLite format 3\0"
 RESTORE_HINT = "restore the latest backup with `dray server restore`"
 
 
-class StoreLock:
-    """Keeps other processes out, for as long as this one lives."""
-
-    def __init__(self, path: Path) -> None:
-        place = path.with_name(path.name + ".lock")
-        try:
-            self._file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreOpenError(f"cannot create `{place}`: {error.strerror}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
-            os.close(self._file)
-            raise StoreInUseError(
-                f"`{path}` is in use by process {holder}; stop it, or choose another file"
-            ) from error
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
-
-    def release(self) -> None:
-        # The file stays: removing it would let two processes lock two different files of one name.
-        os.close(self._file)
+def lock_store(path: Path) -> FileLock:
+    """Lock a store for this process; the lock file names the process for the message others get."""
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        lock = FileLock.try_acquire(lock_path)
+        if lock is None:
+            holder = lock_path.read_bytes()[:20].decode("ascii", "replace").strip()
+            raise StoreInUseError(f"`{path}` is in use by process {holder}; stop it, or choose another file")
+    except OSError as error:
+        raise StoreOpenError(f"cannot create `{lock_path}`: {error.strerror}") from error
+    os.ftruncate(lock.descriptor, 0)
+    os.pwrite(lock.descriptor, b"%d\n" % os.getpid(), 0)
+    return lock
 
 
 def connect(path: Path, *, writer: bool) -> sqlite3.Connection:
@@ -141,15 +131,6 @@ def explain_error(error: sqlite3.Error, path: Path) -> StoreOpenError | StoreWri
     return StoreOpenError(f"cannot open `{path}`: {error}")
 
 
-def sync_directory(path: Path) -> None:
-    """Make a new or renamed name survive a power loss."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def _create_file(path: Path) -> None:
     # Without a journal to replay there is nothing half-done that a crash in here could leave: the file is
     # built under another name and gets its own only when it is whole.
@@ -160,7 +141,7 @@ def _create_file(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as connection:
         create_tables(connection, StoreHead())
     os.replace(building, path)
-    sync_directory(path)
+    sync_directory(path.parent)
 
 
 def create_tables(connection: sqlite3.Connection, head: StoreHead) -> None:

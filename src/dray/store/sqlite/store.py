@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self, TypeVar
 
+from dray.durable import FileLock
 from dray.store.base import (
     MAX_BUFFERED_EVENTS,
     AsyncCloseMixin,
@@ -43,7 +44,7 @@ from dray.store.errors import (
 from dray.store.sqlite import queries
 from dray.store.sqlite.backup import save_copy
 from dray.store.sqlite.compaction import SqliteCompaction
-from dray.store.sqlite.database_file import StoreLock, connect, prepare_file
+from dray.store.sqlite.database_file import connect, lock_store, prepare_file
 from dray.store.sqlite.group_commit import WriterJob
 from dray.store.sqlite.rows import INDEX_BITS, StoreHead
 from dray.store.sqlite.writer import BackgroundJob, SqliteWriter
@@ -57,7 +58,7 @@ PendingGet = tuple[queries.GetRequest, asyncio.Future[StoreEntry | None]]
 class SqliteStore(AsyncCloseMixin):
     """Everything in one file that survives `kill -9` and power loss; one process at a time."""
 
-    def __init__(self, path: Path, lock: StoreLock, head: StoreHead, buffered_events: int) -> None:
+    def __init__(self, path: Path, lock: FileLock, head: StoreHead, buffered_events: int) -> None:
         self._path = path
         self._lock = lock
         self._loop = asyncio.get_running_loop()
@@ -74,17 +75,17 @@ class SqliteStore(AsyncCloseMixin):
 
     @classmethod
     async def open(cls, path: Path, *, buffered_events: int = MAX_BUFFERED_EVENTS) -> Self:
-        """Open the file, or create it; raises `OpenError` with what to do."""
+        """Open the file, or create it; raises `StoreOpenError` with what to do."""
 
-        def checked() -> tuple[StoreLock, StoreHead]:
-            lock = StoreLock(path)
+        def lock_and_prepare() -> tuple[FileLock, StoreHead]:
+            lock = lock_store(path)
             try:
                 return lock, prepare_file(path)
             except BaseException:
                 lock.release()
                 raise
 
-        lock, head = await asyncio.to_thread(checked)
+        lock, head = await asyncio.to_thread(lock_and_prepare)
         return cls(path, lock, head, buffered_events)
 
     async def get_revision(self) -> int:

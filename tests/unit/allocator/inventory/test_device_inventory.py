@@ -174,7 +174,7 @@ def test_values_of_an_attribute_are_masks():
         .get_node_view(node())
         .shape
     )
-    assert shape.values("gpu.example/numa") == (0b011, {("int", 1): 0b011, ("int", 2): 0b010})
+    assert shape.get_value_masks("gpu.example/numa") == (0b011, {("int", 1): 0b011, ("int", 2): 0b010})
 
 
 def test_what_is_left_of_shares():

@@ -272,8 +272,8 @@ def test_the_limit_is_each_claims_own():
 @pytest.mark.req("K4816-123")
 def test_running_out_of_budget_is_not_an_answer():
     bench = Bench(world(ABC, claim(request("r", 3))))
-    assert isinstance(list(search(bench.ask, bench.get_view.shape, 2))[-1], GaveUp)
-    assert isinstance(list(search(bench.ask, bench.get_view.shape, 3))[-1], Solved)
+    assert isinstance(list(search(bench.ask, bench.view.shape, 2))[-1], GaveUp)
+    assert isinstance(list(search(bench.ask, bench.view.shape, 3))[-1], Solved)
 
 
 def test_a_device_that_cannot_be_judged_ends_the_search_when_it_is_reached():

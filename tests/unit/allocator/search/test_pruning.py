@@ -117,7 +117,7 @@ def test_without_pruning_they_would_take_long(name):
     ],
 )
 def test_what_is_lacking_altogether_is_said(name, reason):
-    whole = pruning_of(HARD[name](4)).whole()
+    whole = pruning_of(HARD[name](4)).build_whole_search()
     assert whole.run(100) is False
     assert whole.blocker.reason is reason
 
@@ -205,8 +205,8 @@ def test_partitions_at_one_place_of_equal_gpus_are_interchangeable(interleaved):
     bench = Bench(world(gpus(3, interleaved=interleaved), claim(request("r", 2, "attr:kind=half"))), ())
     pruning = pruning_of(bench=bench)
     choice = bench.ask.choices[0]
-    point = SearchPoint(choice, choice.wants[0], 0)
-    names = [name for shelf in bench.get_view.pool_views for name in shelf.names]
+    point = SearchPoint(choice, choice.alternatives[0], 0)
+    names = [name for shelf in bench.view.pool_views for name in shelf.names]
     first = names.index("g0-0")
     found = pruning.find_equivalents([], point, 0, first)
     assert sorted(names[i] for i in iter_bits(found)) == ["g0-0", "g0-1", "g1-0", "g2-0"]
@@ -227,10 +227,10 @@ def pruning_of(problem=None, *, bench=None):
     bench = bench or Bench(problem, ())
     options = {}
     for choice in bench.ask.choices:
-        for want in choice.wants:
-            options[want] = get_candidate_set(bench.get_view.shape, want)
+        for want in choice.alternatives:
+            options[want] = get_candidate_set(bench.view.shape, want)
             options[want].evaluate_all()
-    return Pruner(bench.ask, bench.get_view.shape, options, MAX_RESULTS)
+    return Pruner(bench.ask, bench.view.shape, options, MAX_RESULTS)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_bits_are_the_candidates_of_a_mask():
 @pytest.mark.parametrize(("shared", "excluded"), [(0, True), (0b11100, False)])
 def test_what_may_be_had_by_several_requests_costs_none_of_them_anything(shared, excluded):
     """Three requests with alternatives, two exclusive devices: too few, unless there are shared ones."""
-    demand: Any = SimpleNamespace(name="r", admin=False, rule_mask=0)
+    demand: Any = SimpleNamespace(name="r", admin=False, constraint_mask=0)
     alternatives = [(demand, 1, 0b11 | shared), (demand, 1, 0b11 | shared)]
     opens = [OpenRequest(choice, alternatives) for choice in range(MIN_REQUESTS)]
     assert DevicePrices([0b01, 0b10]).proves_infeasible(opens) is excluded
@@ -269,5 +269,5 @@ def test_requests_of_several_claims_that_want_the_same_count_for_their_own_claim
     wide = claim(*[request(f"r{i}", 10) for i in range(2)], name="c0")
     other = claim(*[request(f"r{i}", 10) for i in range(2)], name="c1")
     last = claim(request("last", 1, "attr:kind=b"), name="c2")
-    whole = pruning_of(world(published(*plenty), wide, other, last)).whole()
+    whole = pruning_of(world(published(*plenty), wide, other, last)).build_whole_search()
     assert whole.run(200) is True

@@ -1,4 +1,4 @@
-"""What an expression reads of a variable, and which text it demands before anything else."""
+"""Which paths of a variable an expression reads, and which text it requires first."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ def compiled(expression: str) -> CelProgram:
 
 
 @pytest.mark.parametrize("expression", READS)
-def test_paths_of_fixed_words_are_all_that_is_read(expression):
-    assert compiled(expression).reading.find_reads("it") == frozenset(READS[expression])
+def test_an_expression_reads_only_its_paths_of_fixed_keys(expression):
+    assert compiled(expression).variable_reads.find_reads("it") == frozenset(READS[expression])
 
 
 @pytest.mark.parametrize("expression", ANYTHING)
 def test_an_expression_may_read_anything(expression):
-    assert compiled(expression).reading.find_reads("it") is None
+    assert compiled(expression).variable_reads.find_reads("it") is None
 
 
 @pytest.mark.parametrize("expression", DEMANDED)
-def test_a_text_is_demanded_where_it_is_tested_first(expression):
-    assert compiled(expression).reading.find_required_text("it") == DEMANDED[expression]
+def test_a_text_is_required_where_it_is_tested_first(expression):
+    assert compiled(expression).variable_reads.find_required_text("it") == DEMANDED[expression]

@@ -259,7 +259,7 @@ def test_without_proof_there_is_no_hint(name, monkeypatch):
         yield
         return False
 
-    monkeypatch.setattr(hints_module, "helping", never)
+    monkeypatch.setattr(hints_module, "try_change", never)
     assert SITUATIONS[name]().hints == ()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.devices.device_cel import MAX_EXPRESSION_BYTES, build_environment
+from dray.api.devices.device_cel import build_environment
 from dray.api.fields import FieldError, FieldErrorType
+from dray.api.limits import EXPRESSION_BYTES
 from dray.api.strategies import create
 from dray.cel.source import ExpressionIssue
 from dray.gates import GateSet
@@ -17,7 +18,7 @@ from dray.manifests import ManifestSource, read_documents
 GPU = 'device.attributes["gpu.example.com"]'
 MEMORY = 'device.capacity["gpu.example.com"].memory'
 
-# Expression, the part of it that is pointed at, and parts of what is said, expected and hinted.
+# Expression, the part of it that is pointed at, and parts of what is translated, expected and hinted.
 SAID = [
     ("device.attribute.x", "attribute", "`device` has no field `attribute`", "`attributes`", "`attributes`"),
     (
@@ -87,7 +88,7 @@ def test_a_selector_that_cannot_be_used(
     "expression",
     [
         "",
-        "x" * (MAX_EXPRESSION_BYTES + 1),
+        "x" * (EXPRESSION_BYTES + 1),
         "true",
         f'{GPU}.model == "x" && {MEMORY}.compareTo(quantity("1Gi")) > 0',
         f'{GPU}.version == semver("1.0", true)',
@@ -96,17 +97,17 @@ def test_a_selector_that_cannot_be_used(
     ],
     ids=lambda value: value[:40],
 )
-def test_a_selector_that_can(expression: str) -> None:
+def test_a_selector_that_can_be_used(expression: str) -> None:
     assert not find_compile_findings(expression, GateSet.from_defaults())
 
 
-def test_a_message_that_nobody_knows_is_passed_on() -> None:
-    said = translate_issue(
+def test_an_issue_without_a_cause_keeps_its_message() -> None:
+    translated = translate_issue(
         "true",
         ExpressionIssue(2, "the 'moon' is full\nand so on"),
         build_environment(sharing=True, lists=True),
     )
-    assert (said.message, said.offset) == ("the `moon` is full", 2)
+    assert (translated.message, translated.offset) == ("the `moon` is full", 2)
 
 
 CLASS = """
@@ -117,7 +118,7 @@ spec: {selectors: [{cel: {expression: device.drivers}}, {cel: {expression: "true
 """
 
 
-def test_what_validation_says_about_a_broken_selector_is_not_said_again(
+def test_a_broken_selector_is_not_reported_again_by_validation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     paths = [f"spec.selectors[{i}].cel.expression" for i in range(2)]
@@ -127,12 +128,12 @@ def test_what_validation_says_about_a_broken_selector_is_not_said_again(
     found = inspect_document(document, GateSet.from_defaults(), now="2026-01-01T00:00:00Z")
     assert [(f.rule, f.path) for f in found.findings] == [
         ("selector-broken", paths[0]),
-        ("invalid", paths[1]),  # lint found nothing wrong with this one: somebody must say it
+        ("invalid", paths[1]),  # lint found nothing wrong with this one, so it stays
     ]
 
 
-def test_selectors_that_cannot_be_used_are_marked_for_the_checks_across_objects() -> None:
+def test_unusable_selectors_are_marked_for_the_checks_across_objects() -> None:
     (document,) = read_documents(ManifestSource.decode("f.yaml", CLASS.encode()))
     (facts,) = inspect_document(document, GateSet.from_defaults(), now="2026-01-01T00:00:00Z").facts
-    (ask,) = facts.asks
-    assert [use.usable for use in ask.selectors] == [False, True]
+    (group,) = facts.selector_groups
+    assert [use.usable for use in group.selectors] == [False, True]

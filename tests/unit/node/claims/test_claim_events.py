@@ -70,6 +70,4 @@ def test_giving_up_is_told_to_the_pods_that_waited():
         ("ns/pod", UNPREPARE_FAILED),
         ("ns/pod", DEVICES_ABANDONED),
     ]
-    assert (
-        notes.told[1][2] == "devices of claim ns/c were forgotten as asked; driver d did not take them back"
-    )
+    assert notes.told[1][2] == "devices of claim ns/c were abandoned as requested; driver d still has them"

@@ -15,7 +15,7 @@ from dray.node.claims.outcomes import ClaimsReady
 from dray.node.claims.record import ClaimsRecord, NodeClaimStage
 from dray.node.plugins.driver_interface import DriverCallFailure, DriverCallFault
 from tests.contract.controlled import by_name, by_template, pod, template
-from tests.contract.offices import GPU, NIC, NODE, POD, result, site, why
+from tests.unit.node.claims.node_site import GPU, NIC, NODE, POD, result, site, why
 
 PREPARE, UNPREPARE = ("prepare", ("c",)), ("unprepare", ("c",))
 

@@ -16,7 +16,7 @@ from dray.api.core import Pod
 from dray.client.timing import TimeSource
 from dray.node.claims.outcomes import ClaimsReady
 from dray.node.claims.preparer import PodClaimPreparer
-from tests.contract.offices import NIC, MemoryDriver, Site, result, site
+from tests.unit.node.claims.node_site import NIC, MemoryDriver, Site, result, site
 
 PODS, CLAIMS, LIVES = 12, 5, 6
 

@@ -6,7 +6,7 @@ import pytest
 
 from dray.api.core import Container, ContainerClaim, ContainerResources
 from dray.node.claims.outcomes import ClaimsReady
-from tests.contract.offices import site
+from tests.unit.node.claims.node_site import site
 
 
 def wanting(entry: str) -> Container:
@@ -25,7 +25,7 @@ async def test_a_pod_starts_without_its_devices_and_an_event_says_so(tmp_path):
             assert here.office.list_cdi_names(a.metadata.uid, wanting("e0")) == ()
             assert here.gpu.calls == []
             assert await here.office.release(a.metadata.uid) is None
-        told = "the agent of this node leaves claims alone: containers start without what they promise"
+        told = "the agent of this node does not prepare claims: containers start without their devices"
         assert await here.told("ClaimsIgnored") == [told, told]
         assert await here.told("FailedPrepareDynamicResources") == []
 

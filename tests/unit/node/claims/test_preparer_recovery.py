@@ -14,9 +14,9 @@ from dray.durable import StateFile, UnsupportedVersionError
 from dray.node.claims.outcomes import ClaimsReady
 from dray.node.claims.record import NodeClaimStage
 from tests.contract.controlled import by_template, pod, template
-from tests.contract.deaths import POINTS
 from tests.contract.documents import claim, owner
-from tests.contract.offices import NIC, NODE, POD, Died, Site, result, site
+from tests.unit.node.claims.crash_points import POINTS
+from tests.unit.node.claims.node_site import NIC, NODE, POD, Died, Site, result, site
 
 
 async def life(here: Site, one: Pod) -> None:
@@ -25,7 +25,7 @@ async def life(here: Site, one: Pod) -> None:
         await here.office.wait_for_retry(one.metadata.uid)
     assert here.gpu.hands == {"c"}
     await here.released(one)
-    await here.office._releaser._process_pending()
+    await here.office._releaser.process_pending()
 
 
 async def test_these_are_all_points_at_which_an_agent_can_die(tmp_path):

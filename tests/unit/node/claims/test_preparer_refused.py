@@ -8,7 +8,7 @@ from dray.api.resource import ResourceClaim
 from dray.client.patches import MergePatch
 from tests.contract.controlled import by_template, pod, template
 from tests.contract.documents import claim
-from tests.contract.offices import GPU, NIC, NODE, POD, result, site, why
+from tests.unit.node.claims.node_site import GPU, NIC, NODE, POD, result, site, why
 
 PREPARE = ("prepare", ("c",))
 

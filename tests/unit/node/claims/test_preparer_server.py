@@ -11,7 +11,7 @@ from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
 from dray.node.claims.record import NodeClaimStage
 from tests.contract.classic import classic_claim, classic_class
-from tests.contract.offices import GPU, MemoryDriver, site, why
+from tests.unit.node.claims.node_site import GPU, MemoryDriver, site, why
 
 CLASSIC = get_kind("ResourceClaim.cdi.k8s.io")
 PREPARE, UNPREPARE = ("prepare", ("c",)), ("unprepare", ("c",))

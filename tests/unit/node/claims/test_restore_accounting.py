@@ -27,8 +27,8 @@ from dray.store.memory import MemoryStore
 from dray.telemetry.metrics import MetricsRegistry
 from tests.contract.api import serving
 from tests.contract.documents import node, resource_slice
-from tests.contract.offices import GPU, NODE, Site, result, why
 from tests.contract.servers import Reach
+from tests.unit.node.claims.node_site import GPU, NODE, Site, result, why
 
 OTHER = "node-b"
 FABRIC = "fabric"
@@ -238,7 +238,9 @@ async def test_it_is_tried_until_the_server_has_taken_everything(tmp_path: Path)
         await here.restore()
         here.cut("preparations", methods="POST")
         telling = asyncio.create_task(here.office.restore_accounting.run())
-        await here.until(_lines(here), lambda log: any("cannot tell the server what" in line for line in log))
+        await here.until(
+            _lines(here), lambda log: any("cannot report prepared devices" in line for line in log)
+        )
         assert (await here.said(), await here.noted()) == ({}, NO_RESTORE)
         here.mend()
         here.office.restore_accounting.trigger()

@@ -77,7 +77,7 @@ def test_one_that_is_not_there_has_ended_unseen() -> None:
 
 
 def test_one_that_was_stopped_for_a_pause_starts_again_whatever_the_policy() -> None:
-    tale = taken(ContainerRunning("old", 1.0), resumed=True, restarts=1)
+    tale = taken(ContainerRunning("old", 1.0), resumed=True, restart_count=1)
     assert (tale.state, tale.restart_count, tale.has_started) == (ContainerWaiting(), 2, True)
 
 

@@ -142,7 +142,7 @@ def test_what_is_due(tales: list[TrackedContainer], policy: str, todo: PodAction
         ([side(RUNS), tale(WELL)], NEVER, RUNNING),
         ([side(WELL), tale(WELL)], NEVER, SUCCEEDED),
         ([side(BADLY), tale(RUNS)], ALWAYS, RUNNING),
-        ([tale(ContainerWaiting("RunContainerError"), last=BADLY)], ALWAYS, RUNNING),
+        ([tale(ContainerWaiting("RunContainerError"), last_termination=BADLY)], ALWAYS, RUNNING),
     ],
 )
 def test_the_phase_follows_from_the_containers(
@@ -172,7 +172,7 @@ def test_a_container_that_ran_long_is_forgiven() -> None:
 
 
 def test_a_second_start_remembers_the_end_before_it() -> None:
-    again = mark_started(tale(BADLY, restarts=1), RUNS)
+    again = mark_started(tale(BADLY, restart_count=1), RUNS)
     assert (again.state, again.last_termination, again.restart_count) == (RUNS, BADLY, 2)
     assert mark_started(tale(), RUNS) == replace(tale(), state=RUNS)
 

@@ -220,7 +220,7 @@ def test_a_pod_that_nobody_can_read_is_told_so_and_the_others_run(
     async def work(stage: Stage) -> None:
         async with stage.agent():
             with monkeypatch.context() as patched:
-                patched.setattr("dray.node.pods.pod_worker.remembered", broken)
+                patched.setattr("dray.node.pods.pod_worker.restore_containers", broken)
                 await stage.create(pod("odd"))
 
                 async def is_told() -> bool:
@@ -322,7 +322,7 @@ def test_a_pod_that_is_bound_here_again_while_it_ends_begins_anew(
             super().__init__(*given)
             kept.append(self)
 
-    monkeypatch.setattr("dray.node.agent.Pods", Kept)
+    monkeypatch.setattr("dray.node.agent.PodSupervisor", Kept)
 
     async def work(stage: Stage) -> None:
         async with stage.agent():

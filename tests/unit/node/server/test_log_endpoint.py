@@ -36,7 +36,7 @@ LOG = "line 1\nline 2\nline 3\noops\n"
 
 @asynccontextmanager
 async def agent(stage: Stage) -> AsyncIterator[NodeAgent]:
-    async with stage.agent(port=0, authority=stage.server.authority) as running:
+    async with stage.agent(port=0, client_ca=stage.server.authority) as running:
         yield running
 
 
@@ -307,7 +307,7 @@ def test_where_nobody_can_listen_is_told(tmp_path: Path, host: str, why: str) ->
             taken.listen()
             port = taken.getsockname()[1]
             with pytest.raises(InputError) as refused:
-                async with stage.agent(port=port, listen=host):
+                async with stage.agent(port=port, listen_address=host):
                     pass
             assert str(refused.value) == f"cannot listen on {host}:{port}: {why}"
 

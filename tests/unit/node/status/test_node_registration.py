@@ -110,7 +110,8 @@ def test_a_node_that_is_there_is_adopted_with_what_others_wrote(tmp_path: Path) 
 def test_a_node_that_somebody_deleted_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lease, too: the one that belonged to the node before goes with that node."""
     monkeypatch.setattr(
-        "dray.node.status.node_registration.Pulse", partial(HeartbeatOptions, interval_seconds=0.05)
+        "dray.node.status.node_registration.HeartbeatOptions",
+        partial(HeartbeatOptions, interval_seconds=0.05),
     )
 
     async def work(stage: Stage) -> None:

@@ -1,13 +1,13 @@
-"""The fast lane for slices: whole lists of devices found sound in a few passes.
+"""Bulk check of devices: validates whole lists of devices in a few passes.
 
-Theory of operation: a slice holds a thousand attributes, and to walk to each of them with a path takes much
-longer than to read them did. So the lane lays the values of all devices side by side and asks each question
-of a whole column, in calls that stay in C: how many members are set, how long is the longest text, which is
-the smallest amount. Most attributes were seen before: those are remembered (`proven`) and not asked again.
+Theory of operation: a slice holds a thousand attributes, and walking to each of them with a path takes much
+longer than decoding them did. So the check puts the values of all devices side by side and tests whole
+columns, in calls that stay in C: how many members are set, how long is the longest text, which is the
+smallest amount. Most attributes occurred before: those are cached (`validation_cache`) and not tested again.
 
-The lane only ever says yes. On anything it does not like it says no, and the careful way in `device` finds
-out what is wrong, if anything is. What is rare (lists, versions with words in them, policies) is asked one
-by one, with the rules of `device` and `validate_capacity`.
+The check only confirms that devices are valid. When it cannot, `device` validates them one by one with paths
+and finds the errors, if there are any. What is rare (lists, versions with prereleases, policies) is tested
+one by one, with the rules of `device` and `capacity`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import astuple
 
+from dray.api import limits
 from dray.api.fields import ROOT
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity
-from dray.api.validation import limits
-from dray.api.validation.field_rules import count_bytes
 from dray.api.validation.kinds.capacity import validate_capacity
 from dray.api.validation.kinds.device import count_values, is_scalar, is_valid_attribute
 from dray.api.validation.validation_cache import ValidValueCache
 from dray.values.cache_bounds import CacheBound
-from dray.values.names import are_dns_labels, check_attribute_name
+from dray.values.names import are_dns_labels, check_attribute_name, count_bytes
 from dray.values.semver import are_plain_versions
 
-VALID_KEYS: Final = ValidValueCache[str](CacheBound("sound names of attributes", 8_192, "the process"))
-VALID_SCALARS: Final = ValidValueCache[DeviceAttribute](CacheBound("sound attributes", 32_768, "the process"))
+VALID_KEYS: Final = ValidValueCache[str](CacheBound("valid attribute names", 8_192, "the process"))
+VALID_SCALARS: Final = ValidValueCache[DeviceAttribute](CacheBound("valid attributes", 32_768, "the process"))
 VALID_LISTS: Final = ValidValueCache[DeviceAttribute](
-    CacheBound("sound list attributes", 2_048, "the process")
+    CacheBound("valid list attributes", 2_048, "the process")
 )
 VALID_SHARED_CAPACITIES: Final = ValidValueCache[DeviceCapacity](
-    CacheBound("sound capacities of shared devices", 2_048, "the process")
+    CacheBound("valid capacities of shared devices", 2_048, "the process")
 )
 
 _EXTRA_LISTS: Final = ("taints", "consumes_counters", "binding_conditions", "binding_failure_conditions")
@@ -49,20 +48,20 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 class BulkDeviceCheck(NamedTuple):
-    """What the lane can say of all devices of a slice."""
+    """The result for all devices of a slice."""
 
     valid: bool
-    """Names, attributes and capacities are surely sound."""
+    """Names, attributes and capacities are certainly valid."""
 
     without_optional_fields: bool
-    """No device has anything else."""
+    """No device has any other field."""
 
 
 def check_devices(devices: Sequence[Device]) -> BulkDeviceCheck:
-    """Look at all devices of a slice at once."""
+    """Check all devices of a slice at once."""
     if not 0 < len(devices) <= limits.DEVICES_PER_SLICE:
         return BulkDeviceCheck(valid=False, without_optional_fields=False)
-    # To turn structs into tuples is the fastest way to read many fields of many of them.
+    # Converting structs to tuples is the fastest way to read many fields of many of them.
     columns = dict(zip(Device.__struct_fields__, zip(*map(astuple, devices), strict=True), strict=True))
     return BulkDeviceCheck(_are_valid_devices(columns), _have_no_optional_fields(columns))
 
@@ -90,10 +89,10 @@ def _are_valid_devices(columns: Columns) -> bool:
 
 
 def _are_valid_attributes(attributes: Sequence[dict[str, DeviceAttribute]]) -> bool:
-    fresh = VALID_SCALARS.filter_unknown(_ChainedValues(attributes))
-    if not fresh:
+    unknown = VALID_SCALARS.filter_unknown(_ChainedValues(attributes))
+    if not unknown:
         return True
-    rows = list(map(astuple, fresh))
+    rows = list(map(astuple, unknown))
     set_in_each = set(map(tuple.count, rows, repeat(None)))
     if set_in_each != {len(_MEMBERS) - 1}:
         return False
@@ -103,9 +102,9 @@ def _are_valid_attributes(attributes: Sequence[dict[str, DeviceAttribute]]) -> b
     if not _are_valid_texts(scalars["string_value"]) or not _are_valid_versions(scalars["version_value"]):
         return False
     if sum(map(len, scalars.values())) == len(rows):
-        VALID_SCALARS.add(fresh)
+        VALID_SCALARS.add(unknown)
         return True
-    return _are_valid_lists({item for item in fresh if not is_scalar(item)}, attributes)
+    return _are_valid_lists({item for item in unknown if not is_scalar(item)}, attributes)
 
 
 def _get_column(rows: Iterable[tuple[Any, ...]], member: str) -> Iterator[Any]:
@@ -134,7 +133,7 @@ def _are_valid_lists(unknown: set[DeviceAttribute], attributes: Sequence[dict[st
 
 
 class _ChainedValues:
-    """The values of many maps, one after the other, as often as asked."""
+    """The values of many maps, one after the other, for any number of iterations."""
 
     def __init__(self, maps: Iterable[dict[str, Any]]) -> None:
         self._maps = maps
@@ -161,7 +160,7 @@ def _are_valid_capacities(
 def _are_valid_policies(
     capacities: Sequence[dict[str, DeviceCapacity]], shared: Sequence[bool | None]
 ) -> bool:
-    """Only devices that are shared may say how a capacity is divided."""
+    """Whether policies are valid; only devices that are shared may have one."""
     pairs = zip(capacities, shared, strict=True)
     divided = [(item, flag) for of_one, flag in pairs for item in of_one.values() if item.request_policy]
     return all(flag is True for _, flag in divided) and VALID_SHARED_CAPACITIES.are_all_valid(
@@ -169,7 +168,7 @@ def _are_valid_policies(
     )
 
 
-# --- what is asked of a single value ---
+# --- single values ---
 
 
 def _is_valid_key(name: str) -> bool:

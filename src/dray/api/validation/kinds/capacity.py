@@ -1,20 +1,31 @@
-"""Rules of a capacity, and of the policy that says which parts of it a share may take.
+"""Validation of capacities, and of the policies for the amounts that a share may take.
 
 A policy is a set of values or a range with an optional step; the grid of a range starts at its minimum. All
-arithmetic is exact, so fractions are as good as whole numbers. What else a policy must keep serves the
-programs that read it with 64 bits: with fractions every bound is a whole number of thousandths, and with a
-step every bound fits 64 bits.
+arithmetic is exact, so fractions are treated like whole numbers. The remaining rules serve programs that read
+a policy with 64 bits: with fractions every bound is a whole number of thousandths, and with a step every
+bound fits 64 bits.
 
-Where Kubernetes is silent (negative amounts, a default that is no valid amount) the errors are ours.
+Where Kubernetes has no rule (negative amounts, a default that is no valid amount) the errors are dray's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dray.api.fields import FieldError, FieldPath, duplicate, forbidden, invalid, required, too_many
+from dray.api import limits
+from dray.api.fields import (
+    AboveMaximum,
+    BelowMinimum,
+    FieldError,
+    FieldPath,
+    OffGrid,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_many,
+)
 from dray.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-from dray.api.validation import limits
 from dray.api.validation.field_rules import FieldErrors
 from dray.values.quantity import Quantity
 
@@ -23,7 +34,7 @@ _BOTH = 'exactly one policy can be specified, cannot specify "validValues" and "
 
 
 def validate_capacity(item: DeviceCapacity, path: FieldPath, *, shared: bool) -> FieldErrors:
-    """An amount of a device; only devices that are shared may say how it is divided."""
+    """Check an amount of a device; only devices that are shared may have a policy."""
     policy, value = item.request_policy, item.value
     if value is None:
         yield required(path.child("value"))
@@ -38,7 +49,7 @@ def validate_capacity(item: DeviceCapacity, path: FieldPath, *, shared: bool) ->
 
 
 def validate_request_policy(policy: CapacityRequestPolicy, total: Quantity, path: FieldPath) -> FieldErrors:
-    """Which parts of a total a share may take, and which one it gets when it does not say."""
+    """Check which parts of a total a share may take, and its default."""
     default, values, bounds = policy.default, policy.valid_values, policy.valid_range
     if values and bounds is not None:
         yield forbidden(path, _BOTH)
@@ -58,7 +69,7 @@ def _validate_default(default: Quantity, total: Quantity, path: FieldPath) -> Fi
     if default.sign < 0:
         yield invalid(path, str(default), _NON_NEGATIVE)
     elif default > total:
-        yield invalid(path, str(default), f"default is larger than capacity value: {total}")
+        yield _report_above(path, default, "default is larger than capacity value", total)
 
 
 def _validate_values(
@@ -77,7 +88,7 @@ def _validate_values(
         if value.sign < 0:
             yield invalid(place, str(value), _NON_NEGATIVE)
         if value > total:
-            yield invalid(place, str(value), f"option is larger than capacity value: {total}")
+            yield _report_above(place, value, "option is larger than capacity value", total)
         seen.add(value)
     if default not in seen:
         yield invalid(path, str(default), "default value is not valid according to the requestPolicy")
@@ -93,9 +104,14 @@ def _validate_range(
     if least.sign < 0:
         yield invalid(path.child("min"), str(least), _NON_NEGATIVE)
     if least > total:
-        yield invalid(path.child("min"), str(least), f"min is larger than capacity value: {total}")
+        yield _report_above(path.child("min"), least, "min is larger than capacity value", total)
     if default < least:
-        yield invalid(path.child("default"), str(default), f"default is less than min: {least}")
+        yield invalid(
+            path.child("default"),
+            str(default),
+            f"default is less than min: {least}",
+            BelowMinimum(str(least)),
+        )
     if most is not None:
         yield from _validate_maximum(most, least, default, total, path)
     unreadable = list(_validate_representable(bounds, default, path))
@@ -108,17 +124,17 @@ def _validate_maximum(
     maximum: Quantity, minimum: Quantity, default: Quantity, total: Quantity, path: FieldPath
 ) -> FieldErrors:
     if minimum > maximum:
-        yield invalid(path.child("max"), str(minimum), f"min is larger than max: {maximum}")
+        yield _report_above(path.child("max"), minimum, "min is larger than max", maximum)
     if maximum > total:
-        yield invalid(path.child("max"), str(maximum), f"max is larger than capacity value: {total}")
+        yield _report_above(path.child("max"), maximum, "max is larger than capacity value", total)
     if default > maximum:
-        yield invalid(path.child("default"), str(default), f"default is more than max: {maximum}")
+        yield _report_above(path.child("default"), default, "default is more than max", maximum)
 
 
 def _validate_representable(
     bounds: CapacityRequestPolicyRange, default: Quantity, path: FieldPath
 ) -> Iterator[FieldError]:
-    """Bounds that a program with 64 bits cannot compute with."""
+    """Find bounds that a program with 64 bits cannot compute with."""
     named = (("default", default), ("min", bounds.min), ("max", bounds.max), ("step", bounds.step))
     given = [(field, value) for field, value in named if value is not None]
     fractions = not all(value.is_integer for _, value in given)
@@ -139,9 +155,12 @@ def _validate_step(
         yield invalid(path, str(step), "must be greater than zero")
         return
     if least + step > total:
-        text = f"one step {least + step} is larger than capacity value: {total}"
-        yield invalid(path, str(step), text)
+        yield _report_above(path, step, f"one step {least + step} is larger than capacity value", total)
     for value in (default, bounds.max):
         if value is not None and (value - least).nanos % step.nanos:
             text = f"value is not a multiple of a given step ({step}) from ({least})"
-            yield invalid(path, str(value), text)
+            yield invalid(path, str(value), text, OffGrid(str(least), str(step)))
+
+
+def _report_above(path: FieldPath, value: Quantity, problem: str, maximum: Quantity) -> FieldError:
+    return invalid(path, str(value), f"{problem}: {maximum}", AboveMaximum(str(maximum)))

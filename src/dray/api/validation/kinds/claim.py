@@ -1,6 +1,6 @@
-"""Rules of what a claim asks for: requests and their alternatives, constraints, configuration.
+"""Validation of a claim's spec: requests and their alternatives, constraints, configuration.
 
-Templates hold the same spec and share these rules. What a claim *got* is in `claimstatus`.
+Templates hold the same spec and share these rules. The status of a claim is in `claim_status`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, invalid, not_supported
 from dray.api.json_text import ENCODER
 from dray.api.resource import (
@@ -22,7 +23,6 @@ from dray.api.resource import (
     ResourceClaim,
 )
 from dray.api.resource.claim import ALL, EXACT_COUNT
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     IMMUTABLE,
     FieldErrors,
@@ -57,18 +57,18 @@ _REFERENCE = (
 
 
 def validate_claim(obj: ResourceClaim) -> FieldErrors:
-    """What holds of a new claim besides its metadata."""
+    """Check a new claim, its metadata excluded."""
     return validate_device_claim(obj.spec.devices, _DEVICES)
 
 
 def validate_claim_update(new: ResourceClaim, old: ResourceClaim) -> FieldErrors:
-    """What somebody needs never changes, so there is nothing else to look at."""
+    """Check that the spec does not change; there is nothing else to check."""
     if not is_semantically_equal(new.spec, old.spec):
         yield invalid(_SPEC, new.spec, IMMUTABLE)
 
 
 def validate_device_claim(devices: DeviceClaim, path: FieldPath) -> FieldErrors:
-    """Requests, constraints and configuration."""
+    """Check requests, constraints and configuration."""
     written = _encode_requests(devices)
     if written is None or written not in VALID_REQUESTS:
         errors = [*_validate_requests(devices.requests, path), *_validate_constraints(devices, path)]
@@ -76,22 +76,22 @@ def validate_device_claim(devices: DeviceClaim, path: FieldPath) -> FieldErrors:
         if written is not None and not errors:
             VALID_REQUESTS.add((written,))
     if devices.config:
-        judge = partial(_validate_config, names=collect_request_names(devices))
-        yield from validate_each(devices.config, limits.CONFIGS_PER_CLAIM, judge, path.child("config"))
+        rule = partial(_validate_config, names=collect_request_names(devices))
+        yield from validate_each(devices.config, limits.CONFIGS_PER_CLAIM, rule, path.child("config"))
 
 
-VALID_REQUESTS: Final = ValidValueCache[bytes](CacheBound("sound requests of claims", 1_024, "the process"))
-"""What was asked for before, as it is written. The claims of a template all ask for the same.
+VALID_REQUESTS: Final = ValidValueCache[bytes](CacheBound("valid requests of claims", 1_024, "the process"))
+"""Encoded requests that were found valid. All claims of a template have the same.
 
-Configuration has no part in it: it may hold bytes that are no JSON, which could be written so that they look
-like something else.
+Configuration is no part of it: it may hold bytes that are not JSON, which could be written to look like
+something else.
 """
 
 _MAX_CACHED_BYTES: Final = 4096
 
 
 def _encode_requests(devices: DeviceClaim) -> bytes | None:
-    """Requests and constraints as JSON, unless they are long, or no JSON can hold them."""
+    """Encode requests and constraints as JSON; None when they are long, or JSON cannot hold them."""
     try:
         written = ENCODER.encode((devices.requests, devices.constraints))
     except (TypeError, ValueError, OverflowError):
@@ -133,7 +133,7 @@ def _validate_subrequest(request: DeviceSubRequest, path: FieldPath) -> FieldErr
 
 
 def _validate_request_fields(request: ExactDeviceRequest | DeviceSubRequest, path: FieldPath) -> FieldErrors:
-    """What an exact request and an alternative have in common."""
+    """Check the fields that an exact request and an alternative share."""
     if not request.device_class_name or check_dns_subdomain(request.device_class_name):
         yield from validate_name(
             request.device_class_name, check_dns_subdomain, path.child("deviceClassName")
@@ -177,7 +177,7 @@ def _validate_capacity_requests(capacity: CapacityRequirements, path: FieldPath)
 
 
 def collect_request_names(devices: DeviceClaim) -> RequestNames:
-    """What a constraint, a configuration or a result may refer to."""
+    """Collect the names that a constraint, a configuration or a result may refer to."""
     return {
         request.name: frozenset(alternative.name for alternative in request.first_available)
         for request in devices.requests
@@ -185,7 +185,7 @@ def collect_request_names(devices: DeviceClaim) -> RequestNames:
 
 
 def validate_request_reference(name: str, path: FieldPath, *, names: RequestNames) -> FieldErrors:
-    """`request`, or `request/alternative`, of the same claim."""
+    """Check a reference to a request of the same claim: `request`, or `request/subrequest`."""
     request, slash, alternative = name.partition("/")
     if "/" in alternative:
         yield invalid(path, name, _REFERENCE)
@@ -197,7 +197,7 @@ def validate_request_reference(name: str, path: FieldPath, *, names: RequestName
 
 
 def validate_request_references(requests: Sequence[str], path: FieldPath, names: RequestNames) -> FieldErrors:
-    """The requests that a constraint or a configuration is about; none stands for all."""
+    """Check the requests that a constraint or a configuration applies to; none means all."""
     yield from validate_each(
         requests, limits.REQUESTS_PER_CLAIM, partial(validate_request_reference, names=names), path
     )
@@ -210,9 +210,9 @@ def validate_request_references(requests: Sequence[str], path: FieldPath, names:
 
 def _validate_constraints(devices: DeviceClaim, path: FieldPath) -> FieldErrors:
     if devices.constraints:
-        judge = partial(_validate_constraint, names=collect_request_names(devices))
+        rule = partial(_validate_constraint, names=collect_request_names(devices))
         yield from validate_each(
-            devices.constraints, limits.CONSTRAINTS_PER_CLAIM, judge, path.child("constraints")
+            devices.constraints, limits.CONSTRAINTS_PER_CLAIM, rule, path.child("constraints")
         )
 
 

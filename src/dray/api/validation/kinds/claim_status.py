@@ -1,7 +1,7 @@
-"""Rules of what a claim got: allocation, reservations, and what drivers report about its devices.
+"""Validation of a claim's status: allocation, reservations, and what drivers report about devices.
 
-An allocation is judged when it is written and never again: it cannot change, and rules for new ones may have
-grown stricter since. It can only be taken back whole.
+An allocation is validated when it is written and never again: it cannot change, and rules for new ones may
+have become stricter since. It can only be removed as a whole.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, forbidden, invalid, required, too_long
 from dray.api.resource import (
     AllocatedDeviceStatus,
@@ -23,12 +24,10 @@ from dray.api.resource import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from dray.api.validation import limits
 from dray.api.validation.conditions import validate_conditions
 from dray.api.validation.field_rules import (
     IMMUTABLE,
     FieldErrors,
-    count_bytes,
     report_name_faults,
     validate_binding_conditions,
     validate_distinct,
@@ -54,6 +53,7 @@ from dray.values.names import (
     check_driver_name,
     check_pool_name,
     check_uid,
+    count_bytes,
 )
 
 _STATUS = ROOT.child("status")
@@ -65,7 +65,7 @@ DeviceIdentity: TypeAlias = tuple[str, str, str, str | None]
 
 
 def validate_claim_status(obj: ResourceClaim) -> FieldErrors:
-    """What holds of a status by itself, whether it is new or stored; the allocation aside."""
+    """Check a status by itself, new or stored; the allocation excluded."""
     status, place = obj.status, _STATUS.child("reservedFor")
     if status.reserved_for:
         yield from validate_each(status.reserved_for, limits.CONSUMERS_PER_CLAIM, _validate_consumer, place)
@@ -78,7 +78,7 @@ def validate_claim_status(obj: ResourceClaim) -> FieldErrors:
 
 
 def validate_claim_allocation(obj: ResourceClaim) -> FieldErrors:
-    """What holds of an allocation, given what the claim asks for."""
+    """Check an allocation against the claim's spec."""
     allocation = obj.status.allocation
     if allocation is not None:
         yield from _validate_allocation(
@@ -87,7 +87,7 @@ def validate_claim_allocation(obj: ResourceClaim) -> FieldErrors:
 
 
 def validate_claim_status_update(new: ResourceClaim, old: ResourceClaim) -> FieldErrors:
-    """What holds of the step from one status to the next. What is asked for is what is stored."""
+    """Check the transition from one status to the next. The spec is the stored one."""
     if old.status.allocation is None:
         yield from validate_claim_allocation(msgspec.structs.replace(old, status=new.status))
     elif new.status.allocation is not None and not is_semantically_equal(
@@ -142,7 +142,7 @@ def _validate_result(
 def _validate_device_identity(
     item: DeviceRequestAllocationResult | AllocatedDeviceStatus, path: FieldPath
 ) -> FieldErrors:
-    """Where a device is to be found: driver, pool, name; and which share of it."""
+    """Check driver, pool, name and share id of a device."""
     yield from validate_name(item.driver, check_driver_name, path.child("driver"))
     yield from validate_name(item.pool, check_pool_name, path.child("pool"))
     yield from validate_name(item.device, check_dns_label, path.child("device"))
@@ -151,7 +151,7 @@ def _validate_device_identity(
 
 
 def _validate_consumed_capacity(result: DeviceRequestAllocationResult, path: FieldPath) -> FieldErrors:
-    """Amounts taken from a shared device; a negative one would make capacity out of nothing."""
+    """Check amounts taken from a shared device; a negative one would create capacity."""
     yield from validate_keys(result.consumed_capacity, check_attribute_name, path)
     for name, amount in result.consumed_capacity.items():
         if amount.sign < 0:
@@ -166,13 +166,13 @@ def _validate_config(
     yield from validate_opaque_config(config.opaque, path)
 
 
-# --- what drivers report ---
+# --- device status from drivers ---
 
 
 def _validate_device_statuses(status: ResourceClaimStatus, path: FieldPath) -> FieldErrors:
     results = status.allocation.devices.results if status.allocation is not None else ()
-    judge = partial(_validate_device_status, allocated=frozenset(map(_get_device_identity, results)))
-    yield from validate_each(status.devices, limits.RESULTS_PER_ALLOCATION, judge, path)
+    rule = partial(_validate_device_status, allocated=frozenset(map(_get_device_identity, results)))
+    yield from validate_each(status.devices, limits.RESULTS_PER_ALLOCATION, rule, path)
     if len(status.devices) <= limits.RESULTS_PER_ALLOCATION:
         yield from validate_distinct(map(_get_device_identity, status.devices), path)
 
@@ -208,7 +208,7 @@ def _validate_network(network: NetworkDeviceData, path: FieldPath) -> FieldError
 
 
 def _validate_address(address: str, path: FieldPath) -> FieldErrors:
-    """An address with the length of its network, in the one form everybody compares."""
+    """Check an address with its prefix length, in canonical form, so that addresses can be compared."""
     try:
         parsed = ip_interface(address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Rules of the classic path: resource classes, and claims that a driver's controller allocates.
+"""Validation of the classic path: resource classes, and claims that a driver's controller allocates.
 
-The phases of a claim are a small machine; `TRANSITIONS` is all of it, but for the end: of a claim that is
-being deleted the driver may say that it is free.
+The phases of a claim are a small state machine; `TRANSITIONS` is all of it, with one exception: the driver
+may report a claim that is being deleted as free.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api import limits
 from dray.api.classic import (
     ClassicClaimSpec,
     ClassicClaimStatus,
@@ -21,11 +22,11 @@ from dray.api.classic import (
 )
 from dray.api.classic.resource_claim import ALLOCATED, DELAYED, IMMEDIATE, PENDING, REALLOCATE
 from dray.api.fields import ROOT, FieldPath, forbidden, invalid, not_supported, too_long, too_many
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     IMMUTABLE,
     OMITTED,
     FieldErrors,
+    find_json_error,
     report_name_faults,
     validate_distinct,
     validate_each,
@@ -50,23 +51,24 @@ TRANSITIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         REALLOCATE: (PENDING,),
     }
 )
-"""From which phase a claim may go to which. The driver allocates, the scheduler asks to start again, and the
-driver frees the resource."""
+"""The phases a claim may enter from each phase. The driver allocates, the scheduler requests a reallocation,
+and the driver frees the resource.
+"""
 
 
 def validate_resource_class(obj: ResourceClass) -> FieldErrors:
-    """What holds of a classic class besides its metadata."""
+    """Check a classic class, its metadata excluded."""
     yield from validate_name(obj.driver_name, check_driver_name, ROOT.child("driverName"))
     yield from _validate_parameters(obj.parameters, ROOT.child("parameters"))
 
 
 def validate_classic_claim(obj: ClassicResourceClaim) -> FieldErrors:
-    """What holds of a new classic claim besides its metadata."""
+    """Check a new classic claim, its metadata excluded."""
     return validate_classic_spec(obj.spec, _SPEC)
 
 
 def validate_classic_spec(spec: ClassicClaimSpec, path: FieldPath) -> FieldErrors:
-    """What a classic claim asks for, also inside a pod's template. That the class exists is not checked."""
+    """Check the spec of a classic claim, also inside a pod's template. The class need not exist."""
     yield from validate_name(spec.resource_class_name, check_dns_subdomain, path.child("resourceClassName"))
     yield from _validate_parameters(spec.parameters, path.child("parameters"))
     if spec.allocation_mode and spec.allocation_mode not in (IMMEDIATE, DELAYED):
@@ -74,21 +76,18 @@ def validate_classic_spec(spec: ClassicClaimSpec, path: FieldPath) -> FieldError
 
 
 def _validate_parameters(raw: msgspec.Raw, path: FieldPath) -> FieldErrors:
-    """Arbitrary JSON for the driver; there need not be any."""
+    """Check arbitrary JSON for the driver; it may be absent."""
     written = bytes(raw)
     if not written:
         return
     if len(written) > limits.OPAQUE_BYTES:
         yield too_long(path, limits.OPAQUE_BYTES)
-        return
-    try:
-        msgspec.json.decode(written)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
-        yield invalid(path, OMITTED, f"error parsing data as JSON: {broken}")
+    elif problem := find_json_error(written):
+        yield invalid(path, OMITTED, problem)
 
 
 def validate_classic_claim_update(new: ClassicResourceClaim, old: ClassicResourceClaim) -> FieldErrors:
-    """What somebody needs never changes."""
+    """Check that the spec does not change."""
     if not is_semantically_equal(new.spec, old.spec):
         yield invalid(_SPEC, new.spec, IMMUTABLE)
 
@@ -97,7 +96,7 @@ def validate_classic_claim_update(new: ClassicResourceClaim, old: ClassicResourc
 
 
 def validate_classic_status_update(new: ClassicResourceClaim, old: ClassicResourceClaim) -> FieldErrors:
-    """What holds of the step from one status to the next."""
+    """Check the transition from one status to the next."""
     deleting = new.metadata.deletion_timestamp is not None or old.metadata.deletion_timestamp is not None
     yield from _validate_phase_transition(new.status, old.status, deleting=deleting)
     after = new.status.phase or PENDING
@@ -110,7 +109,7 @@ def validate_classic_status_update(new: ClassicResourceClaim, old: ClassicResour
 def _validate_phase_transition(
     new: ClassicClaimStatus, old: ClassicClaimStatus, *, deleting: bool
 ) -> FieldErrors:
-    """Whether a claim may go from its phase to the next."""
+    """Check whether a claim may go from its phase to the next."""
     before, after = old.phase or PENDING, new.phase or PENDING
     if before == after or before not in TRANSITIONS:
         return
@@ -125,7 +124,7 @@ def _validate_phase_transition(
 
 
 def validate_classic_status(obj: ClassicResourceClaim) -> FieldErrors:
-    """What holds of a status by itself."""
+    """Check a status by itself."""
     status = obj.status
     if status.phase and status.phase not in PHASES:
         yield not_supported(_STATUS.child("phase"), status.phase, PHASES)

@@ -1,8 +1,8 @@
-"""Rules of one device in a slice: attributes, capacities, counters, taints, nodes.
+"""Validation of one device in a slice: attributes, capacities, counters, taints, nodes.
 
-Rules for this file: this is the careful way, with a path for everything. Whole slices of ordinary devices
-are judged by `fastlane` first, with the rules of this file, and come here only when something is wrong or
-out of the ordinary.
+Rules for this file: this is the complete check, with a path for every error. `bulk_device_check` first checks
+all devices of a slice at once, with the rules of this file; devices get here only when something is wrong or
+unusual.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, invalid, not_supported, required, too_long, too_many
 from dray.api.resource import (
     Counter,
@@ -23,12 +24,10 @@ from dray.api.resource import (
     ListAttribute,
 )
 from dray.api.resource.device import SCALAR_TYPES
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     EFFECTS,
     FieldErrors,
     FieldRule,
-    count_bytes,
     report_name_faults,
     validate_binding_conditions,
     validate_distinct,
@@ -45,6 +44,7 @@ from dray.values.names import (
     check_dns_label,
     check_label_value,
     check_qualified_name,
+    count_bytes,
 )
 from dray.values.semver import Version, VersionError
 
@@ -61,7 +61,7 @@ _NO_NODES = (
 
 
 def validate_device(item: Device, path: FieldPath, *, chooses_nodes: bool) -> FieldErrors:
-    """Everything about one device."""
+    """Check everything about one device."""
     if not item.name or check_dns_label(item.name):
         yield from validate_name(item.name, check_dns_label, path.child("name"))
     yield from validate_contents(item, path)
@@ -69,7 +69,7 @@ def validate_device(item: Device, path: FieldPath, *, chooses_nodes: bool) -> Fi
 
 
 def validate_contents(item: Device, path: FieldPath) -> FieldErrors:
-    """What every device has: attributes and capacities."""
+    """Check attributes and capacities, which every device has."""
     count = len(item.attributes) + len(item.capacity)
     if count > limits.ATTRIBUTES_AND_CAPACITIES_PER_DEVICE:
         most = limits.ATTRIBUTES_AND_CAPACITIES_PER_DEVICE
@@ -88,7 +88,7 @@ def validate_contents(item: Device, path: FieldPath) -> FieldErrors:
 
 
 def _shorten_key(name: str) -> str:
-    """A key of sane length for a path; a bad one can be as long as the request body."""
+    """Shorten a key for a path; an invalid one can be as long as the request body."""
     return name if len(name) <= _MAX_KEY_LENGTH else f"{name[:47]}...{name[-46:]}"
 
 
@@ -96,7 +96,7 @@ def _shorten_key(name: str) -> str:
 
 
 def validate_attribute(item: DeviceAttribute, path: FieldPath) -> FieldErrors:
-    """One fact, in one of its spellings."""
+    """Check one attribute, in any spelling."""
     given = _list_given_members(item)
     for field, value in given:
         yield from _MEMBERS[field][1](value, path.child(field))
@@ -105,7 +105,7 @@ def validate_attribute(item: DeviceAttribute, path: FieldPath) -> FieldErrors:
 
 
 def is_valid_attribute(item: DeviceAttribute) -> bool:
-    """Whether there is nothing to say about an attribute, when it does not matter where it stands."""
+    """Whether an attribute is valid, wherever it stands."""
     given = _list_given_members(item)
     return len(given) == 1 and not any(_MEMBERS[given[0][0]][1](given[0][1], ROOT))
 
@@ -115,7 +115,7 @@ def _list_given_members(item: DeviceAttribute) -> list[tuple[str, Any]]:
 
 
 def _validate_typed_list(item: ListAttribute, path: FieldPath) -> FieldErrors:
-    """The spelling that names the type inside: `list: {string: [...]}`."""
+    """Check the spelling that names the type inside: `list: {string: [...]}`."""
     members = ((field, getattr(item, f"{field}_values")) for field in SCALAR_TYPES)
     given = [(field, values) for field, values in members if values is not None]
     for field, values in given:
@@ -165,7 +165,7 @@ _MEMBERS: Mapping[str, tuple[str, FieldRule[Any]]] = MappingProxyType(
         "list": ("list_value", _validate_typed_list),
     }
 )
-"""Every way to spell an attribute: the field on the wire, with the attribute of the struct and its rule."""
+"""Every spelling of an attribute: the field on the wire, with the attribute of the struct and its rule."""
 
 _get_members = attrgetter(*(name for name, _ in _MEMBERS.values()))
 _get_lists = attrgetter(*(name for field, (name, _) in _MEMBERS.items() if field not in SCALAR_TYPES))
@@ -178,7 +178,7 @@ def is_scalar(item: DeviceAttribute) -> bool:
 
 
 def count_values(attributes: Mapping[str, DeviceAttribute]) -> int:
-    """How many values a device has: every item of a list counts, and any other attribute is one."""
+    """Count the values of a device: every item of a list, and one for any other attribute."""
     return sum(1 if is_scalar(item) else _count_items(item) for item in attributes.values())
 
 
@@ -192,11 +192,11 @@ def _count_list_items(holder: DeviceAttribute | ListAttribute) -> int:
     return sum(len(values) for values in lists if values)
 
 
-# --- what only some devices have ---
+# --- optional fields ---
 
 
 def validate_optional_fields(item: Device, path: FieldPath, *, chooses_nodes: bool) -> FieldErrors:
-    """What only some devices have: taints, counters, nodes of their own, binding conditions."""
+    """Check what only some devices have: taints, counters, nodes of their own, binding conditions."""
     if item.taints:
         yield from validate_each(item.taints, limits.TAINTS_PER_DEVICE, validate_taint, path.child("taints"))
     if item.consumes_counters:
@@ -210,7 +210,7 @@ def validate_optional_fields(item: Device, path: FieldPath, *, chooses_nodes: bo
 
 
 def validate_taint(item: DeviceTaint, path: FieldPath) -> FieldErrors:
-    """A reason not to use a device; key and effect must be there."""
+    """Check a taint; key and effect are required."""
     if faults := check_qualified_name(item.key):
         yield from report_name_faults(faults, path.child("key"))
     if faults := check_label_value(item.value):
@@ -234,7 +234,7 @@ def _validate_consumption(item: DeviceCounterConsumption, path: FieldPath) -> Fi
 
 
 def validate_counters(items: Mapping[str, Counter], path: FieldPath) -> FieldErrors:
-    """Named amounts: a budget, or what is drawn from one."""
+    """Check named amounts: a budget, or what is drawn from one."""
     if not items:
         yield required(path)
     elif len(items) > limits.COUNTERS_PER_SET:

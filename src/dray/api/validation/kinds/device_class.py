@@ -1,10 +1,10 @@
-"""Rules of a device class: its selectors and configuration."""
+"""Validation of device classes: selectors and configuration."""
 
 from __future__ import annotations
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath
 from dray.api.resource import DeviceClass, DeviceClassConfiguration
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     FieldErrors,
     validate_each,
@@ -16,7 +16,7 @@ _SPEC = ROOT.child("spec")
 
 
 def validate_device_class(obj: DeviceClass) -> FieldErrors:
-    """What holds of a device class besides its metadata."""
+    """Check a device class, its metadata excluded."""
     spec = obj.spec
     if spec.selectors:
         yield from validate_each(

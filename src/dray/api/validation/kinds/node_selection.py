@@ -1,4 +1,4 @@
-"""Rules of the choice which nodes reach something: a slice, or a single device."""
+"""Validation of node selection: the nodes that reach a slice, or a single device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dray.values.names import check_dns_subdomain
 def validate_node_selection(
     holder: Device | ResourceSliceSpec, expected: str, path: FieldPath
 ) -> FieldErrors:
-    """One way, and only one, to say which nodes are meant; a field that is set says something."""
+    """Check that exactly one field selects the nodes; a field that is set must have a non-zero value."""
     chosen: list[str] = []
     if holder.node_name:
         chosen.append("nodeName")

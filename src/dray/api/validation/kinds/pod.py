@@ -1,8 +1,9 @@
-"""Rules of a pod, as far as its claims are concerned; the rest of a pod is not ours to judge."""
+"""Validation of pods, restricted to their claims."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dray.api.core import (
     Container,
@@ -14,12 +15,12 @@ from dray.api.core import (
 )
 from dray.api.fields import (
     ROOT,
-    FieldError,
-    FieldErrorType,
     FieldPath,
+    SubrequestReference,
     duplicate,
     forbidden,
     invalid,
+    not_found,
     required,
 )
 from dray.api.validation.field_rules import (
@@ -35,15 +36,10 @@ from dray.values.names import check_dns_label, check_dns_subdomain
 
 _SPEC = ROOT.child("spec")
 _STATUSES = ROOT.child("status", "resourceClaimStatuses")
-_CONTAINER_LISTS = (
-    ("init_containers", "initContainers"),
-    ("containers", "containers"),
-    ("ephemeral_containers", "ephemeralContainers"),
-)
 
 
 def validate_pod(obj: Pod) -> FieldErrors:
-    """The claims of a pod and the containers that use them."""
+    """Check the claims of a pod and the containers that use them."""
     claims = obj.spec.resource_claims
     if claims:
         yield from _validate_pod_claims(obj, _SPEC.child("resourceClaims"))
@@ -56,7 +52,7 @@ def validate_pod(obj: Pod) -> FieldErrors:
 
 
 def validate_pod_update(new: Pod, old: Pod) -> FieldErrors:
-    """What a pod claims is settled when it is created; ephemeral containers cannot claim anything more."""
+    """Check that the claims of a pod do not change; ephemeral containers cannot use additional claims."""
     changed = not is_semantically_equal(new.spec.resource_claims, old.spec.resource_claims)
     if changed or _map_claims_by_container(new) != _map_claims_by_container(old):
         text = "pod updates may not change `resourceClaims` or the claims that containers use"
@@ -69,10 +65,8 @@ def _map_claims_by_container(obj: Pod) -> dict[str, tuple[ContainerClaim, ...]]:
 
 
 def _iterate_containers(obj: Pod) -> Iterator[tuple[Container, FieldPath]]:
-    for attribute, field in _CONTAINER_LISTS:
-        containers: Sequence[Container] = getattr(obj.spec, attribute)
-        for position, container in enumerate(containers):
-            yield container, _SPEC.child(field).index(position)
+    for field, position, container in obj.spec.iterate_containers():
+        yield container, _SPEC.child(field).index(position)
 
 
 # --- the claims of a pod ---
@@ -90,7 +84,7 @@ def _validate_pod_claims(obj: Pod, path: FieldPath) -> FieldErrors:
 
 
 def _validate_claim_source(entry: PodResourceClaim, pod_name: str, path: FieldPath) -> FieldErrors:
-    """Where the claim comes from: a claim, a template object, or a template written inside the pod."""
+    """Check the source of a claim: a claim, a template object, or a template inside the pod."""
     named_sources = {
         "resourceClaimName": entry.resource_claim_name,
         "resourceClaimTemplateName": entry.resource_claim_template_name,
@@ -130,23 +124,30 @@ def _validate_container_claims(
             yield required(place)
             continue
         if claim.request:
-            # A label has no slash: a container uses a request, whichever alternative was chosen for it.
-            yield from report_name_faults(check_dns_label(claim.request), place.child("request"))
+            yield from _validate_request_reference(claim.request, place.child("request"))
         key = f"{claim.name}/{claim.request}" if claim.request else claim.name
         if key in seen:
             yield duplicate(place, key)
         seen.add(key)
         if claim.name not in names:
-            known = ", ".join(f"`{name}`" for name in sorted(names)) or "none"
-            text = f"must be one of the names in pod.spec.resourceClaims: {known}"
-            yield FieldError(FieldErrorType.NOT_FOUND, str(place), claim.name, text)
+            known = tuple(sorted(names))
+            shown = ", ".join(f"`{name}`" for name in known) or "none"
+            text = f"must be one of the names in pod.spec.resourceClaims: {shown}"
+            yield not_found(place, claim.name, known, text)
+
+
+def _validate_request_reference(name: str, path: FieldPath) -> FieldErrors:
+    """Check that a container refers to a request and not to an alternative; a DNS label has no slash."""
+    request, slash, _ = name.partition("/")
+    for error in report_name_faults(check_dns_label(name), path):
+        yield replace(error, violation=SubrequestReference(request)) if slash else error
 
 
 # --- status ---
 
 
 def validate_pod_status(obj: Pod) -> FieldErrors:
-    """Which claims were made for which entries."""
+    """Check the names of the claims that were created for the pod."""
     entries = frozenset(entry.name for entry in obj.spec.resource_claims)
     seen: set[str] = set()
     for position, item in enumerate(obj.status.resource_claim_statuses):

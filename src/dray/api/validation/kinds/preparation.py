@@ -1,12 +1,12 @@
-"""Rules of a preparation: it names a node and a claim, which never change, and perhaps what the node has."""
+"""Validation of preparations: node and claim are required and immutable, devices are optional."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, invalid, required
 from dray.api.preparation import Preparation, PreparationDevice
-from dray.api.validation import limits
 from dray.api.validation.field_rules import IMMUTABLE, FieldErrors, validate_each
 
 _SPEC = ROOT.child("spec")
@@ -15,7 +15,7 @@ _DEVICES = _SPEC.child("devices")
 
 
 def validate_preparation(obj: Preparation) -> FieldErrors:
-    """What holds of a new preparation besides its metadata."""
+    """Check a new preparation, its metadata excluded."""
     if not obj.spec.node_name:
         yield required(_SPEC.child("nodeName"), "the node that has the devices")
     for name in ("namespace", "name", "uid"):
@@ -35,9 +35,9 @@ def _validate_device(device: PreparationDevice, path: FieldPath) -> FieldErrors:
 
 
 def validate_preparation_update(new: Preparation, old: Preparation) -> FieldErrors:
-    """A node that takes another claim writes another preparation; what it has it may say anew."""
-    said = new.spec.devices
-    if replace(old.spec, devices=said) != new.spec or (old.spec.devices and not said):
+    """Check that node and claim do not change; the devices may."""
+    devices = new.spec.devices
+    if replace(old.spec, devices=devices) != new.spec or (old.spec.devices and not devices):
         yield invalid(_SPEC, new.spec, IMMUTABLE)
-    if said != old.spec.devices:
+    if devices != old.spec.devices:
         yield from _validate_devices(new)

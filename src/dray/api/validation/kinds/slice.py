@@ -1,13 +1,13 @@
-"""Rules of a slice: its pool, the nodes that reach it, its devices or shared counters."""
+"""Validation of slices: pool, node selection, devices or shared counters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 
+from dray.api import limits
 from dray.api.fields import ROOT, FieldPath, invalid
 from dray.api.resource import CounterSet, Device, ResourcePool, ResourceSlice, ResourceSliceSpec
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     FieldErrors,
     validate_distinct,
@@ -25,7 +25,7 @@ _NODES = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeS
 
 
 def validate_resource_slice(obj: ResourceSlice) -> FieldErrors:
-    """What holds of a slice besides its metadata."""
+    """Check a slice, its metadata excluded."""
     spec = obj.spec
     if not spec.driver or check_driver_name(spec.driver):
         yield from validate_name(spec.driver, check_driver_name, _SPEC.child("driver"))
@@ -38,7 +38,7 @@ def validate_resource_slice(obj: ResourceSlice) -> FieldErrors:
 
 
 def validate_resource_slice_update(new: ResourceSlice, old: ResourceSlice) -> FieldErrors:
-    """A slice stays where it is: same driver, same pool, same node."""
+    """Check that driver, pool name and node do not change."""
     yield from validate_immutable(new.spec.driver, old.spec.driver, _SPEC.child("driver"))
     yield from validate_immutable(new.spec.pool.name, old.spec.pool.name, _SPEC.child("pool", "name"))
     yield from validate_immutable(new.spec.node_name, old.spec.node_name, _SPEC.child("nodeName"))
@@ -59,15 +59,17 @@ def _validate_pool(pool: ResourcePool, path: FieldPath) -> FieldErrors:
 
 def _validate_devices(spec: ResourceSliceSpec, path: FieldPath) -> FieldErrors:
     devices, chooses_nodes = spec.devices, spec.per_device_node_selection is True
-    sound, plain = bulk_device_check.check_devices(devices)
-    if sound and plain and not chooses_nodes:
+    contents_valid, no_other_fields = bulk_device_check.check_devices(devices)
+    if contents_valid and no_other_fields and not chooses_nodes:
         return
-    most = limits.DEVICES_PER_SLICE
+    limit = limits.DEVICES_PER_SLICE
     if len(devices) > limits.RICH_DEVICES_PER_SLICE and _has_rich_devices(devices):
-        most = limits.RICH_DEVICES_PER_SLICE
-    judge = partial(validate_optional_fields if sound else validate_device, chooses_nodes=chooses_nodes)
-    yield from validate_each(devices, most, judge, path)
-    if len(devices) <= most:
+        limit = limits.RICH_DEVICES_PER_SLICE
+    rule = partial(
+        validate_optional_fields if contents_valid else validate_device, chooses_nodes=chooses_nodes
+    )
+    yield from validate_each(devices, limit, rule, path)
+    if len(devices) <= limit:
         yield from validate_distinct((item.name for item in devices), path)
 
 

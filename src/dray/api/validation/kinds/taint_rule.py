@@ -1,10 +1,10 @@
-"""Rules of a taint rule: whom it selects, and a taint as drivers would write it."""
+"""Validation of taint rules: the selector, and the taint by the rules of device taints."""
 
 from __future__ import annotations
 
+from dray.api import limits
 from dray.api.fields import ROOT
 from dray.api.resource import DeviceTaintRule
-from dray.api.validation import limits
 from dray.api.validation.conditions import validate_conditions
 from dray.api.validation.field_rules import FieldErrors, validate_name
 from dray.api.validation.kinds.device import validate_taint
@@ -16,7 +16,7 @@ _NAME_RULES = (("driver", check_driver_name), ("pool", check_pool_name), ("devic
 
 
 def validate_taint_rule(obj: DeviceTaintRule) -> FieldErrors:
-    """What holds of a taint rule besides its metadata."""
+    """Check a taint rule, its metadata excluded."""
     selector = obj.spec.device_selector
     for field, rule in _NAME_RULES:
         name = None if selector is None else getattr(selector, field)
@@ -26,6 +26,6 @@ def validate_taint_rule(obj: DeviceTaintRule) -> FieldErrors:
 
 
 def validate_taint_rule_status(obj: DeviceTaintRule) -> FieldErrors:
-    """Conditions of a form that everybody can read."""
+    """Check the conditions of the status."""
     path = ROOT.child("status", "conditions")
     yield from validate_conditions(obj.status.conditions, limits.CONDITIONS_PER_RULE, path)

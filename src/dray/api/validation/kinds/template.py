@@ -1,4 +1,4 @@
-"""Rules of a claim template: what it copies into each claim."""
+"""Validation of claim templates: what is copied into each claim."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _DEVICES = _SPEC.child("spec", "devices")
 
 
 def validate_template(obj: ResourceClaimTemplate) -> FieldErrors:
-    """What holds of a new template besides its own metadata."""
+    """Check a new template, its own metadata excluded."""
     yield from validate_template_metadata(obj.spec.metadata, _SPEC.child("metadata"))
     yield from validate_device_claim(obj.spec.spec.devices, _DEVICES)
 
 
 def validate_template_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> FieldErrors:
-    """All claims of a template are alike, so it never changes."""
+    """Check that the spec does not change: all claims of a template are alike."""
     if not is_semantically_equal(new.spec, old.spec):
         yield invalid(_SPEC, new.spec, IMMUTABLE)

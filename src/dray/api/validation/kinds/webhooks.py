@@ -1,4 +1,4 @@
-"""Rules of webhook configurations: a webhook that can be reached and asked, about something that is named."""
+"""Validation of webhook configurations: address, rules, selectors, conditions and policies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dray.api import limits
 from dray.api.admission import (
     LabelSelector,
     MatchCondition,
@@ -20,22 +21,26 @@ from dray.api.admission import (
     ValidatingWebhookConfiguration,
     WebhookClientConfig,
 )
-from dray.api.admission import webhook_configuration as words
+from dray.api.admission import webhook_configuration as configuration
 from dray.api.admission.match_conditions import compile_condition
 from dray.api.fields import ROOT, FieldPath, duplicate, invalid, not_supported, required, too_long
-from dray.api.validation import limits
 from dray.api.validation.field_rules import (
     OMITTED,
     FieldErrors,
-    count_bytes,
     validate_each,
     validate_name,
     validate_one_of,
 )
 from dray.values import label_selectors
-from dray.values.names import check_dns_subdomain, check_qualified_name
+from dray.values.names import check_dns_subdomain, check_qualified_name, count_bytes
 
-_OPERATIONS: Final = (words.CREATE, words.UPDATE, words.DELETE, words.CONNECT, words.ALL)
+_OPERATIONS: Final = (
+    configuration.CREATE,
+    configuration.UPDATE,
+    configuration.DELETE,
+    configuration.CONNECT,
+    configuration.ALL,
+)
 _WEBHOOKS = ROOT.child("webhooks")
 _MIN_SEGMENTS: Final = 3
 
@@ -43,9 +48,9 @@ _MIN_SEGMENTS: Final = 3
 def validate_webhook_configuration(
     obj: ValidatingWebhookConfiguration | MutatingWebhookConfiguration,
 ) -> FieldErrors:
-    """What holds of a configuration besides its metadata."""
+    """Check a webhook configuration, its metadata excluded."""
     seen: set[str] = set()
-    webhooks: Sequence[words.Webhook] = obj.webhooks
+    webhooks: Sequence[configuration.Webhook] = obj.webhooks
     for position, webhook in enumerate(webhooks):
         path = _WEBHOOKS.index(position)
         if webhook.name in seen:
@@ -54,19 +59,19 @@ def validate_webhook_configuration(
         yield from _validate_webhook(webhook, path)
 
 
-def _validate_webhook(webhook: words.Webhook, path: FieldPath) -> FieldErrors:
+def _validate_webhook(webhook: configuration.Webhook, path: FieldPath) -> FieldErrors:
     yield from _validate_webhook_name(webhook.name, path.child("name"))
     yield from _validate_client_config(webhook.client_config, path.child("clientConfig"))
     for position, rule in enumerate(webhook.rules):
         yield from _validate_rule(rule, path.child("rules").index(position))
     for field, value, supported in (
-        ("failurePolicy", webhook.failure_policy, (words.FAIL, words.IGNORE)),
-        ("matchPolicy", webhook.match_policy, (words.EXACT, words.EQUIVALENT)),
-        ("sideEffects", webhook.side_effects, (words.NO_EFFECTS, words.NONE_ON_DRY_RUN)),
+        ("failurePolicy", webhook.failure_policy, (configuration.FAIL, configuration.IGNORE)),
+        ("matchPolicy", webhook.match_policy, (configuration.EXACT, configuration.EQUIVALENT)),
+        ("sideEffects", webhook.side_effects, (configuration.NO_EFFECTS, configuration.NONE_ON_DRY_RUN)),
     ):
         yield from validate_one_of(value or "", supported, path.child(field))
     if isinstance(webhook, MutatingWebhook):
-        policies = (words.NEVER, words.IF_NEEDED)
+        policies = (configuration.NEVER, configuration.IF_NEEDED)
         yield from validate_one_of(
             webhook.reinvocation_policy or "", policies, path.child("reinvocationPolicy")
         )
@@ -90,15 +95,15 @@ def _validate_webhook_name(name: str, path: FieldPath) -> FieldErrors:
 
 def _validate_review_versions(versions: Sequence[str], path: FieldPath) -> FieldErrors:
     if not versions:
-        yield required(path, f"must include {words.REVIEW_VERSION}")
-    elif words.REVIEW_VERSION not in versions:
-        yield invalid(path, list(versions), f"must include {words.REVIEW_VERSION}")
+        yield required(path, f"must include {configuration.REVIEW_VERSION}")
+    elif configuration.REVIEW_VERSION not in versions:
+        yield invalid(path, list(versions), f"must include {configuration.REVIEW_VERSION}")
     for position, version in enumerate(versions):
         if version in versions[:position]:
             yield duplicate(path.index(position), version)
 
 
-# --- where it is ---
+# --- the address ---
 
 
 def _validate_client_config(client: WebhookClientConfig, path: FieldPath) -> FieldErrors:
@@ -121,7 +126,7 @@ def _validate_url(url: str, path: FieldPath) -> FieldErrors:
     except ValueError as broken:
         yield invalid(path, OMITTED, f"url must be a valid URL: {broken}")
         return
-    # Whoever wrote a password or a token into it does not want to read it in a log.
+    # The URL may contain a password or a token, which must not reach a log.
     shown = OMITTED if "@" in parts.netloc or parts.query else url
     for is_wrong, expected in (
         (
@@ -147,7 +152,7 @@ def _validate_service(service: ServiceReference, path: FieldPath) -> FieldErrors
         yield invalid(path.child("path"), service.path, "must start with a '/'")
 
 
-# --- what it is asked about ---
+# --- rules and conditions ---
 
 
 def _validate_rule(rule: RuleWithOperations, path: FieldPath) -> FieldErrors:
@@ -164,7 +169,7 @@ def _validate_rule(rule: RuleWithOperations, path: FieldPath) -> FieldErrors:
         if operation and operation not in _OPERATIONS:
             yield not_supported(path.child("operations").index(position), operation, _OPERATIONS)
     yield from _validate_resources(rule.resources, path.child("resources"))
-    scopes = (words.CLUSTER, words.NAMESPACED, words.ALL)
+    scopes = (configuration.CLUSTER, configuration.NAMESPACED, configuration.ALL)
     if rule.scope is not None and rule.scope not in scopes:
         yield not_supported(path.child("scope"), rule.scope, scopes)
 
@@ -174,7 +179,7 @@ def _validate_value_list(
 ) -> FieldErrors:
     if not values:
         yield required(path)
-    if wildcard_alone and len(values) > 1 and words.ALL in values:
+    if wildcard_alone and len(values) > 1 and configuration.ALL in values:
         yield invalid(path, list(values), "if '*' is present, must not specify other values")
     for position, value in enumerate(values):
         if not value and not allow_empty:
@@ -182,22 +187,22 @@ def _validate_value_list(
 
 
 def _validate_resources(resources: Sequence[str], path: FieldPath) -> FieldErrors:
-    """What another entry already says is a mistake, mostly one that hides another."""
+    """Check for entries that another entry includes; they are mistakes, and mostly hide another one."""
     if "*/*" in resources and len(resources) > 1:
         yield invalid(path, list(resources), "if '*/*' is present, must not specify other resources")
         return
     plain = [entry for entry in resources if "/" not in entry]
-    if words.ALL in plain and len(plain) > 1:
+    if configuration.ALL in plain and len(plain) > 1:
         expected = "if '*' is present, must not specify other resources without subresources"
         yield invalid(path, list(resources), expected)
     for position, entry in enumerate(resources):
         resource, _, subresource = entry.partition("/")
         others = {(*other.partition("/"),)[0::2] for other in resources if other != entry and "/" in other}
-        if subresource and subresource != words.ALL and (resource, words.ALL) in others:
+        if subresource and subresource != configuration.ALL and (resource, configuration.ALL) in others:
             yield invalid(
                 path.index(position), entry, f"if '{resource}/*' is present, must not specify {entry}"
             )
-        elif subresource and resource != words.ALL and (words.ALL, subresource) in others:
+        elif subresource and resource != configuration.ALL and (configuration.ALL, subresource) in others:
             what = f"if '*/{subresource}' is present, must not specify {entry}"
             yield invalid(path.index(position), entry, what)
 

@@ -15,9 +15,9 @@ from msgspec import inspect
 
 from dray.api.field_docs import get_field_docs
 from dray.api.kinds import KINDS, Kind
+from dray.api.limits import LIMITS
 from dray.api.strategies.defaults import DEFAULTS, NOW
 from dray.api.strategies.gated_fields import GATED_FIELDS
-from dray.api.validation import LIMITS
 from dray.gates import GATES, GateSet
 from dray.lint import RULES
 

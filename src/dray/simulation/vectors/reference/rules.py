@@ -79,5 +79,5 @@ def _is_list(candidate: ModelCandidate, attribute: str) -> bool:
 
 def _collect_values(candidate: ModelCandidate, attribute: str) -> set[tuple[str, Any]]:
     found = _find_attribute(candidate, attribute)
-    held = found.held() if found is not None else None
+    held = found.get_typed_values() if found is not None else None
     return set() if held is None else {(held[0], value) for value in held[1]}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray.api.kinds import KINDS
-from dray.api.validation import LIMITS
+from dray.api.limits import LIMITS
 from dray.cli.app import COMMANDS
 from dray.cli.commands.development import reference_pages
 from dray.controllers import metrics as controllers

@@ -1,0 +1,12 @@
+"""Exceptions from the rules for names, each with its reason. An unneeded exception fails the tests."""
+
+from __future__ import annotations
+
+PARTICIPLES: dict[str, str] = {}
+"""Function (path and name) to the reason why it is called like this."""
+
+REPEATED_CLASSES: dict[str, str] = {}
+"""Class name to the reason why two public classes have it."""
+
+METAPHORS: dict[str, str] = {}
+"""Path of a file to the reason why it contains one of the words."""
