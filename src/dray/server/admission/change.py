@@ -1,15 +1,15 @@
 """The change of one object, and the protocol of the admission rules that review it.
 
 Theory of operation: a write becomes an `ObjectChange`: the stored object and the object to be stored. The
-registry calls every rule in turn. A rule that refuses raises an `ApiStatusError`. A rule that keeps other
-data consistent with the object (the ledger, a quota) returns compares and writes, which go into the same
-transaction; when one of those compares fails, all rules are called again with the current state. So a rule
-may read the cache freely, as long as it returns a compare for everything it relied on.
+registry calls every rule for the kind in turn. A rule that refuses raises an `ApiStatusError`. A rule that
+keeps other data consistent with the object (the ledger, a quota) returns compares and writes, which go into
+the same transaction; when one of those compares fails, all rules are called again with the current state. So
+a rule may read the cache freely, as long as it returns a compare for everything it relied on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -77,5 +77,10 @@ ADMITTED = AdmissionEffects()
 
 class AdmissionRule(Protocol):
     """Reviews changes: raises an `ApiStatusError`, or returns what the transaction must contain as well."""
+
+    @property
+    def kinds(self) -> Collection[Kind]:
+        """The kinds whose changes it reviews; the registry calls it for no others."""
+        ...
 
     def admit(self, change: ObjectChange) -> AdmissionEffects: ...

@@ -20,13 +20,15 @@ _CLAIM_COUNTERPARTS: Final = {
 class UniqueClaimNames:
     """Refuses a claim whose name a claim of the other kind has: a pod names a claim without its kind."""
 
+    kinds: Final = tuple(_CLAIM_COUNTERPARTS)
+
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        other = _CLAIM_COUNTERPARTS.get(change.kind)
-        if other is None or change.operation != CREATE:
+        if change.operation != CREATE:
             return ADMITTED
+        other = _CLAIM_COUNTERPARTS[change.kind]
         if self._cache.get(other, change.namespace, change.name) is not None:
             raise new_already_exists(other, change.name)
         return AdmissionEffects((KeyAbsent(build_key(other, change.namespace, change.name)),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.kinds import get_kind
+from dray.api.kinds import KINDS, get_kind
 from dray.server.admission.change import ADMITTED, CREATE, DELETE, UPDATE, AdmissionEffects, ObjectChange
 from dray.server.http.errors import new_forbidden, new_not_found
 from dray.server.watch.cache import WatchCache
@@ -17,6 +17,8 @@ _NAMESPACE: Final = get_kind("", "Namespace")
 
 class NamespaceLifecycle:
     """Refuses new objects without an active namespace, and the deletion of permanent namespaces."""
+
+    kinds: Final = KINDS
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache

@@ -8,30 +8,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Final
 
 from dray.api.kinds import KINDS
 from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, ObjectChange
 from dray.server.http.errors import new_forbidden
-from dray.server.objects.stored_object import StoredObject, get_storage_kind
+from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
 
 
 class ObjectCountLimit:
     """Refuses objects beyond the limit."""
 
+    kinds: Final = tuple(kind for kind in KINDS if kind.namespaced and kind.stored_as is None)
+
     def __init__(self, cache: WatchCache, max_objects: int, on_refused: Callable[[str], None]) -> None:
         """A limit of 0 is no limit."""
         self._max_objects, self._on_refused = max_objects, on_refused
         self._counts: Counter[tuple[str, str, str]] = Counter()
         if max_objects:
-            for kind in KINDS:
-                if kind.namespaced and kind.stored_as is None:
-                    cache.add_listener(kind, self._on_change)
+            for kind in self.kinds:
+                cache.add_listener(kind, self._on_change)
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        if not self._max_objects or change.operation != CREATE or not change.kind.namespaced:
+        if not self._max_objects or change.operation != CREATE:
             return ADMITTED
-        kind = get_storage_kind(change.kind)
+        kind = change.kind
         if self._counts[kind.group, kind.plural, change.namespace] >= self._max_objects:
             self._on_refused("max_objects_per_namespace")
             why = f"namespace {change.namespace} has {self._max_objects} {kind.plural}, which is the limit"

@@ -53,6 +53,8 @@ class ResourceQuotaAdmission:
     `on_denied` is called with the name of each exceeded resource, for metrics.
     """
 
+    kinds: Final = tuple(kind for kind in KINDS if kind.namespaced)
+
     def __init__(self, cache: WatchCache, *, on_denied: Callable[[str], None] | None = None) -> None:
         self._cache = cache
         self._on_denied = on_denied or (lambda name: None)
@@ -63,8 +65,6 @@ class ResourceQuotaAdmission:
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         """Charge a change to the quotas of its namespace."""
-        if not change.kind.namespaced:
-            return ADMITTED
         about_quota = change.kind is QUOTAS and _changes_limits(change)
         if change.operation == UPDATE and change.kind is not PODS and not about_quota:
             return ADMITTED  # only updates of pods change usage: the requests of a claim are immutable

@@ -64,11 +64,13 @@ _read_claim = msgspec.json.Decoder(_ClaimUsage).decode
 class TaintRuleWarnings:
     """Warns the author of a rule that selects every device."""
 
+    kinds: Final = (_RULES,)
+
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        if change.kind is not _RULES or change.operation == DELETE or change.subresource:
+        if change.operation == DELETE or change.subresource:
             return ADMITTED
         rule: DeviceTaintRule = change.view
         old: DeviceTaintRule | None = change.old_view

@@ -66,6 +66,8 @@ class LedgerAdmission:
     nothing; tests use it to show what happens without the ledger.
     """
 
+    kinds: Final = (CLAIMS, SLICES, PREPARATIONS)
+
     def __init__(
         self,
         cache: WatchCache,

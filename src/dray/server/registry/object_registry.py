@@ -11,7 +11,7 @@ is validated as usual, and validating webhooks see the result. What they admitte
 the object: after a conflict on the object itself they are called again, and after a conflict elsewhere (on a
 quota or a row of the ledger) the same result is tried again. A write that calls webhooks holds no lock.
 
-Rules for this file: it knows no kind and no verb, and no other module writes objects to the store.
+Rules for this file: it knows no kind by name and no verb, and no other module writes objects to the store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from dray.api.kinds import Kind
+from dray.api.kinds import KINDS, Kind
 from dray.server.admission.change import CREATE, DELETE, UPDATE, AdmissionRule, ObjectChange
 from dray.server.admission.webhooks.review_objects import ProposedObject, ReviewObject, StoredReviewObject
 from dray.server.http.errors import new_conflict, new_service_unavailable, new_too_large
@@ -196,7 +196,7 @@ class ObjectRegistry:
         """`admission` calls the webhooks, which review a write before the rules do."""
         self._store = store
         self.cache = cache
-        self._rules = tuple(rules)
+        self._rules = {kind: [rule for rule in rules if kind in rule.kinds] for kind in KINDS}
         self.admission: ExternalAdmission = admission or _NoWebhooks()
         self._observer = observer or WriteObserver()
         self._max_object_bytes = max_object_bytes
@@ -285,7 +285,7 @@ class ObjectRegistry:
         compares: list[Compare] = [KeyAbsent(key) if old is None else KeyUnchanged(key, old.revision)]
         writes: list[Write] = []
         warnings: list[str] = []
-        for rule in self._rules:
+        for rule in self._rules[change.kind]:
             effects = rule.admit(change)
             compares += effects.compares
             writes += effects.writes
