@@ -152,7 +152,7 @@ def test_an_agent_that_was_killed_finds_its_containers_again(kubectl: Kubectl, n
     node.agent.stop(signal.SIGKILL)
     assert Path(f"/proc/{pid}").exists()
     ran = kubectl("logs", "p", fails=True)
-    assert f"the agent of node {NODE} cannot be asked at" in ran.err
+    assert f"the agent of node {NODE} cannot be reached at" in ran.err
     node.agent.start()
     assert Path(f"/proc/{pid}").exists()
     until(lambda: kubectl("logs", "p").out.startswith(f"pid={pid}\n"))

@@ -1,4 +1,4 @@
-"""Files are judged as the server judges what it is sent: the same objects are refused, the same fields go."""
+"""The server and the reader of manifest files validate alike: the same errors, the same dropped fields."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def _by_server(api: Api, document: dict[str, Any]) -> Verdict:
 
 
 @pytest.mark.parametrize("gates", list(_switched()))
-async def test_the_server_and_the_readers_of_files_say_the_same(gates: GateSet) -> None:
+async def test_the_server_and_the_file_reader_report_the_same_errors(gates: GateSet) -> None:
     async with serving(gates=gates) as api:
         for namespace in NAMESPACES:
             await api.create(namespace)
@@ -124,7 +124,7 @@ async def test_the_server_and_the_readers_of_files_say_the_same(gates: GateSet) 
     assert {True, False} == set(verdicts)
 
 
-async def test_what_a_server_gives_back_is_accepted() -> None:
+async def test_an_object_read_from_the_server_can_be_written_back() -> None:
     async with serving() as api:
         for namespace in NAMESPACES:
             await api.create(namespace)
@@ -142,7 +142,7 @@ async def test_what_a_server_gives_back_is_accepted() -> None:
     assert [claim.metadata.name for claim in found.claims if claim.status.allocation] == ["notebook"]
 
 
-async def test_the_cases_of_kubernetes_are_judged_alike(request: pytest.FixtureRequest) -> None:
+async def test_the_test_cases_of_kubernetes_have_the_same_results(request: pytest.FixtureRequest) -> None:
     corpus = corpus_dir(request.config)
     if corpus is None:
         pytest.skip(NO_CORPUS)

@@ -1,4 +1,4 @@
-"""Gates that go off and on again while objects are kept: new fields are dropped, stored ones stay."""
+"""Feature gates that change while objects are stored: new fields are dropped, stored fields stay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def without(*names: str) -> GateSet:
 
 
 class Restarts:
-    """One store, served one time after the other with other gates."""
+    """One store, served several times in succession with different gates."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -50,7 +50,7 @@ def _part(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("K4816-108")
-async def test_alternatives_are_dropped_and_what_is_left_is_no_request() -> None:
+async def test_a_request_without_its_dropped_alternatives_is_invalid() -> None:
     async with serving(gates=without("DRAPrioritizedList")) as api:
         said = await api.ask("POST", path("resourceclaims"), _choices("c"))
         assert (said.code, said.reason) == (422, "Invalid")
@@ -59,7 +59,7 @@ async def test_alternatives_are_dropped_and_what_is_left_is_no_request() -> None
 
 
 @pytest.mark.req("K4816-095")
-async def test_claims_with_alternatives_outlive_their_gate() -> None:
+async def test_stored_claims_keep_alternatives_when_the_gate_is_off() -> None:
     again = Restarts()
     async with again.on() as api:
         made = await api.create(_choices("c"))
@@ -120,7 +120,7 @@ async def test_shares_are_dropped_with_a_warning_when_the_gate_is_off() -> None:
 
 
 @pytest.mark.req("K5075-156", "K5075-157")
-async def test_stored_shares_stay_when_the_gate_goes_and_dropped_ones_do_not_come_back() -> None:
+async def test_stored_shares_stay_when_the_gate_is_off_and_dropped_ones_do_not_return() -> None:
     again = Restarts()
     share = "11111111-1111-4111-8111-111111111111"
     async with again.on() as api:
@@ -151,7 +151,7 @@ async def test_priorities_are_dropped_so_that_a_driver_can_notice() -> None:
 
 
 @pytest.mark.parametrize("way", ["create", "update", "merge", "apply"])
-async def test_every_way_of_writing_goes_through_the_gates(way: str) -> None:
+async def test_every_write_drops_gated_fields(way: str) -> None:
     plain = resource_slice("s", devices=1)
     async with serving(gates=without("DRAConsumableCapacity")) as api:
         where = path("resourceslices", "s")
@@ -200,7 +200,7 @@ async def test_without_devices_their_kinds_are_not_served() -> None:
 
 
 @pytest.mark.req("K3063-064")
-async def test_nobody_asks_whether_the_class_exists() -> None:
+async def test_a_claim_may_name_a_class_that_does_not_exist() -> None:
     async with serving() as api:
         await api.create(claim("c", requests=[request(deviceClassName="nowhere.example.com")]))
 

@@ -1,4 +1,4 @@
-"""After a restore: devices wait for nodes that may have them, and nodes say what they have in their hands."""
+"""The quarantine after a restore: devices wait for the reports of nodes that may have them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _everywhere(document: Document) -> Document:
 
 @asynccontextmanager
 async def after_restore(limits: ServerLimits = AT_ONCE, *nodes: str) -> AsyncIterator[Api]:
-    """A server that goes on from a copy with these nodes, two pools and three claims."""
+    """A server on a restored store with these nodes, two pools and three claims."""
     kept = MemoryStore()
     async with serving(kept) as api:
         for name in nodes or ("node-a", "node-b"):
@@ -42,7 +42,7 @@ async def after_restore(limits: ServerLimits = AT_ONCE, *nodes: str) -> AsyncIte
 
 
 async def mark(store: Store, name: str = "r1") -> None:
-    """What a restore leaves behind."""
+    """Write the marker of a restore."""
     left = restore_marker.RestoreMarker(id=name, at="2026-01-01T00:00:00Z")
     await store.txn([], [Put(restore_marker.MARKER_KEY, restore_marker.encode_marker(left))])
 
@@ -66,13 +66,13 @@ def as_node(api: Api, name: str) -> Api:
 
 
 async def account(api: Api, name: str, what: str = "r1") -> None:
-    """A node notes that it has said everything."""
+    """Annotate a node as having reported."""
     note = {"metadata": {"annotations": {ACCOUNTED_ANNOTATION: what}}}
     await as_node(api, name).patch(path("nodes", name), note)
 
 
 def word(on: str, uid: str, device: str = "", pool: str = SHARED, **more: Any) -> Document:
-    """A preparation; with a device, what a node found in its hands."""
+    """A preparation; with a device, the report of a node after a restore."""
     spec: Document = {"nodeName": on, "claim": {"namespace": "default", "name": f"of-{uid}", "uid": uid}}
     if device:
         spec["devices"] = [{"driver": "gpu.example.com", "pool": pool, "device": device, **more}]
@@ -100,7 +100,7 @@ async def open_mark(api: Api) -> bool:
     return not (await api.get("/dray/restored"))["settled"]
 
 
-async def test_what_several_nodes_reach_waits_until_all_have_said_what_they_have() -> None:
+async def test_devices_of_several_nodes_are_quarantined_until_all_nodes_have_reported() -> None:
     async with after_restore() as api:
         refused = await allocate(api, "c0")
         assert (refused.code, causes(refused)) == (409, {"NodeNotHeard"})
@@ -114,7 +114,7 @@ async def test_what_several_nodes_reach_waits_until_all_have_said_what_they_have
         assert (await allocate(api, "c0")).code == 200
 
 
-async def test_what_one_node_has_waits_for_that_node_alone() -> None:
+async def test_devices_of_one_node_are_quarantined_until_that_node_has_reported() -> None:
     async with after_restore(LATER) as api:
         await account(api, "node-b")
         refused = await allocate(api, "c0", pool=ALONE)
@@ -124,7 +124,7 @@ async def test_what_one_node_has_waits_for_that_node_alone() -> None:
         assert (await allocate(api, "c0", pool=ALONE)).code == 200
 
 
-async def test_nodes_that_the_copy_does_not_know_are_given_time() -> None:
+async def test_nodes_that_the_backup_does_not_contain_have_a_grace_period() -> None:
     async with after_restore(LATER) as api:
         await account(api, "node-a")
         await account(api, "node-b")
@@ -134,14 +134,14 @@ async def test_nodes_that_the_copy_does_not_know_are_given_time() -> None:
         assert await open_mark(api)
 
 
-async def test_nodes_without_an_agent_of_ours_are_not_waited_for() -> None:
+async def test_nodes_without_a_dray_agent_are_not_awaited() -> None:
     async with after_restore(AT_ONCE, "node-a") as api:
         await api.create(node("kubelet"))
         await account(api, "node-a")
         assert (await allocate(api, "c0")).code == 200
 
 
-async def test_who_is_said_to_have_something_is_waited_for_without_a_node() -> None:
+async def test_a_node_with_a_preparation_is_awaited_without_a_node_object() -> None:
     async with after_restore(AT_ONCE, "node-a") as api:
         await account(api, "node-a")
         assert (await allocate(api, "c0")).code == 200
@@ -156,7 +156,7 @@ async def test_who_is_said_to_have_something_is_waited_for_without_a_node() -> N
         assert (await allocate(api, "c1", "gpu-1")).code == 200
 
 
-async def test_a_claim_keeps_and_gives_back_what_it_has_while_others_wait() -> None:
+async def test_an_allocated_claim_keeps_and_releases_its_devices_in_quarantine() -> None:
     async with after_restore() as api:
         await account(api, "node-a")
         assert (await allocate(api, "c0", pool=ALONE)).code == 200
@@ -167,7 +167,7 @@ async def test_a_claim_keeps_and_gives_back_what_it_has_while_others_wait() -> N
         assert (await allocate(api, "c1", pool=ALONE)).code == 200
 
 
-async def test_the_waiting_ends_for_good_and_nobody_who_comes_later_begins_it_again() -> None:
+async def test_a_settled_quarantine_does_not_start_again() -> None:
     store = MemoryStore()
     await mark(store)
     async with serving(store, limits=AT_ONCE) as api:
@@ -180,7 +180,7 @@ async def test_the_waiting_ends_for_good_and_nobody_who_comes_later_begins_it_ag
     await store.close()
 
 
-async def test_what_a_node_has_is_held_back_though_nobody_knows_the_claim() -> None:
+async def test_reported_devices_are_held_though_their_claim_does_not_exist() -> None:
     async with after_restore() as api:
         assert (await say(api, word("node-b", "u9", "gpu-0"))).code == 201
         await account(api, "node-a")
@@ -195,7 +195,7 @@ async def test_what_a_node_has_is_held_back_though_nobody_knows_the_claim() -> N
         assert await agrees(api)
 
 
-async def test_a_claim_of_the_copy_is_not_prepared_while_another_node_has_its_device() -> None:
+async def test_a_restored_claim_is_not_prepared_while_another_node_has_its_device() -> None:
     async with after_restore() as api:
         await account(api, "node-a")
         await account(api, "node-b")
@@ -220,7 +220,7 @@ def _bound(document: Document, where: str) -> Document:
     return spec | {"nodeName": where}
 
 
-async def test_a_node_may_say_anew_what_it_has_of_a_claim() -> None:
+async def test_a_node_may_report_the_devices_of_a_claim_again() -> None:
     async with after_restore() as api:
         first = (await say(api, word("node-b", "u9", "gpu-0"))).document
         changed = first | {"spec": word("node-b", "u9", "gpu-1")["spec"]}
@@ -232,7 +232,7 @@ async def test_a_node_may_say_anew_what_it_has_of_a_claim() -> None:
         assert await agrees(api)
 
 
-async def test_a_share_that_nobody_remembers_counts_as_all_that_is_left() -> None:
+async def test_an_unknown_share_counts_as_the_rest_of_the_device() -> None:
     async with after_restore() as api:
         shared = _everywhere(
             resource_slice(
@@ -253,11 +253,11 @@ async def test_a_share_that_nobody_remembers_counts_as_all_that_is_left() -> Non
 _SHARE = "a671734a-e8e5-11e4-8fde-42010af09321"
 
 
-async def test_nodes_say_so_only_after_a_restore_and_only_of_what_they_can_have() -> None:
+async def test_nodes_report_only_after_a_restore_and_only_devices_they_can_have() -> None:
     async with after_restore() as api:
         refused = await say(api, word("node-b", "u9", "gpu-0", ALONE))
         assert refused.code == 403
-        assert "which is of node node-a" in refused.message
+        assert "which is on node node-a" in refused.message
         assert (await as_node(api, "node-a").ask("POST", WORDS, word("node-b", "u9", "gpu-0"))).code == 403
         await account(api, "node-b")
         refused = await say(api, word("node-b", "u9", "gpu-0"))
@@ -268,7 +268,7 @@ async def test_nodes_say_so_only_after_a_restore_and_only_of_what_they_can_have(
         assert (await say(api, word("node-a", "u9", "gpu-0"))).code == 403, "there was no restore"
 
 
-async def test_an_administrator_ends_the_waiting_and_a_node_does_not() -> None:
+async def test_an_administrator_settles_the_quarantine_and_a_node_does_not() -> None:
     async with after_restore(LATER) as api:
         told = await as_node(api, "node-a").get("/dray/restored")
         assert told == {"kind": "Restored", "id": "r1", "at": "2026-01-01T00:00:00Z", "settled": ""}

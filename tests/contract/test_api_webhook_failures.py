@@ -1,4 +1,4 @@
-"""Webhooks that hang, die, lie or talk too much: what becomes of requests, and who hears of it."""
+"""Webhooks that hang, crash or answer badly: the failure policy, timeouts and logs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def usual(world: World) -> Entry:
 
 
 def stranger() -> str:
-    """An authority that has nothing to do with the webhook."""
+    """A certificate authority other than that of the webhook."""
     from dray.server.auth.authn.certificates import CertificateAuthority
 
     return base64.b64encode(CertificateAuthority.open(keys(), ("localhost",)).ca_pem).decode()
@@ -67,10 +67,10 @@ TROUBLES: dict[str, tuple[Callable[[World], Entry], Answer | None, str]] = {
 
 
 @pytest.mark.parametrize("trouble", sorted(TROUBLES))
-def test_what_is_wrong_with_a_webhook_is_said_or_ignored_as_configured(trouble):
+def test_a_failing_webhook_follows_the_failure_policy(trouble):
     entry, answer, why = TROUBLES[trouble]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
             if answer is not None:
                 world.hook.on("/check", answer)
@@ -90,15 +90,15 @@ def test_what_is_wrong_with_a_webhook_is_said_or_ignored_as_configured(trouble):
             )
             assert (await tried(world, claim("a"))).code == 201
             assert await world.metric(COUNTED, 'outcome="ignored"') == 1
-            told = [line for line in world.lines if "an admission webhook could not be asked" in line]
+            told = [line for line in world.lines if "an admission webhook could not be called" in line]
             assert len(told) == 2
             assert why in told[0]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_webhook_that_hangs_has_its_time_and_no_more():
-    async def story() -> None:
+def test_a_hanging_webhook_times_out():
+    async def scenario() -> None:
         async with hooked() as world:
             never = asyncio.Event()
             world.hook.on("/strict", hanging(never))
@@ -114,13 +114,13 @@ def test_a_webhook_that_hangs_has_its_time_and_no_more():
             assert said.message.endswith("within 1 seconds")
             never.set()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_all_webhooks_of_a_request_together_have_an_end(monkeypatch):
+def test_all_webhooks_of_a_request_share_a_deadline(monkeypatch):
     monkeypatch.setattr(dispatch, "TOTAL_TIMEOUT", 0.3)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
 
             async def slow(_asked: Any) -> dict[str, Any]:
@@ -135,18 +135,18 @@ def test_all_webhooks_of_a_request_together_have_an_end(monkeypatch):
             assert (said.code, said.reason) == (504, "Timeout")
             assert world.hook.requests("/two") == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_webhook_with_other_effects_refuses_dry_runs():
-    """Nobody can configure one, but older servers kept whatever they were given."""
+def test_a_webhook_with_side_effects_refuses_dry_runs():
+    """Validation refuses such a configuration, but older servers stored it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         store = MemoryStore()
         async with hooked(store) as world:
             kind = {"apiVersion": f"{GROUP}/v1", "kind": "ValidatingWebhookConfiguration"}
-            born = {"name": "c", "uid": "u", "creationTimestamp": "2026-01-31T12:00:00Z"}
-            document = {**kind, "metadata": born, "webhooks": [world.entry(sideEffects="Some")]}
+            metadata = {"name": "c", "uid": "u", "creationTimestamp": "2026-01-31T12:00:00Z"}
+            document = {**kind, "metadata": metadata, "webhooks": [world.entry(sideEffects="Some")]}
             place = f"/registry/{GROUP}/validatingwebhookconfigurations/c".encode()
             await store.txn([], [Put(place, write_json(document))])
             said = await tried(world, claim("a"), dryRun="All")
@@ -156,26 +156,26 @@ def test_a_webhook_with_other_effects_refuses_dry_runs():
             assert world.hook.order == ["/check"]
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_an_answer_without_end_is_cut_off(monkeypatch):
+def test_an_endless_webhook_response_is_aborted(monkeypatch):
     monkeypatch.setattr(webhook_client, "MAX_RESPONSE_BYTES", 100_000)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on("/check", says(" " * 200_000))
             await world.configure("validating", "c", world.entry())
             said = await tried(world, claim("a"))
             assert "answers more than 100000 bytes" in said.message
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_webhook_that_hangs_does_not_take_all_places(monkeypatch):
+def test_a_hanging_webhook_does_not_take_all_slots(monkeypatch):
     monkeypatch.setattr(webhook_client, "MAX_PENDING_CALLS", 2)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
             never = asyncio.Event()
             world.hook.on("/check", hanging(never))
@@ -189,11 +189,11 @@ def test_a_webhook_that_hangs_does_not_take_all_places(monkeypatch):
             assert [(await each).code for each in waiting] == [201, 201]
             assert (await tried(world, claim("d"))).code == 201
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_client_that_leaves_takes_its_question_back():
-    async def story() -> None:
+def test_a_disconnected_client_cancels_the_webhook_call():
+    async def scenario() -> None:
         async with hooked() as world:
             never = asyncio.Event()
             world.hook.on("/check", hanging(never))
@@ -205,11 +205,11 @@ def test_a_client_that_leaves_takes_its_question_back():
             never.set()
             assert (await tried(world, claim("a"))).code == 201
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_connection_that_was_closed_meanwhile_is_made_again():
-    async def story() -> None:
+def test_a_closed_webhook_connection_is_opened_again():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.configure("validating", "c", world.entry())
             assert (await tried(world, claim("a"))).code == 201
@@ -217,11 +217,11 @@ def test_a_connection_that_was_closed_meanwhile_is_made_again():
             assert (await tried(world, claim("b"))).code == 201
             assert len(world.hook.connections) == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_contents_of_objects_are_in_no_line_of_the_log():
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on("/check", says("no", 500))
             rule = {
@@ -237,4 +237,4 @@ def test_contents_of_objects_are_in_no_line_of_the_log():
             assert [line for line in world.lines if "hunter2" in line] == []
             assert "hunter2" not in world.audit.read_text()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""What is held counts in the ledger, whatever gates are closed afterwards."""
+"""Allocated devices count in the ledger, whatever feature gates are off afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from dray.gates import GATES, GateSet
 from tests.contract.api import MERGE, Api, path
 from tests.contract.documents import allocation, claim, resource_slice
-from tests.contract.test_api_gates import Restarts
+from tests.contract.test_api_feature_gates import Restarts
 
 CLOSABLE = [gate for gate in GATES if gate != "DynamicResourceAllocation"]
 

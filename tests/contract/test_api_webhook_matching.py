@@ -1,4 +1,4 @@
-"""Which requests admission webhooks are asked about, where they are found, and who may configure them."""
+"""Which requests admission webhooks review, where they are called, and who may configure them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CLAIMS = path("resourceclaims")
 CONFIGS = path("configmaps")
 
 
-def test_an_older_version_is_asked_about_in_the_version_that_a_rule_names():
-    async def story() -> None:
+def test_a_webhook_gets_the_object_in_the_version_of_its_rule():
+    async def scenario() -> None:
         async with hooked() as world:
             count = {"op": "replace", "path": "/spec/devices/requests/0/exactly/count", "value": 3}
             world.hook.on("/change", lambda _asked: patched(count))
@@ -34,11 +34,11 @@ def test_an_older_version_is_asked_about_in_the_version_that_a_rule_names():
             assert (asked["resource"]["version"], asked["requestResource"]["version"]) == ("v1", "v1beta1")
             assert (asked["kind"]["version"], asked["requestKind"]["version"]) == ("v1", "v1beta1")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_subresources_are_asked_about_where_rules_name_them():
-    async def story() -> None:
+def test_webhooks_review_subresources_that_their_rules_name():
+    async def scenario() -> None:
         async with hooked() as world:
             rule = {**CONFIG_RULE, "resources": ["pods/status", "pods/binding", "pods/eviction"]}
             await world.configure("validating", "c", world.entry(rules=[rule]))
@@ -62,11 +62,11 @@ def test_subresources_are_asked_about_where_rules_name_them():
                 ("CREATE", "eviction", "Eviction", "p"),
             ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_pod_that_a_webhook_changed_is_as_important_as_its_class_says():
-    async def story() -> None:
+def test_a_pod_that_a_webhook_changed_gets_the_priority_of_its_class():
+    async def scenario() -> None:
         async with hooked() as world:
             high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
             where = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -82,11 +82,11 @@ def test_a_pod_that_a_webhook_changed_is_as_important_as_its_class_says():
             assert asked["object"]["spec"]["priority"] == 1000
             assert asked["object"]["spec"]["restartPolicy"] == "Always"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_selectors_choose_by_labels_of_namespace_and_object():
-    async def story() -> None:
+def test_webhooks_match_labels_of_namespace_and_object():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.api.create(
                 {**namespace("ours"), "metadata": {"name": "ours", "labels": {"team": "a"}}}
@@ -107,11 +107,11 @@ def test_selectors_choose_by_labels_of_namespace_and_object():
             await world.api.patch(f"{CONFIGS}/chosen", {"metadata": {"labels": None}})
             assert world.hook.order == ["/there", "/those", "/those"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_conditions_decide_by_request_and_object():
-    async def story() -> None:
+def test_match_conditions_read_request_and_object():
+    async def scenario() -> None:
         async with hooked() as world:
             mine = {
                 "name": "not-the-system",
@@ -129,11 +129,11 @@ def test_conditions_decide_by_request_and_object():
             assert (await tried(world, old_claim("c"))).code == 201
             assert world.hook.order == ["/check"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_condition_that_fails_refuses_or_is_ignored_as_configured():
-    async def story() -> None:
+def test_a_failing_match_condition_follows_the_failure_policy():
+    async def scenario() -> None:
         async with hooked() as world:
             broken = [{"name": "broken", "expression": "object.nothing == 1"}]
             lax = world.entry("/lax", matchConditions=broken, failurePolicy="Ignore")
@@ -148,11 +148,11 @@ def test_a_condition_that_fails_refuses_or_is_ignored_as_configured():
             )
             assert world.hook.order == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_configurations_are_in_force_when_acknowledged_and_out_of_force_when_gone():
-    async def story() -> None:
+def test_configurations_apply_once_acknowledged_and_until_deleted():
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on("/check", lambda _asked: {"allowed": False})
             for name in ("a", "b", "c"):
@@ -161,11 +161,11 @@ def test_configurations_are_in_force_when_acknowledged_and_out_of_force_when_gon
                 await world.api.delete(home("validating", name))
                 assert (await tried(world, claim(name))).code == 201
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_another_server_on_the_same_store_asks_at_once():
-    async def story() -> None:
+def test_another_server_on_the_same_store_calls_the_webhook_at_once():
+    async def scenario() -> None:
         store = MemoryStore()
         async with hooked(store) as one, hooked(store) as other:
             one.hook.on("/check", lambda _asked: {"allowed": False})
@@ -173,11 +173,11 @@ def test_another_server_on_the_same_store_asks_at_once():
             assert (await tried(other, claim("a"))).code == 400
         await store.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_nobody_is_asked_about_configurations_so_that_a_mistake_can_be_mended():
-    async def story() -> None:
+def test_webhook_configurations_are_not_reviewed_by_webhooks():
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on("/check", lambda _asked: {"allowed": False})
             everything = {name: ["*"] for name in ("apiGroups", "apiVersions", "operations")}
@@ -189,11 +189,11 @@ def test_nobody_is_asked_about_configurations_so_that_a_mistake_can_be_mended():
             await world.api.delete(home("validating", "c"))
             assert {asked["resource"]["resource"] for _, asked in world.hook.asked} == {"resourceclaims"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_what_the_server_collects_by_itself_is_not_asked_about():
-    async def story() -> None:
+def test_writes_of_the_garbage_collector_are_not_reviewed():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.api.create(namespace("gone"))
             await world.api.create(config("c", "gone"))
@@ -203,11 +203,11 @@ def test_what_the_server_collects_by_itself_is_not_asked_about():
             await world.api.gone("/api/v1/namespaces/gone")
             assert world.hook.asked == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_webhook_behind_a_service_is_found_where_the_server_was_told():
-    async def story() -> None:
+def test_a_webhook_service_is_called_at_its_configured_address():
+    async def scenario() -> None:
         reference = {"namespace": SERVICE[0], "name": SERVICE[1], "path": "/check"}
         async with hooked(services={SERVICE: ""}) as world:
             entry = world.entry()
@@ -219,11 +219,11 @@ def test_a_webhook_behind_a_service_is_found_where_the_server_was_told():
             assert (await tried(world, claim("a"))).code == 201
             assert world.hook.order == ["/check"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_certificate_of_a_service_must_name_it():
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked(services={("system", "other"): ""}) as world:
             client = {**world.entry()["clientConfig"], "service": {"namespace": "system", "name": "other"}}
             del client["url"]
@@ -233,11 +233,11 @@ def test_the_certificate_of_a_service_must_name_it():
             assert "service other.system.svc at" in said.message
             assert "shows a certificate that is not trusted" in said.message
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_service_that_nobody_told_of_says_what_to_do():
-    async def story() -> None:
+def test_a_service_without_an_address_has_a_hint():
+    async def scenario() -> None:
         reference = {"namespace": "gpu", "name": "hook"}
         async with hooked() as world:
             entry = {**world.entry(), "clientConfig": {"service": reference}}
@@ -251,11 +251,11 @@ def test_a_service_that_nobody_told_of_says_what_to_do():
                 "or give a `url` in clientConfig"
             )
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_only_administrators_write_configurations():
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
             editor = {
                 "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -272,11 +272,11 @@ def test_only_administrators_write_configurations():
                 for method in ("GET", "POST", "DELETE"):
                     assert (await ed.ask(method, home(sort), {})).code == 403
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_field_that_no_configuration_has_is_told():
-    async def story() -> None:
+def test_unknown_fields_of_configurations_are_reported():
+    async def scenario() -> None:
         async with hooked() as world:
             said = await world.configure("validating", "c", {**world.entry(), "failurepolicy": "Ignore"})
             assert "webhooks[0].failurepolicy" in said.warnings
@@ -293,11 +293,11 @@ def test_a_field_that_no_configuration_has_is_told():
             fields = {cause["field"] for cause in said.document["details"]["causes"]}
             assert fields == {"webhooks[0].clientConfig.url", "webhooks[0].sideEffects"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_bundle_is_kept_as_it_was_written():
-    async def story() -> None:
+def test_a_ca_bundle_is_stored_as_written():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.configure("validating", "c", world.entry())
             stored = await world.api.get(home("validating", "c"))
@@ -305,4 +305,4 @@ def test_a_bundle_is_kept_as_it_was_written():
             assert base64.b64decode(bundle).startswith(b"-----BEGIN CERTIFICATE-----")
             assert stored["metadata"]["generation"] == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Requests spoiled at random, through every verb: each is carried out or refused, none breaks the server."""
+"""Randomly malformed requests with every verb: each is carried out or refused, none causes a fault."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 class Spoiler:
-    """Spoils documents, the same way for the same seed."""
+    """Malforms documents, the same way for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -128,7 +128,7 @@ async def _begin(api: Api) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_nonsense_is_refused_and_breaks_nothing(seed: int) -> None:
+async def test_malformed_requests_are_refused_without_a_fault(seed: int) -> None:
     spoiler = Spoiler(seed)
     codes: set[int] = set()
     async with serving() as api:

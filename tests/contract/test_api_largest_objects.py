@@ -1,4 +1,4 @@
-"""The largest slices that validation lets pass are stored: names, lists and amounts are as long as may be."""
+"""The largest slices that validation accepts can be stored."""
 
 from __future__ import annotations
 

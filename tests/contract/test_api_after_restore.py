@@ -1,4 +1,4 @@
-"""A server that goes on from a copy of its store: what clients from before are told."""
+"""A server on a restored store: clients from before the restore relist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def version(document: dict) -> int:
 
 
 async def _first_life(api: Api, folder: Path) -> tuple[int, dict]:
-    """Something, a copy, and more; the last version that a client saw, and how one object looked then."""
+    """Objects, a backup, and later writes; the last version that a client saw, and one object of then."""
     await api.create(config("kept"))
     await api.create(config("deleted"))
     await back_up_store(api.store, folder / "copy")
@@ -35,7 +35,7 @@ async def _first_life(api: Api, folder: Path) -> tuple[int, dict]:
     return version(await api.get(CONFIGS)), changed
 
 
-async def test_clients_from_before_a_restore_read_again_and_find_only_later_versions(tmp_path: Path) -> None:
+async def test_clients_from_before_a_restore_relist_and_see_only_later_versions(tmp_path: Path) -> None:
     async with stored(tmp_path, "first.db") as store, serving(store) as api:
         seen, changed = await _first_life(api, tmp_path)
     await restore_store(tmp_path / "copy", str(tmp_path / "second.db"))

@@ -1,4 +1,4 @@
-"""Answers in other forms: tables, bare metadata, YAML; and what cannot be offered."""
+"""Other representations: tables, partial metadata and YAML, and formats that are not offered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_tables_have_columns_and_rows() -> None:
 
 
 @pytest.mark.parametrize(("include", "kind"), [("Object", "ResourceClaim"), ("None", None)])
-async def test_rows_carry_what_was_asked_for(include: str, kind: str | None) -> None:
+async def test_rows_contain_the_requested_object(include: str, kind: str | None) -> None:
     async with serving() as api:
         await api.create(claim("a"))
         said = await api.ask("GET", path("resourceclaims"), headers={"accept": TABLE}, includeObject=include)
@@ -87,7 +87,7 @@ async def test_metadata_alone() -> None:
             assert (await watch.event())["object"] == one.document
 
 
-async def test_yaml_goes_both_ways() -> None:
+async def test_bodies_and_responses_may_be_yaml() -> None:
     async with serving() as api:
         body = b"metadata:\n  name: a\ndata:\n  x: 'yes'\n"
         said = await api.ask("POST", path("configmaps"), body, headers={"content-type": "application/yaml"})
@@ -111,7 +111,7 @@ async def test_yaml_goes_both_ways() -> None:
         ("text/html", 406),
     ],
 )
-async def test_what_is_accepted_decides(accept: str, code: int) -> None:
+async def test_the_accept_header_decides_the_format(accept: str, code: int) -> None:
     async with serving() as api:
         said = await api.ask("GET", path("configmaps"), headers={"accept": accept})
         assert said.code == code, said.document
