@@ -35,9 +35,9 @@ SAID = [
         "claims do not know of each other, and using one does not break the other",
     ),
     ("K3063-018", CLASSIC, "The scheduler has no model of resources"),
-    ("K3063-019", CLASSIC, "There is no standard way to say what is available"),
-    ("K3063-020", CLASSIC, 'None means "some kind of GPU"'),
-    ("K3063-034", CLASSIC, "nobody else ever binds a claim to something that was made in advance"),
+    ("K3063-019", CLASSIC, "There is no standard way to publish what is available"),
+    ("K3063-020", CLASSIC, 'No class means "some kind of GPU"'),
+    ("K3063-034", CLASSIC, "nothing else ever binds a claim to a resource that was created in advance"),
     ("K3063-058", PLATFORM, "claims and classes have no place for secrets"),
     ("K3063-174", PLATFORM, "Vendors answer for upgrades and downgrades of their drivers"),
     (
