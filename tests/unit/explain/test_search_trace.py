@@ -9,7 +9,7 @@ import pytest
 
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import normalize_claims
-from dray.allocator.search.backtracking import STEP_BUDGET
+from dray.allocator.search.backtracking import STEP_BUDGET, search
 from dray.allocator.search.trace import DeadEnd, Exhausted, GaveUp, Solved
 from dray.api.resource import ResourceClaim
 from dray.errors import UnanswerableClaimError
@@ -42,10 +42,10 @@ NUMA = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1")
 
 
 def test_refusals_come_from_the_trace_of_the_search(monkeypatch):
-    real, marked = search_trace.search, Refusal(RefusalReason.CAPACITY_MISSING, "marked")
+    marked = Refusal(RefusalReason.CAPACITY_MISSING, "marked")
 
     def mark_refusals(*args, **more):
-        for event in real(*args, **more):
+        for event in search(*args, **more):
             if isinstance(event, DeadEnd):
                 event = msgspec.structs.replace(event, refused=tuple((i, marked) for i, _ in event.refused))
             yield event
