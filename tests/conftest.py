@@ -71,8 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     markers = (marker for item in session.items for marker in item.iter_markers("req"))
     from_tests = frozenset(reqs.ids_of(marker.args) for marker in markers)
-    from_scenes = reqs.find_ids_in_cases(ROOT / "tests" / "scenes")
-    session.config.stash[NAMED] = frozenset[str]().union(*from_tests, from_scenes)
+    from_cases = reqs.find_ids_in_cases(ROOT / "tests" / "cases")
+    session.config.stash[NAMED] = frozenset[str]().union(*from_tests, from_cases)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -123,5 +123,5 @@ def requirements(pytestconfig: pytest.Config) -> tuple[reqs.Requirement, ...]:
 
 @pytest.fixture(scope="session")
 def named_requirements(pytestconfig: pytest.Config) -> frozenset[str]:
-    """Every requirement id that a collected test or a scene names."""
+    """Every requirement id that a collected test or a case names."""
     return pytestconfig.stash[NAMED]

@@ -28,6 +28,8 @@ from dray.api.resource import (
     ResourceClaimStatus,
 )
 from dray.client.client import Client
+from dray.client.rest_client import ClientOptions
+from dray.client.timing import TimeSource
 from dray.client.transports.in_process import InProcessTransport
 from dray.clock import ManualClock
 from dray.driver import Claim, Driver, Ready
@@ -37,7 +39,7 @@ from dray.driver.preparing.cdi_files import ClaimCdiFiles
 from dray.driver.preparing.device_status import DeviceStatusWriter
 from dray.driver.preparing.prepared_claims import FAIL_POINTS, PreparedClaimStore
 from dray.driver.preparing.prepared_records import PreparedClaimRecord
-from dray.driver.preparing.preparer import ClaimPreparer, PreparerDependencies, PrepareResult, RequestedClaim
+from dray.driver.preparing.preparer import ClaimPreparer, PrepareResult, RequestedClaim
 from dray.telemetry.logs import build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
 from tests.effort import effort
@@ -93,7 +95,7 @@ class Api:
             ),
         )
 
-    async def list_consumers(self, entry: PreparedClaimRecord) -> tuple[str, ...]:
+    async def list_consumers(self, record: PreparedClaimRecord) -> tuple[str, ...]:
         return ()
 
 
@@ -121,25 +123,20 @@ class World:
             raise Crash
 
     def _started(self) -> ClaimPreparer:
-        self.author = AsyncDriver(Hardware(self))
-        client = Client(InProcessTransport(None, "nobody", ()))  # type: ignore[arg-type]
-        book = PreparedClaimStore(
+        hardware, log = Hardware(self), build_silent_logger()
+        hardware.node = "n"
+        self.author = AsyncDriver(hardware)
+        options = ClientOptions(time_source=TimeSource(clock=ManualClock()))
+        client = Client(InProcessTransport(None, "nobody", ()), options=options)  # type: ignore[arg-type]
+        store = PreparedClaimStore(
             self.root / "state", ClaimCdiFiles(self.root / "cdi", NAME), f"boot-{self.boots}", self.passing
         )
-        book.recover(0.0)
-        tools = PreparerDependencies(
-            async_driver=self.author,
-            client=client,
-            store=book,
-            status_writer=DeviceStatusWriter(client, NAME, "n", build_silent_logger()),
-            node="n",
-            boot_id=f"boot-{self.boots}",
-            log=build_silent_logger(),
-            metrics=MetricsRegistry(m.MEASURES),
-            clock=ManualClock(),
-        )
-        tools.lookup = Api(self)  # type: ignore[assignment]
-        return ClaimPreparer(tools)
+        store.recover(0.0)
+        status_writer = DeviceStatusWriter(client, NAME, "n", log)
+        metrics = MetricsRegistry(m.MEASURES)
+        preparer = ClaimPreparer(self.author, client, store, status_writer, log, metrics)
+        preparer.lookup = Api(self)  # type: ignore[assignment]
+        return preparer
 
     def restart(self) -> None:
         self.fatal = ""

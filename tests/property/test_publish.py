@@ -31,9 +31,9 @@ from dray.driver.publishing.pool_plan import (
     PoolPlan,
     PublisherIdentity,
     plan_pool,
-    retain_used_devices,
     to_desired_pool,
 )
+from dray.driver.publishing.retained_devices import retain_used_devices
 from dray.values.quantity import Quantity
 
 HOME = PublisherIdentity("gpu.example.com", "node-a", "node")

@@ -1,8 +1,22 @@
-"""The kit for driver authors: a driver is a small class, everything else is here.
+"""The kit for driver authors: a driver is a small class, and the kit does the rest.
 
-Nothing here decides who gets a device, and nothing here knows an agent's or a server's inside: it speaks the
-protocols of the kubelet and the Kubernetes API, so drivers run under either. Drivers import it, `cluster` and
-the command line too; other services never do.
+The kit publishes devices, serves the kubelet's gRPC protocols, keeps a checkpoint of prepared claims and
+writes CDI files. It must not contain allocation, and it uses only the protocols of the kubelet and of the
+Kubernetes API, so drivers run under a kubelet as well as under dray's agent. Drivers, `cluster` and the
+command line import it; other services do not.
+
+Some names are older than the ones in use now; drivers that import them keep working:
+
+| older name | name |
+| --- | --- |
+| `Allocated` | `ClassicAllocation` |
+| `BadDevice` | `InvalidDeviceError` |
+| `FieldDropped` | `FieldDroppedError` |
+| `Held` | `HeldClaim` |
+| `Kit`, `KitChoices` | `DriverService`, `DriverServiceOptions` |
+| `Need` | `ClassicClaimRequest` |
+| `PoolTaken` | `PoolConflictError` |
+| `Unavailable` | `NoAllocationAvailable` |
 """
 
 from dray.api.meta import Condition
@@ -20,7 +34,7 @@ from dray.driver.base import (
     Ready,
     Setting,
 )
-from dray.driver.classic.controller import (
+from dray.driver.classic import (
     ClassicAllocation,
     ClassicClaimRequest,
     ClassicController,
@@ -36,7 +50,20 @@ from dray.values.quantity import Quantity
 from dray.values.semver import Version
 from dray.wire.cdi import DeviceNode, Hook, Mount
 
+# Older names of the author API, see the module docstring.
+Allocated = ClassicAllocation
+BadDevice = InvalidDeviceError
+FieldDropped = FieldDroppedError
+Held = HeldClaim
+Kit = DriverService
+KitChoices = DriverServiceOptions
+Need = ClassicClaimRequest
+PoolTaken = PoolConflictError
+Unavailable = NoAllocationAvailable
+
 __all__ = [
+    "Allocated",
+    "BadDevice",
     "Capacity",
     "Claim",
     "ClassicAllocation",
@@ -53,23 +80,30 @@ __all__ = [
     "Driver",
     "DriverService",
     "DriverServiceOptions",
+    "FieldDropped",
     "FieldDroppedError",
     "Got",
     "HealthyDriver",
+    "Held",
     "HeldClaim",
     "Hook",
     "InvalidDeviceError",
+    "Kit",
+    "KitChoices",
     "Mount",
+    "Need",
     "NetworkDeviceData",
     "NoAllocationAvailable",
     "Pool",
     "PoolConflictError",
+    "PoolTaken",
     "Publisher",
     "Quantity",
     "Reach",
     "Ready",
     "Setting",
     "Slice",
+    "Unavailable",
     "Version",
     "device",
     "run",

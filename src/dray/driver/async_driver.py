@@ -1,6 +1,6 @@
-"""Asking the author's methods: plain ones in threads, async ones in the event loop, generators drained.
+"""Calls of the author's methods as coroutines: plain methods run in threads, async ones in the event loop.
 
-Rules for this file: what an author raises comes out as it is; who calls decides what to say about it.
+Rules for this file: exceptions of the author are not caught; the caller decides how to report them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dray.errors import InputError
 
 MAX_THREADS: Final = 32
 THREAD_NAME_PREFIX: Final = "driver-"
-"""How the names of threads begin in which an author's methods run."""
+"""The prefix of the names of threads that run an author's methods."""
 
 
 class AsyncDriver:
@@ -30,39 +30,39 @@ class AsyncDriver:
 
     @property
     def has_health(self) -> bool:
-        """Whether the driver has a method `list_health`."""
+        """Whether the driver has a method `health`."""
         return callable(getattr(self.driver, "health", None))
 
     async def list_devices(self) -> list[Any]:
-        """What `list_devices` says."""
+        """Call `devices`."""
         return await self._collect(self.driver.devices)
 
     async def prepare(self, claim: Claim | ClassicClaim) -> list[Ready]:
-        """What `prepare` says."""
+        """Call `prepare`."""
         return await self._collect(self.driver.prepare, claim)
 
     async def unprepare(self, claim: Claim | ClassicClaim) -> None:
-        """Until `unprepare` is done."""
+        """Call `unprepare`."""
         method = self.driver.unprepare
         if inspect.iscoroutinefunction(method):
             await method(claim)
             return
-        answer = await self.run_in_thread(method, claim)
-        if inspect.isawaitable(answer):
-            await answer
+        result = await self.run_in_thread(method, claim)
+        if inspect.isawaitable(result):
+            await result
 
     async def list_health(self) -> list[DeviceState]:
-        """What `list_health` says."""
+        """Call `health`."""
         return await self._collect(getattr(self.driver, "health"))  # noqa: B009 - drivers need not have it
 
     async def run_in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of something that may wait."""
+        """Run a call that may block in a thread."""
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, call_containing_exit, call, *arguments
         )
 
     def close(self) -> None:
-        """Let threads end that have nothing more to do."""
+        """Let idle threads end, without waiting for the busy ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _collect(self, method: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -70,35 +70,35 @@ class AsyncDriver:
             return await _drain(method(*arguments))
         if inspect.iscoroutinefunction(method):
             return _to_list(await method(*arguments), method)
-        # A generator does its work while it is drained: that belongs into the thread too.
-        answer = await self.run_in_thread(lambda: _materialize(method(*arguments)))
-        if inspect.isawaitable(answer):
-            answer = await answer
-        return await _drain(answer) if isinstance(answer, AsyncIterable) else _to_list(answer, method)
+        # A generator does its work while it is drained, so it is drained in the thread too.
+        result = await self.run_in_thread(lambda: _materialize(method(*arguments)))
+        if inspect.isawaitable(result):
+            result = await result
+        return await _drain(result) if isinstance(result, AsyncIterable) else _to_list(result, method)
 
 
 def call_containing_exit(call: Callable[..., Any], *arguments: Any) -> Any:
-    """One claim must not end the driver, whatever some library thinks of a failure."""
+    """Call a function, and turn `sys.exit` in it into an error: one claim must not end the driver."""
     try:
         return call(*arguments)
-    except SystemExit as left:
-        raise RuntimeError(f"it called sys.exit({left.code!r})") from left
+    except SystemExit as exiting:
+        raise RuntimeError(f"it called sys.exit({exiting.code!r})") from exiting
 
 
-def _materialize(answer: Any) -> Any:
-    return list(answer) if isinstance(answer, Iterable) else answer
+def _materialize(result: Any) -> Any:
+    return list(result) if isinstance(result, Iterable) else result
 
 
-def _to_list(answer: Any, method: Callable[..., Any]) -> list[Any]:
-    if answer is None:
+def _to_list(result: Any, method: Callable[..., Any]) -> list[Any]:
+    if result is None:
         return []
-    if not isinstance(answer, Iterable):
+    if not isinstance(result, Iterable):
         raise InputError(
             f"`{method.__name__}` must return a list, or yield one thing after the other; it returned "
-            f"`{type(answer).__name__}`"
+            f"`{type(result).__name__}`"
         )
-    return list(answer)
+    return list(result)
 
 
-async def _drain(answer: AsyncIterable[Any]) -> list[Any]:
-    return [each async for each in answer]
+async def _drain(result: AsyncIterable[Any]) -> list[Any]:
+    return [each async for each in result]

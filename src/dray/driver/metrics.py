@@ -1,6 +1,6 @@
-"""What a driver counts and times: calls of the agent, claims it holds, devices it publishes.
+"""Metrics of a driver: calls of the agent, claims it holds, devices it publishes.
 
-Labels never hold names of claims or devices. Several drivers in one process are told apart by `driver`.
+Labels never hold names of claims or devices. The label `driver` distinguishes several drivers in one process.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def _told(found: Document) -> bool:
     """Whether a pod says that there is no room for it."""
     conditions = found["status"].get("conditions", [])
     text = "".join(each.get("message", "") for each in conditions if each["type"] == "PodScheduled")
-    return "no room for more" in text or "its driver allows" in text
+    return "the most a claim can have" in text or "its driver allows" in text
 
 
 def _pod(name: str, plan: Plan) -> Document:

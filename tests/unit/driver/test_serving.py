@@ -268,7 +268,7 @@ def test_a_stream_survives_an_author_who_raises() -> None:
             request = HEALTH_V1.get_message_class("NodeWatchResourcesRequest")()
             messages: Any = GrpcStub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
             assert len((await _next(messages)).devices) == 2
-            assert "cannot tell how devices are" in node.said
+            assert "cannot read the health of devices" in node.said
             messages.cancel()
 
     asyncio.run(scene())

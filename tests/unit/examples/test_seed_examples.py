@@ -198,7 +198,7 @@ def test_lists_of_all_four_types_are_accepted_in_both_spellings(spelling, tmp_pa
     assert not findings(path)
     (document,) = documents(text)
     (device,) = decode_document(document).object.spec.devices
-    assert {name: value.held() for name, value in device.attributes.items()} == {
+    assert {name: value.get_typed_values() for name, value in device.attributes.items()} == {
         "listOfString": ("string", ("pci0000:00", "pci0000:01")),
         "listOfInt": ("int", (0, 1, 2)),
         "listOfBool": ("bool", (True, False, True)),

@@ -1,8 +1,9 @@
 """Candidate review: why each candidate is refused at one point of a search, for explanations.
 
 Theory of operation: the trace of a search has the candidates it refused, as far as it looked. An explanation
-needs every candidate at one point, with the first rule that refuses it. So the review takes the picks that led
-to the point once more, through the checks of the search itself, and applies the same checks to each candidate.
+needs every candidate at one point, with the first rule that refuses it. So the review takes the picks that
+led to the point once more, through the checks of the search itself, and applies the same checks to each
+candidate.
 
 This module must not contain a rule of its own. Candidates that the search did not evaluate stay unevaluated:
 an explanation must not evaluate more selectors than the search did.

@@ -42,6 +42,11 @@ class ClassicInventory:
         """Call this whenever something else is told."""
         self.informer.listen(lambda _new: listener(), lambda _old, _new: listener(), lambda _old: listener())
 
+    on = get
+    """Older name of `get`."""
+    nodes = list_nodes
+    """Older name of `list_nodes`."""
+
 
 async def publish_inventory(
     client: Client, driver: str, namespace: str, node: str, content: Mapping[str, str]

@@ -253,6 +253,16 @@ class ConformanceReport:
         """Whether nothing was found wrong, and something was tried."""
         return not self.count(ConformanceVerdict.NO) and bool(self.count(ConformanceVerdict.YES))
 
+    @property
+    def outcomes(self) -> tuple[ConformanceResult, ...]:
+        """Older name of `results`."""
+        return self.results
+
+    @property
+    def is_good(self) -> bool:
+        """Older name of `is_conformant`."""
+        return self.is_conformant
+
 
 ProgressTracker = Callable[[tuple[ConformanceCheck, ...]], Iterable[ConformanceCheck]]
 

@@ -1,10 +1,10 @@
-"""CDI files of a driver: one per prepared claim, named so that nothing can lead out of the directory.
+"""CDI files of a driver: one per prepared claim, with names that cannot lead out of the directory.
 
-Theory of operation: the kind is `<driver>/claim`, a device in it stands for one device of a claim and is
-named by the claim's uid and a number, so that names never clash, not even between shares of one device. The
-file has the driver and the uid in its name; a uid that could mean something else in a path, or to a runtime,
-gives way to a digest of it. A file speaks of devices as they are in this boot of the machine and is written
-anew after the next, so it need not survive a loss of power.
+Theory of operation: the kind is `<driver>/claim`. A CDI device stands for one device of a claim and is named
+by the claim's uid and a number, so that names never clash, not even between shares of one device. The file
+name contains the driver and the uid; a uid that is not safe in a path, or for a container runtime, is
+replaced by its digest. A file describes devices in this boot of the machine and is written again after the
+next, so it need not survive a loss of power.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _DIGEST_LENGTH: Final = 32
 
 
 def sanitize_uid(uid: str) -> str:
-    """A uid as part of a file's name and of a device's: itself when harmless, else a digest."""
+    """Return a uid as part of a file name and of a device name: unchanged when safe, else a digest."""
     if _SAFE_UID.fullmatch(uid):
         return uid
     return f"x-{hashlib.sha256(uid.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST_LENGTH]}"
 
 
 def compute_digest(content: bytes | None) -> str:
-    """What tells a file from another; empty when there is none."""
+    """Return the digest of a file's content; empty when there is no file."""
     return "" if content is None else hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]
 
 
 class ClaimCdiFiles:
-    """The files of one driver in a directory that runtimes read."""
+    """The CDI files of one driver, in a directory that container runtimes read."""
 
     def __init__(self, directory: Path, driver: str) -> None:
         self._directory = directory
         self._driver = driver
 
     def get_path(self, uid: str) -> Path:
-        """Where the file of a claim is."""
+        """Return the path of a claim's file."""
         return self._directory / f"{self._driver}_{sanitize_uid(uid)}.json"
 
     def is_intact(self, uid: str, digest: str) -> bool:
-        """Whether the file of a claim is what was written; without a digest there was none."""
+        """Whether a claim's file has this digest; True without a digest, since there was no file then."""
         if not digest:
             return True
         try:
@@ -67,7 +67,7 @@ class ClaimCdiFiles:
             return False
 
     def build_device_names(self, uid: str, ready: Sequence[Ready]) -> tuple[tuple[str, ...], ...]:
-        """For each device the CDI names that containers get: ours when it has edits, and those of others."""
+        """Return the CDI names for each device: that of the claim's file if it has edits, and `Ready.cdi`."""
         return tuple(
             ((f"{self._driver}/claim={sanitize_uid(uid)}-{position}",) if _build_edits(each) else ())
             + tuple(each.cdi)
@@ -75,8 +75,9 @@ class ClaimCdiFiles:
         )
 
     def render_spec(self, uid: str, ready: Sequence[Ready]) -> bytes | None:
-        """The file for a claim, None when containers need nothing; `PrepareRefusedError` when it would be no
-        CDI file.
+        """Render the file of a claim; None when containers need no edits.
+
+        Raises `PrepareRefusedError` when the result would be no valid CDI file.
         """
         devices = tuple(
             CdiDevice(name=f"{sanitize_uid(uid)}-{position}", container_edits=edits)
@@ -96,7 +97,7 @@ class ClaimCdiFiles:
             ) from None
 
     def write(self, uid: str, content: bytes | None) -> None:
-        """Put the file of a claim in place, or away when there is none."""
+        """Write the file of a claim, or remove it when there is no content."""
         if content is None:
             self.remove(uid)
             return
@@ -104,18 +105,19 @@ class ClaimCdiFiles:
         write_file_atomically(self.get_path(uid), content, 0o644, durability=Durability.THIS_BOOT)
 
     def remove(self, uid: str) -> None:
-        """Take the file of a claim away."""
+        """Remove the file of a claim."""
         if self._directory.is_dir():
             remove_file(self.get_path(uid), Durability.THIS_BOOT)
 
     def find_stray_files(self, owned: set[str]) -> Iterator[Path]:
-        """Files of this driver that belong to none of these claims, also those half written."""
+        """Yield files of this driver that belong to none of these claims, partly written ones included."""
         if not self._directory.is_dir():
             return
-        kept = {self.get_path(uid).name for uid in owned}
+        owned_names = {self.get_path(uid).name for uid in owned}
         for path in sorted(self._directory.iterdir()):
-            ours = path.name.removeprefix(".").startswith(f"{self._driver}_") and ".json" in path.name
-            if ours and path.name not in kept:
+            name = path.name.removeprefix(".")
+            is_of_driver = name.startswith(f"{self._driver}_") and ".json" in name
+            if is_of_driver and path.name not in owned_names:
                 yield path
 
 
@@ -140,13 +142,13 @@ def _build_edits(ready: Ready) -> ContainerEdits:
 
 def _parse_mount(text: str) -> Mount:
     host, _, rest = text.partition(":")
-    inside, _, options = rest.partition(":")
-    if not host or not inside:
+    container, _, options = rest.partition(":")
+    if not host or not container:
         raise PrepareRefusedError(
             f"a mount is written as `host:container` or `host:container:options`, not `{text}`"
         )
     return Mount(
         host_path=host,
-        container_path=inside,
+        container_path=container,
         options=(*filter(None, (options or "rw").split(",")), "bind"),
     )

@@ -1,12 +1,11 @@
-"""From a claim of the API to what a driver's author sees of it.
+"""Conversion of allocated claims of the API into the claims that driver authors see.
 
-Theory of operation: of an allocation the results and the configuration of one driver count. A result of a
-request with alternatives names `request/subrequest`; authors get both parts. Configuration is for all
-requests, for a request (then for all its alternatives), or for one alternative; that of the class comes
-before that of the claim, and parameters are read by the driver's schema.
+Theory of operation: only the results and the configuration of one driver are read from an allocation. A
+result of a request with alternatives names `request/subrequest`; authors get both parts. Configuration
+applies to all requests, to a request with all its alternatives, or to one alternative; the configuration of
+the class comes before that of the claim, and the driver's schema decodes the parameters.
 
-Rules for this file: pure. What cannot be prepared is a `PrepareRefusedError` that says why in words for
-people.
+Rules for this file: pure. A claim that cannot be prepared raises `PrepareRefusedError` with the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dray.api.classic import ClassicResourceClaim as StoredClassic
+from dray.api.classic import ClassicResourceClaim
 from dray.api.resource import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -30,11 +29,13 @@ _SOURCES: Final = {"FromClass": "class", "FromClaim": "claim"}
 
 
 class PrepareRefusedError(DrayError):
-    """A claim that cannot be prepared or given back, and why."""
+    """A claim cannot be prepared or unprepared; the message says why."""
 
 
 def build_claim(stored: ResourceClaim, driver: str, node: str, schemas: Parameters) -> Claim:
-    """What a driver on a node has to do for a claim; `PrepareRefusedError` when it cannot do that."""
+    """Convert an allocated claim for a driver on a node; raises `PrepareRefusedError` when it cannot be
+    prepared there.
+    """
     allocation = stored.status.allocation
     if allocation is None:
         raise PrepareRefusedError("it is not allocated")
@@ -56,8 +57,8 @@ def build_claim(stored: ResourceClaim, driver: str, node: str, schemas: Paramete
     )
 
 
-def build_classic_claim(stored: StoredClassic, driver: str, schemas: Parameters) -> ClassicClaim:
-    """What a driver has to do for a classic claim."""
+def build_classic_claim(stored: ClassicResourceClaim, driver: str, schemas: Parameters) -> ClassicClaim:
+    """Convert an allocated classic claim."""
     if stored.status.driver_name != driver or stored.status.phase != "Allocated":
         raise PrepareRefusedError("it is not allocated by this driver")
     raw = bytes(stored.spec.parameters)
@@ -78,9 +79,9 @@ def build_classic_claim(stored: StoredClassic, driver: str, schemas: Parameters)
 
 
 def _find_other_node(selector: NodeSelector | None, node: str) -> str:
-    """The one node that an allocation is for, when it is another.
+    """Return the node that an allocation is for when it is another node, else an empty string.
 
-    Labels are not asked: they may have changed since, and the pod is here all the same.
+    Labels are ignored: they may have changed since, and the pod is on this node all the same.
     """
     terms = () if selector is None else selector.node_selector_terms
     if len(terms) != 1:
@@ -97,26 +98,26 @@ def _find_other_node(selector: NodeSelector | None, node: str) -> str:
 def _collect_settings(
     allocation: AllocationResult, driver: str, schemas: Parameters
 ) -> Iterator[tuple[tuple[str, ...], Setting]]:
-    """The configuration for a driver: for which requests, and what; that of the class first."""
+    """Yield the requests and the setting of each configuration for a driver, those of the class first."""
     problems: list[ParameterProblem] = []
     numbered = list(enumerate(allocation.devices.config))
     for source in _SOURCES:
         for position, each in numbered:
             if each.source != source or each.opaque is None or each.opaque.driver != driver:
                 continue
-            place = f"config[{position}].opaque.parameters"
+            path = f"config[{position}].opaque.parameters"
             try:
-                yield each.requests, _build_setting(each, schemas, place)
+                yield each.requests, _build_setting(each, schemas, path)
             except InvalidParametersError as wrong:
                 problems += wrong.problems
     if problems:
         raise PrepareRefusedError("; ".join(map(str, problems)))
 
 
-def _build_setting(each: DeviceAllocationConfiguration, schemas: Parameters, place: str) -> Setting:
+def _build_setting(each: DeviceAllocationConfiguration, schemas: Parameters, path: str) -> Setting:
     assert each.opaque is not None
     written = bytes(each.opaque.parameters) or b"null"
-    return Setting(_SOURCES[each.source], decode_parameters(schemas, written, place), written)
+    return Setting(_SOURCES[each.source], decode_parameters(schemas, written, path), written)
 
 
 def _build_got(

@@ -1,12 +1,12 @@
-"""One at a time per claim: in this process, and in any other of the same driver on the node.
+"""Locks per claim, across the tasks of a process and the processes of one driver on a node.
 
-Theory of operation: during a rolling update two processes of a driver share a node and its book. One may
-still be busy with a claim when the agent asks the other about the same claim; without turns it could write
-"prepared" after the other has given the claim back. A turn is a lock on a file that is there only while
-somebody works, and the system takes it from a process that ends. Whoever gets the lock of a file that was
-removed meanwhile tries again.
+Theory of operation: during a rolling update two processes of a driver share a node and its store of prepared
+claims. One may still be busy with a claim when the agent calls the other for the same claim; without a lock
+it could write "prepared" after the other has unprepared the claim. A lock is an flock on a file that exists
+only while the lock is held, and the kernel releases it when a process ends. A process that locks a file that
+was removed meanwhile tries again.
 
-Rules for this file: it knows nothing of claims but their uids.
+Rules for this file: only the uids of claims are used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dray.driver.preparing.cdi_files import sanitize_uid
 from dray.wire.unix_sockets import secure_socket_directory
 
 POLL_SECONDS: Final = 0.1
-"""How often to look whether another process has finished."""
+"""How often to retry a lock that another process holds."""
 
 
 class ClaimLocks:
-    """The turns of one driver, as files in a directory."""
+    """The locks of one driver, as files in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -37,26 +37,26 @@ class ClaimLocks:
 
     @asynccontextmanager
     async def acquire(self, uid: str, on_wait: Callable[[], None]) -> AsyncIterator[None]:
-        """While it is our turn with a claim; `on_wait` is called when another process has it."""
+        """Hold the lock of a claim; `on_wait` is called once when another process holds it."""
         async with self._locks.setdefault(uid, asyncio.Lock()):
             path = self._directory / f"{sanitize_uid(uid)}.lock"
-            while (held := await asyncio.to_thread(_try_lock, path)) is None:
+            while (descriptor := await asyncio.to_thread(_try_lock, path)) is None:
                 on_wait()
                 on_wait = _do_nothing
                 await asyncio.sleep(POLL_SECONDS)
             try:
                 yield
             finally:
-                # When the process ends, a method of the author may still be at work: so long it is ours.
+                # When the process ends, a method of the author may still run; the lock stays as long.
                 if not _is_cancelling():
-                    _release_lock(path, held)
+                    _release_lock(path, descriptor)
 
     def remove_stale(self) -> None:
-        """Remove what processes left that were killed."""
+        """Remove the lock files of processes that were killed."""
         for path in self._directory.iterdir():
-            held = _try_lock(path)
-            if held is not None:
-                _release_lock(path, held)
+            descriptor = _try_lock(path)
+            if descriptor is not None:
+                _release_lock(path, descriptor)
 
 
 def _is_cancelling() -> bool:
@@ -69,7 +69,7 @@ def _do_nothing() -> None:
 
 
 def _try_lock(path: Path) -> int | None:
-    """The lock of a file; None when somebody else has it."""
+    """Lock a file and return its descriptor; None when another process holds the lock."""
     while True:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -79,11 +79,11 @@ def _try_lock(path: Path) -> int | None:
         except BlockingIOError:
             os.close(descriptor)
             return None
-        os.close(descriptor)  # its holder removed it while we opened it
+        os.close(descriptor)  # its holder removed it after it was opened here
 
 
 def _release_lock(path: Path, descriptor: int) -> None:
     path.unlink(missing_ok=True)
-    # Not only closed: a program that the author started may have it open, too.
+    # Unlocked before it is closed: a program that the author started may have inherited the descriptor.
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)

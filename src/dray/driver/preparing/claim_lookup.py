@@ -1,8 +1,8 @@
-"""Asking the API about claims: what they are, who has them reserved, whether anybody still wants them.
+"""Reads of claims from the API: the claim itself, its consumers, and whether it is abandoned.
 
-Theory of operation: a claim is wanted while it exists under its uid and still has one of its devices, or
-while a preparation stands by which the agent of this node says that it holds them: the agent will then give
-them back itself, once the pod's containers have ended. Clusters without our agents have no preparations.
+Theory of operation: a claim is in use while it exists under its uid and still has one of its devices, or
+while a preparation of this node's agent says that the agent holds them: the agent then unprepares the claim
+itself, once the pod's containers have ended. Clusters without dray's agents have no preparations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dray.values.names import check_dns_label, check_dns_subdomain
 
 
 class DriverClaimLookup:
-    """The API, as far as one driver on one node asks it about claims."""
+    """Reads claims for one driver on one node."""
 
     def __init__(self, client: Client, driver: str, node: str) -> None:
         self._client = client
@@ -26,28 +26,28 @@ class DriverClaimLookup:
         self._node = node
 
     async def get_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """A claim as it is now."""
+        """Read a claim; None when it does not exist."""
         if check_dns_label(namespace) or check_dns_subdomain(name):
-            return None  # nothing is called like that, and it must not become another path
+            return None  # no claim has such a name, and it must not become another URL path
         try:
             return await self._client.get(ResourceClaim, name, namespace)
         except NotFoundError:
             return None
 
     async def get_classic_claim(self, uid: str) -> ClassicResourceClaim | None:
-        """A classic claim, which is only known by its uid."""
+        """Read a classic claim, which agents name only by its uid; None when it does not exist."""
         listing = await self._client.list(ClassicResourceClaim)
         return next((each for each in listing.items if each.metadata.uid == uid), None)
 
     async def list_consumers(self, record: PreparedClaimRecord) -> tuple[str, ...]:
-        """The uids of those that have a claim reserved."""
+        """Return the uids of the consumers that reserve a claim."""
         stored = await self._get_stored(record)
         return () if stored is None else tuple(each.uid for each in stored.status.reserved_for)
 
     async def is_abandoned(self, record: PreparedClaimRecord) -> bool:
-        """Whether nobody wants a claim any more, and nobody else will give it back."""
+        """Whether a claim is not in use any more, and no agent is going to unprepare it."""
         if not record.name:
-            return False  # what was known of it is lost; whoever holds it will say so
+            return False  # the record was lost; the agent that holds the claim will unprepare it
         stored = await self._get_stored(record)
         if stored is not None and self._has_prepared_devices(stored, record):
             return False
@@ -64,7 +64,7 @@ class DriverClaimLookup:
     def _has_prepared_devices(
         self, stored: ResourceClaim | ClassicResourceClaim, record: PreparedClaimRecord
     ) -> bool:
-        """Whether a claim has what was prepared for it; it may have got something else since, elsewhere."""
+        """Whether a claim has devices that were prepared for it; it may have been allocated again since."""
         if isinstance(stored, ClassicResourceClaim):
             return stored.status.driver_name == self._driver
         allocation = stored.status.allocation
@@ -73,7 +73,7 @@ class DriverClaimLookup:
         return any((each.driver, each.pool, each.device) in held for each in results)
 
     async def _has_preparation(self, uid: str) -> bool:
-        """Whether the agent of this node says that it holds a claim; also when we may not know."""
+        """Whether this node's agent holds a claim; True when the driver may not read preparations."""
         if not await self._client.serves(Preparation):
             return False
         try:

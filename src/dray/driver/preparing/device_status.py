@@ -1,8 +1,8 @@
-"""What a driver reports about the devices of a claim, written into the claim's status.
+"""The writer of device status: puts what a driver reports about devices into the claim's status.
 
-Theory of operation: the report is applied by the server's own merging, in the name of the driver and its
-node, so that reports of others in the same claim stay as they are. It is written beside the work: a pod does
-not wait for it, and it is tried again until the server takes it or the claim is gone.
+Theory of operation: the writer uses server-side apply with a field manager named after the driver and its
+node, so that the reports of other drivers in the same claim stay. It writes in the background: a pod does not
+wait for it, and the writer retries until the server accepts the report or the claim is gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRANSIENT_ERRORS: Final = (TooManyRequestsError, InternalServerError, ServiceUn
 
 
 def build_status_document(status: DeviceStatus | None, now: str) -> dict[str, Any] | None:
-    """A report as it stands in a claim; conditions without a time get this one."""
+    """Build a device's entry in the claim's status; conditions without a time get `now`."""
     if status is None:
         return None
     document: dict[str, Any] = {}
@@ -67,44 +67,44 @@ def build_status_document(status: DeviceStatus | None, now: str) -> dict[str, An
 
 
 class DeviceStatusWriter:
-    """Writes reports into claims, beside the work."""
+    """Writes reports into claims, in the background."""
 
     def __init__(self, client: Client, driver: str, node: str, log: StructuredLogger) -> None:
         self._client = client
         self._driver = driver
         self._manager = truncate_text(f"{driver}/{node}", _MAX_MANAGER_BYTES)
-        self._complaints = ChangeLogger(log)
+        self._change_log = ChangeLogger(log)
         self._pending: dict[str, PreparedClaimRecord] = {}
         self._wake = asyncio.Event()
 
     def enqueue(self, record: PreparedClaimRecord) -> None:
-        """Note the reports of a claim; written soon."""
-        if any(answer.status for answer in record.answers):
+        """Enqueue the reports of a claim."""
+        if any(device.status for device in record.answers):
             self._pending[record.uid] = record
             self._wake.set()
 
     def forget(self, uid: str) -> None:
-        """A claim was given back: what waits for it is not written any more."""
+        """Drop the pending reports of a claim that was unprepared."""
         self._pending.pop(uid, None)
-        self._complaints.clear(uid)
+        self._change_log.clear(uid)
 
     async def run(self) -> None:
-        """Write what was noted, until cancelled."""
+        """Write enqueued reports until cancelled."""
         backoff = Backoff(self._client.options.time_source, initial=0.2, maximum=30.0)
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for entry in list(self._pending.values()):
-                if await self._write(entry):
+            for record in list(self._pending.values()):
+                if await self._write(record):
                     backoff.reset()
-                    if self._pending.get(entry.uid) is entry:
-                        del self._pending[entry.uid]
+                    if self._pending.get(record.uid) is record:
+                        del self._pending[record.uid]
             if self._pending:
                 self._wake.set()
                 await backoff.wait()
 
     async def _write(self, record: PreparedClaimRecord) -> bool:
-        """Whether this is settled, one way or the other."""
+        """Write the reports of a claim; False when it should be retried."""
         change = ApplyPatch(self._build_document(record), self._manager, force=True)
         try:
             await self._client.patch(
@@ -113,18 +113,18 @@ class DeviceStatusWriter:
         except (NotFoundError, ConflictError):
             return True  # the claim is gone, or another one has its name
         except CALL_ERRORS as failed:
-            lasting = isinstance(failed, ApiError) and not isinstance(failed, _TRANSIENT_ERRORS)
-            self._complaints.report(
+            permanent = isinstance(failed, ApiError) and not isinstance(failed, _TRANSIENT_ERRORS)
+            self._change_log.report(
                 record.uid,
                 LogLevel.WARNING,
                 "cannot write the status of devices",
                 driver=self._driver,
                 claim=record.label,
-                again=not lasting,
+                again=not permanent,
                 error=failed,
             )
-            return lasting
-        self._complaints.clear(record.uid)
+            return permanent
+        self._change_log.clear(record.uid)
         return True
 
     def _build_document(self, record: PreparedClaimRecord) -> Mapping[str, Any]:
@@ -134,11 +134,11 @@ class DeviceStatusWriter:
             "metadata": {"name": record.name, "namespace": record.namespace, "uid": record.uid},
             "status": {
                 "devices": [
-                    {"driver": self._driver, "pool": answer.pool, "device": answer.device}
-                    | ({"shareID": answer.share_id} if answer.share_id else {})
-                    | answer.status
-                    for answer in record.answers
-                    if answer.status
+                    {"driver": self._driver, "pool": device.pool, "device": device.device}
+                    | ({"shareID": device.share_id} if device.share_id else {})
+                    | device.status
+                    for device in record.answers
+                    if device.status
                 ]
             },
         }

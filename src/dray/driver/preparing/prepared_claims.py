@@ -1,23 +1,23 @@
-"""The book of prepared claims: checkpoint and CDI file as one unit that survives a crash at any moment.
+"""The store of prepared claims: a checkpoint and a CDI file per claim that survive a crash at any moment.
 
-Theory of operation: every claim has a file of its own, so damage reaches one claim and two processes of a
-driver (a rolling update) see each other's work. The order of writes makes every state readable:
+Theory of operation: every claim has a file of its own, so damage is limited to one claim and two processes of
+a driver (a rolling update) see each other's records. The order of writes makes every state readable:
 
     prepare      "preparing"  -> devices are set up -> CDI file -> "prepared" with the reply
-    give back    "unpreparing" -> devices are taken down -> no CDI file -> note "returned" -> no entry
+    unprepare    "unpreparing" -> devices are taken down -> no CDI file -> record "returned" -> no record
 
-What says "prepared" in this boot of the machine is whole, and its reply is given again as it was. Anything
-else is begun anew: authors are told that both works may have been done in part. After a reboot nothing that
-was set up is there any more, so what another boot prepared counts as begun only. Hence a loss of power, which
-is a reboot, may undo everything but that work was begun, and that it was undone: only these two writes are
-made durable before anything else is done.
+A record that says "prepared" in this boot of the machine is complete, and the driver repeats its reply. In
+any other state the driver starts the call over: authors know that `prepare` and `unprepare` may have been
+done in part. After a reboot no device is set up any more, so a claim that another boot prepared counts as
+begun only. Hence a loss of power, which is a reboot, may undo every write except that work was begun and that
+it was undone: only these two writes are durable before anything else is done.
 
-A device that a claim holds, in whatever stage, is refused to every other claim; shares of a device are told
-apart by their ids, and access for administrators holds nothing. The note "returned" stays for a while: a call
-to prepare that comes late, after the claim was given back, must not bring it back to life.
+The store refuses a device that a claim holds, at any stage, to every other claim; shares of a device have
+ids of their own, and admin access holds nothing. The record "returned" stays for a while: a call to prepare
+that arrives late, after the claim was unprepared, must not prepare it again.
 
-Rules for this file: nothing here waits or asks the API. `fail_point` is told each place where a crash would
-matter, so that tests can crash there.
+Rules for this file: no function waits or calls the API. The store calls `fail_point` with the name of each
+place where a crash would matter, so that tests can crash there.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -50,14 +51,14 @@ _RECORD_FILE: Final = StateFile("dray driver claim", 1)
 _UNPREPARED_FILE: Final = StateFile("dray driver claim given back", 1)
 
 UNPREPARED_RETENTION_SECONDS: Final = 24 * 3600.0
-"""For how long a claim that was given back is remembered, in the same boot."""
+"""For how long the record of an unprepared claim is kept, in the same boot."""
 MAX_UNPREPARED_RECORDS: Final = 4096
 PRUNE_EVERY_CLAIMS: Final = 256
-"""How many claims are given back between two looks at what need not be remembered any more."""
+"""How many claims are unprepared between two removals of old records."""
 LATE_CALL_SECONDS: Final = 10.0
-"""For how long a call may be under way that was made before a claim was given back.
+"""For how long a call to prepare may be under way that was made before the claim was unprepared.
 
-Processes of a driver look every tenth of a second whether it is their turn, and agents do not wait for ever.
+Processes of a driver poll the lock of a claim every tenth of a second, and agents limit their calls in time.
 """
 
 FailPoint = Callable[[str], None]
@@ -68,7 +69,7 @@ def ignore_fail_point(_name: str) -> None:
 
 
 class FailPoints:
-    """Where a crash would matter, by the names that `fail_point` is told."""
+    """The places where a crash would matter, by the names that `fail_point` is called with."""
 
     BEFORE_WORK = "prepare: before work"
     AFTER_CHECKPOINT = "prepare: after checkpoint"
@@ -89,7 +90,7 @@ FAIL_POINTS: Final = tuple(value for name, value in vars(FailPoints).items() if 
 
 
 class _CachedRecord(NamedTuple):
-    """An entry as it was read, and by what its file is known again."""
+    """A record as it was read, and the identity of its file at that time."""
 
     file_identity: tuple[int, int, int]
     record: PreparedClaimRecord
@@ -97,14 +98,14 @@ class _CachedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreRepair:
-    """Something that was found wrong in the book, and what was done about it."""
+    """Something that was wrong in the store, and what was done about it."""
 
     path: Path
     what: str
 
 
 class PreparedClaimStore:
-    """What this driver has prepared on this node."""
+    """The claims that one driver has prepared on one node."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class PreparedClaimStore:
         self._damaged_dir = directory / "damaged"
         self._lock_path = directory / "lock"
         self._cdi_files = cdi_files
-        self._boot_id = boot_id
+        self.boot_id = boot_id
         self.fail_point = fail_point
         self._cache: dict[str, _CachedRecord] = {}
         self._unprepared_count = 0
@@ -129,56 +130,56 @@ class PreparedClaimStore:
     # --- reading ---
 
     def list_records(self) -> Mapping[str, PreparedClaimRecord]:
-        """All entries, by uid."""
+        """Return all records by uid."""
         found: dict[str, _CachedRecord] = {}
         with os.scandir(self._records_dir) as files:
             for file in files:
                 if file.name.startswith(".") or not file.name.endswith(".json"):
                     continue
-                seen = self._read_record(Path(file.path))
-                if seen is not None:
-                    found[file.name] = seen
+                cached = self._read_record(Path(file.path))
+                if cached is not None:
+                    found[file.name] = cached
         self._cache = found
-        return {seen.record.uid: seen.record for seen in found.values()}
+        return {cached.record.uid: cached.record for cached in found.values()}
 
     def get_record(self, uid: str) -> PreparedClaimRecord | None:
-        """What is known of a claim."""
-        seen = self._read_record(self._get_record_path(uid))
-        return None if seen is None else seen.record
+        """Return the record of a claim, None when there is none."""
+        cached = self._read_record(self._get_record_path(uid))
+        return None if cached is None else cached.record
 
     def get_record_and_state(self, uid: str) -> tuple[PreparedClaimRecord | None, bool]:
-        """What is known of a claim, and whether it is prepared."""
-        entry = self.get_record(uid)
-        return entry, entry is not None and self.is_prepared(entry)
+        """Return the record of a claim, and whether the claim is prepared."""
+        record = self.get_record(uid)
+        return record, record is not None and self.is_prepared(record)
 
     def is_prepared(self, record: PreparedClaimRecord) -> bool:
         """Whether a claim is prepared, in this boot of the machine, and its CDI file is as it was written."""
-        if record.stage is not PreparedRecordStage.PREPARED or record.boot_id != self._boot_id:
+        if record.stage is not PreparedRecordStage.PREPARED or record.boot_id != self.boot_id:
             return False
         return self._cdi_files.is_intact(record.uid, record.file)
 
     def is_late_call(self, uid: str, consumers: Sequence[str], now: float) -> bool:
-        """Whether a call to prepare a claim was made before the claim was given back.
+        """Whether a call to prepare a claim was made before the claim was unprepared.
 
-        It was if nobody has the claim reserved any more, and not if somebody came since. When those have it
-        reserved who had it before, one of them may need it (again): then only time tells.
+        It was if nobody reserves the claim any more, and it was not if there is a new consumer. When only
+        earlier consumers reserve it, one of them may need it again: then the time since decides.
         """
-        told = self._read_unprepared(uid)
-        if told is None or told.boot_id != self._boot_id:
+        unprepared = self._read_unprepared(uid)
+        if unprepared is None or unprepared.boot_id != self.boot_id:
             return False
         if not consumers:
             return True
-        return set(consumers) <= set(told.consumers) and abs(now - told.at) <= LATE_CALL_SECONDS
+        return set(consumers) <= set(unprepared.consumers) and abs(now - unprepared.at) <= LATE_CALL_SECONDS
 
     # --- prepare ---
 
     def begin_prepare(
         self, record: PreparedClaimRecord, now: float, *, reserved_by_pods: bool = True
     ) -> None:
-        """Write down that work on a claim begins; `PrepareRefusedError` when another claim holds one of its
-        devices.
+        """Record that work on a claim begins.
 
-        Also when it comes too late; whether that is so can be told of claims that are reserved by pods.
+        Raises `PrepareRefusedError` when another claim holds one of its devices, or when the call is late;
+        only calls for claims that are reserved by pods can be recognised as late.
         """
         self.fail_point(FailPoints.BEFORE_WORK)
         if reserved_by_pods and self.is_late_call(record.uid, record.consumers, now):
@@ -195,7 +196,7 @@ class PreparedClaimStore:
         ready: Sequence[Ready],
         statuses: Sequence[Mapping[str, object] | None],
     ) -> PreparedClaimRecord:
-        """Write the CDI file and then that the claim is prepared; the entry with its reply."""
+        """Write the CDI file, then the record that the claim is prepared, and return that record."""
         self.fail_point(FailPoints.AFTER_SET_UP)
         content = self._cdi_files.render_spec(record.uid, ready)
         answers = tuple(
@@ -207,37 +208,39 @@ class PreparedClaimStore:
         self.fail_point(FailPoints.BEFORE_CDI)
         self._cdi_files.write(record.uid, content)
         self.fail_point(FailPoints.AFTER_CDI)
-        whole = msgspec.structs.replace(
+        prepared = msgspec.structs.replace(
             record,
             stage=PreparedRecordStage.PREPARED,
             answers=answers,
-            boot_id=self._boot_id,
+            boot_id=self.boot_id,
             file=compute_digest(content),
         )
         self.fail_point(FailPoints.BEFORE_SECOND)
-        self._write_record(whole, Durability.ATOMIC)
+        self._write_record(prepared, Durability.ATOMIC)
         self.fail_point(FailPoints.BEFORE_REPLY)
-        return whole
+        return prepared
 
-    # --- give back ---
+    # --- unprepare ---
 
     def begin_unprepare(self, record: PreparedClaimRecord) -> PreparedClaimRecord:
-        """Write down that a claim is being given back."""
+        """Record that a claim is being unprepared."""
         self.fail_point(FailPoints.UNPREPARE_BEFORE_WORK)
-        going = msgspec.structs.replace(record, stage=PreparedRecordStage.UNPREPARING)
-        if going != record:
-            self._write_record(going, Durability.ATOMIC)
+        begun = msgspec.structs.replace(record, stage=PreparedRecordStage.UNPREPARING)
+        if begun != record:
+            self._write_record(begun, Durability.ATOMIC)
         self.fail_point(FailPoints.UNPREPARE_AFTER_CHECKPOINT)
-        return going
+        return begun
 
     def finish_unprepare(self, record: PreparedClaimRecord, consumers: Sequence[str], now: float) -> None:
-        """A claim was given back: no CDI file, a note, no entry."""
+        """Remove the CDI file, record that the claim was unprepared, and remove the claim's record."""
         self.fail_point(FailPoints.UNPREPARE_AFTER_TAKE_DOWN)
         self._cdi_files.remove(record.uid)
         self.fail_point(FailPoints.UNPREPARE_AFTER_CDI)
-        everyone = tuple(dict.fromkeys([*record.consumers, *consumers]))
-        note = UnpreparedClaimRecord(uid=record.uid, boot_id=self._boot_id, consumers=everyone, at=now)
-        _UNPREPARED_FILE.write(self._get_unprepared_path(record.uid), note, Durability.THIS_BOOT)
+        all_consumers = tuple(dict.fromkeys([*record.consumers, *consumers]))
+        unprepared = UnpreparedClaimRecord(
+            uid=record.uid, boot_id=self.boot_id, consumers=all_consumers, at=now
+        )
+        _UNPREPARED_FILE.write(self._get_unprepared_path(record.uid), unprepared, Durability.THIS_BOOT)
         self.fail_point(FailPoints.UNPREPARE_BEFORE_SECOND)
         remove_file(self._get_record_path(record.uid))
         self._cache.pop(self._get_record_path(record.uid).name, None)
@@ -249,24 +252,24 @@ class PreparedClaimStore:
     # --- at the start ---
 
     def recover(self, now: float) -> tuple[StoreRepair, ...]:
-        """Bring the book in order after whatever happened before: what was wrong, and what was done.
+        """Repair the store after a crash, and return what was repaired.
 
-        A damaged entry is set aside and counts as begun: the next call sets it right or takes it down.
+        A damaged record is set aside and its claim counts as begun: the next call prepares or unprepares it.
         """
         with self._lock_exclusively():
-            told = [*self._set_aside_damaged()]
-            entries = self.list_records()
-            owned = {entry.uid for entry in entries.values() if self._may_keep_cdi_file(entry)}
+            repairs = [*self._set_aside_damaged()]
+            records = self.list_records()
+            owned = {record.uid for record in records.values() if self._may_keep_cdi_file(record)}
             for path in self._cdi_files.find_stray_files(owned):
                 remove_file(path)
-                told.append(StoreRepair(path, "no prepared claim has this CDI file: removed"))
+                repairs.append(StoreRepair(path, "no prepared claim has this CDI file: removed"))
             self._prune_unprepared(now)
         self.claim_locks.remove_stale()
-        return tuple(told)
+        return tuple(repairs)
 
     def _may_keep_cdi_file(self, record: PreparedClaimRecord) -> bool:
-        """Whether the CDI file of a claim may stay; one of another boot speaks of devices that are gone."""
-        return record.boot_id in (self._boot_id, "")
+        """Whether the CDI file of a claim may stay; one of another boot describes devices that are gone."""
+        return record.boot_id in (self.boot_id, "")
 
     def _set_aside_damaged(self) -> Iterator[StoreRepair]:
         for path in sorted(self._records_dir.iterdir()):
@@ -284,31 +287,31 @@ class PreparedClaimStore:
                 )
 
     def _prune_unprepared(self, now: float) -> None:
-        notes = []
+        kept = []
         for path in self._unprepared_dir.iterdir():
-            note = self._read_unprepared_file(path)
-            if note is None or note.boot_id != self._boot_id or now - note.at > UNPREPARED_RETENTION_SECONDS:
+            record = self._read_unprepared_file(path)
+            current = record is not None and record.boot_id == self.boot_id
+            if record is None or not current or now - record.at > UNPREPARED_RETENTION_SECONDS:
                 path.unlink(missing_ok=True)
             else:
-                notes.append((note.at, path))
-        for _, path in sorted(notes)[:-MAX_UNPREPARED_RECORDS]:
+                kept.append((record.at, path))
+        for _, path in sorted(kept)[:-MAX_UNPREPARED_RECORDS]:
             path.unlink(missing_ok=True)
 
-    # --- who holds what ---
+    # --- held devices ---
 
     def _check_devices_free(self, record: PreparedClaimRecord) -> None:
         for other in self.list_records().values():
             if other.uid == record.uid:
                 continue
-            for mine in record.devices:
-                for theirs in other.devices:
-                    if _is_conflict(mine, theirs):
-                        share = f" share `{mine.share_id}`" if mine.share_id == theirs.share_id != "" else ""
-                        raise PrepareRefusedError(
-                            f"device `{mine.device}` of pool `{mine.pool}`{share} is held by claim "
-                            f"`{other.label}` (uid {other.uid}), which is {other.stage} here; it must be "
-                            "given back first"
-                        )
+            for wanted, held in product(record.devices, other.devices):
+                if _is_conflict(wanted, held):
+                    share = f" share `{wanted.share_id}`" if wanted.share_id == held.share_id != "" else ""
+                    raise PrepareRefusedError(
+                        f"device `{wanted.device}` of pool `{wanted.pool}`{share} is held by claim "
+                        f"`{other.label}` (uid {other.uid}), which is {other.stage} here; it must be "
+                        "given back first"
+                    )
 
     # --- files ---
 
@@ -326,15 +329,15 @@ class PreparedClaimStore:
             found = path.stat()
         except FileNotFoundError:
             return None
-        mark = (found.st_ino, found.st_mtime_ns, found.st_size)
-        seen = self._cache.get(path.name)
-        if seen is not None and seen.file_identity == mark:
-            return seen
-        entry = self._decode_record(path)
-        if entry is None:
+        identity = (found.st_ino, found.st_mtime_ns, found.st_size)
+        cached = self._cache.get(path.name)
+        if cached is not None and cached.file_identity == identity:
+            return cached
+        record = self._decode_record(path)
+        if record is None:
             return None
-        seen = self._cache[path.name] = _CachedRecord(mark, entry)
-        return seen
+        cached = self._cache[path.name] = _CachedRecord(identity, record)
+        return cached
 
     def _decode_record(self, path: Path) -> PreparedClaimRecord | None:
         found = _RECORD_FILE.read(path)
@@ -343,7 +346,7 @@ class PreparedClaimStore:
         try:
             return msgspec.json.decode(found[1], type=PreparedClaimRecord)
         except msgspec.DecodeError as broken:
-            raise CorruptFileError(f"`{path}` is no entry of a claim: {broken}") from None
+            raise CorruptFileError(f"`{path}` is no record of a prepared claim: {broken}") from None
 
     def _read_unprepared(self, uid: str) -> UnpreparedClaimRecord | None:
         return self._read_unprepared_file(self._get_unprepared_path(uid))
@@ -353,11 +356,11 @@ class PreparedClaimStore:
             found = _UNPREPARED_FILE.read(path)
             return None if found is None else msgspec.json.decode(found[1], type=UnpreparedClaimRecord)
         except (CorruptFileError, UnsupportedVersionError, msgspec.DecodeError):
-            return None  # at worst a late call is not recognised; nothing is lost
+            return None  # at worst a late call is not recognised
 
     @contextmanager
     def _lock_exclusively(self) -> Iterator[None]:
-        """While nobody else, in this process or another, begins a claim."""
+        """Exclude every other process and thread that begins a claim."""
         descriptor = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -376,21 +379,21 @@ def _explain_late_call(record: PreparedClaimRecord) -> str:
 def _build_device_record(
     ready: Ready, names: tuple[str, ...], status: Mapping[str, object] | None
 ) -> PreparedDeviceRecord:
-    told = None if status is None else dict(status)
+    document = None if status is None else dict(status)
     got = ready.got
     if got is None:
-        return PreparedDeviceRecord(cdi=names, status=told)
+        return PreparedDeviceRecord(cdi=names, status=document)
     return PreparedDeviceRecord(
         request=got.request,
         pool=got.pool,
         device=got.device,
         share_id=got.share_id,
         cdi=names,
-        status=told,
+        status=document,
     )
 
 
-def _is_conflict(mine: ClaimDeviceRecord, theirs: ClaimDeviceRecord) -> bool:
-    if (mine.pool, mine.device) != (theirs.pool, theirs.device) or mine.admin or theirs.admin:
+def _is_conflict(requested: ClaimDeviceRecord, held: ClaimDeviceRecord) -> bool:
+    if (requested.pool, requested.device) != (held.pool, held.device) or requested.admin or held.admin:
         return False
-    return mine.share_id == theirs.share_id or not mine.share_id or not theirs.share_id
+    return requested.share_id == held.share_id or not requested.share_id or not held.share_id

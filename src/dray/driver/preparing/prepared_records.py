@@ -1,8 +1,8 @@
-"""What a driver writes down about the claims it prepared, so that it can be read after any crash.
+"""Records of prepared claims, as a driver stores them, and their conversion to what authors see.
 
-Rules for this file: shapes, and the way between them and what authors see. Parameters are kept as they were
-written and decoded anew: the schema may be another after an update, and what it does not accept any more is
-left out rather than in the way of giving a device back.
+Rules for this file: only structs and conversions. Parameters are stored as they were written and decoded
+again when they are read: the schema may have changed in an update, and parameters that it no longer accepts
+are left out, so that they do not keep a device from being unprepared.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from dray.values.quantity import Quantity
 
 
 class PreparedRecordStage(StrEnum):
-    """How far a claim has come."""
+    """The stage of a claim."""
 
     PREPARING = "preparing"
-    """Work has begun, and nobody knows how far it got."""
+    """`prepare` has begun; how far it got is unknown."""
     PREPARED = "prepared"
     UNPREPARING = "unpreparing"
-    """Giving back has begun, and nobody knows how far it got."""
+    """`unprepare` has begun; how far it got is unknown."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of what is kept; members that a later program wrote are passed over."""
+    """Base of stored records; members that a later version wrote are ignored."""
 
 
 class SettingRecord(_Record, frozen=True):
@@ -62,11 +62,11 @@ class PreparedDeviceRecord(_Record, frozen=True):
     share_id: str = ""
     cdi: tuple[str, ...] = ()
     status: dict[str, Any] | None = None
-    """What goes into the claim about it."""
+    """The device's entry in the status of the claim."""
 
 
 class PreparedClaimRecord(_Record, frozen=True):
-    """A claim that this driver prepares, has prepared, or gives back."""
+    """A claim that this driver prepares, has prepared, or unprepares."""
 
     uid: str
     namespace: str = ""
@@ -81,7 +81,7 @@ class PreparedClaimRecord(_Record, frozen=True):
     file: str = ""
     """The digest of the claim's CDI file; empty when it needs none."""
     consumers: tuple[str, ...] = ()
-    """Uids of those that the claim was reserved for."""
+    """Uids of the consumers that the claim was reserved for."""
 
     @property
     def label(self) -> str:
@@ -89,7 +89,7 @@ class PreparedClaimRecord(_Record, frozen=True):
         return f"{self.namespace}/{self.name}" if self.name else self.uid
 
     def to_claim(self, schemas: Parameters) -> Claim | ClassicClaim:
-        """The claim as an author sees it."""
+        """Convert to the claim that an author sees."""
         if self.classic:
             written = self.parameters.encode()
             parameters = _decode_parameters(schemas, written)
@@ -104,12 +104,12 @@ class PreparedClaimRecord(_Record, frozen=True):
 
 
 class UnpreparedClaimRecord(_Record, frozen=True):
-    """A claim that was given back: late calls to prepare it are refused."""
+    """A claim that was unprepared: late calls to prepare it are refused."""
 
     uid: str
     boot_id: str = ""
     consumers: tuple[str, ...] = ()
-    """Uids of those it was reserved for then."""
+    """Uids of the consumers it was reserved for then."""
     at: float = 0.0
     """Seconds since 1970."""
 
@@ -117,7 +117,7 @@ class UnpreparedClaimRecord(_Record, frozen=True):
 def build_record(
     claim: Claim | ClassicClaim, boot_id: str, consumers: tuple[str, ...] = ()
 ) -> PreparedClaimRecord:
-    """What is written down before work on a claim begins."""
+    """Build the record that is stored before work on a claim begins."""
     if isinstance(claim, ClassicClaim):
         return PreparedClaimRecord(
             uid=claim.uid,

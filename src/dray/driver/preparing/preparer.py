@@ -1,12 +1,12 @@
-"""The work on claims: reading them, asking the author, keeping the book; one at a time per claim.
+"""The claim preparer: prepares and unprepares claims, one call at a time per claim.
 
-Theory of operation: claims of one call are worked on at the same time and each ends by itself. Work that was
-begun is finished even when whoever asked stops waiting: an author's method cannot be stopped halfway, and the
-agent will ask again. To prepare, the claim is read fresh from the API; to give back, nothing is needed but
-the book, so that it works when the claim or the API is gone.
+Theory of operation: the preparer works on the claims of one call concurrently, and each claim succeeds or
+fails by itself. It finishes work that has begun even when the caller stops waiting: an author's method cannot
+be interrupted, and the agent calls again. To prepare a claim, it reads the claim from the API. To unprepare
+one, it needs only the store of prepared claims, so that it works when the claim or the API is gone.
 
-Rules for this file: whatever goes wrong becomes the text of an outcome that names the driver, the claim and
-the cause; nothing is raised to the agent.
+Rules for this file: every failure becomes the error text of a result that names the driver, the claim and the
+cause; nothing is raised to the agent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ import msgspec
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
 from dray.client.rest_client import CALL_ERRORS
-from dray.clock import Clock, format_timestamp
+from dray.clock import format_timestamp
 from dray.driver import metrics as m
 from dray.driver.async_driver import AsyncDriver
 from dray.driver.base import Claim, ClassicClaim, Ready
@@ -43,7 +43,7 @@ from dray.telemetry.logs import StructuredLogger
 from dray.telemetry.metrics import MetricsRegistry
 
 OPTIONAL_READ_SECONDS: Final = 1.0
-"""How long giving back waits for what would be good to know from the API, and is not needed."""
+"""How long a call waits for reads from the API that it can do without."""
 
 
 class RequestedClaim(NamedTuple):
@@ -59,129 +59,103 @@ class RequestedClaim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PrepareResult:
-    """How it ended: the devices for the reply, or an error."""
+    """The result of a call for one claim: the devices for the reply, or an error."""
 
     devices: tuple[PreparedDeviceRecord, ...] = ()
     error: str = ""
     not_found: bool = False
-    """There is no such claim."""
+    """Whether the error is that the claim does not exist."""
 
 
 class _CurrentClaim(NamedTuple):
-    """A claim as the author sees it, and the uids of those it is reserved for."""
+    """A claim as the author sees it, and the uids of the consumers that reserve it."""
 
     claim: Claim | ClassicClaim
     consumers: tuple[str, ...]
     reserved_by_pods: bool
-    """Whether all of them are pods. Groups stay while their pods come and go."""
+    """Whether all consumers are pods. A group stays while its pods come and go."""
+
+
+_ClaimWork = Callable[[RequestedClaim], Coroutine[Any, Any, tuple[PreparedDeviceRecord, ...]]]
 
 
 class ClaimNotFoundError(PrepareRefusedError):
-    """There is no such claim."""
-
-
-@dataclass(slots=True)
-class PreparerDependencies:
-    """What the work is done with."""
-
-    async_driver: AsyncDriver
-    client: Client
-    store: PreparedClaimStore
-    status_writer: DeviceStatusWriter
-    node: str
-    boot_id: str
-    log: StructuredLogger
-    metrics: MetricsRegistry
-    clock: Clock
-    lookup: DriverClaimLookup = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lookup = DriverClaimLookup(self.client, self.async_driver.driver.name, self.node)
+    """The claim does not exist."""
 
 
 class ClaimPreparer:
-    """Prepares claims and gives them back."""
+    """Prepares and unprepares claims for the driver, on the node that the driver runs on."""
 
-    def __init__(self, dependencies: PreparerDependencies) -> None:
-        self._dependencies = dependencies
-        self._async_driver, self._store, self._log = (
-            dependencies.async_driver,
-            dependencies.store,
-            dependencies.log,
-        )
-        self._driver_name = dependencies.async_driver.driver.name
+    def __init__(
+        self,
+        async_driver: AsyncDriver,
+        client: Client,
+        store: PreparedClaimStore,
+        status_writer: DeviceStatusWriter,
+        log: StructuredLogger,
+        metrics: MetricsRegistry,
+    ) -> None:
+        self._async_driver, self._store, self._status_writer = async_driver, store, status_writer
+        self._log, self._metrics, self._clock = log, metrics, client.options.time_source.clock
+        self._driver_name, self._node = async_driver.driver.name, async_driver.driver.node
+        self.lookup = DriverClaimLookup(client, self._driver_name, self._node)
         self._tasks: set[asyncio.Task[PrepareResult]] = set()
 
     async def prepare(self, refs: Iterable[RequestedClaim]) -> Mapping[str, PrepareResult]:
-        """Prepare claims; an outcome for each."""
+        """Prepare claims, and return a result for each by uid."""
         return await self._run_all(refs, "prepare", self._prepare)
 
     async def unprepare(self, refs: Iterable[RequestedClaim]) -> Mapping[str, PrepareResult]:
-        """Give claims back; an outcome for each."""
+        """Unprepare claims, and return a result for each by uid."""
         return await self._run_all(refs, "unprepare", self._unprepare)
 
     async def reconcile(self) -> None:
-        """Give back what was prepared for claims that are gone; `CALL_ERRORS` when the API cannot tell."""
-        entries = await self._run_blocking(self._store.list_records)
-        for entry in entries.values():
-            if not await self._dependencies.lookup.is_abandoned(entry):
+        """Unprepare claims that are gone; raises `CALL_ERRORS` when the API does not answer."""
+        records = await self._run_blocking(self._store.list_records)
+        for record in records.values():
+            if not await self.lookup.is_abandoned(record):
                 continue
             self._log.warning(
-                "a claim is gone: giving its devices back", driver=self._driver_name, claim=entry.label
+                "a claim is gone: giving its devices back", driver=self._driver_name, claim=record.label
             )
-            ref = RequestedClaim(entry.uid, entry.namespace, entry.name)
-            outcome = (await self.unprepare([ref]))[entry.uid]
-            if outcome.error:
-                self._log.error("cannot give devices back", driver=self._driver_name, error=outcome.error)
+            ref = RequestedClaim(record.uid, record.namespace, record.name)
+            result = (await self.unprepare([ref]))[record.uid]
+            if result.error:
+                self._log.error("cannot give devices back", driver=self._driver_name, error=result.error)
 
     async def drain(self, seconds: float) -> None:
-        """Until nothing is under way, but not longer than this: what is left counts as begun."""
+        """Wait until no work is under way, at most for `seconds`; a claim that is left counts as begun."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
     # --- one at a time per claim, to the end ---
 
     async def _run_all(
-        self,
-        refs: Iterable[RequestedClaim],
-        method: str,
-        work: Callable[[RequestedClaim], Coroutine[Any, Any, tuple[PreparedDeviceRecord, ...]]],
+        self, refs: Iterable[RequestedClaim], method: str, work: _ClaimWork
     ) -> Mapping[str, PrepareResult]:
         wanted = {ref.uid: ref for ref in refs}
         tasks = {uid: asyncio.create_task(self._run_one(ref, method, work)) for uid, ref in wanted.items()}
         for task in tasks.values():
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        outcomes = await asyncio.shield(asyncio.gather(*tasks.values()))
-        return dict(zip(tasks, outcomes, strict=True))
+        results = await asyncio.shield(asyncio.gather(*tasks.values()))
+        return dict(zip(tasks, results, strict=True))
 
-    async def _run_one(
-        self,
-        ref: RequestedClaim,
-        method: str,
-        work: Callable[[RequestedClaim], Coroutine[Any, Any, tuple[PreparedDeviceRecord, ...]]],
-    ) -> PrepareResult:
-        began = self._dependencies.clock.monotonic()
+    async def _run_one(self, ref: RequestedClaim, method: str, work: _ClaimWork) -> PrepareResult:
+        started_at = self._clock.monotonic()
         async with self._store.claim_locks.acquire(ref.uid, partial(self._log_waiting, ref)):
-            outcome = await self._run_to_result(ref, method, work)
-        metrics, result = self._dependencies.metrics, "error" if outcome.error else "ok"
-        metrics.count(m.CLAIM_CALLS, self._driver_name, method, result)
-        metrics.observe(
-            m.CLAIM_CALL_SECONDS, self._dependencies.clock.monotonic() - began, self._driver_name, method
-        )
-        return outcome
+            result = await self._run_to_result(ref, method, work)
+        self._metrics.count(m.CLAIM_CALLS, self._driver_name, method, "error" if result.error else "ok")
+        seconds = self._clock.monotonic() - started_at
+        self._metrics.observe(m.CLAIM_CALL_SECONDS, seconds, self._driver_name, method)
+        return result
 
     def _log_waiting(self, ref: RequestedClaim) -> None:
         self._log.info(
             "another process of the driver is busy with a claim", driver=self._driver_name, claim=ref
         )
 
-    async def _run_to_result(
-        self,
-        ref: RequestedClaim,
-        method: str,
-        work: Callable[[RequestedClaim], Coroutine[Any, Any, tuple[PreparedDeviceRecord, ...]]],
-    ) -> PrepareResult:
+    async def _run_to_result(self, ref: RequestedClaim, method: str, work: _ClaimWork) -> PrepareResult:
         try:
             try:
                 return PrepareResult(await work(ref))
@@ -206,44 +180,49 @@ class ClaimPreparer:
         return f"driver {self._driver_name}: claim {ref}: {cause}"
 
     async def _recover_store(self) -> None:
-        for trouble in await self._run_blocking(self._store.recover, self._get_timestamp()):
-            self._log.error("set in order", driver=self._driver_name, path=trouble.path, what=trouble.what)
+        for repair in await self._run_blocking(self._store.recover, self._get_timestamp()):
+            self._log.error(
+                "repaired the checkpoint of prepared claims",
+                driver=self._driver_name,
+                path=repair.path,
+                what=repair.what,
+            )
 
     def _get_timestamp(self) -> float:
-        return self._dependencies.clock.now().timestamp()
+        return self._clock.now().timestamp()
 
     async def _run_blocking(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        # Not in a thread of the author's: those may all be busy for long.
+        # Not in the threads of the author's methods: those may all be busy for long.
         return await asyncio.to_thread(call, *arguments)
 
     # --- prepare ---
 
     async def _prepare(self, ref: RequestedClaim) -> tuple[PreparedDeviceRecord, ...]:
-        entry, is_whole = await self._run_blocking(self._store.get_record_and_state, ref.uid)
-        if entry is not None and is_whole:
-            await self._check_devices_unchanged(entry, ref)
-            return tuple(entry.answers)
-        if entry is not None and entry.stage is PreparedRecordStage.UNPREPARING:
-            await self._unprepare_record(entry)
+        record, is_prepared = await self._run_blocking(self._store.get_record_and_state, ref.uid)
+        if record is not None and is_prepared:
+            await self._check_devices_unchanged(record, ref)
+            return tuple(record.answers)
+        if record is not None and record.stage is PreparedRecordStage.UNPREPARING:
+            await self._unprepare_record(record)
         claim, consumers, by_pods = await self._read_claim(ref)
-        begun = build_record(claim, self._dependencies.boot_id, consumers)
+        begun = build_record(claim, self._store.boot_id, consumers)
         await self._run_blocking(
             partial(self._store.begin_prepare, begun, self._get_timestamp(), reserved_by_pods=by_pods)
         )
         ready = await self._async_driver.prepare(claim)
         _check_ready_values(claim, ready)
-        now = format_timestamp(self._dependencies.clock.now())
+        now = format_timestamp(self._clock.now())
         statuses = [build_status_document(each.status, now) for each in ready]
-        whole: PreparedClaimRecord = await self._run_blocking(
+        prepared: PreparedClaimRecord = await self._run_blocking(
             self._store.finish_prepare, begun, ready, statuses
         )
-        self._dependencies.status_writer.enqueue(whole)
-        return whole.answers
+        self._status_writer.enqueue(prepared)
+        return prepared.answers
 
     async def _check_devices_unchanged(self, record: PreparedClaimRecord, ref: RequestedClaim) -> None:
-        """A claim that got other devices since must not be answered with those it had.
+        """Refuse a claim whose allocation has other devices than those it was prepared with.
 
-        Only if the API says so, and in time: an agent that starts again must be answered without it.
+        The check is skipped when the API does not answer in time: an agent that starts again needs a reply.
         """
         had, now = _collect_device_keys(record), _collect_device_keys(record)
         with suppress(*CALL_ERRORS, PrepareRefusedError, TimeoutError):
@@ -257,8 +236,8 @@ class ClaimPreparer:
             )
 
     async def _read_claim(self, ref: RequestedClaim) -> _CurrentClaim:
-        """A claim as it is now."""
-        driver, lookup = self._async_driver.driver, self._dependencies.lookup
+        """Read a claim from the API."""
+        driver, lookup = self._async_driver.driver, self.lookup
         try:
             stored = await (
                 lookup.get_claim(ref.namespace, ref.name) if ref.name else lookup.get_classic_claim(ref.uid)
@@ -274,46 +253,47 @@ class ClaimPreparer:
         consumers = tuple(each.uid for each in stored.status.reserved_for)
         if isinstance(stored, ResourceClaim):
             by_pods = all(each.resource == "pods" for each in stored.status.reserved_for)
-            claim = build_claim(stored, self._driver_name, self._dependencies.node, driver.parameters)
+            claim = build_claim(stored, self._driver_name, self._node, driver.parameters)
             return _CurrentClaim(claim, consumers, by_pods)
         by_pods = all(each.kind == "Pod" for each in stored.status.reserved_for)
         return _CurrentClaim(
             build_classic_claim(stored, self._driver_name, driver.parameters), consumers, by_pods
         )
 
-    # --- give back ---
+    # --- unprepare ---
 
     async def _unprepare(self, ref: RequestedClaim) -> tuple[PreparedDeviceRecord, ...]:
-        entry: PreparedClaimRecord | None = await self._run_blocking(self._store.get_record, ref.uid)
-        if entry is not None:
-            await self._unprepare_record(entry if entry.name else await self._restore_lost_record(entry, ref))
+        record: PreparedClaimRecord | None = await self._run_blocking(self._store.get_record, ref.uid)
+        if record is not None:
+            restored = record if record.name else await self._restore_lost_record(record, ref)
+            await self._unprepare_record(restored)
         return ()
 
     async def _restore_lost_record(
         self, record: PreparedClaimRecord, ref: RequestedClaim
     ) -> PreparedClaimRecord:
-        """An entry whose content was lost, with what the API still tells about the claim."""
+        """Rebuild a record whose content was lost from what the API still has of the claim."""
         with suppress(DrayError):
             claim, consumers, _ = await self._read_claim(ref)
             return build_record(claim, record.boot_id, consumers)
         return msgspec.structs.replace(record, namespace=ref.namespace, name=ref.name)
 
     async def _unprepare_record(self, record: PreparedClaimRecord) -> None:
-        going: PreparedClaimRecord = await self._run_blocking(self._store.begin_unprepare, record)
-        asking = asyncio.create_task(self._read_consumers(record))
+        begun: PreparedClaimRecord = await self._run_blocking(self._store.begin_unprepare, record)
+        reading = asyncio.create_task(self._read_consumers(record))
         try:
-            await self._async_driver.unprepare(going.to_claim(self._async_driver.driver.parameters))
-            consumers = await asking
+            await self._async_driver.unprepare(begun.to_claim(self._async_driver.driver.parameters))
+            consumers = await reading
         finally:
-            asking.cancel()
-        self._dependencies.status_writer.forget(record.uid)
-        await self._run_blocking(self._store.finish_unprepare, going, consumers, self._get_timestamp())
+            reading.cancel()
+        self._status_writer.forget(record.uid)
+        await self._run_blocking(self._store.finish_unprepare, begun, consumers, self._get_timestamp())
 
     async def _read_consumers(self, record: PreparedClaimRecord) -> tuple[str, ...]:
-        """Who else has it reserved by now, if the API tells in time."""
+        """Read the consumers that reserve the claim now; empty when the API does not answer in time."""
         with suppress(*CALL_ERRORS, TimeoutError):
             async with asyncio.timeout(OPTIONAL_READ_SECONDS):
-                return await self._dependencies.lookup.list_consumers(record)
+                return await self.lookup.list_consumers(record)
         return ()
 
 
@@ -326,19 +306,19 @@ def _format_devices(devices: Iterable[tuple[str, str, str]]) -> str:
 
 
 def _check_ready_values(claim: Claim | ClassicClaim, ready: list[Ready]) -> None:
-    """An author must answer for every device, once."""
+    """Check that the author returned exactly one value for every device."""
     for each in ready:
         if not isinstance(each, Ready):
             raise PrepareRefusedError(f"`prepare` must return `Ready` values, not `{type(each).__name__}`")
     if isinstance(claim, ClassicClaim):
         return
-    told = [each.got for each in ready]
+    returned = [each.got for each in ready]
     for got in claim.devices:
-        count = told.count(got)
+        count = returned.count(got)
         if count != 1:
             times = "nothing" if count == 0 else f"{count} answers"
             raise PrepareRefusedError(
                 f"`prepare` returned {times} for device `{got.device}` of request `{got.request}`"
             )
-    if len(told) != len(claim.devices):
+    if len(returned) != len(claim.devices):
         raise PrepareRefusedError("`prepare` returned a device that is not among those of the claim")

@@ -1,8 +1,8 @@
-"""What a server did not keep of a slice, and the feature gate that is probably off.
+"""Detection of fields that a server dropped from a slice, and of the feature gate that is probably off.
 
-A server whose gate is off takes fields out and says so in a warning that nobody reads. A driver must know:
-devices without their counters could be given out twice, and without priorities in the wrong order. So what
-comes back is compared with what was sent.
+A server whose gate is off drops fields and only adds a warning to its response. A driver has to react:
+devices without their counters could be allocated twice, and without priorities in the wrong order. So the
+response is compared with the request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class DroppedSliceField:
-    """One field that was sent and is not there: where, on which device, behind which gate if one is known."""
+    """A field that was sent and not stored, with its device and its feature gate if they are known."""
 
     slice: str
     field: str
@@ -38,11 +38,11 @@ class DroppedSliceField:
         )
         if self.gate:
             return f"{where}: feature gate `{self.gate}` is probably off on the server"
-        return f"{where}: the server does not know the field, or somebody else changes slices on their way"
+        return f"{where}: the server does not know the field, or a webhook changes slices"
 
 
 class FieldDroppedError(DrayError):
-    """The server takes out what the driver publishes."""
+    """The server drops fields that the driver publishes."""
 
     def __init__(self, dropped: Sequence[DroppedSliceField]) -> None:
         self.dropped = tuple(dropped)
@@ -53,7 +53,7 @@ class FieldDroppedError(DrayError):
 
 
 def find_required_gates(sent: ResourceSlice) -> frozenset[str]:
-    """The feature gates that a slice needs."""
+    """Return the feature gates that a slice needs."""
     return frozenset(
         gate
         for gate, patterns in _GATED_FIELDS.items()
@@ -62,50 +62,50 @@ def find_required_gates(sent: ResourceSlice) -> frozenset[str]:
 
 
 def find_dropped_fields(sent: ResourceSlice, stored: ResourceSlice) -> tuple[DroppedSliceField, ...]:
-    """What was sent and is not stored; what the server filled in is no loss."""
+    """Return the fields that were sent and not stored; fields that the server filled in are ignored."""
     if merge_server_fields(sent, stored).spec == stored.spec:
         return ()
     gated = tuple(
-        _build_dropped_field(place, gate, sent)
+        _build_dropped_field(path, gate, sent)
         for gate, patterns in _GATED_FIELDS.items()
         for pattern in patterns
-        for place in sorted(set(find_fields(sent, pattern)) - set(find_fields(stored, pattern)))
+        for path in sorted(set(find_fields(sent, pattern)) - set(find_fields(stored, pattern)))
     )
     if gated:
         return gated
-    places = _find_lost_paths(to_document(sent)["spec"], to_document(stored).get("spec"), "spec")
-    return tuple(_build_dropped_field(place, "", sent) for place in places)
+    paths = _find_lost_paths(to_document(sent)["spec"], to_document(stored).get("spec"), "spec")
+    return tuple(_build_dropped_field(path, "", sent) for path in paths)
 
 
 def infer_dropped_fields(sent: ResourceSlice, invalid_paths: Iterable[str]) -> tuple[DroppedSliceField, ...]:
-    """What a server must have dropped that complains about these places of a slice that is sound.
+    """Infer the dropped fields from the paths at which a server calls a valid slice invalid.
 
-    Some fields leave something behind that is not valid without them, such as an attribute without a value.
+    An object may be invalid without a dropped field, such as an attribute without a value.
     """
-    about = {place.replace(".basic", "") for place in invalid_paths}
+    parents = {path.replace(".basic", "") for path in invalid_paths}
     return tuple(
-        _build_dropped_field(place, gate, sent)
+        _build_dropped_field(path, gate, sent)
         for gate, patterns in _GATED_FIELDS.items()
         for pattern in patterns
-        for place in find_fields(sent, pattern)
-        if place.rpartition(".")[0] in about
+        for path in find_fields(sent, pattern)
+        if path.rpartition(".")[0] in parents
     )
 
 
-def _build_dropped_field(place: str, gate: str, sent: ResourceSlice) -> DroppedSliceField:
+def _build_dropped_field(path: str, gate: str, sent: ResourceSlice) -> DroppedSliceField:
     device = ""
-    if place.startswith("spec.devices["):
-        position = place.removeprefix("spec.devices[").partition("]")[0]
+    if path.startswith("spec.devices["):
+        position = path.removeprefix("spec.devices[").partition("]")[0]
         device = sent.spec.devices[int(position)].name
-    return DroppedSliceField(sent.metadata.name, place, device, gate)
+    return DroppedSliceField(sent.metadata.name, path, device, gate)
 
 
-def _find_lost_paths(sent: Any, stored: Any, place: str) -> Iterator[str]:
+def _find_lost_paths(sent: Any, stored: Any, path: str) -> Iterator[str]:
     if isinstance(sent, dict) and isinstance(stored, dict):
         for name, value in sent.items():
-            yield from _find_lost_paths(value, stored.get(name), f"{place}.{name}")
+            yield from _find_lost_paths(value, stored.get(name), f"{path}.{name}")
     elif isinstance(sent, list) and isinstance(stored, list) and len(sent) == len(stored):
-        for at, (one, other) in enumerate(zip(sent, stored, strict=True)):
-            yield from _find_lost_paths(one, other, f"{place}[{at}]")
+        for position, (one, other) in enumerate(zip(sent, stored, strict=True)):
+            yield from _find_lost_paths(one, other, f"{path}[{position}]")
     elif sent != stored:
-        yield place
+        yield path

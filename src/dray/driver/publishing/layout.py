@@ -1,13 +1,13 @@
-"""Which page of a pool each device stands on, so that little moves when little changes.
+"""Page layout: assigns the devices of a pool to pages so that small changes move few devices.
 
 Theory of operation: devices are offered in the order of the pages and, on a page, in the order of the list;
-that order is the driver's and is kept. Pages have numbers with gaps between them. Devices that stood in the
-right order before stay on their pages (the longest rising line through the old numbers); new ones join the
-page of their neighbour while it has room, or get a page of their own in a gap. Only where a page overflows in
-its middle, or no gap is left, devices move. When pages have become twice as many as needed, all are packed
-anew.
+that is the driver's order. Pages have numbers with gaps between them. Devices that were in the right order
+before stay on their pages (the longest nondecreasing subsequence of the old numbers); new devices join the
+page of their neighbour while they fit, or get a page of their own in a gap. Devices move only where a page
+overflows in its middle, or where no gap is left. When there are more than twice as many pages as needed, all
+devices are packed again.
 
-Rules for this file: pure, and it knows neither slices nor generations; what fits on a page is an argument.
+Rules for this file: pure, without slices or generations; what fits on a page is an argument.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 PAGE_NUMBER_STEP: Final = 100
-"""The distance between the numbers of fresh pages: room for others between them."""
+"""The distance between the numbers of new pages, so that others fit between them."""
 
 
 class NamedItem(Protocol):
-    """What stands on pages."""
+    """An item that is laid out on pages."""
 
     @property
     def name(self) -> str: ...
@@ -31,12 +31,12 @@ class NamedItem(Protocol):
 T = TypeVar("T", bound=NamedItem)
 
 Fits = Callable[[Sequence[Any]], bool]
-"""Whether things can stand on one page; what fits, fits with less on it."""
+"""Whether items fit on one page; fewer of them then fit too."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutPage(Generic[T]):
-    """One page: its number, the group its things belong to, and the things."""
+    """One page: its number, the group that its items belong to, and the items."""
 
     number: int
     group: int
@@ -45,7 +45,7 @@ class LayoutPage(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class PreviousPage:
-    """How a page was: its number and the names on it."""
+    """An earlier page: its number and the names on it."""
 
     number: int
     names: tuple[str, ...]
@@ -53,25 +53,29 @@ class PreviousPage:
 
 @dataclass(slots=True)
 class _Run(Generic[T]):
-    """Things that come one after the other; with a number when some of them stood on that page."""
+    """Consecutive items; with the number of a page when some of them were on it."""
 
     group: int
     number: int | None = None
     items: list[T] = field(default_factory=list)
     in_place: list[bool] = field(default_factory=list)
-    """Which of them stood on this page before."""
+    """Which of them were on this page before."""
 
 
 def lay_out_pages(
     groups: Sequence[Sequence[T]], previous: Sequence[PreviousPage], fits: Fits
 ) -> tuple[LayoutPage[T], ...]:
-    """Groups of things on pages, none of which holds things of two groups."""
+    """Lay out groups of items on pages; no page holds items of two groups."""
     runs = _split_into_runs(groups, {name: page.number for page in previous for name in page.names})
     pieces = [piece for run in runs for piece in _split_run(run, fits)]
-    fresh = [_Run(at, None, chunk) for at, group in enumerate(groups) for chunk in _pack_chunks(group, fits)]
+    fresh = [
+        _Run(position, None, chunk)
+        for position, group in enumerate(groups)
+        for chunk in _pack_chunks(group, fits)
+    ]
     numbers = _assign_numbers([piece.number for piece in pieces])
     if numbers is None or len(pieces) > 2 * len(fresh):
-        pieces, numbers = fresh, [PAGE_NUMBER_STEP * (at + 1) for at in range(len(fresh))]
+        pieces, numbers = fresh, [PAGE_NUMBER_STEP * (position + 1) for position in range(len(fresh))]
     return tuple(
         LayoutPage(number, piece.group, tuple(piece.items))
         for number, piece in zip(numbers, pieces, strict=True)
@@ -81,47 +85,47 @@ def lay_out_pages(
 def _split_into_runs(groups: Sequence[Sequence[T]], old: dict[str, int]) -> list[_Run[T]]:
     stays = _find_longest_nondecreasing([old.get(item.name) for group in groups for item in group])
     runs: list[_Run[T]] = []
-    used, at = 0, 0
+    used, position = 0, 0
     for group, items in enumerate(groups):
         run: _Run[T] = _Run(group)
         for item in items:
-            number = old[item.name] if at in stays else None
-            at += 1
-            settled = number is not None and (number == run.number or number > used)
-            if settled and number != run.number:
+            number = old[item.name] if position in stays else None
+            position += 1
+            in_place = number is not None and (number == run.number or number > used)
+            if in_place and number != run.number:
                 if run.number is not None:
                     runs.append(run)
                     run = _Run(group)
                 run.number = used = number or 0
             run.items.append(item)
-            run.in_place.append(settled)
+            run.in_place.append(in_place)
         if run.items:
             runs.append(run)
     return runs
 
 
 def _find_longest_nondecreasing(numbers: Sequence[int | None]) -> frozenset[int]:
-    """Positions of a longest line of numbers that never falls."""
+    """Return the positions of a longest nondecreasing subsequence."""
     ends: list[int] = []
-    last: list[int] = []
-    came_from: dict[int, int | None] = {}
-    for at, number in enumerate(numbers):
+    last_positions: list[int] = []
+    predecessors: dict[int, int | None] = {}
+    for position, number in enumerate(numbers):
         if number is None:
             continue
         length = bisect_right(ends, number)
-        came_from[at] = last[length - 1] if length else None
+        predecessors[position] = last_positions[length - 1] if length else None
         ends[length : length + 1] = [number]
-        last[length : length + 1] = [at]
-    line: set[int] = set()
-    step = last[-1] if last else None
+        last_positions[length : length + 1] = [position]
+    subsequence: set[int] = set()
+    step = last_positions[-1] if last_positions else None
     while step is not None:
-        line.add(step)
-        step = came_from[step]
-    return frozenset(line)
+        subsequence.add(step)
+        step = predecessors[step]
+    return frozenset(subsequence)
 
 
 def _split_run(run: _Run[T], fits: Fits) -> list[_Run[T]]:
-    """A run as pages that are not too full; whoever stood on the page stays there if that is possible."""
+    """Split a run into pages that fit; items that were on the page stay on it if possible."""
     items = run.items
     if fits(items):
         return [run]
@@ -145,7 +149,7 @@ def _split_run(run: _Run[T], fits: Fits) -> list[_Run[T]]:
 
 
 def _pack_chunks(items: Sequence[T], fits: Fits) -> list[list[T]]:
-    """As much on each page as fits, in order."""
+    """Fill each page with as many items as fit, in order."""
     chunks: list[list[T]] = []
     for item in items:
         if chunks and fits([*chunks[-1], item]):
@@ -156,19 +160,19 @@ def _pack_chunks(items: Sequence[T], fits: Fits) -> list[list[T]]:
 
 
 def _assign_numbers(known: Sequence[int | None]) -> list[int] | None:
-    """Numbers for pages that have none, between those of their neighbours; None when there is no room."""
+    """Number pages that have no number between their neighbours; None when a gap is too small."""
     numbers: list[int] = []
-    at = 0
-    while at < len(known):
-        number = known[at]
+    position = 0
+    while position < len(known):
+        number = known[position]
         if number is not None:
             numbers.append(number)
-            at += 1
+            position += 1
             continue
-        end = at
+        end = position
         while end < len(known) and known[end] is None:
             end += 1
-        low, count = (numbers[-1] if numbers else 0), end - at
+        low, count = (numbers[-1] if numbers else 0), end - position
         high = known[end] if end < len(known) else None
         if high is None:
             numbers += [(low // PAGE_NUMBER_STEP + each + 1) * PAGE_NUMBER_STEP for each in range(count)]
@@ -176,5 +180,5 @@ def _assign_numbers(known: Sequence[int | None]) -> list[int] | None:
             return None
         else:
             numbers += [low + (high - low) * (each + 1) // (count + 1) for each in range(count)]
-        at = end
+        position = end
     return numbers

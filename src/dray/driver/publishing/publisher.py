@@ -1,22 +1,22 @@
-"""Publishing the devices of a driver, and keeping them published.
+"""The publisher: writes the devices of a driver as ResourceSlices, and keeps the slices as it wrote them.
 
-    publisher = Publisher(client, "gpu.example.com", "node-a", Ways(in_use=...))
-    await publisher.publish(driver.devices())    # makes it so; a second time it writes nothing
-    await publisher.run()                        # keeps it so, until cancelled
-    await publisher.withdraw()                   # only when asked: a rolling update keeps its slices
+    publisher = Publisher(client, "gpu.example.com", "node-a", PublisherOptions(in_use=...))
+    await publisher.publish(driver.devices())    # a second call writes nothing
+    await publisher.run()                        # restores changed slices, until cancelled
+    await publisher.withdraw()                   # only on request: a rolling update keeps its slices
 
-Theory of operation: `publish` reads the slices as they stand, has the least to be written worked out (see
-`pools`), asks the server whether it would keep every field, and writes, many slices at once. `run` watches
-the slices; when one is not as it was left, `publish` is done again with what was last told. What the watch
-shows is only a reason to look: what is written is decided on a fresh list.
+Theory of operation: `publish` lists the existing slices, plans the smallest set of writes (see `pool_plan`),
+checks by dry run that the server keeps every field, and writes many slices concurrently. `run` watches the
+slices; when one is not as it was written, it reconciles again with the devices that were published last. A
+watch event is only a reason to look: the writes are planned on a fresh list.
 
-A publisher touches the pools it is told of, and slices with its own label. Two publishers of one driver (a
-part on each node and one for what is attached by network) leave each other alone; two that tell of the same
-pool are a mistake, and `PoolConflictError`. Two processes of one publisher, as there are in a rolling update,
-do not fight: the older one leaves slices alone that the newer one wrote, until it is told of devices again.
+A publisher writes the pools that it is given, and slices with its own label. Two publishers of one driver
+(one on each node and one for devices that are attached by network) do not touch each other's slices; two that
+publish the same pool are a mistake, and `PoolConflictError`. Two processes of one publisher, as in a rolling
+update, do not fight: the older one leaves slices that the newer one wrote alone, until it publishes again.
 
-Rules for this file: trouble with the server is waited out. What waiting cannot cure is raised by `publish`,
-and told in the log by `run`.
+Rules for this file: `publish` and `run` retry transient errors of the server. `publish` raises permanent
+ones, and `run` logs them.
 """
 
 from __future__ import annotations
@@ -44,52 +44,52 @@ from dray.client.timing import Backoff
 from dray.driver.devices import InvalidDeviceError, Pool, Reach, group_into_pools
 from dray.driver.publishing.dropped_fields import FieldDroppedError
 from dray.driver.publishing.pool_plan import (
-    GONE_TAINT,
+    NO_NODE_SELECTION,
     PUBLISHED_SINCE_ANNOTATION,
     PUBLISHER_LABEL,
     DesiredPool,
     PoolPlan,
     PublisherIdentity,
-    build_emptied_pool,
     plan_pool,
-    retain_used_devices,
     to_desired_pool,
 )
+from dray.driver.publishing.retained_devices import GONE_TAINT, build_emptied_pool, retain_used_devices
 from dray.driver.publishing.slice_writer import SliceWriter, WrittenSlices
 from dray.errors import DrayError
 from dray.telemetry.logs import StructuredLogger, build_silent_logger
 
 DevicesInUse = Callable[[], Collection[tuple[str, str]]]
-"""The devices, as (pool, device), that somebody uses now."""
+"""Returns the devices that claims use now, as (pool, device)."""
 
 _PERMANENT_ERRORS: Final = (BadRequestError, ForbiddenError, InvalidObjectError, KindNotServedError)
-"""What is no better when one asks again."""
+"""Errors that a retry does not cure."""
 _TAINTS_GATE: Final = "DRADeviceTaints"
 
 
 class PoolConflictError(DrayError):
-    """Somebody else publishes a pool of this name."""
+    """Another publisher publishes a pool of this name."""
 
 
 @dataclass(frozen=True)
 class PublisherOptions:
-    """How a publisher goes about it.
+    """Options of a publisher.
 
-    `publisher` tells publishers of one driver apart; by default `node` for one that has a node and `cluster`
-    for one that has none. `in_use` says which devices must stay when the driver no longer tells of them.
+    `publisher` distinguishes publishers of one driver; by default it is `node` for one that has a node and
+    `cluster` for one that has none. `in_use` returns the devices that stay although the driver no longer
+    reports them.
     """
 
     publisher: str = ""
     in_use: DevicesInUse = field(default=frozenset)
     max_concurrent_writes: int = 16
     recheck_seconds: float = 5.0
-    """How often to look whether a device that is gone is still in use."""
+    """How often to check whether a retained device is still in use."""
     log: StructuredLogger = field(default_factory=build_silent_logger)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What publishing wrote, and the devices that are gone and stay because they are in use."""
+    """What publishing wrote, and the devices that stay only because they are in use."""
 
     created: int = 0
     updated: int = 0
@@ -103,15 +103,15 @@ class PublishResult:
 
 @dataclass(slots=True)
 class PublishCounters:
-    """What a publisher has done, for metrics."""
+    """The writes and failures of a publisher, for metrics."""
 
     created: int = 0
     updated: int = 0
     deleted: int = 0
     healed: int = 0
-    """How many of these writes were to put right what somebody else had done."""
+    """How many of these writes restored slices that somebody else had changed."""
     failures: int = 0
-    """Attempts that failed and were made again."""
+    """Attempts that failed and were retried."""
 
     def add(self, result: PublishResult) -> None:
         self.created += result.created
@@ -120,7 +120,7 @@ class PublishCounters:
 
 
 class Publisher:
-    """Keeps the slices of one driver, of one node or of none."""
+    """Publishes the slices of one driver, for one node or for none."""
 
     def __init__(
         self, client: Client, driver: str, node: str = "", options: PublisherOptions | None = None
@@ -131,8 +131,8 @@ class Publisher:
             )
         self._client, self._options = client, options or PublisherOptions()
         publisher = self._options.publisher or ("node" if node else "cluster")
-        since = int(client.options.time_source.clock.now().timestamp() * 1_000_000)
-        self._identity = PublisherIdentity(driver, node, publisher, started_at=f"{since:018}")
+        microseconds = int(client.options.time_source.clock.now().timestamp() * 1_000_000)
+        self._identity = PublisherIdentity(driver, node, publisher, started_at=f"{microseconds:018}")
         fields = f"spec.driver={driver}" + (f",spec.nodeName={node}" if node else "")
         self._selection = ObjectSelector(fields=fields)
         self._writer = SliceWriter(client, self._selection, self._options.max_concurrent_writes)
@@ -146,30 +146,30 @@ class Publisher:
         self._retained: tuple[tuple[str, str], ...] = ()
         self.counters = PublishCounters()
 
-    # --- what a driver calls ---
+    # --- public methods ---
 
     async def publish(self, devices: Iterable[Device | Pool], *, force: bool = False) -> PublishResult:
-        """Make the devices told of what the server has. With `force` also those in use may go.
+        """Publish exactly these devices. With `force` also devices in use are removed.
 
         Raises `FieldDroppedError` before anything is written, `PoolConflictError`, `InvalidDeviceError`, and
-        what the server refuses for good; waits for a server that does not answer.
+        permanent errors of the server; waits for a server that does not answer.
         """
-        offers = self._build_desired_pools(devices)
+        desired = self._build_desired_pools(devices)
         async with self._lock:
-            outcome = await self._reconcile_with_retry(offers, force)
-            self._desired, self._superseded = offers, False
-        return outcome
+            result = await self._reconcile_with_retry(desired, force)
+            self._desired, self._superseded = desired, False
+        return result
 
     async def withdraw(self) -> None:
-        """Take away everything that this publisher has published, and stop keeping it."""
+        """Delete all slices of this publisher, and stop restoring them."""
         async with self._lock:
             self._desired = None
             backoff = Backoff(self._client.options.time_source, initial=0.2)
             while True:
                 try:
-                    mine = [each for each in await self._writer.list_slices() if self._is_mine(each)]
-                    await self._writer.delete(mine)
-                    self.counters.add(PublishResult(deleted=len(mine)))
+                    own = [each for each in await self._writer.list_slices() if self._is_own(each)]
+                    await self._writer.delete(own)
+                    self.counters.add(PublishResult(deleted=len(own)))
                     self._written.clear()
                     return
                 except _PERMANENT_ERRORS:
@@ -178,7 +178,7 @@ class Publisher:
                     await self._back_off(failed, backoff)
 
     async def run(self) -> None:
-        """Keep what was published as it was published, until cancelled."""
+        """Restore slices that others change or delete, until cancelled."""
         informer = Informer(self._client, ResourceSlice, field_selector=self._selection.fields)
         informer.listen(
             self._handle_changed_slice,
@@ -188,7 +188,7 @@ class Publisher:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
             await informer.wait_for_sync()
-            self._wake.set()  # what was deleted before the watch began is told by nobody
+            self._wake.set()  # no event reports slices that were deleted before the watch began
             backoff = Backoff(self._client.options.time_source, initial=0.1)
             while True:
                 limit = self._options.recheck_seconds if self._retained else None
@@ -197,32 +197,30 @@ class Publisher:
                         await self._wake.wait()
                 await self._heal(informer, backoff)
 
-    # --- keeping ---
+    # --- restoring ---
 
-    def _handle_changed_slice(self, seen: ResourceSlice) -> None:
-        if (
-            self._is_mine(seen)
-            and seen.metadata.annotations.get(PUBLISHED_SINCE_ANNOTATION, "") > self._identity.started_at
-        ):
+    def _handle_changed_slice(self, changed: ResourceSlice) -> None:
+        started_at = changed.metadata.annotations.get(PUBLISHED_SINCE_ANNOTATION, "")
+        if self._is_own(changed) and started_at > self._identity.started_at:
             self._superseded = True
-        if self._is_drifted(seen):
+        if self._is_drifted(changed):
             self._wake.set()
 
-    def _handle_deleted_slice(self, seen: ResourceSlice) -> None:
-        left = self._written.get(seen.spec.pool.name, {}).get(seen.metadata.name)
-        if left is not None and left.metadata.uid == seen.metadata.uid:
+    def _handle_deleted_slice(self, deleted: ResourceSlice) -> None:
+        written = self._written.get(deleted.spec.pool.name, {}).get(deleted.metadata.name)
+        if written is not None and written.metadata.uid == deleted.metadata.uid:
             self._wake.set()
 
-    def _is_drifted(self, seen: ResourceSlice) -> bool:
-        """Whether a slice concerns us and is not as it was left."""
-        ours = self._written.get(seen.spec.pool.name)
-        if ours is None:
-            return self._desired is not None and self._is_mine(seen)
-        left = ours.get(seen.metadata.name)
-        if left is None:
+    def _is_drifted(self, found: ResourceSlice) -> bool:
+        """Whether a slice belongs to this publisher and is not as it was written."""
+        pool = self._written.get(found.spec.pool.name)
+        if pool is None:
+            return self._desired is not None and self._is_own(found)
+        written = pool.get(found.metadata.name)
+        if written is None:
             return True
-        older = int(seen.metadata.resource_version) < int(left.metadata.resource_version)
-        same = left.spec == seen.spec and left.metadata.labels == seen.metadata.labels
+        older = int(found.metadata.resource_version) < int(written.metadata.resource_version)
+        same = written.spec == found.spec and written.metadata.labels == found.metadata.labels
         return not older and not same
 
     async def _heal(self, informer: Informer[ResourceSlice], backoff: Backoff) -> None:
@@ -230,46 +228,43 @@ class Publisher:
             self._wake.clear()
             if self._desired is None or self._superseded:
                 return
-            seen = informer.list_all()
-            uids = {each.metadata.uid for each in seen}
-            missing = any(
-                left.metadata.uid not in uids for ours in self._written.values() for left in ours.values()
-            )
-            if not (missing or self._retained or any(map(self._is_drifted, seen))):
+            existing = informer.list_all()
+            uids = {each.metadata.uid for each in existing}
+            written = [each for pool in self._written.values() for each in pool.values()]
+            missing = any(each.metadata.uid not in uids for each in written)
+            if not (missing or self._retained or any(map(self._is_drifted, existing))):
                 return
             try:
-                outcome = await self._reconcile(self._desired, force=False)
+                result = await self._reconcile(self._desired, force=False)
             except (*CALL_ERRORS, DrayError) as failed:
                 self.counters.failures += 1
                 self._options.log.warning("devices could not be published again", why=str(failed))
                 self._wake.set()
             else:
-                if not outcome.writes:
+                if not result.writes:
                     return
-                self.counters.healed += outcome.writes
+                self.counters.healed += result.writes
                 self._options.log.warning("slices were changed by somebody else and published again")
-        # Somebody who undoes our writes again and again must not keep us or the server busy.
+        # Another writer that undoes these writes again and again must not keep the server busy.
         await backoff.wait()
 
-    # --- making it so ---
+    # --- reconciling ---
 
     def _build_desired_pools(self, devices: Iterable[Device | Pool]) -> tuple[DesiredPool, ...]:
         node = self._identity.node
-        offers = tuple(to_desired_pool(pool, node) for pool in group_into_pools(devices, node))
-        for offer in offers:
-            where = offer.node_selection
-            if node and where.node_name != node:
+        desired = tuple(to_desired_pool(pool, node) for pool in group_into_pools(devices, node))
+        for pool in desired:
+            selection = pool.node_selection
+            if node and selection.node_name != node:
                 raise InvalidDeviceError(
-                    f"pool `{offer.name}`: this driver publishes for node `{node}` only; what other nodes "
+                    f"pool `{pool.name}`: this driver publishes for node `{node}` only; what other nodes "
                     "reach is published by a part of the driver that has no node"
                 )
-            if not (
-                where.node_name or where.node_selector or where.all_nodes or where.per_device_node_selection
-            ):
+            if selection == NO_NODE_SELECTION:
                 raise InvalidDeviceError(
-                    f"pool `{offer.name}`: say which nodes reach it, for example `{Reach.ALL_NODES}`"
+                    f"pool `{pool.name}`: say which nodes reach it, for example `{Reach.ALL_NODES}`"
                 )
-        return offers
+        return desired
 
     async def _reconcile_with_retry(self, desired: tuple[DesiredPool, ...], force: bool) -> PublishResult:
         backoff = Backoff(self._client.options.time_source, initial=0.2)
@@ -288,30 +283,30 @@ class Publisher:
         await backoff.wait((failed.retry_after or 0.0) if isinstance(failed, ApiError) else 0.0)
 
     async def _reconcile(self, desired: tuple[DesiredPool, ...], force: bool) -> PublishResult:
-        standing = await self._writer.list_slices()
-        home = replace(self._identity, owner=await self._writer.get_owner(self._identity.node))
-        plans = self._plan_pools(desired, home, standing, force)
+        existing = await self._writer.list_slices()
+        identity = replace(self._identity, owner=await self._writer.get_owner(self._identity.node))
+        plans = self._plan_pools(desired, identity, existing, force)
         if self._may_taint and await self._is_gone_taint_dropped(plans):
             self._may_taint = False
-            plans = self._plan_pools(desired, home, standing, force)
+            plans = self._plan_pools(desired, identity, existing, force)
         await self._writer.verify_fields_kept(plans)
         self._written = await self._writer.write(plans)
-        outcome = PublishResult(
+        result = PublishResult(
             sum(len(each.creates) for each in plans),
             sum(len(each.updates) for each in plans),
             sum(len(each.deletes) for each in plans),
             self._retained,
         )
-        self.counters.add(outcome)
-        return outcome
+        self.counters.add(result)
+        return result
 
     async def _is_gone_taint_dropped(self, plans: Sequence[PoolPlan]) -> bool:
-        """Whether the server drops taints, and the only ones are those of devices that are gone."""
+        """Whether the server drops taints, and only retained devices have some."""
         lost = await self._writer.dry_run(plans, {_TAINTS_GATE}) if self._retained else ()
-        own = {name for _pool, name in self._retained}
-        return bool(lost) and all(each.gate == _TAINTS_GATE and each.device in own for each in lost)
+        retained = {name for _pool, name in self._retained}
+        return bool(lost) and all(each.gate == _TAINTS_GATE and each.device in retained for each in lost)
 
-    def _is_mine(self, each: ResourceSlice) -> bool:
+    def _is_own(self, each: ResourceSlice) -> bool:
         return each.metadata.labels.get(PUBLISHER_LABEL) == self._identity.publisher
 
     def _plan_pools(
@@ -324,30 +319,30 @@ class Publisher:
         by_pool: dict[str, list[ResourceSlice]] = {}
         for each in existing:
             by_pool.setdefault(each.spec.pool.name, []).append(each)
-        wanted = {offer.name: offer for offer in desired}
+        wanted = {pool.name: pool for pool in desired}
         for name, slices in by_pool.items():
-            if name not in wanted and any(map(self._is_mine, slices)):
-                mine = by_pool[name] = [each for each in slices if self._is_mine(each)]
-                wanted[name] = build_emptied_pool(mine)
-        for name, left in self._written.items():
-            if left and name not in wanted and name not in by_pool:  # somebody took all of it away
-                wanted[name] = build_emptied_pool(tuple(left.values()))
+            if name not in wanted and any(map(self._is_own, slices)):
+                own = by_pool[name] = [each for each in slices if self._is_own(each)]
+                wanted[name] = build_emptied_pool(own)
+        for name, written in self._written.items():
+            if written and name not in wanted and name not in by_pool:  # somebody deleted all of it
+                wanted[name] = build_emptied_pool(tuple(written.values()))
         used = frozenset() if force else frozenset(self._options.in_use())
-        plans, gone = [], []
-        for name, offer in wanted.items():
+        plans, retained = [], []
+        for name, pool in wanted.items():
             slices = by_pool.get(name, [])
             self._check_pool_conflict(name, slices)
-            before = self._written.get(name)
-            # What somebody took away is looked at as it was left, for devices that must stay.
-            known = {**(before or {}), **{each.metadata.name: each for each in slices}}
-            in_use = {device for pool, device in used if pool == name}
-            kept = retain_used_devices(offer, tuple(known.values()), in_use, self._may_taint)
-            told = {device.name for device in offer.devices}
-            gone += [(name, device.name) for device in kept.devices if device.name not in told]
+            previous = self._written.get(name)
+            # A slice that somebody deleted counts as it was written, for devices that must stay.
+            known = {**(previous or {}), **{each.metadata.name: each for each in slices}}
+            in_use = {device for used_pool, device in used if used_pool == name}
+            complete = retain_used_devices(pool, tuple(known.values()), in_use, self._may_taint)
+            reported = {device.name for device in pool.devices}
+            retained += [(name, device.name) for device in complete.devices if device.name not in reported]
             plans.append(
-                plan_pool(kept, identity, slices, None if before is None else tuple(before.values()))
+                plan_pool(complete, identity, slices, None if previous is None else tuple(previous.values()))
             )
-        self._retained = tuple(gone)
+        self._retained = tuple(retained)
         return plans
 
     def _check_pool_conflict(self, pool: str, slices: Sequence[ResourceSlice]) -> None:

@@ -1,9 +1,10 @@
-"""Reading and writing the slices of a driver, as plans say.
+"""The slice writer: lists the slices of a driver and performs the writes of plans.
 
-Theory of operation: before a feature is used for the first time, one slice that needs it is written as a dry
-run; what comes back shows whether the server keeps it. So nothing harmful is ever published: devices without
-their counters could be given out twice. New and changed slices are written first and old ones deleted last,
-so that a pool is there until the next generation of it is. Every answer is compared once more.
+Theory of operation: before a feature is used for the first time, the writer sends one slice that needs it as
+a dry run; the response shows whether the server keeps the fields. So nothing harmful is published: devices
+without their counters could be allocated twice. The writer writes new and changed slices first and deletes
+old ones last, so that a pool exists until its next generation does. It compares every response with the
+request.
 """
 
 from __future__ import annotations
@@ -29,35 +30,35 @@ from dray.driver.publishing.dropped_fields import (
 from dray.driver.publishing.pool_plan import PoolPlan
 
 WrittenSlices = dict[str, dict[str, ResourceSlice]]
-"""By pool and name: slices as the server answered when they were written or found good."""
+"""By pool and name: slices as the server stored them when they were written or found unchanged."""
 
 _Write = Callable[[], Awaitable[None]]
 
 
 class SliceWriter:
-    """The slices of a driver on the server."""
+    """Reads and writes the slices of a driver on the server."""
 
     def __init__(self, client: Client, selection: ObjectSelector, max_concurrent: int) -> None:
         self._client, self._selection, self._max_concurrent = client, selection, max_concurrent
         self._verified_gates: set[str] = set()
 
     async def list_slices(self) -> tuple[ResourceSlice, ...]:
-        """As they are now."""
+        """Return the slices that the server has now."""
         return tuple((await self._client.list(ResourceSlice, selector=self._selection)).items)
 
     async def get_owner(self, node: str) -> OwnerRef | None:
-        """The node, which takes its slices with it when it goes."""
+        """Return a reference to the node, with which its slices are garbage-collected."""
         if not node:
             return None
         found = await self._client.get(Node, node)
         return OwnerRef(api_version="v1", kind="Node", name=node, uid=found.metadata.uid, controller=True)
 
-    # --- asking before writing ---
+    # --- dry runs ---
 
     async def verify_fields_kept(self, plans: Sequence[PoolPlan]) -> None:
         """Check by dry run that the server keeps the fields in use; else raise `FieldDroppedError`."""
-        written = [each for plan in plans for each in _list_written(plan)]
-        needed = frozenset[str]().union(*map(find_required_gates, written)) - self._verified_gates
+        slices = [each for plan in plans for each in _list_written(plan)]
+        needed = frozenset[str]().union(*map(find_required_gates, slices)) - self._verified_gates
         lost = await self.dry_run(plans, needed)
         if lost:
             raise FieldDroppedError(lost)
@@ -66,12 +67,13 @@ class SliceWriter:
     async def dry_run(
         self, plans: Sequence[PoolPlan], gates: Collection[str]
     ) -> tuple[DroppedSliceField, ...]:
-        """What the server would drop, asked with one slice for each feature that is not proven."""
-        left, lost = set(gates) - self._verified_gates, list[DroppedSliceField]()
+        """Return the fields that the server would drop, tried with one slice per gate that is not verified.
+        """
+        untried, lost = set(gates) - self._verified_gates, list[DroppedSliceField]()
         for plan in plans:
             for old, new in (*((None, new) for new in plan.creates), *plan.updates):
-                if left & find_required_gates(new):
-                    left -= find_required_gates(new)
+                if untried & find_required_gates(new):
+                    untried -= find_required_gates(new)
                     lost += await self._dry_run_write(old, new)
         return tuple(lost)
 
@@ -91,36 +93,36 @@ class SliceWriter:
     # --- writing ---
 
     async def write(self, plans: Sequence[PoolPlan]) -> WrittenSlices:
-        """Write the plans; all slices as they are then. `FieldDroppedError` when something was lost after
-        all.
+        """Perform the plans and return all slices after them; raises `FieldDroppedError` when the server
+        dropped a field despite the dry run.
         """
         lost: list[DroppedSliceField] = []
-        left: WrittenSlices = {}
+        written: WrittenSlices = {}
 
         def keep(sent: ResourceSlice, stored: ResourceSlice) -> None:
             lost.extend(find_dropped_fields(sent, stored))
-            left.setdefault(sent.spec.pool.name, {})[sent.metadata.name] = stored
+            written.setdefault(sent.spec.pool.name, {})[sent.metadata.name] = stored
 
         for plan in plans:
             for each in plan.wanted:
-                left.setdefault(each.spec.pool.name, {})[each.metadata.name] = each
-        in_the_way = {each.metadata.name for plan in plans for each in plan.creates}
+                written.setdefault(each.spec.pool.name, {})[each.metadata.name] = each
+        created_names = {each.metadata.name for plan in plans for each in plan.creates}
         deletes = [each for plan in plans for each in plan.deletes]
-        await self.delete([each for each in deletes if each.metadata.name in in_the_way])
+        await self.delete([each for each in deletes if each.metadata.name in created_names])
         await self._run_concurrently(
             [
                 *(partial(self._create, new, keep) for plan in plans for new in plan.creates),
                 *(partial(self._update, old, new, keep) for plan in plans for old, new in plan.updates),
             ]
         )
-        await self.delete([each for each in deletes if each.metadata.name not in in_the_way])
+        await self.delete([each for each in deletes if each.metadata.name not in created_names])
         if lost:
             self._verified_gates.clear()
             raise FieldDroppedError(lost)
-        return left
+        return written
 
     async def delete(self, slices: Sequence[ResourceSlice]) -> None:
-        """Delete slices, these and no later ones of their names."""
+        """Delete slices, but not later ones of the same names."""
         await self._run_concurrently([partial(self._delete, each) for each in slices])
 
     async def _create(self, new: ResourceSlice, keep: Callable[[ResourceSlice, ResourceSlice], None]) -> None:
@@ -138,14 +140,14 @@ class SliceWriter:
             )
 
     async def _run_concurrently(self, writes: Sequence[_Write]) -> None:
-        """Do all of them, several at a time; then raise what went wrong first."""
-        turns = asyncio.Semaphore(self._max_concurrent)
+        """Run all writes, several at a time; then raise the first error."""
+        semaphore = asyncio.Semaphore(self._max_concurrent)
 
-        async def in_turn(write: _Write) -> None:
-            async with turns:
+        async def run_limited(write: _Write) -> None:
+            async with semaphore:
                 await write()
 
-        results = await asyncio.gather(*map(in_turn, writes), return_exceptions=True)
+        results = await asyncio.gather(*map(run_limited, writes), return_exceptions=True)
         for result in results:
             if result is not None:
                 raise result

@@ -1,11 +1,11 @@
-"""Commands of a driver's program for those who run clusters: manifests, and a classic controller."""
+"""Commands of a driver's program for cluster administrators: `manifests` and the classic `controller`."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from typing import Any, Final
+from typing import Any
 
 import click
 import yaml
@@ -15,29 +15,23 @@ from dray.client.client import Client
 from dray.client.connect import connect
 from dray.client.errors import NotFoundError
 from dray.client.rest_client import ClientOptions
-from dray.clock import SystemClock
 from dray.driver.base import ClassicDriver, Driver
 from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
 from dray.driver.deploy.manifests import build_manifests
+from dray.driver.service.options import (
+    build_logger,
+    kubeconfig_option,
+    log_format_option,
+    log_level_option,
+    metrics_address_option,
+)
 from dray.driver.service.shutdown import run_until_signal
 from dray.driver.webhook.reviews import ClassDriverLookup
 from dray.telemetry.endpoint import serve_telemetry
-from dray.telemetry.logs import LogLevel, StructuredLogger, build_descriptor_sink, redirect_library_logs
-
-_LEVELS: Final = [level.name.lower() for level in LogLevel]
-
-kubeconfig_option: Final = click.option(
-    "--kubeconfig",
-    envvar="KUBECONFIG",
-    show_envvar=True,
-    default="",
-    metavar="FILE",
-    help="How to reach the API server; the usual file or the pod's own account when not given.",
-)
 
 
 def build_manifests_command(driver: Driver) -> click.Command:
-    """Prints what `kubectl apply -f -` takes."""
+    """Build the command that prints manifests for `kubectl apply -f -`."""
 
     @click.command("manifests", help="Write what a cluster needs to run this driver, as YAML for kubectl.")
     @click.option("--image", required=True, help="The image whose entry point is this program.")
@@ -46,7 +40,7 @@ def build_manifests_command(driver: Driver) -> click.Command:
         "--ca-bundle",
         default="",
         metavar="BASE64",
-        help="The authority of the webhook's certificate; left to whoever issues it when not given.",
+        help="The authority of the webhook's certificate; left to the certificate's issuer when not given.",
     )
     def show(image: str, namespace: str, ca_bundle: str) -> int:
         documents = build_manifests(driver, image, namespace, ca_bundle=ca_bundle)
@@ -57,46 +51,48 @@ def build_manifests_command(driver: Driver) -> click.Command:
 
 
 def build_controller_command(driver: Driver) -> click.Command:
-    """Runs the controller of a classic driver; other drivers have none."""
-    made = driver.controller if isinstance(driver, ClassicDriver) else None
+    """Build the command that runs the controller of a classic driver; other drivers have none."""
+    controller_class = driver.controller if isinstance(driver, ClassicDriver) else None
 
-    @click.command("controller", hidden=made is None, help="Allocate claims of this driver, until stopped.")
+    @click.command(
+        "controller", hidden=controller_class is None, help="Allocate claims of this driver, until stopped."
+    )
     @kubeconfig_option
-    @click.option("--elect", is_flag=True, help="Work only while no other of the same driver does.")
+    @click.option("--elect", is_flag=True, help="Work only while holding the driver's leader lease.")
     @click.option(
         "--namespace",
         envvar="POD_NAMESPACE",
         show_envvar=True,
         default="kube-system",
         show_default=True,
-        help="Where the lease is, and what node parts tell of their nodes.",
+        help="The namespace of the lease and of the inventory of nodes.",
     )
-    @click.option("--inventory", is_flag=True, help="Read what node parts tell of their nodes.")
+    @click.option("--inventory", is_flag=True, help="Read the inventory that drivers publish on their nodes.")
     @click.option(
-        "--identity", envvar="POD_NAME", show_envvar=True, default="", help="Tells candidates apart."
+        "--identity",
+        envvar="POD_NAME",
+        show_envvar=True,
+        default="",
+        help="The candidate's name in the lease.",
     )
-    @click.option("--metrics-address", envvar="DRAY_METRICS_ADDRESS", default="", metavar="HOST:PORT")
-    @click.option("--log-level", envvar="DRAY_LOG_LEVEL", type=click.Choice(_LEVELS), default="info")
-    @click.option(
-        "--log-format", envvar="DRAY_LOG_FORMAT", type=click.Choice(["text", "json"]), default="text"
-    )
-    def run(**chosen: Any) -> int:
-        if made is None:
+    @metrics_address_option
+    @log_level_option
+    @log_format_option
+    def run(**options: Any) -> int:
+        if controller_class is None:
             raise click.UsageError(f"`{driver.name}` has no controller: its devices are published")
 
-        async def work() -> int:
-            return await run_until_signal(_run_controller(made(), chosen))
+        async def run_to_exit_code() -> int:
+            return await run_until_signal(_run_controller(controller_class(), options))
 
-        return asyncio.run(work())
+        return asyncio.run(run_to_exit_code())
 
     return run
 
 
 async def _run_controller(controller: Any, options: dict[str, Any]) -> None:
-    level, is_json = LogLevel[options["log_level"].upper()], options["log_format"] == "json"
-    log = StructuredLogger(build_descriptor_sink(2), SystemClock(), level=level, json=is_json)
-    redirect_library_logs(log, "asyncio")
-    choices = ClassicControllerOptions(
+    log = build_logger(options, "asyncio")
+    service_options = ClassicControllerOptions(
         elect=options["elect"],
         namespace=options["namespace"],
         inventory=options["inventory"],
@@ -104,19 +100,19 @@ async def _run_controller(controller: Any, options: dict[str, Any]) -> None:
         log=log,
     )
     async with connect(options["kubeconfig"], options=ClientOptions(field_manager=controller.name)) as client:
-        service = ClassicControllerService(client, controller, choices)
+        service = ClassicControllerService(client, controller, service_options)
         async with serve_telemetry(service.metrics, {}, address=options["metrics_address"]):
             log.info("allocating", driver=controller.name)
             await service.run()
 
 
 def make_class_driver_lookup(client: Client) -> ClassDriverLookup:
-    """Says which driver allocates claims of a class, by asking the server."""
+    """Make a lookup that reads the driver of a class from the server."""
 
-    async def ask(name: str) -> str | None:
+    async def look_up(name: str) -> str | None:
         try:
             return (await client.get(ResourceClass, name)).driver_name
         except NotFoundError:
             return None
 
-    return ask
+    return look_up

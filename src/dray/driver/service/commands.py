@@ -1,4 +1,4 @@
-"""Commands of a driver's program beside `run`: devices, schema and webhook, and those of `deploying`."""
+"""Commands of a driver's program besides `run`: `devices`, `schema`, `webhook` and the cluster commands."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from dray.driver.publishing.pool_plan import PublisherIdentity, plan_pool, to_de
 from dray.driver.service.cluster_commands import (
     build_controller_command,
     build_manifests_command,
-    kubeconfig_option,
     make_class_driver_lookup,
 )
+from dray.driver.service.options import kubeconfig_option, node_option
 from dray.driver.service.shutdown import run_until_signal
 from dray.driver.webhook.reviews import ParameterReviewConfig
 from dray.driver.webhook.server import WebhookListenOptions, serve_webhook
@@ -33,26 +33,15 @@ from dray.telemetry.logs import StructuredLogger, build_descriptor_sink
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
-node_option: Final = click.option(
-    "--node",
-    envvar="NODE_NAME",
-    show_envvar=True,
-    default="",
-    metavar="NAME",
-    help="The node this runs on.",
-)
-
 
 def _build_devices_command(driver: Driver) -> click.Command:
     @click.command("devices", help="Show the slices that would be published, as YAML.")
     @node_option
     def show(node: str) -> int:
         driver.node = node = node or "node"
-        told = asyncio.run(_list_devices(driver))
-        home = PublisherIdentity(driver.name, node, "node")
-        plans = [
-            plan_pool(to_desired_pool(pool, node), home, (), None) for pool in group_into_pools(told, node)
-        ]
+        pools = group_into_pools(asyncio.run(_list_devices(driver)), node)
+        identity = PublisherIdentity(driver.name, node, "node")
+        plans = [plan_pool(to_desired_pool(pool, node), identity, (), None) for pool in pools]
         documents = [to_document(each) for plan in plans for each in plan.creates]
         click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
         return 0
@@ -61,11 +50,11 @@ def _build_devices_command(driver: Driver) -> click.Command:
 
 
 async def _list_devices(driver: Driver) -> list[Any]:
-    author = AsyncDriver(driver)
+    async_driver = AsyncDriver(driver)
     try:
-        return await author.list_devices()
+        return await async_driver.list_devices()
     finally:
-        author.close()
+        async_driver.close()
 
 
 def _build_schema_command(driver: Driver) -> click.Command:
@@ -90,37 +79,37 @@ def _build_webhook_command(driver: Driver) -> click.Command:
     )
     @click.option("--certificate", type=_FILE, help="The certificate that API servers trust, as PEM.")
     @click.option("--key", type=_FILE, help="Its key.")
-    @click.option("--plain", is_flag=True, help="Answer without TLS, behind something that has it.")
+    @click.option("--plain", is_flag=True, help="Serve without TLS, behind a proxy that terminates it.")
     @kubeconfig_option
-    def serve(kubeconfig: str, **chosen: Any) -> int:
+    def serve(kubeconfig: str, **options: Any) -> int:
         log = StructuredLogger(build_descriptor_sink(2), SystemClock())
 
-        async def work() -> None:
+        async def serve_reviews() -> None:
             async with (
-                _open_review_config(driver, kubeconfig) as checks,
-                serve_webhook(checks, WebhookListenOptions(**chosen), log) as url,
+                _open_review_config(driver, kubeconfig) as config,
+                serve_webhook(config, WebhookListenOptions(**options), log) as url,
             ):
                 log.info("answering reviews", driver=driver.name, url=url)
                 await asyncio.Event().wait()
 
-        async def both() -> int:
-            return await run_until_signal(work())
+        async def run_to_exit_code() -> int:
+            return await run_until_signal(serve_reviews())
 
-        return asyncio.run(both())
+        return asyncio.run(run_to_exit_code())
 
     return serve
 
 
 @asynccontextmanager
 async def _open_review_config(driver: Driver, kubeconfig: str) -> AsyncIterator[ParameterReviewConfig]:
-    """What a webhook checks; a classic driver must ask the server whose a claim is."""
+    """Build the review configuration; that of a classic driver needs a client to look up classes."""
     if not isinstance(driver, ClassicDriver):
         yield ParameterReviewConfig(driver.name, driver.parameters)
         return
-    of_class = getattr(driver.controller, "class_parameters", None)
+    class_parameters = getattr(driver.controller, "class_parameters", None)
     async with connect(kubeconfig) as client:
         yield ParameterReviewConfig(
-            driver.name, driver.parameters, of_class, make_class_driver_lookup(client)
+            driver.name, driver.parameters, class_parameters, make_class_driver_lookup(client)
         )
 
 

@@ -1,8 +1,9 @@
-"""A driver at work: everything that stands between an author's class, the agent and the API.
+"""The driver service: runs a driver by tying together its store, gRPC servers, publisher and health monitor.
 
-Theory of operation: the book of prepared claims is brought in order first, then the sockets are served, so
-that claims can be given back even while the API does not answer. Beside that run the publication of devices,
-health, reports into claims, and one look at the start whether claims went away while nobody was here.
+Theory of operation: the service first recovers the store of prepared claims and then serves the sockets, so
+that claims can be unprepared even while the API does not answer. Beside that it publishes devices, monitors
+their health, writes device status into claims, and once at the start unprepares claims that were deleted
+while the driver did not run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dray.driver.devices import group_into_pools
 from dray.driver.preparing.cdi_files import ClaimCdiFiles
 from dray.driver.preparing.device_status import DeviceStatusWriter
 from dray.driver.preparing.prepared_claims import FailPoint, PreparedClaimStore, ignore_fail_point
-from dray.driver.preparing.preparer import ClaimPreparer, PreparerDependencies
+from dray.driver.preparing.preparer import ClaimPreparer
 from dray.driver.publishing.publisher import PublishCounters, Publisher, PublisherOptions
 from dray.driver.service.grpc_servers import (
     SHUTDOWN_GRACE_SECONDS,
@@ -46,28 +47,28 @@ PLUGINS_DIR: Final = Path("/var/lib/kubelet/plugins")
 PLUGINS_REGISTRY_DIR: Final = Path("/var/lib/kubelet/plugins_registry")
 CDI_DIR: Final = Path("/var/run/cdi")
 SLOW_DEVICES_SECONDS: Final = 30.0
-"""After how long it is told that an author is still telling his devices."""
+"""After how long a warning is logged that the author's `devices` is still running."""
 
 
 @dataclass(frozen=True)
 class DriverServiceOptions:
-    """Where a driver runs. Without a node it only publishes: devices that are attached by network."""
+    """Where a driver runs. Without a node it only publishes devices that are attached by network."""
 
     node: str = ""
     plugins: Path = PLUGINS_DIR
     registry: Path = PLUGINS_REGISTRY_DIR
     cdi: Path = CDI_DIR
     state: Path | None = None
-    """Where the book is kept; inside the driver's directory in `plugins` when not given."""
+    """Where prepared claims are recorded; inside the driver's directory in `plugins` when not given."""
     instance: str = ""
-    """Tells processes of one driver on one node apart, for rolling updates: a pod's uid, for example."""
+    """Distinguishes processes of one driver on one node in a rolling update: a pod's uid, for example."""
     log: StructuredLogger = field(default_factory=build_silent_logger)
     boot_id: str = field(default_factory=read_boot_id)
     fail_point: FailPoint = ignore_fail_point
 
 
 class DriverService:
-    """Runs one driver; a service like others, so that several can share a process."""
+    """Runs one driver; several services can share a process."""
 
     def __init__(self, driver: Driver, client: Client, options: DriverServiceOptions) -> None:
         if not isinstance(client, Client):
@@ -80,17 +81,17 @@ class DriverService:
         self.ready = asyncio.Event()
         self.metrics = MetricsRegistry(m.MEASURES)
         self._log, self._clock = options.log, client.options.time_source.clock
-        self._complaints = ChangeLogger(options.log)
+        self._change_log = ChangeLogger(options.log)
         self._async_driver = AsyncDriver(driver)
         self._changed = asyncio.Event()
         self._health: HealthMonitor | None = None
         self.registered = asyncio.Event()
-        """Set when an agent has accepted the driver."""
+        """Set when an agent has registered the driver."""
         driver.node = options.node
         self._classic = isinstance(driver, ClassicDriver)
 
     async def run(self) -> None:
-        """Serve, publish and keep order until cancelled."""
+        """Serve and publish until cancelled."""
         loop = asyncio.get_running_loop()
 
         def listener() -> None:
@@ -109,7 +110,7 @@ class DriverService:
             self._async_driver.close()
 
     def _handle_change(self) -> None:
-        """The author says that something changed."""
+        """Handle a call of the author's `changed`."""
         self._changed.set()
         if self._health is not None:
             self._health.refresh()
@@ -117,58 +118,47 @@ class DriverService:
     # --- on a node ---
 
     async def _run_on_node(self) -> None:
-        name, choices = self.driver.name, self._options
-        sockets = build_socket_paths(name, choices.plugins, choices.registry, choices.instance)
+        name, options = self.driver.name, self._options
+        sockets = build_socket_paths(name, options.plugins, options.registry, options.instance)
         secure_socket_directory(sockets.endpoint.parent)
-        files = ClaimCdiFiles(choices.cdi, name)
-        directory = choices.state or sockets.endpoint.parent / "state"
-        book = self._recover_store(PreparedClaimStore(directory, files, choices.boot_id, choices.fail_point))
-        statuses = DeviceStatusWriter(self._client, name, choices.node, self._log)
-        work = ClaimPreparer(self._build_dependencies(book, statuses))
+        files = ClaimCdiFiles(options.cdi, name)
+        directory = options.state or sockets.endpoint.parent / "state"
+        store = self._recover_store(PreparedClaimStore(directory, files, options.boot_id, options.fail_point))
+        status_writer = DeviceStatusWriter(self._client, name, options.node, self._log)
+        preparer = ClaimPreparer(
+            self._async_driver, self._client, store, status_writer, self._log, self.metrics
+        )
         if self._async_driver.has_health and not self._classic:
             self._health = HealthMonitor(self._async_driver, self._clock, self._log, self.metrics)
-        served = build_rpc_handlers(work, self._health, classic=self._classic)
-        registration = RegistrationServer(name, sockets, [service for service, _ in served], self._log)
-        self._register_metrics(book, registration)
-        for entry in book.list_records().values():
-            if book.is_prepared(entry):
-                statuses.enqueue(entry)  # it may be that we fell over before it was written
+        handlers = build_rpc_handlers(preparer, self._health, classic=self._classic)
+        registration = RegistrationServer(name, sockets, [service for service, _ in handlers], self._log)
+        self._register_metrics(store, registration)
+        for record in store.list_records().values():
+            if store.is_prepared(record):
+                status_writer.enqueue(record)  # the process may have ended before it was written
         try:
-            async with serve_sockets(sockets, registration, [answering for _, answering in served]):
+            async with serve_sockets(sockets, registration, [handler for _, handler in handlers]):
                 self._log.info("serving", driver=name, socket=sockets.endpoint)
-                await self._run_background(book, work, statuses, registration)
+                await self._run_background(store, preparer, status_writer, registration)
         finally:
-            await work.drain(SHUTDOWN_GRACE_SECONDS)
+            await preparer.drain(SHUTDOWN_GRACE_SECONDS)
 
     def _recover_store(self, store: PreparedClaimStore) -> PreparedClaimStore:
-        """The book in order, after whatever happened before."""
+        """Recover the store after a crash, and log what was repaired."""
         try:
-            found = store.recover(self._clock.now().timestamp())
+            repairs = store.recover(self._clock.now().timestamp())
         except OSError as refused:
             raise InputError(
-                f"cannot keep the book of prepared claims: `{refused.filename}`: {refused.strerror}"
+                f"cannot write the checkpoint of prepared claims: `{refused.filename}`: {refused.strerror}"
             ) from None
-        for trouble in found:
+        for repair in repairs:
             self._log.warning(
-                "set in order at the start", driver=self.driver.name, path=trouble.path, what=trouble.what
+                "repaired the checkpoint of prepared claims",
+                driver=self.driver.name,
+                path=repair.path,
+                what=repair.what,
             )
         return store
-
-    def _build_dependencies(
-        self, store: PreparedClaimStore, status_writer: DeviceStatusWriter
-    ) -> PreparerDependencies:
-        choices = self._options
-        return PreparerDependencies(
-            async_driver=self._async_driver,
-            client=self._client,
-            store=store,
-            status_writer=status_writer,
-            node=choices.node,
-            boot_id=choices.boot_id,
-            log=self._log,
-            metrics=self.metrics,
-            clock=self._clock,
-        )
 
     async def _run_background(
         self,
@@ -177,10 +167,9 @@ class DriverService:
         status_writer: DeviceStatusWriter,
         registration: RegistrationServer,
     ) -> None:
-        def in_use() -> Iterable[tuple[str, str]]:
-            return {
-                (each.pool, each.device) for entry in store.list_records().values() for each in entry.devices
-            }
+        def list_devices_in_use() -> frozenset[tuple[str, str]]:
+            records = store.list_records().values()
+            return frozenset((each.pool, each.device) for record in records for each in record.devices)
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._await_registration(registration))
@@ -191,9 +180,9 @@ class DriverService:
             if self._classic:
                 self.ready.set()
                 return
-            ways = PublisherOptions(in_use=lambda: frozenset(in_use()), log=self._log)
+            options = PublisherOptions(in_use=list_devices_in_use, log=self._log)
             await self._publish_continuously(
-                Publisher(self._client, self.driver.name, self._options.node, ways)
+                Publisher(self._client, self.driver.name, self._options.node, options)
             )
 
     async def _await_registration(self, registration: RegistrationServer) -> None:
@@ -207,9 +196,9 @@ class DriverService:
                 await preparer.reconcile()
                 return
             except CALL_ERRORS as failed:
-                what = "cannot tell yet whether claims are gone"
-                self._complaints.report(
-                    "claims", LogLevel.WARNING, what, driver=self.driver.name, error=failed
+                message = "cannot tell yet whether claims are gone"
+                self._change_log.report(
+                    "claims", LogLevel.WARNING, message, driver=self.driver.name, error=failed
                 )
             await backoff.wait()
 
@@ -220,17 +209,17 @@ class DriverService:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(publisher.run())
             backoff = Backoff(self._client.options.time_source, initial=0.5, maximum=60.0)
-            well = False
+            published = False
             while True:
                 self._changed.clear()
-                before, well = well, await self._publish_once(publisher)
-                if well:
+                before, published = published, await self._publish_once(publisher)
+                if published:
                     if not before:
                         self._log.info("devices are published", driver=self.driver.name)
-                    self._complaints.clear("devices")
+                    self._change_log.clear("devices")
                     self.ready.set()
                     backoff.reset()
-                wait = self.driver.refresh_seconds if well else backoff.compute_delay()
+                wait = self.driver.refresh_seconds if published else backoff.compute_delay()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._changed.wait()
@@ -249,48 +238,45 @@ class DriverService:
         return True
 
     def _report_failure(self, error: Exception) -> None:
-        """Say why devices are not published; what only a person can change, only when it is news."""
-        what, name = "devices are not published", self.driver.name
+        """Log why devices are not published; an error that only a person can fix is logged once."""
+        message, name = "devices are not published", self.driver.name
         if isinstance(error, DrayError):
-            why = f"{what}: {error}; it is tried again from time to time, without another word"
-            self._complaints.report("devices", LogLevel.ERROR, why, driver=name)
+            why = f"{message}: {error}; the driver retries, and logs this error only once"
+            self._change_log.report("devices", LogLevel.ERROR, why, driver=name)
         else:
-            self._log.error(what, driver=name, error=error)
+            self._log.error(message, driver=name, error=error)
 
     async def _list_devices(self) -> list[Any]:
-        """What the author tells; nobody else would say that it takes for ever."""
-        asking = asyncio.create_task(self._async_driver.list_devices())
+        """Call the author's `devices`, and log a warning when it takes long."""
+        listing = asyncio.create_task(self._async_driver.list_devices())
         try:
-            done, _ = await asyncio.wait([asking], timeout=SLOW_DEVICES_SECONDS)
+            done, _ = await asyncio.wait([listing], timeout=SLOW_DEVICES_SECONDS)
             if not done:
                 self._log.warning(
-                    "`list_devices` does not end", driver=self.driver.name, seconds=SLOW_DEVICES_SECONDS
+                    "`devices` does not end", driver=self.driver.name, seconds=SLOW_DEVICES_SECONDS
                 )
-            return await asking
+            return await listing
         finally:
-            asking.cancel()
+            listing.cancel()
 
     def _register_metrics(self, store: PreparedClaimStore, registration: RegistrationServer) -> None:
         name = self.driver.name
 
-        def held() -> Iterable[tuple[tuple[str, ...], float]]:
-            stages = Counter(entry.stage for entry in store.list_records().values())
+        def count_held() -> Iterable[tuple[tuple[str, ...], float]]:
+            stages = Counter(record.stage for record in store.list_records().values())
             return [((name, stage.value), float(count)) for stage, count in stages.items()]
 
-        def registered() -> Iterable[tuple[tuple[str, ...], float]]:
-            return [((name,), float(registration.accepted.is_set()))]
-
-        self.metrics.add_callback(m.HELD_CLAIMS, held)
-        self.metrics.add_callback(m.REGISTERED, registered)
+        self.metrics.add_callback(m.HELD_CLAIMS, count_held)
+        self.metrics.add_callback(m.REGISTERED, lambda: [((name,), float(registration.accepted.is_set()))])
 
     def _register_write_metrics(self, counters: PublishCounters) -> None:
         name = self.driver.name
 
-        def writes() -> Iterable[tuple[tuple[str, ...], float]]:
+        def count_writes() -> Iterable[tuple[tuple[str, ...], float]]:
             counts = {"create": counters.created, "update": counters.updated, "delete": counters.deleted}
             return [((name, operation), float(count)) for operation, count in counts.items()]
 
-        self.metrics.add_callback(m.WRITES, writes)
+        self.metrics.add_callback(m.WRITES, count_writes)
         self.metrics.add_callback(m.HEALED, lambda: [((name,), float(counters.healed))])
         self.metrics.add_callback(m.FAILURES, lambda: [((name,), float(counters.failures))])
 

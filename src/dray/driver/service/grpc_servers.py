@@ -1,12 +1,12 @@
-"""The sockets of a driver: registration, the DRA services or the classic one, health.
+"""gRPC servers of a driver: plugin registration, the DRA services or the classic one, and health.
 
-Theory of operation: the agent finds the registration socket in a directory it watches, asks who is there, and
-calls the socket that the answer names. All versions of the protocol are served; they differ in the names of
-services only, so one function answers both. Two processes of a driver, as during a rolling update, have
-sockets of their own: their names carry an instance. Paths that would be too long for a socket give way to
-digests, first the name of the socket, then that of the driver's directory.
+Theory of operation: the agent finds the registration socket in a directory that it watches, calls `GetInfo`
+there, and then calls the socket that the response names. The driver serves all versions of the protocol; they
+differ only in the names of services, so one function serves both. Two processes of a driver, as during a
+rolling update, have sockets of their own, with an instance in their names. A path that would be too long for
+a socket is shortened with a digest, first the name of the socket, then that of the driver's directory.
 
-Rules for this file: what is done with a claim is in `preparer`; here are messages and sockets.
+Rules for this file: only messages and sockets; `preparer` works on claims.
 """
 
 from __future__ import annotations
@@ -52,34 +52,36 @@ from dray.wire.unix_sockets import (
 )
 
 SHUTDOWN_GRACE_SECONDS: Final = 5.0
-"""For how long calls that are under way may go on when the driver ends."""
+"""For how long calls in progress may go on when the driver ends."""
 _DIGEST_LENGTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class DriverSockets:
-    """Where a driver serves."""
+    """The paths of the sockets that a driver serves."""
 
     registration: Path
     endpoint: Path
 
 
 def build_socket_paths(driver: str, plugins: Path, registry: Path, instance: str = "") -> DriverSockets:
-    """The sockets of a driver, or of one instance of it; `InputError` when a directory leaves no room."""
-    plugins, registry = plugins.absolute(), registry.absolute()  # the agent's place is another
-    ending = f"-{instance}" if instance else ""
-    home = plugins / driver
-    name = f"dra{ending}.sock"
-    shortest = len(os.fsencode(home)) + 1 + min(len(name), _DIGEST_LENGTH + len(".sock"))
+    """Build the socket paths of a driver, or of one instance of it; raises `InputError` when a directory's
+    path is too long for any socket.
+    """
+    plugins, registry = plugins.absolute(), registry.absolute()  # the agent has another working directory
+    suffix = f"-{instance}" if instance else ""
+    directory = plugins / driver
+    name = f"dra{suffix}.sock"
+    shortest = len(os.fsencode(directory)) + 1 + min(len(name), _DIGEST_LENGTH + len(".sock"))
     if shortest > MAX_SOCKET_PATH_BYTES:
-        home = plugins / hashlib.sha256(driver.encode()).hexdigest()[:_DIGEST_LENGTH]
+        directory = plugins / hashlib.sha256(driver.encode()).hexdigest()[:_DIGEST_LENGTH]
     return DriverSockets(
-        build_socket_path(registry, f"{driver}{ending}-reg.sock"), build_socket_path(home, name)
+        build_socket_path(registry, f"{driver}{suffix}-reg.sock"), build_socket_path(directory, name)
     )
 
 
 class RegistrationServer:
-    """Answers the agent's question who is there, and hears whether it was accepted."""
+    """Serves plugin registration, and records whether the agent accepted the driver."""
 
     def __init__(
         self, driver: str, sockets: DriverSockets, services: Iterable[GrpcService], log: StructuredLogger
@@ -90,11 +92,11 @@ class RegistrationServer:
         self._log = log
         self.accepted = asyncio.Event()
         self.refusal = ""
-        """What the agent said when it did not accept the driver."""
+        """The agent's reason when it did not accept the driver."""
 
     @property
     def rpc_handler(self) -> Any:
-        """What a server needs."""
+        """The handler of the registration service."""
         return build_rpc_handler(
             REGISTRATION,
             {"GetInfo": self._get_info, "NotifyRegistrationStatus": self._notify_registration_status},
@@ -124,23 +126,23 @@ class RegistrationServer:
 def build_rpc_handlers(
     preparer: ClaimPreparer, health: HealthMonitor | None, *, classic: bool
 ) -> list[tuple[GrpcService, Any]]:
-    """The services of a driver, each with what answers it."""
+    """Build the services of a driver, each with its handler."""
     if classic:
         return [(CLASSIC_V1ALPHA1, _build_classic_handler(preparer))]
-    served = [(service, _build_dra_handler(service, preparer)) for service in (DRA_V1, DRA_V1BETA1)]
+    handlers = [(service, _build_dra_handler(service, preparer)) for service in (DRA_V1, DRA_V1BETA1)]
     if health is not None:
-        served += [
+        handlers += [
             (service, build_rpc_handler(service, {"NodeWatchResources": health.build_stream(service)}))
             for service in (HEALTH_V1, HEALTH_V1BETA1, HEALTH_V1ALPHA1)
         ]
-    return served
+    return handlers
 
 
 @asynccontextmanager
 async def serve_sockets(
     sockets: DriverSockets, registration: RegistrationServer, rpc_handlers: Iterable[Any]
 ) -> AsyncIterator[None]:
-    """Serve while the context is open: the services first, so that whoever registers us can call at once."""
+    """Serve while the context is open: the services first, so that an agent can call after registration."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_serve_socket(sockets.endpoint, rpc_handlers))
         await stack.enter_async_context(_serve_socket(sockets.registration, [registration.rpc_handler]))
@@ -161,20 +163,20 @@ async def _serve_socket(path: Path, rpc_handlers: Iterable[Any]) -> AsyncIterato
         ) from None
     await server.start()
     path.chmod(0o600)
-    mine = path.stat().st_ino
+    inode = path.stat().st_ino
     try:
         yield
     finally:
-        kept = _hide_foreign_socket(path, mine)
+        hidden = _hide_foreign_socket(path, inode)
         await server.stop(SHUTDOWN_GRACE_SECONDS)
-        if kept is not None:
-            kept.replace(path)
+        if hidden is not None:
+            hidden.replace(path)
 
 
-def _hide_foreign_socket(path: Path, mine: int) -> Path | None:
-    """A server that stops unlinks its path: hide the socket of another process that took it over."""
+def _hide_foreign_socket(path: Path, own_inode: int) -> Path | None:
+    """A server that stops unlinks its path: hide the socket of another process that replaced it."""
     try:
-        if path.stat().st_ino == mine:
+        if path.stat().st_ino == own_inode:
             return None
     except FileNotFoundError:
         return None
@@ -195,38 +197,36 @@ def _explain_bind_failure(path: Path, refused: RuntimeError) -> str:
 
 
 def _build_dra_handler(service: GrpcService, preparer: ClaimPreparer) -> Any:
-    reply, part = (
-        service.get_message_class("NodePrepareResourcesResponse"),
-        service.get_message_class("NodePrepareResourceResponse"),
-    )
-    device = service.get_message_class("Device")
-    gone, gone_part = (
-        service.get_message_class("NodeUnprepareResourcesResponse"),
-        service.get_message_class("NodeUnprepareResourceResponse"),
-    )
+    get_class = service.get_message_class
+    prepare_response = get_class("NodePrepareResourcesResponse")
+    prepare_claim_response = get_class("NodePrepareResourceResponse")
+    unprepare_response = get_class("NodeUnprepareResourcesResponse")
+    unprepare_claim_response = get_class("NodeUnprepareResourceResponse")
+    device_message = get_class("Device")
 
-    def prepared(outcome: PrepareResult) -> ProtobufMessage:
-        if outcome.error:
-            return part(error=outcome.error)
-        return part(
+    def build_claim_response(result: PrepareResult) -> ProtobufMessage:
+        if result.error:
+            return prepare_claim_response(error=result.error)
+        return prepare_claim_response(
             devices=[
-                device(
+                device_message(
                     request_names=[each.request],
                     pool_name=each.pool,
                     device_name=each.device,
                     cdi_device_ids=each.cdi,
                 )
-                for each in outcome.devices
+                for each in result.devices
             ]
         )
 
     async def prepare(request: ProtobufMessage) -> ProtobufMessage:
-        outcomes = await preparer.prepare(_parse_claims(request))
-        return reply(claims={uid: prepared(outcome) for uid, outcome in outcomes.items()})
+        results = await preparer.prepare(_parse_claims(request))
+        return prepare_response(claims={uid: build_claim_response(each) for uid, each in results.items()})
 
     async def unprepare(request: ProtobufMessage) -> ProtobufMessage:
-        outcomes = await preparer.unprepare(_parse_claims(request))
-        return gone(claims={uid: gone_part(error=outcome.error) for uid, outcome in outcomes.items()})
+        results = await preparer.unprepare(_parse_claims(request))
+        claims = {uid: unprepare_claim_response(error=each.error) for uid, each in results.items()}
+        return unprepare_response(claims=claims)
 
     return build_rpc_handler(service, {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare})
 
@@ -237,9 +237,9 @@ def _parse_claims(request: ProtobufMessage) -> list[RequestedClaim]:
 
 def _build_classic_handler(preparer: ClaimPreparer) -> Any:
     async def prepare(request: ProtobufMessage) -> ProtobufMessage:
-        outcome = (await preparer.prepare([RequestedClaim(request.resource_uid)]))[request.resource_uid]
-        _raise_on_error(outcome)
-        names = [name for answer in outcome.devices for name in answer.cdi]
+        result = (await preparer.prepare([RequestedClaim(request.resource_uid)]))[request.resource_uid]
+        _raise_on_error(result)
+        names = [name for device in result.devices for name in device.cdi]
         return CLASSIC_V1ALPHA1.get_message_class("NodePrepareResourceResponse")(cdi_device=names)
 
     async def unprepare(request: ProtobufMessage) -> ProtobufMessage:

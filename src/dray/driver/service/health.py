@@ -1,9 +1,9 @@
-"""How devices are, as streams for the agent.
+"""The health monitor: polls the health of devices and streams it to the agent.
 
-Theory of operation: while somebody listens, the author's `list_health` is asked every few seconds and
-whenever the author says that something changed. Every answer goes to every listener, changed or not: the
-agent takes silence for a driver that is gone. An author's method that fails is told in the log; the agent
-notices the silence.
+Theory of operation: while an agent has a stream open, the monitor calls the author's `health` every few
+seconds and whenever the author calls `changed`. It sends every result to every stream, changed or not: the
+agent takes silence for a driver that is gone. When the author's method fails, the monitor logs the error and
+sends nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEALTH_NAMES: Final = {True: "HEALTHY", False: "UNHEALTHY", None: "UNKNOWN"}
 
 
 class HealthMonitor:
-    """Asks how devices are and tells everybody who listens."""
+    """Polls the health of devices while there are streams, and sends it to all of them."""
 
     def __init__(
         self, async_driver: AsyncDriver, clock: Clock, log: StructuredLogger, metrics: MetricsRegistry
@@ -39,11 +39,11 @@ class HealthMonitor:
         self._last: Sequence[DeviceState] | None = None
 
     def refresh(self) -> None:
-        """Ask again now."""
+        """Poll now."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Ask while somebody listens, until cancelled."""
+        """Poll while there are streams, until cancelled."""
         while True:
             if self._listeners:
                 await self._poll()
@@ -55,9 +55,9 @@ class HealthMonitor:
     def build_stream(
         self, service: GrpcService
     ) -> Callable[[ProtobufMessage], AsyncIterator[ProtobufMessage]]:
-        """What answers the service's call: messages for as long as somebody listens."""
+        """Build the handler of a service's call, which streams messages until the agent hangs up."""
 
-        async def told(_request: ProtobufMessage) -> AsyncIterator[ProtobufMessage]:
+        async def stream(_request: ProtobufMessage) -> AsyncIterator[ProtobufMessage]:
             queue: asyncio.Queue[Sequence[DeviceState]] = asyncio.Queue(1)
             if self._last is not None:
                 queue.put_nowait(self._last)
@@ -71,48 +71,46 @@ class HealthMonitor:
                 if not self._listeners:
                     self._last = None
 
-        return told
+        return stream
 
     async def _poll(self) -> None:
         try:
             states = _validate_states(await self._async_driver.list_health())
         except Exception as broken:  # the author's code may raise anything
-            self._log.error("cannot tell how devices are", driver=self._driver.name, error=broken)
+            self._log.error("cannot read the health of devices", driver=self._driver.name, error=broken)
             return
         self._last = states
         self._metrics.set(m.UNHEALTHY, sum(each.healthy is False for each in states), self._driver.name)
         for queue in self._listeners:
             if queue.full():
-                queue.get_nowait()  # who reads slowly gets the newest
+                queue.get_nowait()  # a slow reader gets only the newest states
             queue.put_nowait(states)
 
     def _build_message(self, service: GrpcService, states: Sequence[DeviceState]) -> ProtobufMessage:
         now = int(self._clock.now().timestamp())
-        device, identifier = (
-            service.get_message_class("DeviceHealth"),
-            service.get_message_class("DeviceIdentifier"),
-        )
-        known = set(device.DESCRIPTOR.fields_by_name)
-        words = device.DESCRIPTOR.fields_by_name["health"].enum_type.values_by_name
-        rows = []
+        device_health = service.get_message_class("DeviceHealth")
+        identifier = service.get_message_class("DeviceIdentifier")
+        fields = device_health.DESCRIPTOR.fields_by_name
+        health_values = fields["health"].enum_type.values_by_name
+        devices = []
         for each in states:
-            more = {"message": each.message, "health_check_timeout_seconds": each.timeout_seconds}
-            rows.append(
-                device(
+            optional = {"message": each.message, "health_check_timeout_seconds": each.timeout_seconds}
+            devices.append(
+                device_health(
                     device=identifier(pool_name=each.pool or self._driver.node, device_name=each.device),
-                    health=words[_HEALTH_NAMES[each.healthy]].number,
+                    health=health_values[_HEALTH_NAMES[each.healthy]].number,
                     last_updated_time=now,
-                    **{name: value for name, value in more.items() if name in known},
+                    **{name: value for name, value in optional.items() if name in fields},
                 )
             )
-        return service.get_message_class("NodeWatchResourcesResponse")(devices=rows)
+        return service.get_message_class("NodeWatchResourcesResponse")(devices=devices)
 
 
 def _validate_states(states: Sequence[DeviceState]) -> Sequence[DeviceState]:
-    """What an author told, when it is what can be told."""
+    """Check the values that an author's `health` returned."""
     for each in states:
         if not isinstance(each, DeviceState):
-            raise InputError(f"`list_health` must yield `DeviceState` values, not `{each!r}`")
+            raise InputError(f"`health` must yield `DeviceState` values, not `{each!r}`")
         if not isinstance(each.healthy, bool | None):
             raise InputError(
                 f"device `{each.device}`: `healthy` is True, False or None, not `{each.healthy!r}`"

@@ -1,4 +1,4 @@
-"""Working until the process is told to stop, and then ending it."""
+"""Shutdown of a driver's process: runs work until a signal arrives, and then ends the process."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ GRACE_SECONDS: Final = 1.0
 
 
 async def run_until_signal(work: Coroutine[Any, Any, None]) -> int:
-    """Do something until it ends or the process is told to stop; the exit code."""
+    """Run a coroutine until it ends or SIGTERM or SIGINT arrives, and return the exit code."""
     loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
-    stopped: list[signal.Signals] = []
+    received: list[signal.Signals] = []
 
-    def stop(which: signal.Signals) -> None:
-        stopped.append(which)
+    def stop(number: signal.Signals) -> None:
+        received.append(number)
         task.cancel()
 
-    for which in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(which, stop, which)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
     try:
         await task
     except asyncio.CancelledError:
-        if not stopped:
+        if not received:
             raise
-    return 130 if signal.SIGINT in stopped else 0
+    return 130 if signal.SIGINT in received else 0
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process, also when a method of the author does not end: its work counts as begun."""
-    until = time.monotonic() + GRACE_SECONDS
+    """End the process, also when a method of the author is still running: its claim counts as begun."""
+    deadline = time.monotonic() + GRACE_SECONDS
     threads = [each for each in threading.enumerate() if each.name.startswith(THREAD_NAME_PREFIX)]
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+        thread.join(max(0.0, deadline - time.monotonic()))
     if any(thread.is_alive() for thread in threads):
         print("warning: a method of the driver does not end; leaving without it", file=sys.stderr)
         sys.stdout.flush()

@@ -1,12 +1,11 @@
-"""What an admission webhook answers: a review in, a review out, by the driver's own schema.
+"""Admission reviews of opaque parameters: decodes them by the driver's schema, and allows or refuses.
 
-Theory of operation: the opaque parameters of an object that are meant for this driver are looked at, each
-with its place, and decoded by the schema that the driver will use later. Of an update only what changed is
-judged: an object that was stored before the schema became stricter can still be finished and deleted.
-Parameters of other drivers, other kinds, and objects that cannot be read are none of our business and are
-allowed.
+Theory of operation: a review collects the opaque parameters of an object that are meant for this driver, each
+with its path, and decodes them by the schema that the driver uses later. In an update it checks only
+parameters that changed: an object that was stored before the schema became stricter can still be finalized
+and deleted. Parameters of other drivers, other kinds, and objects that cannot be decoded are allowed.
 
-Rules for this file: pure but for the one question who drives a class. A body that is no review is
+Rules for this file: pure, except for the lookup of a class's driver. A body that is no review raises
 `NotAdmissionReviewError`.
 """
 
@@ -29,16 +28,16 @@ REVIEW: Final = ("admission.k8s.io/v1", "AdmissionReview")
 _MAX_SHOWN: Final = 10
 
 ClassDriverLookup = Callable[[str], Awaitable[str | None]]
-"""Says which driver allocates claims of a class; None when nobody knows."""
+"""Returns the driver that allocates claims of a class; None when it is unknown."""
 
 
 class NotAdmissionReviewError(InputError):
-    """A body that is no AdmissionReview."""
+    """The body of a request is no AdmissionReview."""
 
 
 @dataclass(frozen=True)
 class ParameterReviewConfig:
-    """What to check: the driver, its schemas, and how to find the driver of a classic claim."""
+    """What a review checks: the driver, its schemas, and how to find the driver of a classic claim."""
 
     driver: str
     parameters: Parameters = None
@@ -49,7 +48,7 @@ class ParameterReviewConfig:
 
 
 class _WrittenParameters(NamedTuple):
-    """Parameters for this driver: where they stand, their schema, and as they were written."""
+    """Parameters for this driver: their path, their schema, and the JSON as it was written."""
 
     path: str
     schema: Parameters
@@ -57,7 +56,7 @@ class _WrittenParameters(NamedTuple):
 
 
 async def review_admission(config: ParameterReviewConfig, body: bytes) -> dict[str, Any]:
-    """The answer to a review."""
+    """Answer an AdmissionReview."""
     request = _parse_request(body)
     uid, refusal, warnings = request["uid"], "", []
     if request.get("operation") in ("CREATE", "UPDATE"):
@@ -91,23 +90,21 @@ async def _find_problems(config: ParameterReviewConfig, request: Mapping[str, An
     if new is None:
         return
     old = _decode_object(request.get("oldObject"))
-    known = (
-        {piece.written for piece in await _collect_parameters(config, old)}
-        if old is not None
-        else frozenset()
+    unchanged = (
+        {each.written for each in await _collect_parameters(config, old)} if old is not None else frozenset()
     )
-    for piece in await _collect_parameters(config, new):
-        if piece.written in known:
+    for each in await _collect_parameters(config, new):
+        if each.written in unchanged:
             continue
         try:
-            decode_parameters(piece.schema, piece.written, translate_path(new.kind, new.version, piece.path))
+            decode_parameters(each.schema, each.written, translate_path(new.kind, new.version, each.path))
         except InvalidParametersError as wrong:
             for problem in wrong.problems:
                 yield str(problem)
 
 
 def _decode_object(document: Any) -> DecodedObject | None:
-    """What is reviewed, when it is of a kind that we know."""
+    """Decode the object under review; None when its kind is unknown."""
     if not isinstance(document, dict):
         return None
     try:
@@ -147,14 +144,13 @@ async def _collect_parameters(
 def _collect_opaque(
     review_config: ParameterReviewConfig, config: Iterable[Any], path: str
 ) -> Iterator[_WrittenParameters]:
-    for at, entry in enumerate(config):
+    for position, entry in enumerate(config):
         if entry.opaque is not None and entry.opaque.driver == review_config.driver:
-            where = f"{path}[{at}].opaque.parameters"
-            yield _WrittenParameters(
-                where, review_config.parameters, bytes(entry.opaque.parameters) or b"null"
-            )
+            written = bytes(entry.opaque.parameters) or b"null"
+            entry_path = f"{path}[{position}].opaque.parameters"
+            yield _WrittenParameters(entry_path, review_config.parameters, written)
 
 
 def _collect_classic(schema: Parameters, raw: Any, path: str) -> list[_WrittenParameters]:
-    """Classic drivers without a schema read parameters themselves, and none need be given."""
+    """Classic drivers without a schema decode parameters themselves, and parameters are optional."""
     return [] if schema is None or not bytes(raw) else [_WrittenParameters(path, schema, bytes(raw))]

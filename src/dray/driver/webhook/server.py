@@ -1,13 +1,14 @@
-"""An admission webhook: refuses parameters that the driver would not understand, when objects are created.
+"""The HTTPS server of a driver's admission webhook, which refuses parameters that the driver cannot decode.
 
-    async with answering(Checks("gpu.example.com", Settings), Listening("0.0.0.0:8443", cert, key)):
+    config = ParameterReviewConfig("gpu.example.com", Settings)
+    async with serve_webhook(config, WebhookListenOptions("0.0.0.0:8443", cert, key)):
         ...
 
-API servers ask over HTTPS and believe the certificate that their configuration names. It is read again when
-its files change, as those who issue certificates replace them. Plain HTTP is for tests and must be asked for.
+API servers call over HTTPS and trust the certificate that the webhook configuration names. The server loads
+it again when its files change, since issuers replace them. Plain HTTP is for tests and has to be enabled.
 
-Rules for this file: every request gets an answer in words. What is wrong with a request is 4xx, what is wrong
-with us is 500 without a traceback, and the log has the rest.
+Rules for this file: every response has a readable body. An invalid request is 4xx; an error of the webhook is
+500 without a traceback, which goes to the log.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from dray.telemetry.logs import StructuredLogger, build_silent_logger
 
 PATH: Final = "/validate"
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024 + 64 * 1024
-"""Bytes of a review: the largest object there can be, and what is around it."""
+"""The largest body: the largest object that a server stores, and the review around it."""
 BODY_TIMEOUT_SECONDS: Final = 10.0
-"""How long a body may take; API servers wait no longer for an answer by default."""
+"""How long a body may take; by default API servers wait no longer for a response."""
 CERTIFICATE_POLL_SECONDS: Final = 30.0
 SHUTDOWN_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookListenOptions:
-    """Where to listen, and as whom; without a certificate only when `plain` says so."""
+    """Where to listen, and with which certificate; none is needed when `plain` is set."""
 
     address: str
     certificate: Path | None = None
@@ -51,19 +52,19 @@ class WebhookListenOptions:
 async def serve_webhook(
     config: ParameterReviewConfig, options: WebhookListenOptions, log: StructuredLogger | None = None
 ) -> AsyncIterator[str]:
-    """Answer reviews while the block lasts; the address that is listened on, as a URL."""
-    told = log or build_silent_logger()
+    """Serve reviews while the context is open; yields the URL of the webhook."""
+    log = log or build_silent_logger()
     host, port = _parse_address(options.address)
     context = _build_tls_context(options)
     runner = web.AppRunner(
-        _build_application(config, told),
+        _build_application(config, log),
         access_log=None,
         shutdown_timeout=SHUTDOWN_SECONDS,
         handle_signals=False,
     )
     await runner.setup()
-    renewing = (
-        asyncio.create_task(_reload_certificate(context, options, told)) if context is not None else None
+    reloading = (
+        asyncio.create_task(_reload_certificate(context, options, log)) if context is not None else None
     )
     try:
         try:
@@ -72,16 +73,16 @@ async def serve_webhook(
             raise InputError(
                 f"cannot listen on `{options.address}`: {explain_bind_error(broken)}"
             ) from broken
-        found = runner.addresses[0]
-        yield f"{'http' if context is None else 'https'}://{found[0]}:{found[1]}{PATH}"
+        bound_host, bound_port = runner.addresses[0][:2]
+        yield f"{'http' if context is None else 'https'}://{bound_host}:{bound_port}{PATH}"
     finally:
-        if renewing is not None:
-            renewing.cancel()
-            await asyncio.wait([renewing])
+        if reloading is not None:
+            reloading.cancel()
+            await asyncio.wait([reloading])
         await runner.cleanup()
 
 
-# --- answering ---
+# --- requests ---
 
 
 def _build_application(config: ParameterReviewConfig, log: StructuredLogger) -> web.Application:
@@ -92,13 +93,13 @@ def _build_application(config: ParameterReviewConfig, log: StructuredLogger) -> 
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="the body did not come in time\n") from None
         try:
-            answer = await review_admission(config, body)
+            response = await review_admission(config, body)
         except NotAdmissionReviewError as wrong:
             return web.Response(status=400, text=f"{wrong}\n")
-        return web.Response(body=write_json(answer), content_type="application/json")
+        return web.Response(body=write_json(response), content_type="application/json")
 
     @web.middleware
-    async def in_words(
+    async def handle_errors(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         try:
@@ -107,15 +108,15 @@ def _build_application(config: ParameterReviewConfig, log: StructuredLogger) -> 
             raise
         except Exception as broken:
             log.error("a review could not be answered", error=broken)
-            return web.Response(status=500, text="the webhook is broken; its log says more\n")
+            return web.Response(status=500, text="the webhook failed; its log has the error\n")
 
-    async def well(_request: web.Request) -> web.Response:
+    async def answer_healthz(_request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    application = web.Application(middlewares=[in_words], client_max_size=MAX_BODY_BYTES)
+    application = web.Application(middlewares=[handle_errors], client_max_size=MAX_BODY_BYTES)
     application.router.add_post(PATH, review)
     for path in ("/healthz", "/livez", "/readyz"):
-        application.router.add_get(path, well)
+        application.router.add_get(path, answer_healthz)
     return application
 
 
@@ -127,7 +128,7 @@ def _build_tls_context(options: WebhookListenOptions) -> ssl.SSLContext | None:
         return None
     if options.certificate is None or options.key is None:
         raise InputError(
-            "a webhook is asked over HTTPS: give a certificate and its key, or ask for plain HTTP in a test"
+            "API servers call a webhook over HTTPS: give a certificate and its key, or enable plain HTTP"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -146,14 +147,14 @@ async def _reload_certificate(
     context: ssl.SSLContext, options: WebhookListenOptions, log: StructuredLogger
 ) -> None:
     """Use a new certificate for new connections when its files are replaced."""
-    known = _read_mtimes(options)
+    loaded = _read_mtimes(options)
     while True:
         await asyncio.sleep(CERTIFICATE_POLL_SECONDS)
-        now = _read_mtimes(options)
-        if now != known:
+        current = _read_mtimes(options)
+        if current != loaded:
             try:
                 _load_certificate(context, options)
-                known = now
+                loaded = current
             except InputError as broken:
                 log.error("the new certificate cannot be used", why=str(broken))
 

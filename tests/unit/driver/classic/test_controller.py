@@ -122,7 +122,8 @@ def test_what_an_author_raises_is_told_and_tried_again() -> None:
         (
             "allocate",
             None,
-            "allocate failed: TypeError: it must return `Allocated` or `Unavailable`, not `None`",
+            "allocate failed: TypeError: it must return `ClassicAllocation` or `NoAllocationAvailable`, "
+            "not `None`",
         ),
         ("allocate", sys.exit, "allocate failed: RuntimeError: it called sys.exit(None)"),
         (

@@ -231,7 +231,7 @@ def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
                 _, said = await process.communicate()
             assert (process.returncode, "Traceback" in said.decode()) == (0, False), said.decode()
             assert "serving" in said.decode()
-            assert "telling metrics address=127.0.0.1:" in said.decode()
+            assert "serving metrics address=127.0.0.1:" in said.decode()
             assert len(await _slices(client)) == 1, "a driver that is updated keeps its slices"
             await client.close()
 

@@ -284,7 +284,7 @@ def test_without_a_certificate_or_with_a_broken_one_it_does_not_start(tmp_path: 
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
     for where, says in (
-        (WebhookListenOptions("127.0.0.1:0"), "asked over HTTPS"),
+        (WebhookListenOptions("127.0.0.1:0"), "call a webhook over HTTPS"),
         (WebhookListenOptions("127.0.0.1:0", broken, broken), "broken.pem"),
         (WebhookListenOptions("127.0.0.1:0", tmp_path / "none", broken), "No such file"),
         (WebhookListenOptions("nowhere", plain=True), "expected HOST:PORT"),

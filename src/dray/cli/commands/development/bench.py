@@ -32,7 +32,7 @@ from dray.simulation.benchmarks.cluster_scale import (
     measure_footprint,
 )
 from dray.simulation.benchmarks.scenarios import ReferenceTimes, Scenario, read_scenario
-from dray.simulation.share_ids import generate_share_id
+from dray.share_ids import generate_share_id
 
 REFERENCE_FILE = "go_results.json"
 """Looked for beside the scenarios when no reference is named."""

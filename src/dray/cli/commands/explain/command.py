@@ -44,7 +44,7 @@ from dray.simulation.file_placement import (
     place_all,
 )
 from dray.simulation.object_reader import format_names
-from dray.simulation.share_ids import generate_share_id
+from dray.share_ids import generate_share_id
 
 
 @click.command("explain")

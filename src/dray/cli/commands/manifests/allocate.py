@@ -41,7 +41,7 @@ from dray.simulation.file_placement import (
     UnplacedUnit,
     place_all,
 )
-from dray.simulation.share_ids import generate_share_id
+from dray.share_ids import generate_share_id
 
 _STDOUT = "-"
 _MAX_NOTES = 20
