@@ -15,14 +15,14 @@ from dray.cel.issue_causes import IssueCause
 from dray.cel.source import ExpressionIssue
 from dray.gates import GateSet
 from dray.lint.document_checks import inspect_document
-from dray.lint.selectors.cel_messages import _EXPLANATIONS, translate_issue
+from dray.lint.selectors.cel_messages import _EXPLANATIONS, report_issue
 from dray.lint.selectors.compilation import find_compile_findings
 from dray.manifests import ManifestSource, read_documents
 
 GPU = 'device.attributes["gpu.example.com"]'
 MEMORY = 'device.capacity["gpu.example.com"].memory'
 
-# Expression, the part of it that is pointed at, and parts of what is translated, expected and hinted.
+# Expression, the part of it that is pointed at, and parts of what is finding, expected and hinted.
 BROKEN = [
     ("device.attribute.x", "attribute", "`device` has no field `attribute`", "`attributes`", "`attributes`"),
     (
@@ -112,7 +112,7 @@ def test_the_wording_does_not_depend_on_the_message_of_the_compiler(expression: 
     for issue in compiled.issues if isinstance(compiled, CompileFault) else ():
         other = issue._replace(message="some other words")
         assert issue.cause is not None
-        assert translate_issue(expression, other, env) == translate_issue(expression, issue, env)
+        assert report_issue(expression, other, env) == report_issue(expression, issue, env)
 
 
 def test_every_cause_has_a_wording() -> None:
@@ -120,12 +120,12 @@ def test_every_cause_has_a_wording() -> None:
 
 
 def test_an_issue_without_a_cause_keeps_its_message() -> None:
-    translated = translate_issue(
+    finding = report_issue(
         "true",
         ExpressionIssue(2, "the 'moon' is full\nand so on"),
         build_environment(sharing=True, lists=True),
     )
-    assert (translated.message, translated.offset) == ("the `moon` is full", 2)
+    assert (finding.message, finding.text_offset) == ("the `moon` is full", ("true", 2))
 
 
 CLASS = """
