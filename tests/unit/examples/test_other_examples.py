@@ -122,7 +122,7 @@ def test_the_tour_runs_to_its_end(environment):
     assert any("What to try next" in line for line in done.stdout.splitlines()[-12:])
 
 
-def test_a_tour_that_breaks_says_so(environment):
+def test_a_tour_that_fails_reports_the_failure(environment):
     done = _tour({**environment, "DRAY": "false"})
     assert done.returncode == 1
     assert "the tour is broken" in done.stderr

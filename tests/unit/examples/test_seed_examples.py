@@ -101,7 +101,7 @@ def found_in_seeds():
 
 
 @pytest.mark.parametrize("path", manifests("seeds"), ids=_name)
-def test_a_repaired_example_is_sound_among_the_others(path, found_in_seeds):
+def test_a_repaired_example_is_valid_together_with_the_others(path, found_in_seeds):
     assert [f for f in found_in_seeds if f.source == str(path)] == []
 
 
@@ -115,7 +115,7 @@ def test_every_kep_with_manifests_is_there():
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("path", manifests("seeds"), ids=_name)
-def test_an_example_goes_to_every_version_and_back_unchanged(path, version):
+def test_an_example_converts_to_every_version_and_back_unchanged(path, version):
     text = path.read_text()
     there = converted(text, version)
     served = {v for _, v in (parse_document_kind(document) for document in documents(there))}
@@ -162,7 +162,7 @@ def test_the_classic_class_is_accepted_once_it_has_a_kind():
 
 
 @pytest.mark.req("K3063-049")
-def test_the_classic_pod_is_accepted_as_written_and_told_todays_spelling():
+def test_the_classic_pod_is_accepted_as_written_with_a_hint_at_the_current_spelling():
     found = findings(UNFIXED / ACCEPTED, SEEDS / "kep-3063-resource-class.yaml", complete=True)
     assert [(f.severity, f.rule, f.path) for f in found] == [
         (Severity.NOTE, "old-inline-template", "spec.resourceClaims[0].template"),

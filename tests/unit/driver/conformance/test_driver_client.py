@@ -49,7 +49,7 @@ async def told(path: Path) -> str:
 
 
 @pytest.mark.parametrize("shape", [Http, HangsUp])
-def test_what_does_not_speak_grpc_is_told(shape: type[socketserver.BaseRequestHandler]) -> None:
+def test_a_server_without_grpc_is_an_error(shape: type[socketserver.BaseRequestHandler]) -> None:
     with short_folder() as folder, listening(folder / "other.sock", shape):
         path = folder / "other.sock"
         said = asyncio.run(told(path))
@@ -57,7 +57,7 @@ def test_what_does_not_speak_grpc_is_told(shape: type[socketserver.BaseRequestHa
     assert said == f"no driver answers at `{path}`: {reason}"
 
 
-def test_what_says_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_client, "CALL_TIMEOUT_SECONDS", 0.3)
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as silent:
         path = folder / "silent.sock"
@@ -67,7 +67,7 @@ def test_what_says_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.Monkey
     assert said == f"no driver answers at `{path}`: it does not answer GetInfo within 0.3 seconds"
 
 
-def test_what_is_no_socket_or_serves_nobody_is_told() -> None:
+def test_a_file_that_is_no_socket_is_an_error() -> None:
     with short_folder() as folder:
         (folder / "file").touch()
         with socket.socket(socket.AF_UNIX) as ended:

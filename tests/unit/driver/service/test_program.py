@@ -28,7 +28,7 @@ from dray.driver.service.program import main
 from dray.wire.grpc_services import REGISTRATION, GrpcStub
 from dray.wire.unix_sockets import open_channel
 from tests.contract.documents import node
-from tests.unit.driver.served import until
+from tests.unit.driver.driver_server import wait_until
 
 PROGRAM = '''
 from dray.driver import Driver, Ready, device, run
@@ -68,7 +68,7 @@ class Dice(Driver):
         yield device("d6", attributes={"node": self.node})
 
 
-def test_help_tells_what_the_driver_is_and_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_description_and_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(Dice, ["--help"]) == 0
     told = capsys.readouterr().out
     assert "Rolls dice." in told
@@ -134,7 +134,7 @@ def to_nobody(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("option", ["--plugins", "--plugins-registry", "--state-dir"])
-def test_a_directory_that_cannot_be_is_told_in_one_line(
+def test_a_directory_that_cannot_be_created_is_a_one_line_error(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = Path(tempfile.mkdtemp(prefix="dray-"))  # short enough for sockets
@@ -191,8 +191,8 @@ def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
     assert "Bad.name: `not a name`: " in capsys.readouterr().err
 
 
-def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
-    async def scene(root: Path) -> None:
+def test_a_driver_runs_as_a_process_and_ends_on_a_signal() -> None:
+    async def scenario(root: Path) -> None:
         (root / "dice.py").write_text(PROGRAM)
         async with open_server(ServerProcessOptions(root / "server", "memory:", port=0)) as server:
             client = Client(HttpTransport(load_client_config(str(server.kubeconfig))))
@@ -211,7 +211,7 @@ def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
                 stderr=subprocess.PIPE,
             )
             try:
-                (found,) = await until(
+                (found,) = await wait_until(
                     lambda: _slices(client), lambda slices: len(slices) == 1 or process.returncode is not None
                 )
                 assert found.spec.devices[0].attributes["node"].string_value == "node-a"
@@ -237,7 +237,7 @@ def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
 
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        asyncio.run(scene(root))
+        asyncio.run(scenario(root))
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

@@ -10,7 +10,7 @@ import grpc
 from dray.api.resource import ResourceClaim
 from dray.client.errors import NotFoundError
 from dray.wire import grpc_services
-from tests.unit.driver.conformance.plain import Plain
+from tests.unit.driver.conformance.reference_driver import Plain
 
 
 class Stranger(Plain):

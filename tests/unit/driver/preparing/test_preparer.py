@@ -11,15 +11,15 @@ import pytest
 
 from dray.driver import Claim, DeviceStatus, Ready
 from dray.wire.grpc_services import DRA_V1BETA1
-from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
+from tests.unit.driver.driver_node import DRIVER, NODE, Gpu, open_driver_node
 
 
 @pytest.mark.req("K3063-131", "K3063-132")
 def test_a_claim_is_prepared_with_its_devices_and_a_cdi_file() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            uid = await node.claim("c", "gpu-0", "gpu-1")
-            assert await line.ok(uid, "c") == [
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            uid = await node.create_claim("c", "gpu-0", "gpu-1")
+            assert await agent.prepare_ok(uid, "c") == [
                 ("gpu", NODE, "gpu-0", (f"{DRIVER}/claim={uid}-0",)),
                 ("gpu", NODE, "gpu-1", (f"{DRIVER}/claim={uid}-1",)),
             ]
@@ -33,52 +33,52 @@ def test_a_claim_is_prepared_with_its_devices_and_a_cdi_file() -> None:
                     ],
                 }
             }
-            await line.given_back(uid, "c")
+            await agent.unprepare_ok(uid, "c")
             assert node.cdi() == {}
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.req("K3063-134", "K3063-146")
-def test_both_calls_may_be_repeated_and_the_author_is_asked_once() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+def test_both_calls_can_be_repeated_and_the_author_is_called_once() -> None:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             gpu = Gpu()
-            async with node.running(gpu) as line:
-                uid = await node.claim("c")
-                first = await line.ok(uid, "c")
-                assert await line.ok(uid, "c") == first
+            async with node.run_driver(gpu) as agent:
+                uid = await node.create_claim("c")
+                first = await agent.prepare_ok(uid, "c")
+                assert await agent.prepare_ok(uid, "c") == first
                 for _ in range(3):
-                    await line.given_back(uid, "c")
+                    await agent.unprepare_ok(uid, "c")
             assert gpu.calls == [("prepare", "c"), ("unprepare", "c")]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_v1beta1_is_served_too() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            uid = await node.claim("c")
-            reply = (await line.prepare((uid, "c"), service=DRA_V1BETA1))[uid]
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            uid = await node.create_claim("c")
+            reply = (await agent.prepare((uid, "c"), service=DRA_V1BETA1))[uid]
             assert [(each.device_name, reply.error) for each in reply.devices] == [("gpu-0", "")]
-            assert (await line.unprepare((uid, "c"), service=DRA_V1BETA1))[uid].error == ""
+            assert (await agent.unprepare((uid, "c"), service=DRA_V1BETA1))[uid].error == ""
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_each_claim_of_a_call_ends_by_itself() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             gpu = Gpu()
 
             def trouble(what: str, claim: object) -> None:
                 if str(claim) == "default/bad":
                     raise OSError("no such bus")
 
-            gpu.trouble = trouble
-            async with node.running(gpu) as line:
-                good, bad = await node.claim("good"), await node.claim("bad", "gpu-1")
-                reply = await line.prepare((good, "good"), (bad, "bad"), ("0" * 8, "missing"))
+            gpu.on_call = trouble
+            async with node.run_driver(gpu) as agent:
+                good, bad = await node.create_claim("good"), await node.create_claim("bad", "gpu-1")
+                reply = await agent.prepare((good, "good"), (bad, "bad"), ("0" * 8, "missing"))
                 assert reply[good].error == ""
                 assert (
                     reply[bad].error
@@ -89,83 +89,85 @@ def test_each_claim_of_a_call_ends_by_itself() -> None:
                 )
                 assert "Traceback" not in reply[bad].error
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.req("K3063-135", "K3063-143")
 def test_after_a_prepare_that_failed_both_calls_work() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             gpu = Gpu()
-            async with node.running(gpu) as line:
-                one, two = await node.claim("one"), await node.claim("two", "gpu-1")
+            async with node.run_driver(gpu) as agent:
+                one, two = await node.create_claim("one"), await node.create_claim("two", "gpu-1")
 
                 def trouble(what: str, _claim: object) -> None:
                     if what == "prepare":
                         raise OSError("busy")
 
-                gpu.trouble = trouble
-                assert "OSError: busy" in await line.refused(one, "one")
-                assert "OSError: busy" in await line.refused(two, "two")
-                gpu.trouble = lambda _what, _claim: None
-                assert await line.ok(one, "one")
-                await line.given_back(two, "two")
+                gpu.on_call = trouble
+                assert "OSError: busy" in await agent.expect_refusal(one, "one")
+                assert "OSError: busy" in await agent.expect_refusal(two, "two")
+                gpu.on_call = lambda _what, _claim: None
+                assert await agent.prepare_ok(one, "one")
+                await agent.unprepare_ok(two, "two")
                 assert gpu.calls[-2:] == [("prepare", "one"), ("unprepare", "two")]
                 assert len(node.cdi()) == 1
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_an_unprepare_that_failed_is_done_again() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             gpu = Gpu()
-            async with node.running(gpu) as line:
-                uid = await node.claim("c")
-                await line.ok(uid, "c")
+            async with node.run_driver(gpu) as agent:
+                uid = await node.create_claim("c")
+                await agent.prepare_ok(uid, "c")
 
                 def trouble(_what: str, _claim: object) -> None:
                     raise OSError("busy")
 
-                gpu.trouble = trouble
-                error = (await line.unprepare((uid, "c")))[uid].error
+                gpu.on_call = trouble
+                error = (await agent.unprepare((uid, "c")))[uid].error
                 assert error == f"driver {DRIVER}: claim default/c: unprepare failed: OSError: busy"
-                gpu.trouble = lambda _what, _claim: None
-                await line.given_back(uid, "c")
+                gpu.on_call = lambda _what, _claim: None
+                await agent.unprepare_ok(uid, "c")
                 assert gpu.calls.count(("unprepare", "c")) == 2
                 assert node.cdi() == {}
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_what_cannot_be_prepared_is_refused_with_the_reason() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            other = await node.claim("other")
-            assert "another claim of that name" in await line.refused("11111111-1111", "other")
-            api = node.served.api
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            other = await node.create_claim("other")
+            assert "another claim of that name" in await agent.expect_refusal("11111111-1111", "other")
+            api = node.server.api
             from tests.contract.documents import claim
 
             made = await api.create(claim("waiting"))
-            assert "it is not allocated" in await line.refused(made["metadata"]["uid"], "waiting")
-            strange = await node.allocated(
+            assert "it is not allocated" in await agent.expect_refusal(made["metadata"]["uid"], "waiting")
+            strange = await node.create_allocated_claim(
                 "strange",
                 [{"request": "gpu", "driver": "other.example.com", "pool": "p", "device": "d"}],
             )
-            assert "no device of this driver" in await line.refused(strange, "strange")
+            assert "no device of this driver" in await agent.expect_refusal(strange, "strange")
             field = {"key": "metadata.name", "operator": "In", "values": ["node-b"]}
-            away = await node.claim(
+            away = await node.create_claim(
                 "away", "gpu-3", nodeSelector={"nodeSelectorTerms": [{"matchFields": [field]}]}
             )
-            assert "it is allocated for node `node-b`, this is `node-a`" in await line.refused(away, "away")
-            assert await line.ok(other, "other")
+            assert "it is allocated for node `node-b`, this is `node-a`" in await agent.expect_refusal(
+                away, "away"
+            )
+            assert await agent.prepare_ok(other, "other")
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_calls_for_one_claim_wait_for_each_other_and_outlive_whoever_asked() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+def test_calls_for_one_claim_wait_for_each_other_and_outlive_their_caller() -> None:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             gpu = Gpu()
             import threading
 
@@ -175,55 +177,55 @@ def test_calls_for_one_claim_wait_for_each_other_and_outlive_whoever_asked() -> 
                 began.set()
                 assert go.wait(20)
 
-            gpu.trouble = trouble
-            async with node.running(gpu) as line:
-                uid = await node.claim("c")
-                first = asyncio.create_task(line.prepare((uid, "c")))
+            gpu.on_call = trouble
+            async with node.run_driver(gpu) as agent:
+                uid = await node.create_claim("c")
+                first = asyncio.create_task(agent.prepare((uid, "c")))
                 await asyncio.to_thread(began.wait, 20)
                 first.cancel()
                 await asyncio.wait([first])
-                second = asyncio.create_task(line.ok(uid, "c"))
+                second = asyncio.create_task(agent.prepare_ok(uid, "c"))
                 await asyncio.sleep(0.05)
                 assert gpu.calls == [("prepare", "c")]
                 go.set()
                 assert [each[2] for each in await second] == ["gpu-0"]
                 assert gpu.calls == [("prepare", "c")]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_files_are_only_as_open_as_they_must_be() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            uid = await node.claim("c")
-            await line.ok(uid, "c")
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            uid = await node.create_claim("c")
+            await agent.prepare_ok(uid, "c")
 
             def mode(path: object) -> int:
                 from pathlib import Path
 
                 return stat.S_IMODE(Path(str(path)).stat().st_mode)
 
-            assert mode(node.choices.cdi / f"{DRIVER}_{uid}.json") == 0o644
+            assert mode(node.options.cdi / f"{DRIVER}_{uid}.json") == 0o644
             assert mode(node.state / "prepared" / f"{uid}.json") == 0o600
-            for directory in (node.choices.plugins / DRIVER, node.state, node.choices.registry):
+            for directory in (node.options.plugins / DRIVER, node.state, node.options.registry):
                 assert mode(directory) == 0o700
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_a_cdi_file_that_somebody_took_away_or_changed_comes_back() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            uid = await node.claim("c")
-            answer = await line.ok(uid, "c")
-            file = node.choices.cdi / f"{DRIVER}_{uid}.json"
+def test_a_deleted_or_changed_cdi_file_is_written_again() -> None:
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            uid = await node.create_claim("c")
+            answer = await agent.prepare_ok(uid, "c")
+            file = node.options.cdi / f"{DRIVER}_{uid}.json"
             content = file.read_text()
             for spoil in (file.unlink, lambda: file.write_text(content[:40])):
                 spoil()
-                assert await line.ok(uid, "c") == answer
+                assert await agent.prepare_ok(uid, "c") == answer
                 assert file.read_text() == content
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -246,17 +248,17 @@ def test_a_cdi_file_that_somebody_took_away_or_changed_comes_back() -> None:
         ),
     ],
 )
-def test_authors_who_answer_in_another_form_are_told_which_one(answer: Any, told: str) -> None:
-    async def scene() -> None:
+def test_a_prepare_result_of_another_type_is_an_error(answer: Any, told: str) -> None:
+    async def scenario() -> None:
         class Odd(Gpu):
             def prepare(self, claim: Claim) -> Any:
                 if not callable(answer):
                     return answer
                 return answer(claim) if answer.__code__.co_argcount else answer()
 
-        async with on_node() as node, node.running(Odd()) as line:
-            uid = await node.claim("c")
-            assert told in await line.refused(uid, "c")
-            await line.given_back(uid, "c")
+        async with open_driver_node() as node, node.run_driver(Odd()) as agent:
+            uid = await node.create_claim("c")
+            assert told in await agent.expect_refusal(uid, "c")
+            await agent.unprepare_ok(uid, "c")
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

@@ -14,7 +14,7 @@ from dray.driver.conformance.suite import CLASSIC_CHECKS
 from tests.contract.classic import classic_class
 from tests.contract.kitted import short_folder
 from tests.contract.servers import reaching
-from tests.unit.driver.conformance.plainclassic import FOUND_BY, NAME, PlainClassic
+from tests.unit.driver.conformance.reference_classic_driver import FOUND_BY, NAME, PlainClassic
 
 
 class Plenty(ClassicController):

@@ -16,8 +16,8 @@ from dray.driver import DeviceState, Driver, DriverService, Pool, Reach, device
 from dray.driver import metrics as m
 from dray.gates import GATES, GateSet
 from dray.wire.grpc_services import HEALTH_V1, HEALTH_V1ALPHA1, HEALTH_V1BETA1, GrpcService, GrpcStub
-from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Line, on_node
-from tests.unit.driver.served import served, until
+from tests.unit.driver.driver_node import DRIVER, NODE, AgentClient, Gpu, open_driver_node
+from tests.unit.driver.driver_server import serve_for_drivers, wait_until
 
 LIMIT = 20.0
 
@@ -35,29 +35,29 @@ class Watched(Gpu):
         return self.states
 
 
-async def who_is_there(line: Line) -> Any:
-    return await line.registry.call(
-        "GetInfo", line.registry.service.get_message_class("InfoRequest")(), timeout=LIMIT
+async def who_is_there(agent: AgentClient) -> Any:
+    return await agent.registry.call(
+        "GetInfo", agent.registry.service.get_message_class("InfoRequest")(), timeout=LIMIT
     )
 
 
-async def tell(line: Line, *, registered: bool, error: str = "") -> None:
-    status = line.registry.service.get_message_class("RegistrationStatus")
-    await line.registry.call(
+async def tell(agent: AgentClient, *, registered: bool, error: str = "") -> None:
+    status = agent.registry.service.get_message_class("RegistrationStatus")
+    await agent.registry.call(
         "NotifyRegistrationStatus", status(plugin_registered=registered, error=error), timeout=LIMIT
     )
 
 
-def test_the_agent_is_told_who_is_there() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            async with node.running() as line:
-                told = await who_is_there(line)
+def test_get_info_returns_the_name_endpoint_and_versions() -> None:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
+            async with node.run_driver() as agent:
+                told = await who_is_there(agent)
                 assert (told.type, told.name) == ("DRAPlugin", DRIVER)
-                assert told.endpoint == str(node.choices.plugins / DRIVER / "dra.sock")
+                assert told.endpoint == str(node.options.plugins / DRIVER / "dra.sock")
                 assert list(told.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
-            async with node.running(Watched()) as line:
-                assert list((await who_is_there(line)).supported_versions) == [
+            async with node.run_driver(Watched()) as agent:
+                assert list((await who_is_there(agent)).supported_versions) == [
                     "v1.DRAPlugin",
                     "v1beta1.DRAPlugin",
                     "v1.DRAResourceHealth",
@@ -65,107 +65,109 @@ def test_the_agent_is_told_who_is_there() -> None:
                     "v1alpha1.DRAResourceHealth",
                 ]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_the_agent_says_whether_it_accepted_the_driver() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            await tell(line, registered=False, error="version 7 is not known")
-            assert not line.kit.registered.is_set()
-            assert "version 7 is not known" in node.said
-            assert _number(line, m.REGISTERED) == 0
-            await tell(line, registered=True)
+def test_the_registration_status_is_recorded() -> None:
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            await tell(agent, registered=False, error="version 7 is not known")
+            assert not agent.service.registered.is_set()
+            assert "version 7 is not known" in node.log_text
+            assert _number(agent, m.REGISTERED) == 0
+            await tell(agent, registered=True)
             async with asyncio.timeout(LIMIT):
-                await line.kit.registered.wait()
-            assert _number(line, m.REGISTERED) == 1
+                await agent.service.registered.wait()
+            assert _number(agent, m.REGISTERED) == 1
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_two_instances_serve_side_by_side_and_share_what_is_prepared() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             uid = ""
             old, new = Gpu(), Gpu()
-            async with node.running(old, instance="old") as first:
-                uid = await node.claim("c")
-                answer = await first.ok(uid, "c")
-                async with node.running(new, instance="new") as second:
-                    assert len(list(node.choices.registry.iterdir())) == 2
-                    assert await second.ok(uid, "c") == answer
+            async with node.run_driver(old, instance="old") as first:
+                uid = await node.create_claim("c")
+                answer = await first.prepare_ok(uid, "c")
+                async with node.run_driver(new, instance="new") as second:
+                    assert len(list(node.options.registry.iterdir())) == 2
+                    assert await second.prepare_ok(uid, "c") == answer
                     await node.remove_claim("c")
-                    other = await node.claim("other")
-                    assert "held by claim `default/c`" in await second.refused(other, "other")
-                    await second.given_back(uid, "c")
-                    assert await first.ok(other, "other")
-                assert [each.name for each in node.choices.registry.iterdir()] == [f"{DRIVER}-old-reg.sock"]
+                    other = await node.create_claim("other")
+                    assert "held by claim `default/c`" in await second.expect_refusal(other, "other")
+                    await second.unprepare_ok(uid, "c")
+                    assert await first.prepare_ok(other, "other")
+                assert [each.name for each in node.options.registry.iterdir()] == [f"{DRIVER}-old-reg.sock"]
             assert (old.calls, new.calls) == (
                 [("prepare", "c"), ("prepare", "other")],
                 [("unprepare", "c")],
             )
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_process_that_ends_leaves_the_sockets_of_its_successor() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            ending = node.running()
+    async def scenario() -> None:
+        async with open_driver_node() as node:
+            ending = node.run_driver()
             await ending.__aenter__()
-            async with node.running() as line:
+            async with node.run_driver() as agent:
                 await ending.__aexit__(None, None, None)
-                uid = await node.claim("c")
-                assert await line.ok(uid, "c")
-                assert (await who_is_there(line)).name == DRIVER
-                assert len(list(node.choices.registry.iterdir())) == 1
+                uid = await node.create_claim("c")
+                assert await agent.prepare_ok(uid, "c")
+                assert (await who_is_there(agent)).name == DRIVER
+                assert len(list(node.options.registry.iterdir())) == 1
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_devices_are_published_again_when_the_author_says_that_they_changed() -> None:
-    async def scene() -> None:
+def test_devices_are_published_again_after_changed() -> None:
+    async def scenario() -> None:
         class Growing(Gpu):
             count = 1
 
             def devices(self) -> list[Any]:
                 return [device(f"gpu-{number}") for number in range(self.count)]
 
-        async with on_node() as node:
+        async with open_driver_node() as node:
             gpu = Growing()
-            async with node.running(gpu) as line:
-                assert await node.served.devices() == ["gpu-0"]
-                assert _number(line, m.DEVICES) == 1
+            async with node.run_driver(gpu) as agent:
+                assert await node.server.devices() == ["gpu-0"]
+                assert _number(agent, m.DEVICES) == 1
                 gpu.count = 3
                 await asyncio.to_thread(gpu.changed)
-                await until(node.served.devices, lambda names: names == ["gpu-0", "gpu-1", "gpu-2"])
+                await wait_until(node.server.devices, lambda names: names == ["gpu-0", "gpu-1", "gpu-2"])
             gpu.changed()  # after the end nobody listens, and nothing happens
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_without_a_node_a_driver_only_publishes_what_is_attached_by_network() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         class Fabric(Gpu):
             def devices(self) -> list[Any]:
                 return [Pool("fabric", [device("link-0")], nodes=Reach.ALL_NODES)]
 
-        async with on_node() as node:
-            kit = DriverService(Fabric(), Client(node.served.way(node="")), replace(node.choices, node=""))
+        async with open_driver_node() as node:
+            kit = DriverService(
+                Fabric(), Client(node.server.connect(node="")), replace(node.options, node="")
+            )
             task = asyncio.create_task(kit.run())
             async with asyncio.timeout(LIMIT):
                 await kit.ready.wait()
-            (page,) = await node.served.slices()
+            (page,) = await node.server.slices()
             assert (page.spec.all_nodes, page.spec.pool.name) == (True, "fabric")
-            assert not node.choices.registry.exists()
+            assert not node.options.registry.exists()
             task.cancel()
             await asyncio.wait([task])
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_an_author_who_raises_is_told_and_asked_again() -> None:
-    async def scene() -> None:
+def test_an_exception_in_devices_is_logged_and_retried() -> None:
+    async def scenario() -> None:
         class Shaky(Gpu):
             broken = True
 
@@ -174,45 +176,45 @@ def test_an_author_who_raises_is_told_and_asked_again() -> None:
                     return [device("gpu-0", attributes={"x" * 99: 1})]
                 return [device("gpu-0")]
 
-        async with on_node() as node:
+        async with open_driver_node() as node:
             gpu = Shaky()
-            async with node.running(gpu, until_published=False) as line:
-                await until(lambda: _now("device `gpu-0`: attributes: " in node.said))
-                assert not line.kit.ready.is_set()
+            async with node.run_driver(gpu, until_published=False) as agent:
+                await wait_until(lambda: _now("device `gpu-0`: attributes: " in node.log_text))
+                assert not agent.service.ready.is_set()
                 gpu.broken = False
                 gpu.changed()
-                await until(node.served.devices, lambda names: names == ["gpu-0"])
+                await wait_until(node.server.devices, lambda names: names == ["gpu-0"])
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_a_server_without_the_api_is_told_once_and_looked_at_until_it_has_it() -> None:
-    async def scene() -> None:
+def test_a_server_without_the_api_is_logged_once_and_retried() -> None:
+    async def scenario() -> None:
         without = GateSet.from_defaults().override(dict.fromkeys(GATES, False))
-        async with on_node(without) as node, served() as other:
+        async with open_driver_node(without) as node, serve_for_drivers() as other:
             gpu = Gpu()
-            async with asyncio.timeout(LIMIT), node.running(gpu, until_published=False) as line:
+            async with asyncio.timeout(LIMIT), node.run_driver(gpu, until_published=False) as agent:
                 tried = re.escape(f'dray_driver_publications_total{{driver="{DRIVER}",result="error"}}')
-                while not re.search(f"{tried} [3-9]", line.kit.metrics.render().decode()):
+                while not re.search(f"{tried} [3-9]", agent.service.metrics.render().decode()):
                     gpu.changed()
                     await asyncio.sleep(0.01)
                 (said,) = [each for each in node.lines if "ERROR" in each]
                 assert "devices are not published: " in said
                 assert "serves resourceslices in none of `resource.k8s.io/v1`, " in said
                 assert "with feature gate `DynamicResourceAllocation` on" in said
-                assert not line.kit.ready.is_set()
-                node.way.inner = other.way().inner
+                assert not agent.service.ready.is_set()
+                node.transport.inner = other.connect().inner
                 gpu.changed()
-                await until(other.devices, lambda names: len(names) == 4)
-                await until(lambda: _now(node.said.count("devices are published") == 1))
+                await wait_until(other.devices, lambda names: len(names) == 4)
+                await wait_until(lambda: _now(node.log_text.count("devices are published") == 1))
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_an_author_who_takes_for_ever_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_devices_method_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dray.driver.service.driver_service.SLOW_DEVICES_SECONDS", 0.01)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         go = asyncio.Event()
 
         class Slow(Gpu):
@@ -220,22 +222,22 @@ def test_an_author_who_takes_for_ever_is_told(monkeypatch: pytest.MonkeyPatch) -
                 await go.wait()
                 return [device("gpu-0")]
 
-        async with on_node() as node, node.running(Slow(), until_published=False):
-            await until(lambda: _now("`devices` does not end" in node.said))
+        async with open_driver_node() as node, node.run_driver(Slow(), until_published=False):
+            await wait_until(lambda: _now("`devices` does not end" in node.log_text))
             go.set()
-            await until(node.served.devices, lambda names: names == ["gpu-0"])
+            await wait_until(node.server.devices, lambda names: names == ["gpu-0"])
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("service", [HEALTH_V1, HEALTH_V1BETA1, HEALTH_V1ALPHA1], ids=lambda each: each.name)
 def test_health_is_streamed(service: GrpcService) -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             gpu = Watched()
-            async with node.running(gpu) as line:
+            async with node.run_driver(gpu) as agent:
                 request = service.get_message_class("NodeWatchResourcesRequest")()
-                messages: Any = GrpcStub(line.endpoint, service).stream("NodeWatchResources", request)
+                messages: Any = GrpcStub(agent.endpoint, service).stream("NodeWatchResources", request)
                 first = await _next(messages)
                 assert [
                     (each.device.pool_name, each.device.device_name, each.health) for each in first.devices
@@ -249,29 +251,29 @@ def test_health_is_streamed(service: GrpcService) -> None:
                 assert told.health == 2
                 if service is not HEALTH_V1ALPHA1:
                     assert (told.message, told.health_check_timeout_seconds) == ("too hot", 7)
-                assert _number(line, m.UNHEALTHY) == 1
+                assert _number(agent, m.UNHEALTHY) == 1
                 messages.cancel()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_a_stream_survives_an_author_who_raises() -> None:
-    async def scene() -> None:
+def test_a_health_stream_survives_an_exception_of_the_author() -> None:
+    async def scenario() -> None:
         class Shaky(Watched):
             def health(self) -> Iterable[DeviceState]:
-                self.asked.append(("health", None))  # type: ignore[arg-type]
-                if len(self.asked) == 1:
+                self.received.append(("health", None))  # type: ignore[arg-type]
+                if len(self.received) == 1:
                     raise OSError("no bus")
                 return self.states
 
-        async with on_node() as node, node.running(Shaky()) as line:
+        async with open_driver_node() as node, node.run_driver(Shaky()) as agent:
             request = HEALTH_V1.get_message_class("NodeWatchResourcesRequest")()
-            messages: Any = GrpcStub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
+            messages: Any = GrpcStub(agent.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
             assert len((await _next(messages)).devices) == 2
-            assert "cannot read the health of devices" in node.said
+            assert "cannot read the health of devices" in node.log_text
             messages.cancel()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -282,31 +284,31 @@ def test_a_stream_survives_an_author_who_raises() -> None:
         (DeviceState("gpu-0", True, timeout_seconds=-1), "`timeout_seconds` is at most"),
     ],
 )
-def test_a_driver_goes_on_when_its_author_tells_of_health_in_other_words(wrong: Any, told: str) -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+def test_a_driver_continues_after_invalid_health_values(wrong: Any, told: str) -> None:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             gpu = Watched()
             gpu.states = [wrong]
-            async with node.running(gpu) as line:
+            async with node.run_driver(gpu) as agent:
                 request = HEALTH_V1.get_message_class("NodeWatchResourcesRequest")()
-                messages: Any = GrpcStub(line.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
-                await until(lambda: _now(told in node.said))
+                messages: Any = GrpcStub(agent.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
+                await wait_until(lambda: _now(told in node.log_text))
                 gpu.states = [DeviceState("gpu-0", True)]
                 gpu.changed()
                 assert len((await _next(messages)).devices) == 1
-                assert await line.ok(await node.claim("c"), "c")
+                assert await agent.prepare_ok(await node.create_claim("c"), "c")
                 messages.cancel()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_calls_are_counted_and_timed() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            uid = await node.claim("c")
-            await line.ok(uid, "c")
-            await line.refused("1234", "none")
-            text = line.kit.metrics.render().decode()
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            uid = await node.create_claim("c")
+            await agent.prepare_ok(uid, "c")
+            await agent.expect_refusal("1234", "none")
+            text = agent.service.metrics.render().decode()
             assert f'dray_driver_claims_total{{driver="{DRIVER}",method="prepare",result="ok"}} 1.0' in text
             assert (
                 f'dray_driver_claims_total{{driver="{DRIVER}",method="prepare",result="error"}} 1.0' in text
@@ -314,32 +316,32 @@ def test_calls_are_counted_and_timed() -> None:
             assert f'dray_driver_claim_seconds_count{{driver="{DRIVER}",method="prepare"}} 2.0' in text
             assert f'dray_driver_held_claims{{driver="{DRIVER}",stage="prepared"}} 1.0' in text
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_what_is_written_to_keep_devices_published_is_counted() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
 
             def tells(name: str, value: int, **labels: str) -> bool:
                 told = ",".join(f'{key}="{word}"' for key, word in ({"driver": DRIVER} | labels).items())
-                return f"{name}{{{told}}} {value}.0\n" in line.kit.metrics.render().decode()
+                return f"{name}{{{told}}} {value}.0\n" in agent.service.metrics.render().decode()
 
             assert tells(m.WRITES, 1, operation="create")
             assert tells(m.HEALED, 0)
-            (slice_,) = await node.served.slices()
-            await node.served.admin.delete(ResourceSlice, slice_.metadata.name)
-            await until(lambda: _now(tells(m.HEALED, 1)))
+            (slice_,) = await node.server.slices()
+            await node.server.admin.delete(ResourceSlice, slice_.metadata.name)
+            await wait_until(lambda: _now(tells(m.HEALED, 1)))
             assert tells(m.WRITES, 2, operation="create")
             assert tells(m.WRITES, 0, operation="update")
             assert tells(m.WRITES, 0, operation="delete")
             assert tells(m.FAILURES, 0)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_authors_may_write_async_methods() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         class Soft(Driver):
             name = DRIVER
 
@@ -354,17 +356,17 @@ def test_authors_may_write_async_methods() -> None:
                 await asyncio.sleep(0)
                 self.given.append(claim.name)
 
-        async with on_node() as node:
+        async with open_driver_node() as node:
             soft = Soft()
-            async with node.running(soft) as line:
-                assert await node.served.devices() == ["gpu-0"]
-                uid = await node.claim("c")
-                assert await line.ok(uid, "c") == [("gpu", NODE, "gpu-0", ())]
+            async with node.run_driver(soft) as agent:
+                assert await node.server.devices() == ["gpu-0"]
+                uid = await node.create_claim("c")
+                assert await agent.prepare_ok(uid, "c") == [("gpu", NODE, "gpu-0", ())]
                 assert node.cdi() == {}
-                await line.given_back(uid, "c")
+                await agent.unprepare_ok(uid, "c")
             assert soft.given == ["c"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 async def _next(messages: Any) -> Any:
@@ -376,8 +378,8 @@ async def _now(value: Any) -> Any:
     return value
 
 
-def _number(line: Line, name: str) -> float:
-    for family in line.kit.metrics.collect():
+def _number(agent: AgentClient, name: str) -> float:
+    for family in agent.service.metrics.collect():
         if family.name == name:
             return sum(sample.value for sample in family.samples)
     raise AssertionError(name)
