@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -169,27 +170,26 @@ def test_calls_for_one_claim_wait_for_each_other_and_outlive_their_caller() -> N
     async def scenario() -> None:
         async with open_driver_node() as node:
             gpu = Gpu()
-            import threading
-
             go, began = threading.Event(), threading.Event()
 
-            def trouble(what: str, _claim: object) -> None:
-                began.set()
-                assert go.wait(20)
+            def block(_method: str, claim: Claim) -> None:
+                if claim.name == "c":
+                    began.set()
+                    assert go.wait(20)
 
-            gpu.on_call = trouble
+            gpu.on_call = block
             async with node.run_driver(gpu) as agent:
-                uid = await node.create_claim("c")
+                uid, other = await node.create_claim("c"), await node.create_claim("other", "gpu-1")
                 first = asyncio.create_task(agent.prepare((uid, "c")))
                 await asyncio.to_thread(began.wait, 20)
                 first.cancel()
                 await asyncio.wait([first])
                 second = asyncio.create_task(agent.prepare_ok(uid, "c"))
-                await asyncio.sleep(0.05)
-                assert gpu.calls == [("prepare", "c")]
+                await agent.prepare_ok(other, "other")  # sent after the second call, and answered
+                assert gpu.calls == [("prepare", "c"), ("prepare", "other")]
                 go.set()
                 assert [each[2] for each in await second] == ["gpu-0"]
-                assert gpu.calls == [("prepare", "c")]
+                assert gpu.calls == [("prepare", "c"), ("prepare", "other")]
 
     asyncio.run(scenario())
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dray.api.resource import Device, ResourceSlice
+from dray.client.client import Client
 from dray.client.errors import ForbiddenError, ServerUnreachableError
 from dray.client.transport import TransportRequest
 from dray.driver import Capacity, InvalidDeviceError, Pool, Reach, Slice, device
@@ -234,18 +235,39 @@ def test_network_devices_are_published_for_selected_nodes_for_all_or_per_device(
     run(scenario)
 
 
+class Observed(Publisher):
+    """A publisher that records the slices whose watch events it has handled."""
+
+    def __init__(self, client: Client, driver: str, node: str) -> None:
+        super().__init__(client, driver, node)
+        self.handled: set[str] = set()
+
+    def _handle_changed_slice(self, changed: ResourceSlice) -> None:
+        super()._handle_changed_slice(changed)
+        self.handled.add(changed.metadata.uid)
+
+    async def wait_until_reconciled(self, written: ResourceSlice) -> None:
+        """Wait until the event of a slice was handled, and the reconciliation that it caused has ended."""
+
+        async def is_reconciled() -> bool:
+            async with self._lock:
+                return written.metadata.uid in self.handled and not self._wake.is_set()
+
+        await wait_until(is_reconciled)
+
+
 def test_in_a_rolling_update_the_older_process_leaves_alone_what_the_newer_one_wrote() -> None:
     async def scenario(world: DriverServer) -> None:
-        old = world.publisher()
+        old = Observed(Client(world.connect()), DRIVER, NODE)
         await old.publish(many(2))
         async with run_publisher(old):
-            await asyncio.sleep(0.01)
+            await old.wait_until_reconciled((await world.slices())[0])
             new = world.publisher()
             async with run_publisher(new):
                 await new.publish(many(3))
                 await world.admin.delete(ResourceSlice, (await world.slices())[0].metadata.name)
                 await wait_until(world.devices, lambda names: len(names) == 3)
-                await asyncio.sleep(0.3)  # in which a quarrel would show
+                await old.wait_until_reconciled((await world.slices())[0])
             assert (old.counters.healed, new.counters.healed) == (0, 1)
             assert len(await world.devices()) == 3
             await old.publish(many(2))  # the newer one is gone: back to the old version
@@ -283,8 +305,13 @@ def test_a_server_that_fails_in_the_middle_is_waited_for() -> None:
 def test_a_node_that_is_not_registered_yet_is_waited_for() -> None:
     async def scenario(world: DriverServer) -> None:
         await world.api.delete(path("nodes", NODE))
-        publishing = asyncio.create_task(world.publisher().publish([device("a")]))
-        await asyncio.sleep(0.05)
+        publisher = world.publisher()
+        publishing = asyncio.create_task(publisher.publish([device("a")]))
+
+        async def has_failed() -> bool:
+            return publisher.counters.failures > 0
+
+        await wait_until(has_failed)
         assert await world.slices() == []
         await world.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
         await publishing
