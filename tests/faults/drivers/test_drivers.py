@@ -1,4 +1,4 @@
-"""R-11 in small: one death at some places; in full `python -m tests.faults.drivers --full`."""
+"""R-11 in small: one kill at some points; in full `python -m tests.faults.drivers --full`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices and pools in plain values, judged at once."""
+"""Devices and pools in plain values, validated at once."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_everything_else_a_device_can_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"attributes": {"m": 1.5}}, "attributes[m]: expected a text, a whole number, a bool"),
         ({"attributes": {"m": []}}, "attributes[m]: a list must not be empty"),
@@ -110,11 +110,11 @@ def test_everything_else_a_device_can_have() -> None:
         ({"binding_conditions": ["A"]}, "bindingFailureConditions"),
     ],
 )
-def test_mistakes_are_errors_that_name_the_device_and_the_field(fields: Any, told: str) -> None:
+def test_mistakes_are_errors_that_name_the_device_and_the_field(fields: Any, message: str) -> None:
     with pytest.raises(InvalidDeviceError) as wrong:
         device("gpu-0", **fields)
     assert str(wrong.value).startswith("device `gpu-0`: ")
-    assert told in str(wrong.value)
+    assert message in str(wrong.value)
 
 
 def test_an_invalid_device_name_is_an_error() -> None:
@@ -153,7 +153,7 @@ OTHER: Any = [{"name": "b"}]
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("list_devices", "message"),
     [
         (lambda: [Pool("p"), Pool("p")], "pool `p`: `devices` yields it twice"),
         (
@@ -182,9 +182,9 @@ OTHER: Any = [{"name": "b"}]
         (lambda: [device("a", draws={"card": {"memory": 1}})], "pool `node-a`: device `a` draws `memory`"),
     ],
 )
-def test_inconsistent_pools_are_errors(told: Any, message: str) -> None:
+def test_inconsistent_pools_are_errors(list_devices: Any, message: str) -> None:
     with pytest.raises(InvalidDeviceError, match=message):
-        group_into_pools(told(), "node-a")
+        group_into_pools(list_devices(), "node-a")
 
 
 @pytest.mark.req("K5075-024")

@@ -1,4 +1,4 @@
-"""Parameters held against a schema: everything wrong is told at once, with the field."""
+"""Parameters compared with a schema: every problem is reported at once, with its field."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ def test_invalid_json_is_an_error() -> None:
 
 
 def test_the_schema_is_rendered_as_json_schema() -> None:
-    told = build_json_schema(Settings)
-    assert set(told["$defs"]["Settings"]["properties"]) == {"sharing", "mode", "count", "env", "sizes"}
+    schema = build_json_schema(Settings)
+    assert set(schema["$defs"]["Settings"]["properties"]) == {"sharing", "mode", "count", "env", "sizes"}
     assert [each["title"] for each in build_json_schema({"A": Settings, "B": Other})["oneOf"]] == ["A", "B"]
     assert build_json_schema(None) is False
 

@@ -62,11 +62,11 @@ def test_claims_on_their_way_count_when_nodes_are_declined() -> None:
             await cluster.select("two", "node-a", "node-a", "node-b")
 
             def declined(claim: ClassicResourceClaim) -> bool:
-                told = claim.status.scheduling
-                return told is not None and told.driver.unsuitable_nodes == ("node-a",)
+                scheduling = claim.status.scheduling
+                return scheduling is not None and scheduling.driver.unsuitable_nodes == ("node-a",)
 
             await cluster.wait_until("two", declined)
-            await cluster.api.delete(f"{CLAIMS}/one")  # makes room
+            await cluster.api.delete(f"{CLAIMS}/one")  # frees a unit
             await cluster.wait_until("two", is_allocated)
         assert cluster.hardware.faults == []
 
@@ -96,14 +96,14 @@ def test_invalid_parameters_are_reported_as_an_event_on_the_claim() -> None:
     async def scenario(cluster: ClassicCluster) -> None:
         async with cluster.run_controller():
             await cluster.create_claim("one", mode="Immediate", sice=2)
-            told = await wait_until(lambda: _told(cluster))
-            assert "spec.parameters.sice: unknown field; did you mean `size`?" in told[0]
+            expected = await wait_until(lambda: list_event_notes(cluster))
+            assert "spec.parameters.sice: unknown field; did you mean `size`?" in expected[0]
         assert (await cluster.claim("one")).metadata.finalizers == ()
 
     run(scenario)
 
 
-async def _told(cluster: ClassicCluster) -> list[str]:
+async def list_event_notes(cluster: ClassicCluster) -> list[str]:
     events = await cluster.api.get(path("events"))
     return [event["message"] for event in events["items"]]
 
@@ -113,8 +113,8 @@ def test_an_exception_of_the_author_is_reported_and_retried() -> None:
         cluster.units.broken = {"one"}
         async with cluster.run_controller() as service:
             await cluster.create_claim("one", mode="Immediate")
-            told = await wait_until(lambda: _told(cluster))
-            assert told == ["allocate failed: OSError: the cable is out"]
+            expected = await wait_until(lambda: list_event_notes(cluster))
+            assert expected == ["allocate failed: OSError: the cable is out"]
             cluster.units.broken = set()
             await cluster.wait_until("one", is_allocated)
             text = service.metrics.render().decode()
@@ -125,7 +125,7 @@ def test_an_exception_of_the_author_is_reported_and_retried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "answer", "told"),
+    ("method", "answer", "expected"),
     [
         (
             "allocate",
@@ -147,7 +147,7 @@ def test_an_exception_of_the_author_is_reported_and_retried() -> None:
     ],
 )
 def test_an_invalid_result_is_reported_and_does_not_end_the_controller(
-    method: str, answer: Any, told: str, monkeypatch: pytest.MonkeyPatch
+    method: str, answer: Any, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(cluster: ClassicCluster) -> None:
         with monkeypatch.context() as patched:
@@ -155,7 +155,7 @@ def test_an_invalid_result_is_reported_and_does_not_end_the_controller(
             async with cluster.run_controller():
                 await cluster.create_claim("one")
                 await cluster.select("one", "node-a", "node-a", "node-b")
-                assert await wait_until(lambda: _told(cluster)) == [told]
+                assert await wait_until(lambda: list_event_notes(cluster)) == [expected]
         async with cluster.run_controller():
             await cluster.wait_until("one", is_allocated)
         assert cluster.hardware.faults == []
@@ -219,7 +219,7 @@ def test_an_immediate_claim_waits_until_another_is_given_back() -> None:
             await cluster.create_claim("one", mode="Immediate")
             await cluster.wait_until("one", is_allocated)
             await cluster.create_claim("two", mode="Immediate")
-            assert await wait_until(lambda: _told(cluster)) == ["everything is taken"]
+            assert await wait_until(lambda: list_event_notes(cluster)) == ["everything is taken"]
             await cluster.api.delete(f"{CLAIMS}/one")
             await cluster.wait_until("two", is_allocated)
         assert cluster.hardware.faults == []

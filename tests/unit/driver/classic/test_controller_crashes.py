@@ -1,4 +1,4 @@
-"""A classic controller that is killed at every single write: nothing leaks, nothing is given twice."""
+"""A classic controller that is killed at every write: nothing leaks, nothing is allocated twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.unit.driver.driver_server import wait_until
 async def _through(
     cluster: ClassicCluster, stage: Callable[[], Coroutine[Any, Any, None]], crash_at: int, *, before: bool
 ) -> int:
-    """One stage with a controller that is killed at a write and started again; how many writes there were."""
+    """Run one stage with a controller that is killed at a write and restarted; returns the number of writes.
+    """
     transport, died = cluster.connect(), asyncio.Event()
     writes = 0
 

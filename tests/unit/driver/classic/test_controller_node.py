@@ -1,4 +1,4 @@
-"""The node's part of classic drivers: `NodePrepareResource` by uid, over a real socket."""
+"""Classic drivers on a node: `NodePrepareResource` by uid, over a real socket."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ async def unprepare(agent: AgentClient, uid: str, *names: str) -> None:
 def test_a_classic_claim_is_prepared_and_given_back_by_its_uid() -> None:
     async def scenario() -> None:
         async with classic_node() as (node, acme, agent):
-            told = await agent.registry.call(
+            plugin = await agent.registry.call(
                 "GetInfo", agent.registry.service.get_message_class("InfoRequest")(), timeout=LIMIT
             )
-            assert (told.type, list(told.supported_versions)) == (
+            assert (plugin.type, list(plugin.supported_versions)) == (
                 "ResourcePlugin",
                 ["v1alpha1.ResourcePlugin"],
             )

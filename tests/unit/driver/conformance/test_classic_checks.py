@@ -1,4 +1,4 @@
-"""The suite for classic drivers: a good one passes, and of bad ones each is found by its check."""
+"""The suite for classic drivers: a conformant one passes, and the check for it finds each broken one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.driver.conformance.reference_classic_driver import FOUND_BY, NAM
 
 
 class Plenty(ClassicController):
-    """Has something for everybody."""
+    """Allocates without a limit."""
 
     name = NAME
 

@@ -1,4 +1,4 @@
-"""Which devices the suite takes: free ones of whole pools, exclusive before shared, none that overlap."""
+"""The devices of the suite: free ones of complete pools, exclusive before shared, none that overlap."""
 
 from __future__ import annotations
 

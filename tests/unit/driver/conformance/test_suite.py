@@ -1,4 +1,4 @@
-"""The suite: a good driver passes, and of bad ones each is found by the check that is there for it."""
+"""The suite: a conformant driver passes, and the check for it finds each broken driver."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def folder() -> Iterator[Path]:
 
 
 def examined(
-    shape: type[Plain], folder: Path, *only: str, published: Document | None = None, **more: object
+    driver_class: type[Plain], folder: Path, *only: str, published: Document | None = None, **more: object
 ) -> ConformanceReport:
-    """What the suite says about a driver of this shape."""
+    """Run the suite against a driver of this class."""
 
     async def run() -> ConformanceReport:
         async with reaching("inside", folder) as reach:
             client = reach.client()
             await client.create(published or slices(3))
-            driver = shape(folder, reach.client())
+            driver = driver_class(folder, reach.client())
             await driver.start()
             given = {"cdi_dir": driver.cdi, "restart": driver.restart, "only": only, **more}
             try:
@@ -74,7 +74,7 @@ async def _leftovers(client: Client) -> list[str]:
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:
-    """Run something to its end; a fault in it comes out of the groups that tasks put it into."""
+    """Run a coroutine; an exception in a task is raised without its exception groups."""
     try:
         return asyncio.run(work)
     except BaseExceptionGroup as group:

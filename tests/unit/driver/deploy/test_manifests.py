@@ -1,4 +1,4 @@
-"""Manifests of drivers: what is in them is sound, and their rights are the ones that the kit uses."""
+"""Manifests of drivers: the documents are valid, and their rights are the ones that the kit uses."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Told(Gpu):
 
 
 class Units(ClassicController):
-    """Gives what the nodes have told of."""
+    """Allocates from the inventory of the nodes."""
 
     name = "fpga.example.com"
 
@@ -244,7 +244,7 @@ async def applied(admin: Client, driver: Driver) -> list[dict[str, Any]]:
 
 
 class Fewer(Told):
-    """Tells of fewer and fewer devices."""
+    """Reports fewer and fewer devices."""
 
     left = 300
 

@@ -1,4 +1,4 @@
-"""What containers get: the forms in which authors may write it, and what is refused."""
+"""CDI files: the forms in which authors may write edits, and what is refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_devices_that_need_nothing_have_no_name_and_no_file(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("ready", "told"),
+    ("ready", "message"),
     [
         (Ready(GOT, mounts=["/only-host"]), "a mount is written as `host:container`"),
         (Ready(GOT, env={"A": "1\0"}), r"env\[0\]: expected `NAME=value`"),
@@ -62,8 +62,8 @@ def test_devices_that_need_nothing_have_no_name_and_no_file(tmp_path: Path) -> N
         (Ready(GOT, hooks=[Hook(hook_name="never", path="/x")]), "hookName: `never` is not one of"),
     ],
 )
-def test_edits_that_make_no_valid_cdi_file_are_refused(tmp_path: Path, ready: Ready, told: str) -> None:
-    with pytest.raises(PrepareRefusedError, match=told.replace("(", r"\(")):
+def test_edits_that_make_no_valid_cdi_file_are_refused(tmp_path: Path, ready: Ready, message: str) -> None:
+    with pytest.raises(PrepareRefusedError, match=message.replace("(", r"\(")):
         ClaimCdiFiles(tmp_path, DRIVER).render_spec("u", [ready])
 
 
@@ -81,7 +81,7 @@ Answer = Callable[[Claim], Any]
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (lambda claim: [], "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
         (lambda claim: None, "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
@@ -94,7 +94,7 @@ Answer = Callable[[Claim], Any]
         (lambda claim: [Ready(claim.devices[0], mounts=["/x"])], "a mount is written as"),
     ],
 )
-def test_invalid_results_are_errors_and_leave_no_file(answer: Answer, told: str) -> None:
+def test_invalid_results_are_errors_and_leave_no_file(answer: Answer, message: str) -> None:
     async def scenario() -> None:
         class Wrong(Gpu):
             def prepare(self, claim: Claim) -> Any:
@@ -104,7 +104,7 @@ def test_invalid_results_are_errors_and_leave_no_file(answer: Answer, told: str)
             wrong = Wrong()
             async with node.run_driver(wrong) as agent:
                 uid = await node.create_claim("c")
-                assert told in await agent.expect_refusal(uid, "c")
+                assert message in await agent.expect_refusal(uid, "c")
                 assert node.cdi() == {}
                 await agent.unprepare_ok(uid, "c")
                 assert wrong.calls == [("unprepare", "c")]

@@ -1,4 +1,4 @@
-"""Two processes of a driver on one node, and what the book keeps, for how long and at what price."""
+"""Two processes of a driver on one node: locks per claim, and how long records are kept."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tests.unit.driver.driver_node import DRIVER, Gpu, open_driver_node
 from tests.unit.driver.driver_server import wait_until
 
 
-def book(root: Path) -> PreparedClaimStore:
+def open_store(root: Path) -> PreparedClaimStore:
     return PreparedClaimStore(root / "state", ClaimCdiFiles(root / "cdi", DRIVER), "boot-1")
 
 
-def given_back(kept: PreparedClaimStore, uid: str, *consumers: str, now: float = 0.0) -> None:
+def given_back(store: PreparedClaimStore, uid: str, *consumers: str, now: float = 0.0) -> None:
     entry = PreparedClaimRecord(uid=uid, namespace="default", name=uid, boot_id="boot-1", consumers=consumers)
-    kept.begin_prepare(entry, now)
-    kept.finish_unprepare(
-        kept.begin_unprepare(kept.finish_prepare(entry, [Ready(env={"A": "1"})], [None])), (), now
+    store.begin_prepare(entry, now)
+    store.finish_unprepare(
+        store.begin_unprepare(store.finish_prepare(entry, [Ready(env={"A": "1"})], [None])), (), now
     )
 
 
@@ -79,60 +79,60 @@ async def _now(value: bool) -> bool:
 
 def test_the_locks_of_a_killed_process_do_not_block(tmp_path: Path) -> None:
     async def scenario() -> None:
-        turns, told = ClaimLocks(tmp_path / "turns"), list[str]()
-        (tmp_path / "turns" / "c.lock").touch()
-        async with turns.acquire("c", lambda: told.append("busy")):
-            ClaimLocks(tmp_path / "turns").remove_stale()
-            assert [each.name for each in (tmp_path / "turns").iterdir()] == ["c.lock"]
-        (tmp_path / "turns" / "d.lock").touch()
-        turns.remove_stale()
-        assert list((tmp_path / "turns").iterdir()) == []
-        assert told == []
+        locks, events = ClaimLocks(tmp_path / "locks"), list[str]()
+        (tmp_path / "locks" / "c.lock").touch()
+        async with locks.acquire("c", lambda: events.append("busy")):
+            ClaimLocks(tmp_path / "locks").remove_stale()
+            assert [each.name for each in (tmp_path / "locks").iterdir()] == ["c.lock"]
+        (tmp_path / "locks" / "d.lock").touch()
+        locks.remove_stale()
+        assert list((tmp_path / "locks").iterdir()) == []
+        assert events == []
 
     asyncio.run(scenario())
 
 
 def test_a_held_lock_is_waited_for_and_a_failure_releases_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        one, other, told = ClaimLocks(tmp_path), ClaimLocks(tmp_path), list[str]()
-        with pytest.raises(OSError, match="mine"):
+        one, other, events = ClaimLocks(tmp_path), ClaimLocks(tmp_path), list[str]()
+        with pytest.raises(OSError, match="a failure"):
             async with one.acquire("c", lambda: None):
-                raise OSError("mine")
+                raise OSError("a failure")
         async with one.acquire("c", lambda: None):
-            waiting = asyncio.create_task(_once(other, told))
-            await wait_until(lambda: _now(told == ["busy"]))
+            waiting = asyncio.create_task(acquire_once(other, events))
+            await wait_until(lambda: _now(events == ["busy"]))
         await waiting
-        assert told == ["busy", "mine now"]
+        assert events == ["busy", "acquired"]
 
     asyncio.run(scenario())
 
 
-async def _once(turns: ClaimLocks, told: list[str]) -> None:
-    async with turns.acquire("c", lambda: told.append("busy")):
-        told.append("mine now")
+async def acquire_once(locks: ClaimLocks, events: list[str]) -> None:
+    async with locks.acquire("c", lambda: events.append("busy")):
+        events.append("acquired")
 
 
-# --- for how long ---
+# --- retention ---
 
 
 @pytest.mark.parametrize("had", [["pod-1"], ["pod-1", "pod-2"]])
 def test_an_earlier_consumer_can_use_a_claim_again_a_little_later(tmp_path: Path, had: list[str]) -> None:
-    kept = book(tmp_path)
-    given_back(kept, "c", *had)
+    store = open_store(tmp_path)
+    given_back(store, "c", *had)
     soon, later, before = LATE_CALL_SECONDS / 2, LATE_CALL_SECONDS * 2, -LATE_CALL_SECONDS * 2
-    assert kept.is_late_call("c", ["pod-1"], soon)
-    assert not kept.is_late_call("c", ["pod-1"], later)
-    assert not kept.is_late_call("c", ["pod-1"], before), "somebody has set the clock back"
-    assert not kept.is_late_call("c", ["pod-1", "pod-3"], soon), "somebody came since"
-    assert kept.is_late_call("c", [], soon)
-    assert kept.is_late_call("c", [], later), "nobody has it reserved any more"
+    assert store.is_late_call("c", ["pod-1"], soon)
+    assert not store.is_late_call("c", ["pod-1"], later)
+    assert not store.is_late_call("c", ["pod-1"], before), "somebody has set the clock back"
+    assert not store.is_late_call("c", ["pod-1", "pod-3"], soon), "somebody came since"
+    assert store.is_late_call("c", [], soon)
+    assert store.is_late_call("c", [], later), "nobody has it reserved any more"
 
 
 def test_records_of_unprepared_claims_are_pruned_while_a_driver_runs(tmp_path: Path) -> None:
-    kept, notes = book(tmp_path), tmp_path / "state" / "returned"
-    given_back(kept, "first", "pod")
+    store, notes = open_store(tmp_path), tmp_path / "state" / "returned"
+    given_back(store, "first", "pod")
     for number in range(PRUNE_EVERY_CLAIMS):
-        given_back(kept, f"c-{number}", "pod", now=UNPREPARED_RETENTION_SECONDS * 2)
+        given_back(store, f"c-{number}", "pod", now=UNPREPARED_RETENTION_SECONDS * 2)
     assert not (notes / "first.json").exists()
     assert len(list(notes.iterdir())) == PRUNE_EVERY_CLAIMS < MAX_UNPREPARED_RECORDS
 
@@ -167,9 +167,10 @@ def test_a_claim_that_got_other_devices_is_not_answered_with_those_it_had() -> N
                 await node.server.api.patch(
                     where, {"status": {"allocation": allocation, "reservedFor": None}}
                 )
-            told = await agent.expect_refusal(uid, "c")
+            events = await agent.expect_refusal(uid, "c")
             assert (
-                "prepared here with `node-a/gpu-0` and has `node-b/gpu-1` now; it must be given back" in told
+                "prepared here with `node-a/gpu-0` and has `node-b/gpu-1` now; it must be given back"
+                in events
             )
             node.transport.inner = None
             assert await agent.prepare_ok(uid, "c") == answer, "nobody can tell while the API is away"
@@ -195,11 +196,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def test_little_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = book(tmp_path)
+    store = open_store(tmp_path)
     entry = PreparedClaimRecord(uid="c", namespace="default", name="c", boot_id="boot-1", consumers=("pod",))
     with counted(monkeypatch) as preparing:
-        kept.begin_prepare(entry, 0.0)
-        whole = kept.finish_prepare(entry, [Ready(env={"A": "1"})], [None])
+        store.begin_prepare(entry, 0.0)
+        whole = store.finish_prepare(entry, [Ready(env={"A": "1"})], [None])
     with counted(monkeypatch) as giving:
-        kept.finish_unprepare(kept.begin_unprepare(whole), (), 0.0)
+        store.finish_unprepare(store.begin_unprepare(whole), (), 0.0)
     assert (len(preparing), len(giving)) == (3, 2)

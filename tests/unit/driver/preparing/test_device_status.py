@@ -1,4 +1,4 @@
-"""Reports about devices in the claim: conditions, data, network, written beside the work."""
+"""Device status in claims: conditions, data and network, written in the background."""
 
 from __future__ import annotations
 

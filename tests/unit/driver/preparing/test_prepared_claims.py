@@ -1,4 +1,4 @@
-"""What a driver finds when it starts: after a crash, a reboot, damage, and with files nobody owns."""
+"""The store of prepared claims at the start: after a crash, a reboot, damage, and with stray files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims prepared and given back over real sockets, as an agent asks for it."""
+"""Claims prepared and unprepared over real sockets, as an agent calls."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_deleted_or_changed_cdi_file_is_written_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (Ready(), "`prepare` must return a list, or yield one thing after the other; it returned `Ready`"),
         (None, "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
@@ -248,7 +248,7 @@ def test_a_deleted_or_changed_cdi_file_is_written_again() -> None:
         ),
     ],
 )
-def test_a_prepare_result_of_another_type_is_an_error(answer: Any, told: str) -> None:
+def test_a_prepare_result_of_another_type_is_an_error(answer: Any, message: str) -> None:
     async def scenario() -> None:
         class Odd(Gpu):
             def prepare(self, claim: Claim) -> Any:
@@ -258,7 +258,7 @@ def test_a_prepare_result_of_another_type_is_an_error(answer: Any, told: str) ->
 
         async with open_driver_node() as node, node.run_driver(Odd()) as agent:
             uid = await node.create_claim("c")
-            assert told in await agent.expect_refusal(uid, "c")
+            assert message in await agent.expect_refusal(uid, "c")
             await agent.unprepare_ok(uid, "c")
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Publishing devices to a real server: what is written, what is refused, and what is waited for."""
+"""The publisher with a real server: what it writes, what it refuses, and what it retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.unit.driver.driver_server import (
 
 
 def run(test: Callable[[DriverServer], Awaitable[None]], **gates: bool) -> None:
-    """A test with a server, some of whose gates are turned."""
+    """Run a test with a server, with some gates changed."""
 
     async def bounded() -> None:
         chosen = GateSet.from_defaults().override(gates)
@@ -50,19 +50,19 @@ def many(count: int, **fields: Any) -> list[Device]:
 @pytest.mark.req("K5773-001", "K5773-022")
 def test_a_thousand_devices_become_eight_slices_in_their_order() -> None:
     async def scenario(world: DriverServer) -> None:
-        told = list(reversed(many(1000, attributes={"model": "a100"})))
+        devices = list(reversed(many(1000, attributes={"model": "a100"})))
         transport = world.connect()
-        outcome = await world.publisher(transport).publish(told)
+        outcome = await world.publisher(transport).publish(devices)
         assert (outcome.created, outcome.updated, outcome.deleted) == (8, 0, 0)
         slices = await world.slices()
         assert [len(each.spec.devices) for each in slices] == [128] * 7 + [104]
-        assert await world.devices() == [each.name for each in told]
+        assert await world.devices() == [each.name for each in devices]
         assert {each.spec.pool.resource_slice_count for each in slices} == {8}
         node = await world.api.get(path("nodes", NODE))
         owners = {(owner.kind, owner.uid) for each in slices for owner in each.metadata.owner_references}
         assert owners == {("Node", node["metadata"]["uid"])}
         transport.requests.clear()
-        assert (await world.publisher(transport).publish(told)).writes == 0
+        assert (await world.publisher(transport).publish(devices)).writes == 0
         assert transport.writes == []
 
     run(scenario)
@@ -109,13 +109,13 @@ RICH: dict[str, tuple[Any, str]] = {
 @pytest.mark.req("K5773-034")
 @pytest.mark.parametrize("gate", RICH)
 def test_a_field_that_the_server_would_drop_is_an_error_and_nothing_is_published(gate: str) -> None:
-    told, field = RICH[gate]
+    devices, field = RICH[gate]
 
     async def scenario(world: DriverServer) -> None:
         publisher = world.publisher()
         await publisher.publish([device("old")])
         with pytest.raises(FieldDroppedError) as caught:
-            await publisher.publish([told])
+            await publisher.publish([devices])
         assert gate in str(caught.value)
         assert any(each.field.startswith(field) for each in caught.value.dropped)
         assert await world.devices() == ["old"]
@@ -138,17 +138,17 @@ def test_only_slices_that_change_are_written_and_generations_rise_only_for_many(
     async def scenario(world: DriverServer) -> None:
         transport = world.connect()
         publisher = world.publisher(transport)
-        told = many(300)
-        await publisher.publish(told)
-        told[5] = device("gpu-5", attributes={"model": "new"})
-        assert (await publisher.publish(told)).updated == 1
-        told[290] = device("gpu-290", attributes={"model": "new"})
-        told[10] = device("gpu-10", attributes={"model": "new"})
-        assert (await publisher.publish(told)).updated == 2
+        devices = many(300)
+        await publisher.publish(devices)
+        devices[5] = device("gpu-5", attributes={"model": "new"})
+        assert (await publisher.publish(devices)).updated == 1
+        devices[290] = device("gpu-290", attributes={"model": "new"})
+        devices[10] = device("gpu-10", attributes={"model": "new"})
+        assert (await publisher.publish(devices)).updated == 2
         assert await world.generations() == {1}
-        await publisher.publish(told[1:250])
+        await publisher.publish(devices[1:250])
         assert await world.generations() == {2}
-        assert await world.devices() == [each.name for each in told[1:250]]
+        assert await world.devices() == [each.name for each in devices[1:250]]
 
     run(scenario)
 

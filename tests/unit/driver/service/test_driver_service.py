@@ -1,4 +1,4 @@
-"""Registration, rolling updates, health, publication: what stands around the work on claims."""
+"""The driver service: registration, rolling updates, health and publication."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 20.0
 
 
 class Watched(Gpu):
-    """A driver that tells how its devices are."""
+    """A driver that reports the health of its devices."""
 
     health_seconds = 0.05
 
@@ -35,13 +35,13 @@ class Watched(Gpu):
         return self.states
 
 
-async def who_is_there(agent: AgentClient) -> Any:
+async def get_info(agent: AgentClient) -> Any:
     return await agent.registry.call(
         "GetInfo", agent.registry.service.get_message_class("InfoRequest")(), timeout=LIMIT
     )
 
 
-async def tell(agent: AgentClient, *, registered: bool, error: str = "") -> None:
+async def notify_registration_status(agent: AgentClient, *, registered: bool, error: str = "") -> None:
     status = agent.registry.service.get_message_class("RegistrationStatus")
     await agent.registry.call(
         "NotifyRegistrationStatus", status(plugin_registered=registered, error=error), timeout=LIMIT
@@ -52,12 +52,12 @@ def test_get_info_returns_the_name_endpoint_and_versions() -> None:
     async def scenario() -> None:
         async with open_driver_node() as node:
             async with node.run_driver() as agent:
-                told = await who_is_there(agent)
-                assert (told.type, told.name) == ("DRAPlugin", DRIVER)
-                assert told.endpoint == str(node.options.plugins / DRIVER / "dra.sock")
-                assert list(told.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
+                plugin = await get_info(agent)
+                assert (plugin.type, plugin.name) == ("DRAPlugin", DRIVER)
+                assert plugin.endpoint == str(node.options.plugins / DRIVER / "dra.sock")
+                assert list(plugin.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin"]
             async with node.run_driver(Watched()) as agent:
-                assert list((await who_is_there(agent)).supported_versions) == [
+                assert list((await get_info(agent)).supported_versions) == [
                     "v1.DRAPlugin",
                     "v1beta1.DRAPlugin",
                     "v1.DRAResourceHealth",
@@ -71,11 +71,11 @@ def test_get_info_returns_the_name_endpoint_and_versions() -> None:
 def test_the_registration_status_is_recorded() -> None:
     async def scenario() -> None:
         async with open_driver_node() as node, node.run_driver() as agent:
-            await tell(agent, registered=False, error="version 7 is not known")
+            await notify_registration_status(agent, registered=False, error="version 7 is not known")
             assert not agent.service.registered.is_set()
             assert "version 7 is not known" in node.log_text
             assert _number(agent, m.REGISTERED) == 0
-            await tell(agent, registered=True)
+            await notify_registration_status(agent, registered=True)
             async with asyncio.timeout(LIMIT):
                 await agent.service.registered.wait()
             assert _number(agent, m.REGISTERED) == 1
@@ -117,7 +117,7 @@ def test_a_process_that_ends_leaves_the_sockets_of_its_successor() -> None:
                 await ending.__aexit__(None, None, None)
                 uid = await node.create_claim("c")
                 assert await agent.prepare_ok(uid, "c")
-                assert (await who_is_there(agent)).name == DRIVER
+                assert (await get_info(agent)).name == DRIVER
                 assert len(list(node.options.registry.iterdir())) == 1
 
     asyncio.run(scenario())
@@ -198,10 +198,10 @@ def test_a_server_without_the_api_is_logged_once_and_retried() -> None:
                 while not re.search(f"{tried} [3-9]", agent.service.metrics.render().decode()):
                     gpu.changed()
                     await asyncio.sleep(0.01)
-                (said,) = [each for each in node.lines if "ERROR" in each]
-                assert "devices are not published: " in said
-                assert "serves resourceslices in none of `resource.k8s.io/v1`, " in said
-                assert "with feature gate `DynamicResourceAllocation` on" in said
+                (logged,) = [each for each in node.lines if "ERROR" in each]
+                assert "devices are not published: " in logged
+                assert "serves resourceslices in none of `resource.k8s.io/v1`, " in logged
+                assert "with feature gate `DynamicResourceAllocation` on" in logged
                 assert not agent.service.ready.is_set()
                 node.transport.inner = other.connect().inner
                 gpu.changed()
@@ -247,10 +247,10 @@ def test_health_is_streamed(service: GrpcService) -> None:
                 gpu.changed()
                 while len((message := await _next(messages)).devices) != 1:
                     pass
-                told = message.devices[0]
-                assert told.health == 2
+                state = message.devices[0]
+                assert state.health == 2
                 if service is not HEALTH_V1ALPHA1:
-                    assert (told.message, told.health_check_timeout_seconds) == ("too hot", 7)
+                    assert (state.message, state.health_check_timeout_seconds) == ("too hot", 7)
                 assert _number(agent, m.UNHEALTHY) == 1
                 messages.cancel()
 
@@ -277,14 +277,14 @@ def test_a_health_stream_survives_an_exception_of_the_author() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "expected"),
     [
         ("gpu-0", "`health` must yield `DeviceState` values, not `'gpu-0'`"),
         (DeviceState("gpu-0", "yes"), "`healthy` is True, False or None, not `'yes'`"),  # type: ignore[arg-type]
         (DeviceState("gpu-0", True, timeout_seconds=-1), "`timeout_seconds` is at most"),
     ],
 )
-def test_a_driver_continues_after_invalid_health_values(wrong: Any, told: str) -> None:
+def test_a_driver_continues_after_invalid_health_values(wrong: Any, expected: str) -> None:
     async def scenario() -> None:
         async with open_driver_node() as node:
             gpu = Watched()
@@ -292,7 +292,7 @@ def test_a_driver_continues_after_invalid_health_values(wrong: Any, told: str) -
             async with node.run_driver(gpu) as agent:
                 request = HEALTH_V1.get_message_class("NodeWatchResourcesRequest")()
                 messages: Any = GrpcStub(agent.endpoint, HEALTH_V1).stream("NodeWatchResources", request)
-                await wait_until(lambda: _now(told in node.log_text))
+                await wait_until(lambda: _now(expected in node.log_text))
                 gpu.states = [DeviceState("gpu-0", True)]
                 gpu.changed()
                 assert len((await _next(messages)).devices) == 1
@@ -324,8 +324,8 @@ def test_what_is_written_to_keep_devices_published_is_counted() -> None:
         async with open_driver_node() as node, node.run_driver() as agent:
 
             def tells(name: str, value: int, **labels: str) -> bool:
-                told = ",".join(f'{key}="{word}"' for key, word in ({"driver": DRIVER} | labels).items())
-                return f"{name}{{{told}}} {value}.0\n" in agent.service.metrics.render().decode()
+                pairs = ",".join(f'{key}="{word}"' for key, word in ({"driver": DRIVER} | labels).items())
+                return f"{name}{{{pairs}}} {value}.0\n" in agent.service.metrics.render().decode()
 
             assert tells(m.WRITES, 1, operation="create")
             assert tells(m.HEALED, 0)
