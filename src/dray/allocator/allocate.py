@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from dray.allocator.allocation_results import build_allocations
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeShape, NodeView
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.node_shapes import NodeShape, NodeView
 from dray.allocator.requests import AllocationRequest, normalize_claims
 from dray.allocator.search.backtracking import STEP_BUDGET
 from dray.allocator.search.resumable import UNLIMITED_STEPS, ResumableSearch, TimeLimit, start_search

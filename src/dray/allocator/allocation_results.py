@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dray.allocator.inventory.device_inventory import NodeView
+from dray.allocator.inventory.node_shapes import NodeView
 from dray.allocator.requests import AllocationRequest
 from dray.allocator.search.trace import Pick
 from dray.api.resource import (

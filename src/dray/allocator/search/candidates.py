@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dray.allocator.checks import taints
-from dray.allocator.inventory.device_inventory import NodeShape
 from dray.allocator.inventory.device_lists import filter_lists
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import RequestAlternative
 from dray.values.cache_bounds import CacheBound
@@ -20,7 +20,7 @@ from dray.values.cache_bounds import CacheBound
 NOT_EVALUATED = -3
 """Returned instead of a candidate: not all of them are evaluated yet."""
 
-CANDIDATE_SETS = CacheBound("candidates of wants", 128, "a shape")
+CANDIDATE_SETS = CacheBound("candidates of alternatives", 128, "a shape")
 
 
 class CandidateSet:

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.backtracking import search
 from dray.allocator.search.candidates import get_candidate_set

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import ClaimConstraint, RequestAlternative, RequestChoice
 from dray.allocator.search.candidates import CandidateSet
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.candidates import CandidateSet
 from dray.allocator.search.pruning.demands import Demand, drop_dominated
