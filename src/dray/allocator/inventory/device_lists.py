@@ -32,9 +32,7 @@ from dray.values.cache_bounds import CacheBound
 
 SUITABLE_DEVICES = CacheBound("devices that match alternatives", 128, "a list of devices")
 DEVICE_GROUPS = CacheBound("devices by what selectors read", 64, "a list of devices")
-GROUP_RESULTS = CacheBound(
-    "selector results on groups of devices", 8_192, "all device profiles of an inventory"
-)
+GROUP_RESULTS = CacheBound("selector results on groups of devices", 8_192, "all profiles of an inventory")
 
 FATAL_REASONS = frozenset({RefusalReason.BROKEN_SELECTOR, RefusalReason.CAPACITY_UNREPRESENTABLE})
 """Reasons that end a search: the device cannot be evaluated."""

@@ -92,14 +92,18 @@ def _collect_config(case: ClaimCase) -> Iterator[DeviceAllocationConfiguration]:
 
     for name in dict.fromkeys(part.spec.device_class_name for part in mine if part.spec is not None):
         using = [part for part in mine if part.spec is not None and part.spec.device_class_name == name]
-        for config in classes[name].spec.config if name in classes else ():
+        for class_config in classes[name].spec.config if name in classes else ():
             named = covering(using, tuple(part.result.request for part in using))
-            yield DeviceAllocationConfiguration(source="FromClass", requests=named, opaque=config.opaque)
-    for config in case.claim.spec.devices.config:
-        using = [p for p in mine if {p.request, p.result.request}.intersection(config.requests)]
-        if using or not config.requests:
-            named = covering(using, config.requests)
-            yield DeviceAllocationConfiguration(source="FromClaim", requests=named, opaque=config.opaque)
+            yield DeviceAllocationConfiguration(
+                source="FromClass", requests=named, opaque=class_config.opaque
+            )
+    for claim_config in case.claim.spec.devices.config:
+        using = [p for p in mine if {p.request, p.result.request}.intersection(claim_config.requests)]
+        if using or not claim_config.requests:
+            named = covering(using, claim_config.requests)
+            yield DeviceAllocationConfiguration(
+                source="FromClaim", requests=named, opaque=claim_config.opaque
+            )
 
 
 RULES = (check_copied_fields, check_node_selector, check_config)
