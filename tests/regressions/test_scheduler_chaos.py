@@ -136,5 +136,5 @@ def could_be_placed(scheduler: Scheduler, each: Pod) -> bool:
     subject = scheduler._placer._resolve_pod(each)
     if not isinstance(subject, PendingPod):
         return False
-    profile = build_profile(scheduler._options.placement, [scheduler._devices])
+    profile = build_profile(scheduler._options.placement, [scheduler._placer.devices])
     return isinstance(place_pod(scheduler._cache.update_snapshot(), subject, profile), Placement)
