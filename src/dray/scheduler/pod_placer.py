@@ -13,9 +13,10 @@ from dataclasses import replace
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
+from dray.claims.pod_claims import PodClaimLookup
 from dray.clock import Clock
 from dray.placement.device_searches import DeviceSearches
-from dray.placement.pending_pod import PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.placement.pending_pod import PendingPod, resolve_pending_pod
 from dray.placement.plugins.classic_resources import ClassicResources
 from dray.placement.plugins.dynamic_resources import DynamicResources
 from dray.placement.profile import build_profile
