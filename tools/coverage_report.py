@@ -1,7 +1,7 @@
 """Prints test coverage by package, and compares it with the floors of the project and of the specification.
 
-`make coverage` writes `coverage.json` and runs `python -m tools.coverage_report coverage.json`, which exits with 1
-when a package or an area is below its floor. Covered lines and covered branches count alike.
+`make coverage` writes `coverage.json` and runs `python -m tools.coverage_report coverage.json`, which exits
+with 1 when a package or an area is below its floor. Covered lines and covered branches count alike.
 """
 
 from __future__ import annotations
