@@ -27,6 +27,7 @@ from dray.client.patches import MergePatch
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.errors import DrayError
+from dray.tasks import wait_for_first
 
 LEASE_KIND: Final = get_kind("Lease.coordination.k8s.io")
 _JITTER: Final = 1.2
@@ -91,23 +92,15 @@ class LeaderElector:
         However it ends, `lead` has ended before the lease is given back.
         """
         await self._acquire()
-        work, renewal = asyncio.ensure_future(lead()), asyncio.ensure_future(self._renew())
+        work = asyncio.ensure_future(lead())
         try:
-            await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                renewal.result()
+            if await wait_for_first(work, self._renew()) == 1:
                 raise LeadershipLostError(
                     f"`{self.identity}` no longer leads `{self._namespace}/{self._name}`"
                 )
-            await work
         finally:
-            for task in (work, renewal):
-                task.cancel()
-            await asyncio.wait((work, renewal))
-            for task in (work, renewal):
-                if not task.cancelled():
-                    task.exception()  # has been raised, or was said on the way out
-            await self._release()
+            if work.done():
+                await self._release()
 
     async def _acquire(self) -> None:
         while not await self._try_acquire_or_renew(self._timing.renew_deadline):

@@ -214,17 +214,11 @@ def _extract_pod(facts: ObjectFacts, obj: Pod, translate_path: PathTranslator) -
 
 
 def _list_container_uses(obj: Pod, translate_path: PathTranslator) -> Iterator[ContainerClaimUse]:
-    lists = {
-        "initContainers": obj.spec.init_containers,
-        "containers": obj.spec.containers,
-        "ephemeralContainers": obj.spec.ephemeral_containers,
-    }
-    for name, containers in lists.items():
-        for i, container in enumerate(containers):
-            for j, claim in enumerate(container.resources.claims):
-                if claim.request and not RequestName.parse(claim.request).subrequest:
-                    path = translate_path(f"spec.{name}[{i}].resources.claims[{j}].request")
-                    yield ContainerClaimUse(path, claim.name, claim.request)
+    for name, i, container in obj.spec.iterate_containers():
+        for j, claim in enumerate(container.resources.claims):
+            if claim.request and not RequestName.parse(claim.request).subrequest:
+                path = translate_path(f"spec.{name}[{i}].resources.claims[{j}].request")
+                yield ContainerClaimUse(path, claim.name, claim.request)
 
 
 def _extract_slice(facts: ObjectFacts, obj: ResourceSlice, translate_path: PathTranslator) -> ObjectFacts:

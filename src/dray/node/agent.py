@@ -9,8 +9,6 @@ server that goes away is waited for: containers run on and start again from what
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +21,7 @@ from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer, InformerOptions
 from dray.client.rest_client import CALL_ERRORS
-from dray.durable import read_boot_id
+from dray.durable import FileLock, read_boot_id
 from dray.errors import InputError
 from dray.node import agent_metrics
 from dray.node.agent_metrics import NodeAgentMetrics
@@ -31,7 +29,8 @@ from dray.node.claims.preparer import PodClaimPreparer
 from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.containers.cdi import DEFAULT_DIRECTORIES, CdiSpecCache
 from dray.node.containers.environment import NodeEnvironment
-from dray.node.containers.launch import ContainerLogFiles, PodLaunchBuilder
+from dray.node.containers.launch import PodLaunchBuilder
+from dray.node.containers.log_files import ContainerLogFiles
 from dray.node.containers.runtime.base import ContainerRuntime
 from dray.node.plugins.device_health import DeviceHealthTracker
 from dray.node.plugins.driver_client import DriverCallOptions
@@ -146,7 +145,7 @@ class NodeAgent:
     async def run(self) -> None:
         """Work until cancelled; containers go on, unless they were chosen to stop."""
         choices = self._options
-        with _DirectoryLock(choices.root):
+        with _lock_root(choices.root):
             logs = ContainerLogFiles(choices.root / "logs")
             endpoint = LogEndpoint(self._client, self.name, logs, self._log)
             async with self._serve_logs(endpoint) as facts:
@@ -302,26 +301,14 @@ def _strip_managed_fields(pod: Document) -> Document:
     return {**pod, "metadata": metadata}
 
 
-class _DirectoryLock:
-    """Nobody else works in this directory meanwhile."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._lock = -1
-
-    def __enter__(self) -> None:
-        try:
-            secure_socket_directory(self._root)
-            flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._lock = os.open(self._root / "lock", flags, 0o600)
-        except OSError as refused:
-            why = (refused.strerror or str(refused)).lower()
-            raise InputError(f"cannot use `{self._root}`: {why}; choose another with --root") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise InputError(f"another agent works in `{self._root}`; choose another with --root") from None
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._lock)
+def _lock_root(root: Path) -> FileLock:
+    """Lock the root directory against other agents."""
+    try:
+        secure_socket_directory(root)
+        lock = FileLock.try_acquire(root / "lock")
+    except OSError as refused:
+        why = (refused.strerror or str(refused)).lower()
+        raise InputError(f"cannot use `{root}`: {why}; choose another with --root") from None
+    if lock is None:
+        raise InputError(f"another agent works in `{root}`; choose another with --root")
+    return lock

@@ -14,17 +14,6 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def wait_for_first(*awaitables: Awaitable[object]) -> None:
-    """Wait for whichever comes first, and stop waiting for the others."""
-    tasks = [asyncio.ensure_future(each) for each in awaitables]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-
 class Broadcast:
     """Wakes everybody who waits for it at this moment."""
 

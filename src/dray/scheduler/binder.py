@@ -41,6 +41,7 @@ from dray.errors import DrayError
 from dray.placement.plugins.dynamic_resources import find_unreachable_claim
 from dray.placement.scheduling_cycle import Placement
 from dray.scheduler.assume_cache import ClaimAssumeCache
+from dray.tasks import wait_for_first
 
 MAX_WRITE_ATTEMPTS: Final = 5
 """How often a claim that others write too is read and judged again."""
@@ -316,15 +317,7 @@ class Binder:
 
     async def _wait_for_change(self, changed: asyncio.Event, seconds: float) -> None:
         """Wait for news, and no longer than so many seconds."""
-        waits = {
-            asyncio.ensure_future(changed.wait()),
-            asyncio.ensure_future(self._time_source.sleep(seconds)),
-        }
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await wait_for_first(changed.wait(), self._time_source.sleep(seconds))
 
     # --- taking back ---
 

@@ -52,6 +52,7 @@ from dray.scheduler.queued_pod import (
     needs_no_scheduling,
 )
 from dray.scheduler.signal_index import SignalLog, WaitingPodIndex
+from dray.tasks import wait_for_first
 
 SCHEDULING_GATES = "SchedulingGates"
 """Who is said to refuse a pod with gates of its own, as in Kubernetes."""
@@ -353,17 +354,8 @@ class SchedulingQueue:
         if not dues:
             await self._changed.wait()
             return
-        waits = {
-            asyncio.ensure_future(self._changed.wait()),
-            asyncio.ensure_future(self._time_source.sleep(max(min(dues) - self._now(), 0.0))),
-        }
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
-                ended.result()
-        finally:
-            for wait in waits:
-                wait.cancel()
+        seconds = max(min(dues) - self._now(), 0.0)
+        await wait_for_first(self._changed.wait(), self._time_source.sleep(seconds))
 
     def _now(self) -> float:
         return self._time_source.clock.monotonic()

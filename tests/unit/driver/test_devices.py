@@ -155,9 +155,12 @@ OTHER: Any = [{"name": "b"}]
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        (lambda: [Pool("p"), Pool("p")], "pool `p`: told twice"),
-        (lambda: [device("a"), Pool("node-a")], "pool `node-a`: it holds the devices that were told without"),
-        (lambda: [Pool("p", [device("a"), device("a")])], "pool `p`: device `a` is there twice"),
+        (lambda: [Pool("p"), Pool("p")], "pool `p`: `devices` yields it twice"),
+        (
+            lambda: [device("a"), Pool("node-a")],
+            "pool `node-a`: `devices` yields it as a pool, and yields devices without",
+        ),
+        (lambda: [Pool("p", [device("a"), device("a")])], "pool `p`: device `a` is in it twice"),
         (lambda: ["gpu-0"], "`devices`: expected values of `Device` and `Pool`.*, got `'gpu-0'`"),
         (
             lambda: [Pool("p", [device("a"), *OTHER])],
@@ -191,7 +194,7 @@ def test_authors_are_warned_against_changing_a_policy_under_allocated_shares() -
     text = " ".join((dray.driver.devices.__doc__ or "").split())
     assert "Do not change the policy of a capacity" in text
     assert "while claims hold the device" in text
-    assert "Not to be changed while the device is allocated" in " ".join((Capacity.__doc__ or "").split())
+    assert "Do not change it while the device is allocated" in " ".join((Capacity.__doc__ or "").split())
 
 
 @pytest.mark.req("K3063-133")
@@ -199,4 +202,4 @@ def test_authors_are_told_to_do_little_in_prepare() -> None:
     import dray.driver.base
 
     text = " ".join((dray.driver.base.__doc__ or "").split())
-    assert "`prepare` should do little: what can fail belongs where devices are told or allocated" in text
+    assert "`prepare` should do little: what can fail belongs into `devices` or the allocation" in text

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
-from dray.api.conversion.legacy_pods import CONTAINER_LISTS, normalize_pod
+from dray.api.conversion.legacy_pods import normalize_pod
 from dray.api.core import ContainerClaim, PodResourceClaim
+from dray.api.core.pod import CONTAINER_LISTS
 from dray.api.decode_report import list_field_names
 from dray.lint.findings import FieldFinding
 from dray.lint.legacy.repairs import DocumentFields, Repair

@@ -52,8 +52,9 @@ from dray.node.claims.recovery import (
 )
 from dray.node.claims.releaser import UnusedClaimReleaser
 from dray.node.claims.restore_accounting import RestoreAccounting
-from dray.node.keyed_locks import Broadcast, wait_for_first
+from dray.node.keyed_locks import Broadcast
 from dray.node.plugins.published_slices import PublishedSlices
+from dray.tasks import wait_for_first
 
 _UNTIL_RELEASED: Final = (NotReadyReason.GIVEN_BACK_FIRST, NotReadyReason.DEVICE_HELD)
 """Reasons that the release of another claim resolves."""

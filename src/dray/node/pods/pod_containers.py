@@ -27,6 +27,7 @@ from dray.node.pods.restart_policy import (
     TrackedContainer,
 )
 from dray.node.pods.worker_context import PodWorkerContext
+from dray.tasks import wait_for_first
 
 MIN_GRACE_SECONDS: Final = 1.0
 """Seconds a container always gets to end by itself."""
@@ -182,17 +183,9 @@ class PodContainers:
         while names := [name for name in names if isinstance(self._tracked[name].state, ContainerRunning)]:
             self._grace_shortened.clear()
             self.request_stop(names, max(self._stop_deadline - self._context.get_time(), MIN_GRACE_SECONDS))
-            work = asyncio.gather(*(self._stops[name] for name in names))
-            hurry = asyncio.create_task(self._grace_shortened.wait())
-            try:
-                await asyncio.wait((work, hurry), return_when=asyncio.FIRST_COMPLETED)
-                if work.done():
-                    await work
-                    await asyncio.gather(*(self._exits[name] for name in names))
-            finally:
-                hurry.cancel()
-                work.cancel()
-                await asyncio.gather(work, hurry, return_exceptions=True)
+            stopping = asyncio.gather(*(self._stops[name] for name in names))
+            if await wait_for_first(stopping, self._grace_shortened.wait()) == 0:
+                await asyncio.gather(*(self._exits[name] for name in names))
             for name in names:
                 self._stops.pop(name, None)
 

@@ -22,7 +22,7 @@ from dray.client.object_refs import ObjectKey
 from dray.client.patches import StrategicMergePatch
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
-from dray.node.keyed_locks import wait_for_first
+from dray.tasks import wait_for_first
 from dray.telemetry.logs import StructuredLogger
 
 MAX_BACKOFF_SECONDS: Final = 15.0

@@ -50,6 +50,7 @@ from dray.node.pods.restart_policy import (
     ContainerWaiting,
 )
 from dray.node.pods.worker_context import PodWorkerContext
+from dray.tasks import wait_for_first
 
 POD: Final = get_kind("Pod")
 REMOVED_POD_GRACE_SECONDS: Final = 1.0
@@ -201,17 +202,11 @@ class PodWorker:
 
     async def _wait_or_wake(self, awaitable: Awaitable[object]) -> None:
         """Wait for something, or until anything happens to the pod."""
-        waiting = [asyncio.ensure_future(awaitable), asyncio.ensure_future(self._wake.wait())]
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            if waiting[0].done():
-                waiting[0].result()
+            await wait_for_first(awaitable, self._wake.wait())
             if self._writer_task is not None and self._writer_task.done():
                 self._writer_task.result()
         finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
             self._wake.clear()
 
     def _compute_deadline(self) -> float | None:

@@ -15,7 +15,7 @@ from dray.client.client import Client
 from dray.client.leases import LeaseTiming
 from dray.driver.classic.controller import ClassicClaimAction, ClassicController, decide_action
 from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
-from dray.driver.classic.reconciler import ClassicRetryDelay
+from dray.driver.classic.retries import ClassicRetryDelay
 from dray.errors import InputError
 from tests.contract.api import MERGE, path
 from tests.contract.classic import CLAIMS, CLASSES, DRIVER

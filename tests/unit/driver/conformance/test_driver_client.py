@@ -53,7 +53,8 @@ def test_what_does_not_speak_grpc_is_told(shape: type[socketserver.BaseRequestHa
     with short_folder() as folder, listening(folder / "other.sock", shape):
         path = folder / "other.sock"
         said = asyncio.run(told(path))
-    assert said == f"no driver answers at `{path}`: what listens there does not speak gRPC, or not in time"
+    reason = "the process that listens there does not answer gRPC calls, or not in time"
+    assert said == f"no driver answers at `{path}`: {reason}"
 
 
 def test_what_says_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +64,7 @@ def test_what_says_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.Monkey
         silent.bind(str(path))
         silent.listen()
         said = asyncio.run(told(path))
-    assert said == f"no driver answers at `{path}`: it does not say who it is within 0.3 seconds"
+    assert said == f"no driver answers at `{path}`: it does not answer GetInfo within 0.3 seconds"
 
 
 def test_what_is_no_socket_or_serves_nobody_is_told() -> None:

@@ -117,13 +117,13 @@ def test_a_pool_that_is_not_whole_is_told(folder):
 def test_what_needs_more_than_there_is_is_not_tried_and_says_why(folder):
     report = examined(Plain, folder, "reboot", "restart", "cdi", "held-device", cdi_dir=None, restart=None)
     assert {each.check: (each.verdict.value, each.why) for each in report.results} == {
-        "cdi": ("not tried", "nobody said where the driver writes CDI files: give --cdi-dir"),
+        "cdi": ("not tried", "the directory of CDI files is not known: give --cdi-dir"),
         "held-device": ("yes", ""),
         "restart": (
             "not tried",
-            "nobody said how to restart the driver: give --restart COMMAND or --supervised",
+            "the suite cannot restart the driver: give --restart COMMAND or --supervised",
         ),
-        "reboot": ("not tried", "nobody said where the driver writes CDI files: give --cdi-dir"),
+        "reboot": ("not tried", "the directory of CDI files is not known: give --cdi-dir"),
     }
 
 
@@ -145,7 +145,7 @@ def test_an_endpoint_without_a_registration_needs_the_name_of_its_driver(folder)
         each.check: each.why for each in report.results if each.verdict is not ConformanceVerdict.YES
     } == {
         "registers": "the socket is not one of a registration",
-        "health": "the driver offers no stream of health",
+        "health": "the driver offers no health stream",
     }
 
 

@@ -21,7 +21,6 @@ from dray.client.client import Client
 from dray.client.errors import ForbiddenError
 from dray.client.object_refs import get_kind
 from dray.client.transport import TransportRequest
-from dray.client.transports.in_process import InProcessTransport
 from dray.driver import Claim, ClassicDriver, DeviceStatus, Driver, Ready, device
 from dray.driver.classic.controller import (
     ClassicAllocation,
@@ -32,8 +31,10 @@ from dray.driver.classic.controller import (
 )
 from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
 from dray.driver.classic.inventory import CONFIG_MAP, publish_inventory
-from dray.driver.classic.reconciler import ClassicRetryDelay
-from dray.driver.deploy.manifests import HOST_PATH_MOUNTS, build_manifests, shorten_driver_name
+from dray.driver.classic.retries import ClassicRetryDelay
+from dray.driver.deploy.manifests import build_manifests
+from dray.driver.deploy.objects import shorten_driver_name
+from dray.driver.deploy.workloads import HOST_PATH_MOUNTS
 from dray.driver.service.cluster_commands import make_class_driver_lookup
 from dray.driver.service.program import build_command
 from dray.errors import InputError
@@ -41,6 +42,7 @@ from dray.gates import GateSet
 from dray.values.names import check_dns_label
 from tests.contract.api import path
 from tests.contract.classic import CLAIMS, classic_claim
+from tests.support.in_process_transport import InProcessTransport
 from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Node, on_node
 from tests.unit.driver.served import Way, served, until
 
