@@ -10,7 +10,6 @@ from dray.api.resource import Device, DeviceAttribute
 from dray.explain.failed_conditions import (
     find_failed_condition,
     format_values,
-    has_field,
     remove_condition,
 )
 from dray.values.quantity import Quantity
@@ -43,13 +42,6 @@ def test_conditions_are_those_of_the_syntax_tree(first):
     failed = find_failed_condition(profile, f"{first} && {last}")
     assert (failed.condition, failed.subject, failed.value) == (last, "numa", "0")
     assert remove_condition(f"{first} && {last}", last) == texts[0]
-
-
-def test_whether_a_device_has_a_field():
-    profile = content()
-    assert has_field(profile, ("capacity", "gpu.example", "memory"))
-    assert not has_field(profile, ("attributes", "gpu.example", "memory"))
-    assert not has_field(profile, ("capacity", "other.example", "memory"))
 
 
 def content(amount: str = "40Gi", numa: int = 0) -> DeviceProfile:
