@@ -20,6 +20,7 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
         "placement/plugins/dynamic_resources.py:_PodEvaluation",
     ),
     "one expression": (
+        "api/devices/selector_references.py:ReferenceCollector",
         "cel/checking/static_types.py:StaticTypes",
         "cel/checking/checker.py:_Checker",
         "cel/cost/estimator.py:_Estimator",
