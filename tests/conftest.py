@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     markers = (marker for item in session.items for marker in item.iter_markers("req"))
     from_tests = frozenset(reqs.ids_of(marker.args) for marker in markers)
-    from_cases = reqs.find_ids_in_cases(ROOT / "tests" / "scenes")
+    from_cases = reqs.find_ids_in_cases(ROOT / "tests" / "cases")
     session.config.stash[NAMED] = frozenset[str]().union(*from_tests, from_cases)
 
 
@@ -123,5 +123,5 @@ def requirements(pytestconfig: pytest.Config) -> tuple[reqs.Requirement, ...]:
 
 @pytest.fixture(scope="session")
 def named_requirements(pytestconfig: pytest.Config) -> frozenset[str]:
-    """Every requirement id that a collected test or an allocation case names."""
+    """Every requirement id that a collected test or a case names."""
     return pytestconfig.stash[NAMED]

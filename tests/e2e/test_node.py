@@ -249,7 +249,7 @@ def test_the_node_tells_what_it_is(kubectl: Kubectl, node: Node) -> None:
     assert f"drivers register in {node.root}/plugins_registry" in text
 
 
-def test_an_agent_lives_with_the_rights_of_the_manifest(place: Cluster, kubectl: Kubectl) -> None:
+def test_an_agent_works_with_the_rights_of_the_manifest(place: Cluster, kubectl: Kubectl) -> None:
     apply = [kubectl.program, "apply", "-f", str(ROOT / "deploy" / "node.yaml")]  # in two namespaces
     subprocess.run(apply, env=dict(kubectl.environment), check=True, capture_output=True, timeout=60)
     token = kubectl("create", "token", "dray-node", "-n", "kube-system").out.strip()

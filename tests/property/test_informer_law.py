@@ -82,7 +82,7 @@ class History(FakeApi):
         super().__init__()
         serves(self, "v1")
         self.coming, self.faults = list(writes), list(faults)
-        self.revision, self.lives = 100, 0
+        self.revision, self.created = 100, 0
         self.state: dict[str, dict[str, Any]] = {}
         self.events: list[Event] = []
         self.settled = asyncio.Event()
@@ -131,8 +131,8 @@ class History(FakeApi):
         for name, there in write.items():
             known = self.state.get(name)
             if there:
-                self.lives += known is None
-                uid = known["metadata"]["uid"] if known else f"uid-{self.lives}"
+                self.created += known is None
+                uid = known["metadata"]["uid"] if known else f"uid-{self.created}"
                 self.state[name] = claim(name, self.revision, uid)
                 self.events.append(Event(self.revision, "MODIFIED" if known else "ADDED", self.state[name]))
             elif known:

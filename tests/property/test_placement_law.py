@@ -1,9 +1,9 @@
-"""What is remembered between cycles changes nothing: pod after pod gets what a cold start would give it.
+"""Caches between scheduling cycles change nothing: each pod gets what a cold start would give it.
 
-A cluster is drawn with devices, alternatives, shares and claims that hold some of them. Pods that ask the
-same come one after the other through one overlay and one plugin, which remember photographs, shapes and
-searches. Each is compared with a plain reference that asks the allocator anew for every single node: the same
-nodes will do, the chosen one has the highest rank, and its claims get the same devices.
+A cluster is drawn with devices, alternatives, shares and claims that hold some of them. Pods with the same
+requests come one after the other through one cache and one plugin, which reuse snapshots, shapes and
+searches. Each is compared with a plain reference that calls the allocator for every single node: the same
+nodes are suitable, the chosen one has the highest score, and its claims get the same devices.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tests.unit.scheduler.waiting import pod, recorded
 NAMES = [f"p{number}" for number in range(6)]
 SIGNALS = [
     Signal(Topic.DEVICES),
-    Signal(Topic.ROOM),
+    Signal(Topic.RESOURCES),
     Signal(Topic.CLAIM),
     Signal(Topic.CLAIM, "ns/a"),
     Signal(Topic.CLAIM, "ns/b"),

@@ -11,7 +11,7 @@ from dray.lint import RULES, LintRule, Severity
 from dray.lint.rules import RULE_BY_FAULT
 from tests.outside import ROOT
 
-SCENES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests/scenes/lint").glob("*.yaml")))
+CASES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests/cases/lint").glob("*.yaml")))
 SHOWN_ELSEWHERE = {"unreadable", "syntax", "selector-not-checked"}
 """Rules about files, tested in tests/unit/cli, and about too many devices, in selectors/test_checks."""
 
@@ -26,8 +26,8 @@ def test_a_rule_has_a_one_line_description_and_an_example(rule: LintRule) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(RULES.keys() - SHOWN_ELSEWHERE))
-def test_every_rule_has_a_test_case(name: str) -> None:
-    assert re.search(rf":\d+:\d+ \w+ {name}( |$)", SCENES, re.MULTILINE)
+def test_every_rule_has_a_case(name: str) -> None:
+    assert re.search(rf":\d+:\d+ \w+ {name}( |$)", CASES, re.MULTILINE)
 
 
 def test_every_fault_of_validation_has_a_rule() -> None:
