@@ -11,7 +11,7 @@ from dray.claims.ledger import restore_marker
 from dray.server.http.limits import ServerLimits
 from dray.store import Put, Store
 from dray.store.memory import MemoryStore
-from tests.contract.api import MERGE, Api, Document, Said, path, serving
+from tests.contract.api import MERGE, Api, Document, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice
 
 AT_ONCE, LATER = ServerLimits(restored_seconds=0), ServerLimits(restored_seconds=3600)
@@ -53,7 +53,9 @@ def _agent(name: str) -> Document:
     return document
 
 
-async def allocate(api: Api, name: str, device: str = "gpu-0", pool: str = SHARED, **more: Any) -> Said:
+async def allocate(
+    api: Api, name: str, device: str = "gpu-0", pool: str = SHARED, **more: Any
+) -> ServerResponse:
     given = allocation(device, node=pool, **more)
     given.pop("nodeSelector")
     body = {"status": {"allocation": given}}
@@ -83,12 +85,12 @@ def preparation(on: str, uid: str, device: str = "", pool: str = SHARED, **more:
 PREPARATIONS = "/apis/dray.dev/v1alpha1/preparations"
 
 
-async def report(api: Api, said: Document) -> Said:
-    return await as_node(api, said["spec"]["nodeName"]).ask("POST", PREPARATIONS, said)
+async def report(api: Api, response: Document) -> ServerResponse:
+    return await as_node(api, response["spec"]["nodeName"]).ask("POST", PREPARATIONS, response)
 
 
-def causes(said: Said) -> set[str]:
-    return {cause["reason"] for cause in said.document["details"]["causes"]}
+def causes(response: ServerResponse) -> set[str]:
+    return {cause["reason"] for cause in response.document["details"]["causes"]}
 
 
 async def is_ledger_consistent(api: Api) -> bool:
@@ -171,7 +173,7 @@ async def test_a_settled_quarantine_does_not_start_again() -> None:
     store = MemoryStore()
     await mark(store)
     async with serving(store, limits=AT_ONCE) as api:
-        await api.until("/dray/restored", lambda said: said.document["settled"])
+        await api.until("/dray/restored", lambda response: response.document["settled"])
     async with serving(store, limits=LATER) as api:
         await api.create(_agent("new"))
         await api.create(_everywhere(resource_slice("f", SHARED)))
@@ -263,7 +265,7 @@ async def test_nodes_report_only_after_a_restore_and_only_devices_they_can_have(
         ).code == 403
         await mark_reported(api, "node-b")
         refused = await report(api, preparation("node-b", "u9", "gpu-0"))
-        assert refused.code == 403, "it has said that it has told everything"
+        assert refused.code == 403, "the node has reported already"
         assert (await report(api, preparation("node-a", "u9", "gpu-0", ALONE))).code == 201
     async with serving() as api:
         await api.create(node("node-a"))
