@@ -1,4 +1,4 @@
-"""The node part of a classic driver in plain grpcio: good as it is, and bad in one way in each subclass."""
+"""A conformant classic driver in plain grpcio; each subclass breaks it in one way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIND = "plain-classic.example.com/card"
 
 
 class PlainClassic:
-    """A good one."""
+    """A conformant classic driver."""
 
     def __init__(self, folder: Path, client: Client) -> None:
         self.folder = folder

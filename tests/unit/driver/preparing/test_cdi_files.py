@@ -1,4 +1,4 @@
-"""What containers get: the forms in which authors may write it, and what is refused."""
+"""CDI files: the forms in which authors may write edits, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from dray.driver import Claim, DeviceNode, Driver, Got, Hook, Mount, Ready
 from dray.driver.preparing.cdi_files import ClaimCdiFiles, sanitize_uid
 from dray.driver.preparing.claim_conversion import PrepareRefusedError
-from tests.unit.driver.onnode import DRIVER, Gpu, on_node
+from tests.unit.driver.driver_node import DRIVER, Gpu, open_driver_node
 
 GOT = Got("r", "p", "d")
 
 
-def test_short_and_long_forms_say_the_same(tmp_path: Path) -> None:
+def test_short_and_long_forms_are_equivalent(tmp_path: Path) -> None:
     files = ClaimCdiFiles(tmp_path, DRIVER)
     short = Ready(GOT, env={"A": "1"}, mounts=["/host/lib:/lib/gpu:ro"], device_nodes=["/dev/gpu0"])
     long = Ready(
@@ -54,7 +54,7 @@ def test_devices_that_need_nothing_have_no_name_and_no_file(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("ready", "told"),
+    ("ready", "message"),
     [
         (Ready(GOT, mounts=["/only-host"]), "a mount is written as `host:container`"),
         (Ready(GOT, env={"A": "1\0"}), r"env\[0\]: expected `NAME=value`"),
@@ -62,13 +62,13 @@ def test_devices_that_need_nothing_have_no_name_and_no_file(tmp_path: Path) -> N
         (Ready(GOT, hooks=[Hook(hook_name="never", path="/x")]), "hookName: `never` is not one of"),
     ],
 )
-def test_what_no_runtime_would_take_is_refused(tmp_path: Path, ready: Ready, told: str) -> None:
-    with pytest.raises(PrepareRefusedError, match=told.replace("(", r"\(")):
+def test_edits_that_make_no_valid_cdi_file_are_refused(tmp_path: Path, ready: Ready, message: str) -> None:
+    with pytest.raises(PrepareRefusedError, match=message.replace("(", r"\(")):
         ClaimCdiFiles(tmp_path, DRIVER).render_spec("u", [ready])
 
 
 @pytest.mark.parametrize("uid", ["../x", "a/b", "", ".", "-", "x" * 80, "a\n", "\udce4", "ä", "a b"])
-def test_uids_that_could_mean_something_else_become_digests(tmp_path: Path, uid: str) -> None:
+def test_unsafe_uids_become_digests(tmp_path: Path, uid: str) -> None:
     name = sanitize_uid(uid)
     assert name.startswith("x-")
     assert len(name) == 34
@@ -81,7 +81,7 @@ Answer = Callable[[Claim], Any]
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (lambda claim: [], "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
         (lambda claim: None, "`prepare` returned nothing for device `gpu-0` of request `gpu`"),
@@ -94,31 +94,31 @@ Answer = Callable[[Claim], Any]
         (lambda claim: [Ready(claim.devices[0], mounts=["/x"])], "a mount is written as"),
     ],
 )
-def test_answers_that_make_no_sense_are_told_and_leave_no_file(answer: Answer, told: str) -> None:
-    async def scene() -> None:
+def test_invalid_results_are_errors_and_leave_no_file(answer: Answer, message: str) -> None:
+    async def scenario() -> None:
         class Wrong(Gpu):
             def prepare(self, claim: Claim) -> Any:
                 return answer(claim)
 
-        async with on_node() as node:
+        async with open_driver_node() as node:
             wrong = Wrong()
-            async with node.running(wrong) as line:
-                uid = await node.claim("c")
-                assert told in await line.refused(uid, "c")
+            async with node.run_driver(wrong) as agent:
+                uid = await node.create_claim("c")
+                assert message in await agent.expect_refusal(uid, "c")
                 assert node.cdi() == {}
-                await line.given_back(uid, "c")
+                await agent.unprepare_ok(uid, "c")
                 assert wrong.calls == [("unprepare", "c")]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_driver_that_does_not_override_anything_prepares_devices_that_need_nothing() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         class Plain(Driver):
             name = DRIVER
 
-        async with on_node() as node, node.running(Plain()) as line:
-            uid = await node.claim("c")
-            assert [each[2:] for each in await line.ok(uid, "c")] == [("gpu-0", ())]
+        async with open_driver_node() as node, node.run_driver(Plain()) as agent:
+            uid = await node.create_claim("c")
+            assert [each[2:] for each in await agent.prepare_ok(uid, "c")] == [("gpu-0", ())]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

@@ -23,19 +23,25 @@ from dray.wire.protobuf import ProtobufMessage
 from dray.wire.unix_sockets import open_channel
 from tests.contract.api import SOON, path
 from tests.contract.documents import allocation, claim, consumer, pod
-from tests.unit.driver.served import DRIVER, NODE, Served, Way, served
+from tests.unit.driver.driver_server import (
+    DRIVER,
+    NODE,
+    DriverServer,
+    InterceptedTransport,
+    serve_for_drivers,
+)
 
 CALL = 20.0
 
 
 class Gpu(Driver):
-    """Four devices; remembers what it was asked, and raises what it is told to."""
+    """A driver with four devices that records its calls, and raises what `on_call` raises."""
 
     name = DRIVER
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Claim]] = []
-        self.trouble: Callable[[str, Claim], None] = lambda _what, _claim: None
+        self.received: list[tuple[str, Claim]] = []
+        self.on_call: Callable[[str, Claim], None] = lambda _what, _claim: None
 
     def devices(self) -> Iterable[Any]:
         return [device(f"gpu-{number}") for number in range(4)]
@@ -48,57 +54,57 @@ class Gpu(Driver):
         self._note("unprepare", claim)
 
     def _note(self, what: str, claim: Claim) -> None:
-        self.asked.append((what, claim))
-        self.trouble(what, claim)
+        self.received.append((what, claim))
+        self.on_call(what, claim)
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """What was asked, and of which claim."""
-        return [(what, claim.name) for what, claim in self.asked]
+        """The methods that were called, and the names of their claims."""
+        return [(what, claim.name) for what, claim in self.received]
 
 
-class Node:
-    """Directories of a node, a server, and drivers that come and go."""
+class DriverNode:
+    """Directories of a node, a server, and drivers that start and stop."""
 
-    def __init__(self, root: Path, server: Served) -> None:
-        self.root, self.served = root, server
+    def __init__(self, root: Path, server: DriverServer) -> None:
+        self.root, self.server = root, server
         self.lines: list[str] = []
-        self.choices = DriverServiceOptions(
+        self.options = DriverServiceOptions(
             node=NODE,
             plugins=root / "p",
             registry=root / "r",
             cdi=root / "cdi",
             boot_id="boot-1",
-            log=StructuredLogger(self._took, SystemClock()),
+            log=StructuredLogger(self._append_line, SystemClock()),
         )
-        self.way = server.way()
+        self.transport = server.connect()
 
-    def _took(self, line: bytes) -> bool:
+    def _append_line(self, line: bytes) -> bool:
         self.lines.append(line.decode())
         return True
 
     @property
-    def said(self) -> str:
+    def log_text(self) -> str:
         """Everything that drivers logged."""
         return "".join(self.lines)
 
     # --- claims ---
 
-    async def pod(self, name: str) -> dict[str, Any]:
-        return dict(await self.served.api.create(pod(name)))
+    async def create_pod(self, name: str) -> dict[str, Any]:
+        return dict(await self.server.api.create(pod(name)))
 
-    async def claim(self, name: str, *devices: str, users: Sequence[str] = (), **more: Any) -> str:
-        """A claim with these devices, reserved for new pods of these names, at least one; its uid."""
+    async def create_claim(self, name: str, *devices: str, users: Sequence[str] = (), **more: Any) -> str:
+        """Create a claim with these devices, reserved for new pods of these names, and return its uid."""
         results = [allocation(each)["devices"]["results"][0] for each in devices or ("gpu-0",)]
-        return await self.allocated(name, results, users, **more)
+        return await self.create_allocated_claim(name, results, users, **more)
 
-    async def allocated(
+    async def create_allocated_claim(
         self, name: str, results: Sequence[Any], users: Sequence[str] = (), *, config: Any = (), **more: Any
     ) -> str:
-        api = self.served.api
+        api = self.server.api
         requests = more.pop("requests", None)
         made = await api.create(claim(name, requests=requests))
-        pods = [await self.pod(user) for user in users or (f"pod-{name}",)]
+        pods = [await self.create_pod(user) for user in users or (f"pod-{name}",)]
         where = path("resourceclaims", name, sub="status")
         got = allocation()
         got["devices"] = {"results": list(results)} | ({"config": list(config)} if config else {})
@@ -107,49 +113,49 @@ class Node:
         return str(made["metadata"]["uid"])
 
     async def reserve(self, name: str, *users: str) -> None:
-        """Reserve a claim for these pods, which are made, instead of those it was reserved for."""
-        pods = [await self.pod(user) for user in users]
+        """Reserve a claim for new pods of these names, instead of its present pods."""
+        pods = [await self.create_pod(user) for user in users]
         status = {"status": {"reservedFor": [consumer(each) for each in pods]}}
-        await self.served.api.patch(path("resourceclaims", name, sub="status"), status)
+        await self.server.api.patch(path("resourceclaims", name, sub="status"), status)
 
     async def remove_claim(self, name: str) -> None:
-        """A claim is gone, as after its pod has ended."""
+        """Deallocate and delete a claim, as after its pod has ended."""
         where = path("resourceclaims", name)
-        await self.served.api.patch(f"{where}/status", {"status": {"reservedFor": None}})
-        await self.served.api.patch(f"{where}/status", {"status": {"allocation": None}})
-        await self.served.api.delete(where)
-        await self.served.api.gone(where)
+        await self.server.api.patch(f"{where}/status", {"status": {"reservedFor": None}})
+        await self.server.api.patch(f"{where}/status", {"status": {"allocation": None}})
+        await self.server.api.delete(where)
+        await self.server.api.gone(where)
 
-    # --- what is on the disk ---
+    # --- files ---
 
     def cdi(self) -> dict[str, Any]:
         """The CDI files, by name."""
-        if not self.choices.cdi.is_dir():
+        if not self.options.cdi.is_dir():
             return {}
         found = {}
-        for each in sorted(self.choices.cdi.iterdir()):
-            with suppress(FileNotFoundError):  # it went while we looked
+        for each in sorted(self.options.cdi.iterdir()):
+            with suppress(FileNotFoundError):  # deleted meanwhile
                 found[each.name] = json.loads(each.read_text())
         return found
 
     @property
     def state(self) -> Path:
-        return self.choices.plugins / DRIVER / "state"
+        return self.options.plugins / DRIVER / "state"
 
     # --- drivers ---
 
     @asynccontextmanager
-    async def running(
-        self, driver: Driver | None = None, *, until_published: bool = True, **choices: Any
-    ) -> AsyncIterator[Line]:
-        """A driver while the block lasts, and the line to it."""
-        chosen = replace(self.choices, **choices)
-        kit = DriverService(driver or Gpu(), Client(self.way), chosen)
-        task = asyncio.create_task(kit.run())
-        sockets = build_socket_paths(kit.driver.name, chosen.plugins, chosen.registry, chosen.instance)
+    async def run_driver(
+        self, driver: Driver | None = None, *, until_published: bool = True, **changes: Any
+    ) -> AsyncIterator[AgentClient]:
+        """Run a driver while the context is open; yields the agent's client."""
+        options = replace(self.options, **changes)
+        service = DriverService(driver or Gpu(), Client(self.transport), options)
+        task = asyncio.create_task(service.run())
+        sockets = build_socket_paths(service.driver.name, options.plugins, options.registry, options.instance)
         try:
             async with asyncio.timeout(SOON):
-                while not sockets.registration.exists() or (until_published and not kit.ready.is_set()):
+                while not sockets.registration.exists() or (until_published and not service.ready.is_set()):
                     if task.done():
                         break
                     await asyncio.sleep(0.005)
@@ -159,7 +165,7 @@ class Node:
                 open_channel(sockets.endpoint) as endpoint,
                 open_channel(sockets.registration) as registry,
             ):
-                yield Line(kit, endpoint, registry)
+                yield AgentClient(service, endpoint, registry)
         finally:
             task.cancel()
             await asyncio.wait([task])
@@ -167,11 +173,11 @@ class Node:
                 await task
 
 
-class Line:
+class AgentClient:
     """Calls a driver as an agent does."""
 
-    def __init__(self, kit: DriverService, endpoint: Any, registry: Any) -> None:
-        self.kit = kit
+    def __init__(self, service: DriverService, endpoint: Any, registry: Any) -> None:
+        self.service = service
         self.endpoint = endpoint
         self.registry = GrpcStub(registry, REGISTRATION)
 
@@ -185,40 +191,49 @@ class Line:
     async def _call(
         self, method: str, claims: Sequence[tuple[str, str]], service: GrpcService
     ) -> ProtobufMessage:
-        shape = service.get_message_class("Claim")
-        wanted = [shape(namespace="default", name=name, uid=uid) for uid, name in claims]
-        request = service.methods[method].request(claims=wanted)
+        claim_message = service.get_message_class("Claim")
+        messages = [claim_message(namespace="default", name=name, uid=uid) for uid, name in claims]
+        request = service.methods[method].request(claims=messages)
         return await GrpcStub(self.endpoint, service).call(method, request, timeout=CALL)
 
-    async def ok(self, uid: str, name: str) -> list[tuple[str, str, str, tuple[str, ...]]]:
-        """Prepare one claim that can be prepared: (request, pool, device, CDI names) of each device."""
-        answer = (await self.prepare((uid, name)))[uid]
-        assert answer.error == ""
+    async def prepare_ok(self, uid: str, name: str) -> list[tuple[str, str, str, tuple[str, ...]]]:
+        """Prepare one claim, and return (request, pool, device, CDI names) of each device."""
+        response = (await self.prepare((uid, name)))[uid]
+        assert response.error == ""
         return [
             (",".join(each.request_names), each.pool_name, each.device_name, tuple(each.cdi_device_ids))
-            for each in answer.devices
+            for each in response.devices
         ]
 
-    async def refused(self, uid: str, name: str) -> str:
-        """Prepare one claim that cannot be prepared: why."""
-        answer = (await self.prepare((uid, name)))[uid]
-        assert answer.error
-        assert not answer.devices
-        return str(answer.error)
+    async def expect_refusal(self, uid: str, name: str) -> str:
+        """Prepare one claim that the driver must refuse, and return the error."""
+        response = (await self.prepare((uid, name)))[uid]
+        assert response.error
+        assert not response.devices
+        return str(response.error)
 
-    async def given_back(self, uid: str, name: str) -> None:
+    async def unprepare_ok(self, uid: str, name: str) -> None:
         assert (await self.unprepare((uid, name)))[uid].error == ""
 
 
 @asynccontextmanager
-async def on_node(gates: GateSet | None = None) -> AsyncIterator[Node]:
-    """A node without drivers, in a directory whose path is short enough for sockets."""
+async def open_driver_node(gates: GateSet | None = None) -> AsyncIterator[DriverNode]:
+    """Open a node without drivers, in a directory whose path is short enough for sockets."""
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        async with served(gates=gates) as server:
-            yield Node(root, server)
+        async with serve_for_drivers(gates=gates) as server:
+            yield DriverNode(root, server)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-__all__ = ["DRIVER", "NODE", "Got", "Gpu", "Line", "Node", "Way", "on_node"]
+__all__ = [
+    "DRIVER",
+    "NODE",
+    "AgentClient",
+    "DriverNode",
+    "Got",
+    "Gpu",
+    "InterceptedTransport",
+    "open_driver_node",
+]

@@ -1,4 +1,4 @@
-"""A server in this process for drivers: clients with the rights of one, and ways between that fail."""
+"""An API server in this process for drivers: clients with a driver's rights, and transports that can fail."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ SLICES = path("resourceslices")
 T = TypeVar("T")
 
 
-class Way:
-    """A way to a server that can be cut, moved to another server, and that sees every request.
+class InterceptedTransport:
+    """A transport that can be cut and moved to another server, and that records every request.
 
-    `before` is asked before a request is sent and may raise; `after` when it was answered.
+    It calls `before` before it sends a request, which may raise, and `after` with the response.
     """
 
     def __init__(self, inner: Transport) -> None:
         self.inner: Transport | None = inner
         self.before: Callable[[TransportRequest], None] = lambda _request: None
         self.after: Callable[[TransportRequest, TransportResponse], None] = lambda _request, _reply: None
-        self.asked: list[TransportRequest] = []
+        self.requests: list[TransportRequest] = []
 
     @property
     def address(self) -> str:
         return "this process"
 
-    def _through(self, request: TransportRequest) -> Transport:
-        self.asked.append(request)
+    def _intercept(self, request: TransportRequest) -> Transport:
+        self.requests.append(request)
         self.before(request)
         if self.inner is None:
             raise ServerUnreachableError("connection refused", sent=False)
@@ -58,7 +58,7 @@ class Way:
     async def request(
         self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> TransportResponse:
-        reply = await self._through(request).request(request, timeout=timeout)
+        reply = await self._intercept(request).request(request, timeout=timeout)
         self.after(request, reply)
         return reply
 
@@ -66,36 +66,38 @@ class Way:
     async def stream(
         self, request: TransportRequest, *, idle_timeout: float
     ) -> AsyncIterator[TransportStream]:
-        async with self._through(request).stream(request, idle_timeout=idle_timeout) as stream:
+        async with self._intercept(request).stream(request, idle_timeout=idle_timeout) as stream:
             yield stream
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to close."""
 
     @property
     def writes(self) -> list[TransportRequest]:
-        """What was asked that changes something."""
-        return [each for each in self.asked if each.method != "GET" and "dryRun" not in each.query]
+        """The requests that write."""
+        return [each for each in self.requests if each.method != "GET" and "dryRun" not in each.query]
 
 
-def as_driver(app: ApiApplication, driver: str = DRIVER, node: str = NODE) -> Transport:
-    """The way of a driver on a node, or of one without a node."""
+def connect_as_driver(app: ApiApplication, driver: str = DRIVER, node: str = NODE) -> Transport:
+    """Connect with the identity of a driver on a node, or of one without a node."""
     groups = ["dray:drivers", f"dray:driver:{driver}", "system:authenticated"]
     return InProcessTransport(app, "driver", (*groups, *([f"dray:on-node:{node}"] if node else ())))
 
 
-class Served:
+class DriverServer:
     """A server with a node, an administrator, and drivers."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self.admin = Client(InProcessTransport(api.app, "admin", ("system:masters", "system:authenticated")))
 
-    def way(self, driver: str = DRIVER, node: str = NODE) -> Way:
-        return Way(as_driver(self.api.app, driver, node))
+    def connect(self, driver: str = DRIVER, node: str = NODE) -> InterceptedTransport:
+        return InterceptedTransport(connect_as_driver(self.api.app, driver, node))
 
-    def publisher(self, way: Way | None = None, node: str = NODE, **ways: Any) -> Publisher:
-        return Publisher(Client(way or self.way(node=node)), DRIVER, node, PublisherOptions(**ways))
+    def publisher(
+        self, transport: InterceptedTransport | None = None, node: str = NODE, **ways: Any
+    ) -> Publisher:
+        return Publisher(Client(transport or self.connect(node=node)), DRIVER, node, PublisherOptions(**ways))
 
     async def slices(self) -> list[ResourceSlice]:
         return sorted((await self.admin.list(ResourceSlice)).items, key=lambda each: each.metadata.name)
@@ -109,17 +111,19 @@ class Served:
 
 
 @asynccontextmanager
-async def served(store: Store | None = None, gates: GateSet | None = None) -> AsyncIterator[Served]:
+async def serve_for_drivers(
+    store: Store | None = None, gates: GateSet | None = None
+) -> AsyncIterator[DriverServer]:
     async with serving(store, gates) as api:
         found = await api.ask("GET", path("nodes", NODE))
         if found.code == 404:
             await api.create(node(NODE))
-        yield Served(api)
+        yield DriverServer(api)
 
 
 @asynccontextmanager
-async def kept(publisher: Publisher) -> AsyncIterator[None]:
-    """A publisher that keeps what it published, while the block lasts."""
+async def run_publisher(publisher: Publisher) -> AsyncIterator[None]:
+    """Run a publisher while the context is open."""
     task = asyncio.create_task(publisher.run())
     try:
         yield
@@ -131,10 +135,10 @@ async def kept(publisher: Publisher) -> AsyncIterator[None]:
             task.result()
 
 
-async def until(ask: Callable[[], Awaitable[T]], is_so: Callable[[T], bool] = bool) -> T:
-    """Wait until an answer is as it should be."""
-    end = asyncio.get_running_loop().time() + SOON
-    while not is_so(found := await ask()):
-        assert asyncio.get_running_loop().time() < end, f"it stays as it is: {found}"
+async def wait_until(read: Callable[[], Awaitable[T]], is_so: Callable[[T], bool] = bool) -> T:
+    """Wait until a value satisfies a condition, and return it."""
+    deadline = asyncio.get_running_loop().time() + SOON
+    while not is_so(found := await read()):
+        assert asyncio.get_running_loop().time() < deadline, f"the value stays {found}"
         await asyncio.sleep(0.01)
     return found

@@ -1,4 +1,4 @@
-"""A classic driver of units outside of the cluster, a controller for it, and a server for both."""
+"""A cluster with a classic driver whose units are outside of the cluster, its controller and a server."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dray.driver.classic.retries import ClassicRetryDelay
 from tests.contract.api import MERGE
 from tests.contract.classic import CLAIMS, CLASSES, DRIVER, admit_driver, classic_claim, classic_class
 from tests.support.in_process_transport import InProcessTransport
-from tests.unit.driver.served import Served, Way, served, until
+from tests.unit.driver.driver_server import DriverServer, InterceptedTransport, serve_for_drivers, wait_until
 
 FINALIZER = f"{DRIVER}/allocated"
 QUICK = ClassicControllerOptions(retry_delay=ClassicRetryDelay(0.01, 0.05))
 
 
 class Hardware:
-    """Units on nodes outside of the cluster, which remember to whom they were given."""
+    """Units on nodes outside of the cluster, which record the claims that have them."""
 
     def __init__(self, units: Mapping[str, int]) -> None:
         self.units = units
@@ -55,7 +55,7 @@ class Limits(msgspec.Struct):
 
 
 class Units(ClassicController):
-    """A driver of such units."""
+    """The controller of such units."""
 
     name = DRIVER
     parameters = Limits
@@ -87,25 +87,27 @@ class Units(ClassicController):
         self.hardware.given.pop(held.uid, None)
 
 
-class World:
-    """A server with a class, hardware, and a controller that can be started again."""
+class ClassicCluster:
+    """A server with a class, hardware, and a controller that can be restarted."""
 
-    def __init__(self, world: Served, units: Mapping[str, int]) -> None:
-        self.api, self.admin = world.api, world.admin
+    def __init__(self, cluster: DriverServer, units: Mapping[str, int]) -> None:
+        self.api, self.admin = cluster.api, cluster.admin
         self.hardware = Hardware(units)
         self.units = Units(self.hardware)
 
-    def way(self) -> Way:
+    def connect(self) -> InterceptedTransport:
         groups = (f"dray:driver:{DRIVER}", "classic-drivers", "system:authenticated")
-        return Way(InProcessTransport(self.api.app, "acme", groups))
+        return InterceptedTransport(InProcessTransport(self.api.app, "acme", groups))
 
     @asynccontextmanager
-    async def controlled(
-        self, way: Way | None = None, choices: ClassicControllerOptions = QUICK
+    async def run_controller(
+        self, transport: InterceptedTransport | None = None, options: ClassicControllerOptions = QUICK
     ) -> AsyncIterator[ClassicControllerService]:
-        # Waits are cut short; whoever is killed loses its way to the server.
-        habits = ClientOptions(time_source=TimeSource(sleep=_briefly))
-        service = ClassicControllerService(Client(way or self.way(), habits), self.units, choices)
+        # Waits are short; a controller that is killed loses its connection to the server.
+        client_options = ClientOptions(time_source=TimeSource(sleep=_briefly))
+        service = ClassicControllerService(
+            Client(transport or self.connect(), client_options), self.units, options
+        )
         task = asyncio.create_task(service.run())
         ready = asyncio.create_task(service.ready.wait())
         await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
@@ -122,10 +124,12 @@ class World:
     async def claim(self, name: str) -> ClassicResourceClaim:
         return await self.admin.get(ClassicResourceClaim, name, "default")
 
-    async def until(self, name: str, is_so: Callable[[ClassicResourceClaim], bool]) -> ClassicResourceClaim:
-        return await until(lambda: self.claim(name), is_so)
+    async def wait_until(
+        self, name: str, is_so: Callable[[ClassicResourceClaim], bool]
+    ) -> ClassicResourceClaim:
+        return await wait_until(lambda: self.claim(name), is_so)
 
-    async def ask(self, name: str, **parameters: Any) -> None:
+    async def create_claim(self, name: str, **parameters: Any) -> None:
         await self.api.create(classic_claim(name, **parameters), CLAIMS)
 
     async def select(self, name: str, node: str, *potential: str) -> None:
@@ -144,12 +148,12 @@ async def _briefly(seconds: float) -> None:
 TWO = {"node-a": 1, "node-b": 1}
 
 
-def run(test: Callable[[World], Awaitable[None]], units: Mapping[str, int] = TWO) -> None:
+def run(test: Callable[[ClassicCluster], Awaitable[None]], units: Mapping[str, int] = TWO) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60), served() as server:
+        async with asyncio.timeout(60), serve_for_drivers() as server:
             await admit_driver(server.api)
             await server.api.create(classic_class(), CLASSES)
-            await test(World(server, units))
+            await test(ClassicCluster(server, units))
 
     asyncio.run(bounded())
 

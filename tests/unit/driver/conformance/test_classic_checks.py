@@ -1,4 +1,4 @@
-"""The suite for classic drivers: a good one passes, and of bad ones each is found by its check."""
+"""The suite for classic drivers: a conformant one passes, and the check for it finds each broken one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dray.driver.conformance.suite import CLASSIC_CHECKS
 from tests.contract.classic import classic_class
 from tests.contract.kitted import short_folder
 from tests.contract.servers import reaching
-from tests.unit.driver.conformance.plainclassic import FOUND_BY, NAME, PlainClassic
+from tests.unit.driver.conformance.reference_classic_driver import FOUND_BY, NAME, PlainClassic
 
 
 class Plenty(ClassicController):
-    """Has something for everybody."""
+    """Allocates without a limit."""
 
     name = NAME
 

@@ -1,4 +1,4 @@
-"""Reports about devices in the claim: conditions, data, network, written beside the work."""
+"""Device status in claims: conditions, data and network, written in the background."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from dray.client.errors import ServerUnreachableError
 from dray.driver import Claim, Condition, DeviceStatus, NetworkDeviceData, Ready
 from tests.contract.api import path
-from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Node, on_node
-from tests.unit.driver.served import until
+from tests.unit.driver.driver_node import DRIVER, NODE, DriverNode, Gpu, open_driver_node
+from tests.unit.driver.driver_server import wait_until
 
 
 class Nic(Gpu):
@@ -28,22 +28,22 @@ class Nic(Gpu):
         )
 
 
-async def devices_of(node: Node, name: str) -> Any:
-    return (await node.served.api.get(path("resourceclaims", name)))["status"].get("devices", [])
+async def devices_of(node: DriverNode, name: str) -> Any:
+    return (await node.server.api.get(path("resourceclaims", name)))["status"].get("devices", [])
 
 
-def test_what_a_driver_reports_stands_in_the_claim_beside_what_others_report() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running(Nic()) as line:
+def test_device_status_is_written_beside_the_status_of_other_drivers() -> None:
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver(Nic()) as agent:
             result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-0"}
             other = {"request": "gpu", "driver": "other.example.com", "pool": "p", "device": "d"}
-            uid = await node.allocated("c", [result, other])
+            uid = await node.create_allocated_claim("c", [result, other])
             theirs = {"driver": "other.example.com", "pool": "p", "device": "d", "data": {"x": 1}}
-            await node.served.api.patch(
+            await node.server.api.patch(
                 path("resourceclaims", "c", sub="status"), {"status": {"devices": [theirs]}}
             )
-            await line.ok(uid, "c")
-            found = await until(lambda: devices_of(node, "c"), lambda devices: len(devices) == 2)
+            await agent.prepare_ok(uid, "c")
+            found = await wait_until(lambda: devices_of(node, "c"), lambda devices: len(devices) == 2)
             mine = next(each for each in found if each["driver"] == DRIVER)
             when = mine["conditions"][0].pop("lastTransitionTime")
             assert when.endswith("Z")
@@ -57,42 +57,42 @@ def test_what_a_driver_reports_stands_in_the_claim_beside_what_others_report() -
                 "networkData": {"interfaceName": "eth1", "ips": ["10.1.0.7/24"]},
             }
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_report_that_could_not_be_written_is_written_later_also_after_a_restart() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            async with node.running(Nic()) as line:
-                uid = await node.claim("c")
+    async def scenario() -> None:
+        async with open_driver_node() as node:
+            async with node.run_driver(Nic()) as agent:
+                uid = await node.create_claim("c")
 
                 def refuse(request: Any) -> None:
                     if request.path.endswith("/status"):
                         raise ServerUnreachableError("refused", sent=False)
 
-                node.way.before = refuse
-                await line.ok(uid, "c")
-                await until(lambda: _now("cannot write the status of devices" in node.said))
+                node.transport.before = refuse
+                await agent.prepare_ok(uid, "c")
+                await wait_until(lambda: _now("cannot write the status of devices" in node.log_text))
                 assert await devices_of(node, "c") == []
-            node.way.before = lambda _request: None
-            async with node.running(Nic()):
-                await until(lambda: devices_of(node, "c"))
+            node.transport.before = lambda _request: None
+            async with node.run_driver(Nic()):
+                await wait_until(lambda: devices_of(node, "c"))
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_report_that_is_too_large_is_refused_at_once() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         class Loud(Nic):
             def report(self, name: str) -> DeviceStatus:
                 return DeviceStatus(data={"x": "y" * 11_000})
 
-        async with on_node() as node, node.running(Loud()) as line:
-            uid = await node.claim("c")
-            refusal = await line.refused(uid, "c")
+        async with open_driver_node() as node, node.run_driver(Loud()) as agent:
+            uid = await node.create_claim("c")
+            refusal = await agent.expect_refusal(uid, "c")
             assert "the device status has 11008 bytes of data, at most 10240 are allowed" in refusal
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 async def _now(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A driver in plain grpcio without the kit: good as it is, and bad in one way in each subclass."""
+"""A conformant driver in plain grpcio without the kit; each subclass breaks it in one way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KIND = "plain.example.com/device"
 
 
 def slices(devices: int) -> dict[str, Any]:
-    """What it publishes."""
+    """Build the slice that the driver publishes."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -36,7 +36,7 @@ def slices(devices: int) -> dict[str, Any]:
 
 
 class Plain:
-    """A good driver."""
+    """A conformant driver."""
 
     offered: tuple[str, ...] = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth")
     type = grpc_services.DRA_PLUGIN

@@ -10,11 +10,11 @@ import grpc
 from dray.api.resource import ResourceClaim
 from dray.client.errors import NotFoundError
 from dray.wire import grpc_services
-from tests.unit.driver.conformance.plain import Plain
+from tests.unit.driver.conformance.reference_driver import Plain
 
 
 class Stranger(Plain):
-    """No driver of devices at all."""
+    """A plugin that is no DRA driver."""
 
     type = "CSIPlugin"
 
@@ -29,7 +29,7 @@ class RefusesRegistration(Plain):
 
 
 class Anything(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Answers every call that nobody else does."""
+    """Answers every call that no other handler answers."""
 
     def service(self, _: Any) -> Any:
         async def nothing(_request: bytes, _context: Any) -> bytes:
@@ -215,7 +215,7 @@ class NeverAgain(Plain):
 
 
 class Forgets(Plain):
-    """Keeps nothing over a restart, and calls things by when it started."""
+    """Keeps nothing over a restart, and names CDI devices by its start time."""
 
     starts = 0
 
@@ -255,7 +255,7 @@ class MissesFile(Plain):
 
 
 class HalfDone(Plain):
-    """Notes a claim before its device is known, and finds it so after a crash."""
+    """Records a claim before its device is known, and reads that record after a crash."""
 
     async def restart(self) -> None:
         await self.stop()
@@ -265,7 +265,7 @@ class HalfDone(Plain):
 
 
 class Bare(Plain):
-    """Good, but for a registration."""
+    """Conformant, but without a registration."""
 
     def handlers(self) -> list[Any]:
         return super().handlers()[1:]
