@@ -35,7 +35,8 @@ from dray.node.plugins.driver_interface import (
     PrepareOutcome,
     UnprepareOutcome,
 )
-from dray.wire.grpc_services import GrpcService, GrpcStub, ProtobufMessage, UnreadableReplyError
+from dray.wire.grpc_services import GrpcService, GrpcStub, UnreadableReplyError
+from dray.wire.protobuf import ProtobufMessage
 
 T = TypeVar("T")
 

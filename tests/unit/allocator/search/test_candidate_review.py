@@ -5,7 +5,7 @@ That it refuses what the search refused there is a law, see tests/unit/explain/t
 
 from __future__ import annotations
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.refusals import RefusalReason
 from dray.allocator.requests import AllocationRequest, normalize_claims
 from dray.allocator.search.backtracking import search
