@@ -141,8 +141,9 @@ protos: $(READY) ## Compile the .proto files of src/dray/wire to the descriptors
 	@cd src/dray/wire/protos && $(CURDIR)/$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=../kubelet.fds *.proto
 
 .PHONY: reference
-reference: $(READY) ## Generate docs/reference from the tables, and the architecture diagram
+reference: $(READY) ## Generate docs/reference, the table of packages and the architecture diagram
 	@$(PY) -m dray.cli reference docs/reference
+	@$(PY) -m tools.package_tables
 	@$(PY) -m tools.architecture
 
 .PHONY: docs

@@ -16,7 +16,6 @@ from typing import Any
 from dray.api.json_text import read_json, write_json
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.client.transport import JSON, TransportRequest, TransportStream
-from dray.client.transports.in_process import InProcessTransport
 from dray.clock import SystemClock
 from dray.gates import GateSet
 from dray.server.app import ApiServer, ApiServerOptions
@@ -25,6 +24,7 @@ from dray.server.http.limits import ServerLimits
 from dray.store import Store
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import StructuredLogger
+from tests.support.in_process_transport import InProcessTransport
 
 Document = dict[str, Any]
 

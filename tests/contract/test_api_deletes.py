@@ -14,7 +14,7 @@ def _marked(said: Said) -> bool:
     return said.code == 200 and "deletionTimestamp" in said.document["metadata"]
 
 
-async def test_what_nothing_holds_is_gone_at_once() -> None:
+async def test_an_object_without_finalizers_is_deleted_at_once() -> None:
     async with serving() as api:
         made = await api.create(config("a"))
         said = await api.delete(path("configmaps", "a"))
@@ -24,7 +24,7 @@ async def test_what_nothing_holds_is_gone_at_once() -> None:
         assert (await api.ask("DELETE", path("configmaps", "a"))).code == 404
 
 
-async def test_deleted_claims_are_answered_whole() -> None:
+async def test_the_delete_of_a_claim_answers_the_claim() -> None:
     async with serving() as api:
         await api.create(claim("a"))
         said = await api.delete(path("resourceclaims", "a"))
@@ -32,7 +32,7 @@ async def test_deleted_claims_are_answered_whole() -> None:
 
 
 @pytest.mark.parametrize("what", ["uid", "resourceVersion"])
-async def test_preconditions_are_kept(what: str) -> None:
+async def test_preconditions_of_a_delete_hold(what: str) -> None:
     async with serving() as api:
         made = await api.create(config("a"))
         where = path("configmaps", "a")
@@ -43,7 +43,7 @@ async def test_preconditions_are_kept(what: str) -> None:
         assert (await api.ask("GET", where)).code == 404
 
 
-async def test_finalizers_hold_until_the_last_is_taken_away() -> None:
+async def test_an_object_stays_until_its_last_finalizer_is_removed() -> None:
     async with serving() as api:
         where = path("resourceclaims", "a")
         await api.create(claim("a", finalizers=["example.com/one", "example.com/two"]))
@@ -69,7 +69,7 @@ async def test_finalizers_hold_until_the_last_is_taken_away() -> None:
         assert (await api.ask("GET", where)).code == 404
 
 
-async def test_a_pod_on_a_node_has_its_time_of_grace() -> None:
+async def test_a_pod_on_a_node_has_a_grace_period() -> None:
     async with serving() as api:
         where = path("pods", "p")
         await api.create(pod("p"))
@@ -95,7 +95,7 @@ async def _family(api: Api, **reference: object) -> None:
     await api.create(config("shared", ownerReferences=[owner(parent, **reference), owner(other)]))
 
 
-async def test_dependents_follow_their_owner() -> None:
+async def test_dependents_are_deleted_with_their_owner() -> None:
     async with serving() as api:
         await _family(api)
         await api.delete(path("configmaps", "parent"), {"propagationPolicy": "Background"})
@@ -107,7 +107,7 @@ async def test_dependents_follow_their_owner() -> None:
         assert shared["metadata"]["ownerReferences"][0]["name"] == "other"
 
 
-async def test_generations_of_dependents_follow() -> None:
+async def test_dependents_of_dependents_are_deleted() -> None:
     async with serving() as api:
         last = await api.create(config("g0"))
         for number in range(1, 5):
@@ -117,7 +117,7 @@ async def test_generations_of_dependents_follow() -> None:
         assert await api.names(path("configmaps")) == []
 
 
-async def test_orphans_stay() -> None:
+async def test_orphaned_dependents_stay() -> None:
     async with serving() as api:
         await _family(api)
         await api.delete(path("configmaps", "parent"), {"propagationPolicy": "Orphan"})
@@ -128,7 +128,7 @@ async def test_orphans_stay() -> None:
         assert await api.names(path("configmaps")) == ["child", "other", "shared"]
 
 
-async def test_in_the_foreground_dependents_go_first() -> None:
+async def test_a_foreground_delete_deletes_dependents_first() -> None:
     async with serving() as api:
         parent = await api.create(config("parent"))
         held = config("child", ownerReferences=[owner(parent, blockOwnerDeletion=True)])
@@ -143,14 +143,14 @@ async def test_in_the_foreground_dependents_go_first() -> None:
         await api.gone(path("configmaps", "parent"))
 
 
-async def test_who_names_an_owner_that_never_was_goes() -> None:
+async def test_a_dependent_of_an_owner_that_never_existed_is_deleted() -> None:
     async with serving() as api:
         nobody = {"apiVersion": "v1", "kind": "Pod", "name": "ghost", "uid": "no-such-uid"}
         await api.create(claim("a", ownerReferences=[nobody]))
         await api.gone(path("resourceclaims", "a"))
 
 
-async def test_owners_of_unknown_kinds_are_left_alone() -> None:
+async def test_dependents_of_owners_of_unknown_kinds_stay() -> None:
     async with serving() as api:
         foreign = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "somewhere-else"}
         await api.create(config("a", ownerReferences=[foreign]))
@@ -158,7 +158,7 @@ async def test_owners_of_unknown_kinds_are_left_alone() -> None:
         assert (await api.get(path("configmaps", "a")))["metadata"]["ownerReferences"] == [foreign]
 
 
-async def test_a_claim_from_a_template_goes_with_its_pod() -> None:
+async def test_a_claim_from_a_template_is_deleted_with_its_pod() -> None:
     async with serving() as api:
         made = await api.create(pod("p"))
         await api.create(claim("p-g-abcde", ownerReferences=[owner(made, controller=True)]))
@@ -166,7 +166,7 @@ async def test_a_claim_from_a_template_goes_with_its_pod() -> None:
         await api.gone(path("resourceclaims", "p-g-abcde"))
 
 
-async def test_collections_are_deleted_as_chosen() -> None:
+async def test_collections_are_deleted_by_selector() -> None:
     async with serving() as api:
         for number in range(6):
             await api.create(config(f"c{number}", labels={"odd": str(number % 2)}))
@@ -184,7 +184,7 @@ async def test_collections_are_deleted_as_chosen() -> None:
         assert await api.names(path("configmaps", namespace="kube-public")) == ["elsewhere"]
 
 
-async def test_a_namespace_goes_with_everything_in_it() -> None:
+async def test_a_namespace_is_deleted_with_its_contents() -> None:
     async with serving() as api:
         await api.create(namespace("n"))
         await api.create(config("a", "n"))
@@ -205,7 +205,7 @@ async def test_a_namespace_goes_with_everything_in_it() -> None:
         await api.create(config("new", "n"))
 
 
-async def test_namespaces_that_everything_rests_on_stay() -> None:
+async def test_permanent_namespaces_cannot_be_deleted() -> None:
     async with serving() as api:
         for name in ("default", "kube-system", "kube-public"):
             said = await api.ask("DELETE", path("namespaces", name))
@@ -245,7 +245,7 @@ async def test_evictions_respect_budgets() -> None:
         assert (await api.ask("GET", path("pods", "p"))).code == 404
 
 
-async def test_deleted_and_made_again_is_another_object() -> None:
+async def test_an_object_created_again_has_a_new_uid() -> None:
     async with serving() as api:
         first = await api.create(config("a"))
         await api.delete(path("configmaps", "a"))

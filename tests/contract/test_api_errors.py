@@ -1,4 +1,4 @@
-"""Refusals: the code, reason and words that Kubernetes clients read."""
+"""Errors: the codes, reasons and messages that Kubernetes clients read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-async def test_refusals_have_the_shape_of_recorded_ones(name: str, pytestconfig: pytest.Config) -> None:
+async def test_errors_have_the_form_of_recorded_ones(name: str, pytestconfig: pytest.Config) -> None:
     recorded = sample(pytestconfig, f"{name}.json")
     method, where, asked = RECORDED[name]
     async with serving() as api:
@@ -65,7 +65,7 @@ async def test_refusals_have_the_shape_of_recorded_ones(name: str, pytestconfig:
         assert said.message == recorded["message"]
 
 
-async def test_an_invalid_claim_is_told_in_full(pytestconfig: pytest.Config) -> None:
+async def test_every_error_of_an_invalid_claim_is_reported(pytestconfig: pytest.Config) -> None:
     recorded = sample(pytestconfig, "err_422_claim.json")
     async with serving() as api:
         bad = claim("bad", requests=[{"name": "A", "exactly": {}}])
@@ -73,7 +73,7 @@ async def test_an_invalid_claim_is_told_in_full(pytestconfig: pytest.Config) -> 
     assert said.document == recorded
 
 
-async def test_strangers_are_told_what_they_may_not_do(pytestconfig: pytest.Config) -> None:
+async def test_a_forbidden_request_names_the_missing_right(pytestconfig: pytest.Config) -> None:
     recorded = sample(pytestconfig, "err_403_anonymous.json")
     async with serving() as api:
         nobody = Api(api.app, api.store, "system:anonymous")
@@ -82,7 +82,7 @@ async def test_strangers_are_told_what_they_may_not_do(pytestconfig: pytest.Conf
     assert said.message.startswith(recorded["message"])
 
 
-async def test_an_unknown_field_is_a_warning_unless_somebody_wants_to_be_strict() -> None:
+async def test_an_unknown_field_is_a_warning_unless_validation_is_strict() -> None:
     wrong = {**claim("c"), "spec": {**claim("c")["spec"], "nosuch": 1}}
     async with serving() as api:
         said = await api.ask("POST", path("resourceclaims"), wrong, dryRun="All")
@@ -96,7 +96,7 @@ async def test_an_unknown_field_is_a_warning_unless_somebody_wants_to_be_strict(
         assert "Strict" in refused.message
 
 
-async def test_duplicate_fields_are_told() -> None:
+async def test_duplicate_fields_are_reported() -> None:
     body = b'{"metadata":{"name":"c"},"data":{"a":"1"},"data":{"b":"2"}}'
     async with serving() as api:
         warned = await api.ask("POST", path("configmaps"), body)
@@ -153,7 +153,7 @@ async def test_bodies_that_are_no_objects_are_refused(body: bytes, word: str, pl
         ("POST", path("pods", "p", sub="status"), 405),
     ],
 )
-async def test_what_is_not_served_is_told(method: str, where: str, code: int) -> None:
+async def test_what_is_not_served_is_refused(method: str, where: str, code: int) -> None:
     async with serving() as api:
         said = await api.ask(method, where)
     assert said.code == code, said.document
@@ -180,7 +180,7 @@ async def test_what_is_not_served_is_told(method: str, where: str, code: int) ->
     ],
     ids=str,
 )
-async def test_questions_that_make_no_sense_are_refused(query: dict) -> None:
+async def test_invalid_query_parameters_are_refused(query: dict) -> None:
     async with serving() as api:
         said = await api.ask("GET", path("configmaps"), **query)
     assert said.code in (400, 422), said.document
@@ -209,7 +209,7 @@ async def test_names_and_paths_must_agree() -> None:
         assert moved.code == 400
 
 
-async def test_errors_name_fields_as_the_client_wrote_them() -> None:
+async def test_errors_name_fields_in_the_version_of_the_client() -> None:
     async with serving() as api:
         for version, where in (
             ("v1beta1", "spec.devices.requests[0].count"),

@@ -1,4 +1,4 @@
-"""Devices are given once: allocations through the API, and what their refusals say."""
+"""Each device is allocated once: allocations through the API, and their errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_device_has_one_holder_and_the_refusal_names_it() -> None:
         assert (await _allocate(api, "c1", "gpu-1")).code == 200
 
 
-async def test_of_many_writers_one_gets_the_device() -> None:
+async def test_one_of_many_writers_gets_the_device() -> None:
     async with serving() as api:
         await api.create(resource_slice("s"))
         names = await _claims(api, 16)
@@ -42,7 +42,7 @@ async def test_of_many_writers_one_gets_the_device() -> None:
         assert sorted(said.code for said in answers) == [200] + [409] * 15
 
 
-async def test_what_is_given_back_can_be_given_again() -> None:
+async def test_a_released_device_can_be_allocated_again() -> None:
     async with serving() as api:
         await api.create(resource_slice("s"))
         await _claims(api, 2)
@@ -54,7 +54,7 @@ async def test_what_is_given_back_can_be_given_again() -> None:
         assert (await _allocate(api, "c0", "gpu-0")).code == 200
 
 
-async def test_a_dry_run_takes_nothing() -> None:
+async def test_a_dry_run_allocates_nothing() -> None:
     async with serving() as api:
         await api.create(resource_slice("s"))
         await _claims(api, 2)

@@ -1,4 +1,4 @@
-"""Patches of every type through the whole server: what they change, refuse and own."""
+"""Patches of every type through the whole server: changes, errors and managed fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def _tried(api: Api, where: str, patch: Any, kind: str, **query: Any) -> S
     return await api.ask("PATCH", where, patch, headers={"content-type": kind}, **query)
 
 
-async def test_a_merge_patch_sets_and_takes_away() -> None:
+async def test_a_merge_patch_sets_and_removes_fields() -> None:
     async with serving() as api:
         await api.create(config("a"))
         changed = await api.patch(path("configmaps", "a"), {"data": {"key": None, "new": "1"}})
@@ -38,7 +38,7 @@ async def test_a_json_patch_is_all_or_nothing() -> None:
         assert broken.code == 400
 
 
-async def test_a_strategic_patch_knows_what_lists_are() -> None:
+async def test_a_strategic_patch_merges_lists_by_key() -> None:
     async with serving() as api:
         await api.create(pod("p"))
         where = path("pods", "p")
@@ -61,7 +61,7 @@ async def test_a_strategic_patch_knows_what_lists_are() -> None:
         assert [each["key"] for each in changed["spec"]["taints"]] == ["b"], "taints are replaced as a whole"
 
 
-async def test_finalizers_are_a_set_to_a_strategic_patch() -> None:
+async def test_a_strategic_patch_merges_finalizers_as_a_set() -> None:
     async with serving() as api:
         await api.create(claim("c", finalizers=["example.com/a"]))
         where = path("resourceclaims", "c")
@@ -72,7 +72,7 @@ async def test_finalizers_are_a_set_to_a_strategic_patch() -> None:
         assert changed["metadata"]["finalizers"] == ["example.com/b"]
 
 
-async def test_a_claims_status_is_patched_by_its_writers_side_by_side() -> None:
+async def test_several_writers_patch_the_status_of_a_claim() -> None:
     async with serving() as api:
         await api.create(resource_slice("s"))
         await api.create(claim("c"))
@@ -92,7 +92,7 @@ async def test_a_claims_status_is_patched_by_its_writers_side_by_side() -> None:
         assert applied["status"]["allocation"] == stored["status"]["allocation"]
 
 
-async def test_what_a_patch_makes_must_still_be_an_object() -> None:
+async def test_a_patch_that_makes_an_invalid_object_is_refused() -> None:
     async with serving() as api:
         await api.create(claim("c"))
         where = path("resourceclaims", "c")
@@ -108,7 +108,7 @@ async def test_what_a_patch_makes_must_still_be_an_object() -> None:
             assert said.code in code, (patch, said.document)
 
 
-async def test_unknown_fields_in_patches_are_told() -> None:
+async def test_unknown_fields_in_patches_are_warned_about() -> None:
     async with serving() as api:
         await api.create(claim("c"))
         where = path("resourceclaims", "c")
@@ -178,7 +178,7 @@ async def test_fields_have_owners_and_conflicts_name_them() -> None:
         assert left["data"] == {"a": "2"}, "what only the first one owned goes when it lets go"
 
 
-async def test_owners_of_fields_can_be_edited_away() -> None:
+async def test_managed_fields_can_be_removed() -> None:
     async with serving() as api:
         where = path("configmaps", "a")
         await api.patch(where, config("a"), APPLY, fieldManager="me")
@@ -186,7 +186,7 @@ async def test_owners_of_fields_can_be_edited_away() -> None:
         assert "managedFields" not in bare["metadata"]
 
 
-async def test_an_apply_keeps_what_others_wrote_into_the_status() -> None:
+async def test_an_apply_keeps_the_status_of_other_managers() -> None:
     async with serving() as api:
         made = await api.create(pod("p", claim_name="c"))
         name = {"name": "g", "resourceClaimName": "c"}

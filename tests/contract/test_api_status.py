@@ -1,4 +1,4 @@
-"""Statuses through the API: of shared devices, and of claims that their driver's controller allocates."""
+"""Statuses through the API: of shared devices, and of classic claims."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_only_devices_that_are_allocated_have_a_status() -> None:
 
 
 @pytest.mark.req("K4816-105")
-async def test_when_the_server_was_started_can_be_seen() -> None:
+async def test_the_start_of_the_server_is_a_metric() -> None:
     async with serving() as api:
         text = (await api.ask("GET", "/metrics")).document
         assert any(line.startswith("process_start_time_seconds ") for line in text.splitlines())
@@ -153,7 +153,7 @@ async def test_of_many_schedulers_one_reserves_a_classic_claim() -> None:
         assert sorted(said.code for said in answers) == [200, 409, 409, 409, 409]
 
 
-async def test_a_name_belongs_to_one_claim_of_both_paths() -> None:
+async def test_claims_of_both_groups_share_their_names() -> None:
     async with serving() as api:
         await api.create(_classic("c"), CLASSIC)
         said = await api.ask("POST", path("resourceclaims"), claim("c"))
@@ -166,7 +166,7 @@ async def test_a_name_belongs_to_one_claim_of_both_paths() -> None:
         assert sorted(said.code for said in answers) == [201, 409]
 
 
-async def test_a_pod_behind_gates_says_so_from_the_start() -> None:
+async def test_a_pod_with_scheduling_gates_has_the_condition_from_the_start() -> None:
     async with serving() as api:
         free, held = pod("free"), pod("held")
         held["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]

@@ -1,4 +1,4 @@
-"""Create and update: what the server adds, what it keeps apart, and who wins a race."""
+"""Create and update: fields that the server sets, subresources, preconditions and races."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.contract.documents import (
 )
 
 
-async def test_a_new_object_gets_identity_and_owners() -> None:
+async def test_a_new_object_gets_a_uid_and_managed_fields() -> None:
     async with serving() as api:
         made = await api.create(config("a", labels={"x": "y"}), fieldManager="me")
         metadata = made["metadata"]
@@ -35,7 +35,7 @@ async def test_a_new_object_gets_identity_and_owners() -> None:
         assert metadata["labels"] == {"x": "y"}
 
 
-async def test_what_only_the_server_writes_is_not_taken_from_clients() -> None:
+async def test_server_owned_fields_of_clients_are_ignored() -> None:
     async with serving() as api:
         forged: dict = {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 77}
         made = await api.create(claim("a", **forged))
@@ -58,7 +58,7 @@ async def test_names_are_generated() -> None:
 
 
 @pytest.mark.parametrize("document", [device_class(), claim("a"), template("t"), resource_slice("s")])
-async def test_kinds_of_devices_can_be_written_and_read_back(document: dict) -> None:
+async def test_objects_of_resource_k8s_io_can_be_written_and_read(document: dict) -> None:
     async with serving() as api:
         made = await api.create(document)
         assert made["apiVersion"] == "resource.k8s.io/v1"
@@ -67,7 +67,7 @@ async def test_kinds_of_devices_can_be_written_and_read_back(document: dict) -> 
         assert await api.put(made, where) == made
 
 
-async def test_defaults_are_filled_in_and_seen() -> None:
+async def test_defaults_are_stored() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         asked = made["spec"]["devices"]["requests"][0]["exactly"]
@@ -80,7 +80,7 @@ async def test_defaults_are_filled_in_and_seen() -> None:
         assert (made["status"]["phase"], made["spec"]["finalizers"]) == ("Active", ["kubernetes"])
 
 
-async def test_a_new_claim_brings_no_status() -> None:
+async def test_a_new_claim_has_no_status() -> None:
     async with serving() as api:
         document = claim("a") | {"status": {"allocation": allocation()}}
         made = await api.create(document)
@@ -92,7 +92,7 @@ async def test_a_new_claim_brings_no_status() -> None:
 
 
 @pytest.mark.req("K3063-030")
-async def test_spec_and_status_are_written_apart() -> None:
+async def test_spec_and_status_are_written_separately() -> None:
     async with serving() as api:
         await api.create(device_class())
         await api.create(resource_slice("s"))
@@ -124,7 +124,7 @@ async def test_the_status_subresource_does_not_write_metadata() -> None:
         assert "finalizers" not in written["metadata"]
 
 
-async def test_generations_count_changes_of_substance() -> None:
+async def test_the_generation_counts_changes_of_the_spec() -> None:
     async with serving() as api:
         made = await api.create(resource_slice("s"))
         where = path("resourceslices", "s")
@@ -145,7 +145,7 @@ async def test_a_write_that_changes_nothing_writes_nothing() -> None:
         assert (await api.get(where))["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
-async def test_versions_and_identities_are_preconditions() -> None:
+async def test_resource_version_and_uid_are_preconditions() -> None:
     async with serving() as api:
         where = path("configmaps", "a")
         made = await api.create(config("a"))
@@ -179,7 +179,7 @@ async def test_one_of_many_updates_at_a_version_wins() -> None:
         assert await api.get(where) == won
 
 
-async def test_patches_at_once_all_count() -> None:
+async def test_concurrent_patches_are_all_applied() -> None:
     async with serving() as api:
         await api.create(config("a"))
         where = path("configmaps", "a")
@@ -194,7 +194,7 @@ async def test_one_of_many_creates_wins() -> None:
         assert {said.reason for said in answers if said.code == 409} == {"AlreadyExists"}
 
 
-async def test_leases_and_events_are_made_by_updates_and_others_are_not() -> None:
+async def test_an_update_creates_leases_and_events_and_no_other_kind() -> None:
     async with serving() as api:
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -208,7 +208,7 @@ async def test_leases_and_events_are_made_by_updates_and_others_are_not() -> Non
         assert (said.code, said.reason) == (404, "NotFound")
 
 
-async def test_nothing_is_made_where_there_is_no_namespace() -> None:
+async def test_objects_need_an_existing_namespace() -> None:
     async with serving() as api:
         said = await api.ask("POST", path("configmaps", namespace="no"), config("a", "no"))
         assert (said.code, said.reason) == (404, "NotFound")
@@ -216,7 +216,7 @@ async def test_nothing_is_made_where_there_is_no_namespace() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_a_dry_run_answers_and_changes_nothing(method: str) -> None:
+async def test_a_dry_run_stores_nothing(method: str) -> None:
     async with serving() as api:
         before = await api.create(config("a"))
         where = path("configmaps") if method == "POST" else path("configmaps", "a")
@@ -234,7 +234,7 @@ async def test_a_dry_run_answers_and_changes_nothing(method: str) -> None:
         assert (await api.get(path("configmaps")))["items"] == [before]
 
 
-async def test_a_dry_run_is_judged_like_a_write() -> None:
+async def test_a_dry_run_is_validated_like_a_write() -> None:
     async with serving() as api:
         await api.create(config("a"))
         said = await api.ask("POST", path("configmaps"), config("a"), dryRun="All")
@@ -245,7 +245,7 @@ async def test_a_dry_run_is_judged_like_a_write() -> None:
         assert said.code == 422
 
 
-async def test_dry_runs_may_be_asked_for_in_the_body_of_a_delete() -> None:
+async def test_the_body_of_a_delete_may_request_a_dry_run() -> None:
     async with serving() as api:
         await api.create(config("a"))
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}
@@ -253,7 +253,7 @@ async def test_dry_runs_may_be_asked_for_in_the_body_of_a_delete() -> None:
         assert await api.names(path("configmaps")) == ["a"]
 
 
-async def test_immutable_parts_stay() -> None:
+async def test_immutable_fields_cannot_change() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         made["spec"]["devices"]["requests"][0]["exactly"]["count"] = 3
@@ -289,7 +289,7 @@ async def test_a_pod_is_bound_once() -> None:
         assert (await api.ask("POST", path("pods", "q", sub="binding"), binding)).code == 400
 
 
-async def test_a_binding_may_be_made_the_older_way() -> None:
+async def test_a_pod_can_be_bound_through_the_legacy_bindings_resource() -> None:
     async with serving() as api:
         await api.create(pod("p"))
         binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-a"}}
@@ -304,7 +304,7 @@ async def test_a_binding_may_be_made_the_older_way() -> None:
         assert (await stranger.ask("POST", path("bindings"), binding)).code == 403
 
 
-async def test_what_only_the_server_writes_stays_whatever_clients_say() -> None:
+async def test_server_owned_fields_survive_updates() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         where = path("resourceclaims", "a")
@@ -323,7 +323,7 @@ async def test_what_only_the_server_writes_stays_whatever_clients_say() -> None:
             assert refused.document["details"]["causes"][0]["field"] == f"metadata.{field}"
 
 
-async def test_a_pod_is_settled_when_it_is_made() -> None:
+async def test_a_new_pod_has_defaults_and_a_status() -> None:
     async with serving() as api:
         made = await api.create(pod("p"))
         where = path("pods", "p")
@@ -352,7 +352,7 @@ async def test_a_pod_is_settled_when_it_is_made() -> None:
         assert replaced["status"]["phase"] == "Pending"
 
 
-async def test_plain_text_in_secrets_is_kept_like_the_rest() -> None:
+async def test_string_data_of_secrets_is_stored_encoded() -> None:
     async with serving() as api:
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
         made = await api.create(secret | {"stringData": {"a": "b"}, "data": {"c": "ZA=="}})
@@ -361,7 +361,7 @@ async def test_plain_text_in_secrets_is_kept_like_the_rest() -> None:
         assert changed["data"] == {"a": "eA==", "c": "ZA=="}
 
 
-async def test_empty_values_of_go_clients_are_no_values() -> None:
+async def test_empty_values_of_go_clients_are_dropped() -> None:
     async with serving() as api:
         empty: dict = {"labels": None, "annotations": None, "finalizers": None, "ownerReferences": None}
         document = claim("a", creationTimestamp=None, managedFields=None, **empty)

@@ -76,7 +76,7 @@ async def test_the_257th_consumer_waits_until_one_leaves(tmp_path):
         ]
         await reserve(here, users)
         await here.make(pod("p", by_name("c")))
-        await here.until_refused("p", "claim default/c has 256 consumers already, and no room for more")
+        await here.until_refused("p", "claim default/c has 256 consumers already, the most a claim can have")
         await reserve(here, users[:-1])
         await here.until_bound("p")
         assert len((await here.claim("c")).status.reserved_for) == 256

@@ -65,7 +65,9 @@ async def lease_of(here: Place) -> Document:
 async def test_a_search_without_end_keeps_nobody_from_leading_and_placing(way, tmp_path):
     async with (
         place(way, tmp_path) as here,
-        here.scheduling(elect=True, identity="only", timing=TWO_SECONDS, search_seconds=AN_HOUR) as scheduler,
+        here.scheduling(
+            leader_elect=True, identity="only", lease_timing=TWO_SECONDS, search_seconds=AN_HOUR
+        ) as scheduler,
     ):
         await make_cluster(here, easy=10)
         await here.make(hard_claim("hard"), pod("hard", by_name("hard")))

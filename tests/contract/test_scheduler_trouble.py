@@ -292,10 +292,12 @@ async def test_another_scheduler_takes_over_where_one_ends(way, tmp_path):
     async with place(way, tmp_path) as here, here.controlled(), AsyncExitStack() as ends:
         await here.cluster(2, devices=2)
         await here.make(asks(exactly()))
-        await ends.enter_async_context(here.scheduling(elect=True, identity="first", timing=QUICK))
+        await ends.enter_async_context(
+            here.scheduling(leader_elect=True, identity="first", lease_timing=QUICK)
+        )
         await here.make(pod("p", by_template()))
         await here.until_bound("p")
-        async with here.scheduling(elect=True, identity="second", timing=QUICK) as second:
+        async with here.scheduling(leader_elect=True, identity="second", lease_timing=QUICK) as second:
             await here.make(pod("q", by_template()))
             await here.until_bound("q")
             assert second._cycle == 0
@@ -316,7 +318,7 @@ async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
     async with place("inside", tmp_path) as here:
         await here.cluster(1, devices=3)
         client, transport = here.unruly()
-        scheduler = Scheduler(client, choices(in_flight=1))
+        scheduler = Scheduler(client, choices(max_in_flight=1))
         try:
             async with asyncio.TaskGroup() as tasks:
                 await scheduler._informers.start(tasks)

@@ -27,8 +27,6 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
     ),
     "one request": (
         "api/admission/reinvocation.py:ReinvocationTracker",
-        "client/transports/in_process.py:_ResponseStart",
-        "client/transports/in_process.py:_BufferedResponse",
         "server/patch/json_patch.py:_WorkingCopy",
         "server/admission/webhooks/review_objects.py:ProposedObject",
         "server/admission/webhooks/review_objects.py:StoredReviewObject",

@@ -63,7 +63,7 @@ def victim(folder: Path) -> Path:
 
 def test_s11_nobody_else_reads_what_an_agent_keeps(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
-        async with stage.agent(port=0, listen="127.0.0.1"):
+        async with stage.agent(port=0, listen_address="127.0.0.1"):
             await stage.create(pod("p", container("c", "sh", "-c", "echo hello; sleep 600"), claim="gpus"))
             await stage.claim("gpus", "p")
             await stage.phase("p", "Running")

@@ -28,7 +28,8 @@ from dray.driver.service.driver_service import DriverService, DriverServiceOptio
 from dray.errors import InputError
 from dray.node import agent_metrics
 from dray.node.agent_metrics import NodeAgentMetrics
-from dray.node.containers.log_reader import LogReadOptions, build_log_path, read_log
+from dray.node.containers.log_files import build_log_path
+from dray.node.containers.log_reader import LogReadOptions, read_log
 from dray.node.containers.runtime.base import ContainerId, ContainerLaunch, ContainerNotStarted
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.containers.runtime.shim.log import ContainerLogWriter as ContainerLog

@@ -84,7 +84,7 @@ async def test_when_the_trouble_is_over_all_is_well(tmp_path, seed):
         mischief = Mischief(transport, seed)
         await here.cluster(3, devices=3)
         await here.make(asks(exactly()), *(asks(exactly(), name=f"shared-{n}", made=False) for n in range(2)))
-        async with here.scheduling(client, in_flight=8) as scheduler:
+        async with here.scheduling(client, max_in_flight=8) as scheduler:
             await come_and_go(here, seed)
             mischief.lasts = False
             await here.until(lambda: faults(here, scheduler), lambda found: found == [])

@@ -209,7 +209,7 @@ def test_a_released_lock_is_free_though_a_child_has_the_descriptor(tmp_path: Pat
 
 def test_the_lock_of_a_deleted_file_is_not_the_lock(tmp_path: Path, monkeypatch) -> None:
     path, flock = tmp_path / "lock", fcntl.flock
-    deleted: list[object] = []
+    deleted: list[int] = []
 
     def delete_before_locking(descriptor: int, operation: int) -> None:
         if not deleted:

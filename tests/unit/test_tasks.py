@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -31,18 +32,28 @@ class Endless:
                 raise ValueError(self.error)
 
 
-@pytest.fixture
-async def reported() -> list[dict[str, Any]]:
-    """What the exception handler of the event loop received."""
+def collect_reports() -> list[dict[str, Any]]:
+    """Collect what the exception handler of the running event loop receives."""
     found: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, details: found.append(details))
     return found
 
 
+def run_in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Make a test of a coroutine."""
+
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+@run_in_loop
 async def test_the_position_of_the_first_to_end_is_returned():
     assert await wait_for_first(Endless().run(), asyncio.sleep(0)) == 1
 
 
+@run_in_loop
 async def test_of_several_that_ended_the_leftmost_counts():
     ready = [asyncio.get_running_loop().create_future() for _ in range(2)]
     ready[0].set_result(None)
@@ -51,12 +62,14 @@ async def test_of_several_that_ended_the_leftmost_counts():
     assert str(ready[1].exception()) == "too late"
 
 
+@run_in_loop
 async def test_the_others_have_ended_when_the_wait_is_over():
     others = [Endless(), Endless()]
     await wait_for_first(asyncio.sleep(0), *(each.run() for each in others))
     assert all(each.has_ended for each in others)
 
 
+@run_in_loop
 async def test_the_error_of_the_first_is_raised_after_the_others_have_ended():
     other = Endless()
     with pytest.raises(ValueError, match="broken"):
@@ -64,6 +77,7 @@ async def test_the_error_of_the_first_is_raised_after_the_others_have_ended():
     assert other.has_ended
 
 
+@run_in_loop
 async def test_cancelling_the_wait_ends_all():
     others = [Endless(), Endless()]
     waiting = asyncio.create_task(wait_for_first(*(each.run() for each in others)))
@@ -75,18 +89,23 @@ async def test_cancelling_the_wait_ends_all():
     assert all(each.has_ended for each in others)
 
 
-async def test_an_error_on_the_way_out_is_reported(reported):
+@run_in_loop
+async def test_an_error_on_the_way_out_is_reported():
+    reported = collect_reports()
     await wait_for_first(Endless("cannot clean up").run(), asyncio.sleep(0))
     assert [str(details["exception"]) for details in reported] == ["cannot clean up"]
 
 
-async def test_a_cancelled_gather_is_no_error(reported):
+@run_in_loop
+async def test_a_cancelled_gather_is_no_error():
+    reported = collect_reports()
     gathered = asyncio.gather(Endless().run(), Endless().run())
     assert await wait_for_first(gathered, asyncio.sleep(0)) == 1
     del gathered
     assert reported == []
 
 
+@run_in_loop
 async def test_a_second_cancellation_does_not_reach_the_clean_up():
     reached = asyncio.Event()
     cleaned = asyncio.Event()
@@ -109,6 +128,7 @@ async def test_a_second_cancellation_does_not_reach_the_clean_up():
     await cleaned.wait()
 
 
+@run_in_loop
 async def test_tasks_that_have_ended_need_no_waiting():
     done = asyncio.create_task(asyncio.sleep(0))
     await done

@@ -97,7 +97,7 @@ def _collect_config(
 
     def scope(names: tuple[str, ...]) -> tuple[str, ...]:
         """No names where they cover every request as it was chosen."""
-        covered = sum(want.name in names or want.name.partition("/")[0] in names for want in wants)
+        covered = sum(want.name in names or want.request in names for want in wants)
         return () if covered == requests else names
 
     found: list[DeviceAllocationConfiguration] = []
@@ -107,7 +107,7 @@ def _collect_config(
             DeviceAllocationConfiguration(source="FromClass", requests=named, opaque=config.opaque)
             for config in allocation_request.classes[class_name].spec.config
         )
-    names = {want.name for want in wants} | {want.name.partition("/")[0] for want in wants}
+    names = {want.name for want in wants} | {want.request for want in wants}
     found += (
         DeviceAllocationConfiguration(source="FromClaim", requests=scope(said.requests), opaque=said.opaque)
         for said in claim.spec.devices.config

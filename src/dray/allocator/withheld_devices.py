@@ -26,7 +26,7 @@ class WithheldDevice(Device, frozen=True):
     @property
     def why(self) -> str:
         """What keeps it from new claims, in words."""
-        return REASON_TEXTS[self.withheld][0]
+        return REASON_TEXTS[self.withheld]
 
 
 def withhold(device: Device, reason: RefusalReason) -> WithheldDevice:

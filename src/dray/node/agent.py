@@ -29,7 +29,8 @@ from dray.node.claims.preparer import PodClaimPreparer
 from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.containers.cdi import DEFAULT_DIRECTORIES, CdiSpecCache
 from dray.node.containers.environment import NodeEnvironment
-from dray.node.containers.launch import ContainerLogFiles, PodLaunchBuilder
+from dray.node.containers.launch import PodLaunchBuilder
+from dray.node.containers.log_files import ContainerLogFiles
 from dray.node.containers.runtime.base import ContainerRuntime
 from dray.node.plugins.device_health import DeviceHealthTracker
 from dray.node.plugins.driver_client import DriverCallOptions

@@ -39,7 +39,7 @@ SignalSet = frozenset[Signal]
 QueueingHint = Callable[[Any, Any], Iterable[Signal]]
 
 NODES_CHANGED = Signal(Topic.NODES)
-CAPACITY_FREED = Signal(Topic.ROOM)
+CAPACITY_FREED = Signal(Topic.RESOURCES)
 DEVICES_CHANGED = Signal(Topic.DEVICES)
 
 _NO_PROPOSAL, _NO_SCHEDULING = SchedulerSchedulingStatus(), SchedulingStatus()

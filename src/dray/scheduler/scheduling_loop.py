@@ -17,6 +17,7 @@ from dataclasses import replace
 from dray.allocator.search.resumable import TimeLimit
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
+from dray.claims.pod_claims import PodClaimLookup
 from dray.client.client import Client
 from dray.client.errors import ApiError
 from dray.client.events import EventRecorder
@@ -25,7 +26,7 @@ from dray.client.rest_client import CALL_ERRORS
 from dray.placement.classic_negotiation import ReserveClassic, WaitForDrivers
 from dray.placement.device_searches import DeviceSearches
 from dray.placement.framework import Phase
-from dray.placement.pending_pod import PLUGIN_NAME, PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.placement.pending_pod import PLUGIN_NAME, PendingPod, resolve_pending_pod
 from dray.placement.plugins.classic_resources import ClassicResources, decide_next_step, post_filter
 from dray.placement.plugins.dynamic_resources import DynamicResources, find_unreachable_claim
 from dray.placement.profile import build_profile

@@ -17,7 +17,7 @@ from dray.api.json_text import find_non_json_values, write_json
 from dray.api.kinds import KINDS, Kind
 from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, Said
 from tests.fuzz.mutations import broken
-from tests.fuzz.rawbytes import raw
+from tests.fuzz.raw_bytes import raw
 
 _BY_NAME = {
     (kind.format_api_version(version), kind.name): kind for kind in KINDS for version in kind.versions

@@ -18,7 +18,8 @@ from dray.driver import Claim, Driver, DriverService, DriverServiceOptions, Got,
 from dray.driver.service.grpc_servers import build_socket_paths
 from dray.gates import GateSet
 from dray.telemetry.logs import StructuredLogger
-from dray.wire.grpc_services import DRA_V1, REGISTRATION, GrpcService, GrpcStub, ProtobufMessage
+from dray.wire.grpc_services import DRA_V1, REGISTRATION, GrpcService, GrpcStub
+from dray.wire.protobuf import ProtobufMessage
 from dray.wire.unix_sockets import open_channel
 from tests.contract.api import SOON, path
 from tests.contract.documents import allocation, claim, consumer, pod

@@ -17,13 +17,13 @@ from dray.client.transport import (
     TransportResponse,
     TransportStream,
 )
-from dray.client.transports.in_process import InProcessTransport
 from dray.driver.publishing.publisher import Publisher, PublisherOptions
 from dray.gates import GateSet
 from dray.server.http.application import ApiApplication
 from dray.store import Store
 from tests.contract.api import SOON, Api, path, serving
 from tests.contract.documents import node
+from tests.support.in_process_transport import InProcessTransport
 
 DRIVER = "gpu.example.com"
 NODE = "node-a"

@@ -1,4 +1,4 @@
-"""A tiny builder of clusters, and a judge that knows just enough to read the selectors of these tests.
+"""A builder of small clusters, and an evaluator for the selectors of these tests.
 
 A device is a line: a name and words.
 
@@ -196,15 +196,15 @@ _CONDITION = re.compile(
 )
 
 
-_GUARD = re.compile(r'"(\w+)" in device\.(attributes|capacity)\["[\w.]+"\]')
+_GUARD = re.compile(r'has\(device\.(attributes|capacity)\["[\w.]+"\]\.(\w+)\)')
 
 
 def judge(expression: str, driver: str, device: Device) -> bool | str:
     """Conditions joined by `&&`; a missing attribute or capacity is an error, as in CEL."""
-    for text in re.sub(r"&& \((.*)\)$", r"&& \1", expression).split(" && "):
+    for text in expression.split(" && "):
         guard = _GUARD.fullmatch(text)
         if guard is not None:
-            if guard[1] not in (device.capacity if guard[2] == "capacity" else device.attributes):
+            if guard[2] not in (device.capacity if guard[1] == "capacity" else device.attributes):
                 return False
             continue
         said = _CONDITION.fullmatch(text)

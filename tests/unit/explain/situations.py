@@ -1,4 +1,4 @@
-"""Small clusters in which something goes wrong, or right; by name, so that several tests can look at them."""
+"""Small clusters in which claims fit or do not fit; by name, because several tests use them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def closest() -> Diagnosis:
 
 
 def same_numa() -> Diagnosis:
-    """The furthest walk is not the first one: two devices are on numa 1, one is on numa 0."""
+    """The furthest dead end is not the first one: two devices are on numa 1, one is on numa 0."""
     cluster = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1")
     return cluster.ask(claim(request(count=3), same="numa"))
 
@@ -187,8 +187,8 @@ def two_claims() -> Diagnosis:
     return cluster.ask(claim(name="first"), claim(request("extra"), request("more"), name="second"))
 
 
-def told_in_short() -> Diagnosis:
-    """More kinds of nodes than get a full story: the last ones are told as counting ahead saw them."""
+def pruned_traces() -> Diagnosis:
+    """More kinds of nodes than get a detailed trace: the last ones have the trace of a pruned search."""
     cluster = Cluster()
     for i in range(52):
         others = "\n".join(f"nic-{i}-{j} numa={i}" for j in range(i))
@@ -212,7 +212,7 @@ def no_nodes() -> Diagnosis:
     return Cluster().ask(claim(), pod="")
 
 
-# --- and where it goes right ---
+# --- claims that fit ---
 
 
 def passed_over() -> Diagnosis:
@@ -254,7 +254,7 @@ def nothing_asked() -> Diagnosis:
 
 
 def withheld() -> Diagnosis:
-    """Devices that need a feature gate which is off; who holds one is still charged for it."""
+    """Devices that need a feature gate which is off; a claim that holds one still counts."""
     cluster = Cluster().node(
         "node-a", "gpu-0 draws=board/memory:20Gi", counters=counter_set("board", "memory:20Gi")
     )

@@ -1,4 +1,4 @@
-"""The page for people: exact, for every situation; and its layout."""
+"""The page for people: the exact text of every situation, and its layout."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_the_page_reads(name):
 def test_a_page_of_any_width_says_the_same_words(name, width):
     diagnosis = SITUATIONS[name]()
     page = render_text(diagnosis, width)
-    said = PAGES[name].replace("closest", "").split()
-    assert page.replace("closest", "").split() == said
+    words = PAGES[name].replace("closest", "").split()
+    assert page.replace("closest", "").split() == words
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -60,16 +60,16 @@ def test_paint_decorates_and_changes_no_word():
     assert painted == render_text(closest())
 
 
-def test_stories_beyond_what_a_page_holds_are_counted():
+def test_entries_beyond_the_page_limit_are_counted():
     cluster = Cluster()
     for i in range(MAX_ENTRIES + 3):
         cluster.node(f"node-{i:02}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
     page = render_text(cluster.ask(claim()))
     assert page.count("devices:") == MAX_ENTRIES
-    assert "  … and 3 more nodes with other stories" in page
+    assert "  … and 3 more nodes with other reasons" in page
 
 
-def test_nodes_that_read_the_same_are_one_entry_even_when_they_differ_in_what_is_not_said():
+def test_nodes_with_the_same_text_are_one_entry_even_when_their_devices_differ():
     cluster = Cluster().node("node-a", "gpu-0 held=ml/old\ngpu-1 size=x")
     cluster.node("node-b", "gpu-0 size=x\ngpu-1 held=ml/other")
     page = render_text(cluster.ask(claim(request(count=2))))
@@ -77,7 +77,7 @@ def test_nodes_that_read_the_same_are_one_entry_even_when_they_differ_in_what_is
     assert "of 2 devices: 1 found · 1 in use\n" in page
 
 
-def test_a_pool_named_after_its_node_is_folded_by_pattern():
+def test_pools_named_after_their_nodes_are_one_entry():
     page = render_text(pool_incomplete())
     assert "node-a and node-b   pool gpu.example/<node> is incomplete" in page
 
@@ -111,13 +111,13 @@ def test_devices_of_the_same_driver_but_another_class_do_count():
     assert "of 2 devices: 1 not in class large · 1 in use by ml/old" in page
 
 
-def test_many_devices_of_one_request_are_drawn_together():
+def test_many_devices_of_one_request_become_a_range():
     lines = "\n".join(f"gpu-{i}" for i in range(6))
     page = render_text(Cluster().node("node-a", lines).ask(claim(request(count=8))))
     assert "gpu[0..5] found, gpu[6] not" in page
 
 
-def test_what_came_from_outside_cannot_steer_a_terminal():
+def test_text_from_objects_cannot_control_a_terminal():
     asked = request(where=[attribute("size", "x\x1b[31m\nlarge")])
     page = render_text(Cluster().node("node-a", "gpu-0 size=small").ask(claim(asked)))
     assert "\x1b" not in page

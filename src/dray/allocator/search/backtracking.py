@@ -241,7 +241,7 @@ class BacktrackingSearch:
         frame.completion = completion.completion
 
     def _may_fault(self, frame: SearchFrame) -> bool:
-        """Whether a frame has a device that cannot be evaluated: the search ends there and never backtracks."""
+        """Whether a frame has a device that cannot be evaluated: the search ends there."""
         faulty = frame.candidates.faulty
         if not faulty or frame.alternative.takes_all:  # "All" requests also evaluate devices in use
             return bool(faulty)

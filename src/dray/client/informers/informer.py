@@ -47,7 +47,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 _RELIST_ERRORS = (ResourceExpiredError, BrokenWatchError, NotFoundError, BadRequestError, ServerTimeoutError)
 _INITIAL_EVENTS_ERRORS = (InvalidObjectError, BadRequestError, ForbiddenError)
-_MIN_WATCH_SECONDS = 1.0
+_SHORT_WATCH_SECONDS = 1.0
 """A watch that ends sooner than this many seconds was not ended by its time."""
 
 
@@ -249,7 +249,7 @@ class Informer(Generic[T]):
             # Only what is new is a success: a watch that repeats itself and ends must not be asked in a rush.
             self._backoff.reset()
             self._relist_backoff.reset()
-        elif failed is None and self._time_source.clock.monotonic() - begun < _MIN_WATCH_SECONDS:
+        elif failed is None and self._time_source.clock.monotonic() - begun < _SHORT_WATCH_SECONDS:
             await self._backoff.wait()
         if failed is not None:
             await self._recover(failed, initial=initial)

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from dray.client.client import Client
 from dray.errors import InputError
-from dray.node.containers.launch import ContainerLogFiles
+from dray.node.containers.log_files import ContainerLogFiles
 from dray.node.containers.log_reader import LogReadOptions, follow_log, read_log
 from dray.node.pods.pod_worker import PodWorker
 from dray.node.pods.restart_policy import ContainerRunning, ContainerWaiting, TrackedContainer

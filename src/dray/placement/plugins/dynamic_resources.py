@@ -50,7 +50,7 @@ def rank_solution(picks: Sequence[Pick]) -> int:
         pick.point.choice.index: FIRST_ALTERNATIVE_SCORE
         - pick.point.choice.alternatives.index(pick.point.alternative)
         for pick in picks
-        if "/" in pick.point.alternative.name  # an alternative: `request/subrequest`
+        if pick.point.alternative.subrequest
     }
     return sum(earned.values())
 

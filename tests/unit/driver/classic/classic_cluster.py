@@ -14,7 +14,6 @@ from dray.api.classic.resource_claim import ALLOCATED
 from dray.client.client import Client
 from dray.client.rest_client import ClientOptions
 from dray.client.timing import TimeSource
-from dray.client.transports.in_process import InProcessTransport
 from dray.driver.classic.controller import (
     ClassicAllocation,
     ClassicClaimRequest,
@@ -26,6 +25,7 @@ from dray.driver.classic.controller_service import ClassicControllerOptions, Cla
 from dray.driver.classic.retries import ClassicRetryDelay
 from tests.contract.api import MERGE
 from tests.contract.classic import CLAIMS, CLASSES, DRIVER, admit_driver, classic_claim, classic_class
+from tests.support.in_process_transport import InProcessTransport
 from tests.unit.driver.driver_server import DriverServer, InterceptedTransport, serve_for_drivers, wait_until
 
 FINALIZER = f"{DRIVER}/allocated"

@@ -21,7 +21,6 @@ from dray.client.client import Client
 from dray.client.errors import ForbiddenError
 from dray.client.object_refs import get_kind
 from dray.client.transport import TransportRequest
-from dray.client.transports.in_process import InProcessTransport
 from dray.driver import Claim, ClassicDriver, DeviceStatus, Driver, Ready, device
 from dray.driver.classic.controller import (
     ClassicAllocation,
@@ -43,6 +42,7 @@ from dray.gates import GateSet
 from dray.values.names import check_dns_label
 from tests.contract.api import path
 from tests.contract.classic import CLAIMS, classic_claim
+from tests.support.in_process_transport import InProcessTransport
 from tests.unit.driver.driver_node import DRIVER, NODE, DriverNode, Gpu, open_driver_node
 from tests.unit.driver.driver_server import InterceptedTransport, serve_for_drivers, wait_until
 

@@ -1,4 +1,4 @@
-"""Hints: what helps is proved, and what only looks as if it would help is not said."""
+"""Hints: confirmed changes only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_tolerating_a_taint():
     assert texts(found) == ["tolerating `gpu.example/maintenance:NoSchedule`"]
 
 
-def test_a_second_taint_is_found_out_and_named_too():
+def test_a_second_taint_is_named_too():
     both = f"{TAINT} taint=gpu.example/hot:NoExecute"
     found = Cluster().node("node-a", f"gpu-0 {both}").ask(claim())
     assert texts(found) == ["tolerating `gpu.example/maintenance:NoSchedule` and `gpu.example/hot:NoExecute`"]
@@ -82,7 +82,7 @@ def test_nothing_left_is_no_amount_to_ask_for():
     assert "AskForLess" not in kinds(found)
 
 
-def test_who_asked_for_nothing_takes_all_and_may_ask_for_less():
+def test_a_request_without_an_amount_takes_all_and_may_ask_for_less():
     lines = "gpu-0 shared memory:10Gi share=ml/old/memory:7Gi"
     found = Cluster().node("node-a", lines).ask(claim())
     assert texts(found)[0] == "asking for 3Gi of `memory` (now all of it) in request `gpu`"
@@ -110,7 +110,7 @@ def test_fewer_devices_of_one_request_do_not_help_when_another_has_none():
 # --- selectors ---
 
 
-def test_asking_a_selector_for_what_there_is():
+def test_lowering_an_amount_in_a_selector():
     cluster = Cluster().node("node-a", "gpu-0 memory:24Gi\ngpu-1 memory:40Gi")
     found = cluster.ask(claim(request(where=[memory(">=", "80Gi")])))
     assert texts(found) == ["asking for 40Gi instead of 80Gi in the selector of request `gpu`"]
@@ -145,7 +145,7 @@ def test_dropping_a_selector_does_not_help_when_the_device_is_in_use():
     assert kinds(cluster.ask(claim(request(where=[attribute("size", "large")])))) == []
 
 
-def test_the_selectors_of_a_class_are_not_the_users_to_drop():
+def test_the_selectors_of_a_class_are_never_dropped():
     cluster = Cluster().node("node-a", "gpu-0 size=small").add_class("huge", attribute("size", "huge"))
     assert "RelaxSelector" not in kinds(cluster.ask(claim(request(of="huge"))))
 
@@ -153,11 +153,19 @@ def test_the_selectors_of_a_class_are_not_the_users_to_drop():
 def test_guarding_a_selector_that_fails():
     cluster = Cluster().node("node-a", "gpu-0\ngpu-1 memory:80Gi")
     found = cluster.ask(claim(request(where=[memory(">=", "80Gi")])))
-    guard = '`"memory" in device.capacity["gpu.example"]`'
+    guard = '`has(device.capacity["gpu.example"].memory)`'
     assert texts(found) == [f"guarding the selector of request `gpu` with {guard}"]
 
 
-def test_a_guard_does_not_help_when_nothing_is_behind_it():
+def test_a_selector_is_guarded_against_everything_that_some_device_lacks():
+    cluster = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 memory:80Gi\ngpu-2 numa=0 memory:80Gi")
+    both = f"{memory('>=', '80Gi')} && {attribute('numa', 0)}"
+    found = cluster.ask(claim(request(where=[both])))
+    guards = 'has(device.capacity["gpu.example"].memory) && has(device.attributes["gpu.example"].numa)'
+    assert texts(found) == [f"guarding the selector of request `gpu` with `{guards}`"]
+
+
+def test_a_guard_does_not_help_when_the_other_devices_are_in_use():
     cluster = Cluster().node("node-a", "gpu-0\ngpu-1 memory:80Gi held=ml/old")
     found = cluster.ask(claim(request(where=[memory(">=", "80Gi")])))
     assert texts(found)[0] == 'dropping the selector `memory >= quantity("80Gi")` of request `gpu`'
@@ -182,7 +190,7 @@ def test_of_two_constraints_the_one_that_helps_is_named():
     assert texts(found)[-1] == "dropping the constraint `same gpu.example/numa`"
 
 
-# --- who holds what ---
+# --- claims that hold devices ---
 
 
 def test_giving_back_a_claim():
@@ -211,19 +219,19 @@ def test_a_share_that_others_hold_too_is_not_freed_by_one_of_them():
 # --- pools ---
 
 
-def test_waiting_for_a_pool():
+def test_completing_a_pool():
     found = Cluster().node("node-a", "gpu-0", slices=2).ask(claim())
     assert texts(found) == ["the missing slice of pool gpu.example/node-a"]
 
 
-def test_waiting_for_a_pool_does_not_help_when_its_devices_do_not_do():
+def test_completing_a_pool_does_not_help_when_its_devices_do_not_fit():
     assert kinds(Cluster().node("node-a", "gpu-0 held=ml/old", slices=2).ask(claim())) == []
 
 
 # --- classes ---
 
 
-def test_a_class_with_a_name_like_it():
+def test_a_class_with_a_similar_name():
     cluster = Cluster().node("node-a", "gpu-0 size=small")
     cluster.add_class("gpu-large", attribute("size", "large")).add_class(
         "gpu-small", attribute("size", "small")
@@ -254,7 +262,7 @@ def test_for_an_unknown_class_nothing_is_proposed_when_its_devices_are_in_use():
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_without_proof_there_is_no_hint(name, monkeypatch):
+def test_an_unconfirmed_change_is_no_hint(name, monkeypatch):
     def never(*_):
         yield
         return False
@@ -284,20 +292,20 @@ def test_admin_access_is_never_proposed():
         assert not any("admin" in text for text in texts(situation()))
 
 
-def test_nodes_that_look_alike_are_helped_alike():
+def test_a_hint_names_all_nodes_that_look_alike():
     cluster = Cluster().node("node-a", f"gpu-0 {TAINT}").node("node-b", f"gpu-0 {TAINT}")
     [hint] = cluster.ask(claim()).hints
     assert hint.nodes == ("node-a", "node-b")
 
 
-def test_who_wants_no_hints_gets_none():
+def test_no_hints_are_given_when_none_are_requested():
     cluster = Cluster().node("node-a", f"gpu-0 {TAINT}")
     assert cluster.ask(claim(), hints=0).hints == ()
     assert len(closest().hints) == 3
     assert cluster.ask(claim(request(of="gpus")), hints=0).hints == ()
 
 
-def test_looking_for_hints_changes_nothing():
+def test_searching_for_hints_changes_nothing():
     cluster = (
         Cluster().node("node-a", "gpu-0 numa=0 held=ml/old\ngpu-1 numa=1").node("node-b", "gpu-0", slices=2)
     )
