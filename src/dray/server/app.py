@@ -221,7 +221,7 @@ class ApiServer:
 
     def _build_webhook_admission(self) -> WebhookAdmission:
         choices = self._options
-        told = WebhookReporter(self.metrics, choices.log, self._audit).observer
+        told = WebhookReporter(self.metrics, choices.log, self._audit)
         return WebhookAdmission(
             self.cache, self._webhook_client, told, choices.clock, generate_uids().__next__
         )

@@ -143,7 +143,7 @@ def test_a_driver_removes_its_own_slices_and_whoever_tidies_up_those_of_all(cour
 
 def test_a_refusal_says_what_would_help(court):
     assert court.refuses(UNNAMED, None, slice_of(A, "n1")).message == (
-        'resourceslices.resource.k8s.io "s1" is forbidden: User "system:serviceaccount:drivers:unnamed" does '
+        'resourceslices.resource.k8s.io "s1" is forbidden: User "system:serviceaccount:drivers:unnamed" may '
         'not act for driver "a.example.com"; annotate its service account with '
         '`dray.dev/driver: a.example.com`, or grant it "arbitrary-node:update" on "resourceclaims/driver"'
     )
