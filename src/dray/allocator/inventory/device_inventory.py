@@ -42,9 +42,9 @@ from dray.api.resource import DeviceClass, ResourceSlice
 from dray.values.cache_bounds import CacheBound
 from dray.values.node_selectors import NodeSelector, build_node_name_selector
 
-RECENT_SHAPES = CacheBound("devices of shapes that no node has any more", 4_096, "a stock")
+RECENT_SHAPES = CacheBound("devices of shapes that no node has any more", 4_096, "a device inventory")
 ATTRIBUTE_MASKS = CacheBound("values of attributes as masks", 64, "a shape")
-SHARED_POOL_VIEWS = CacheBound("shelves of pools that several nodes see", 4_096, "a stock")
+SHARED_POOL_VIEWS = CacheBound("views of pools that several nodes see", 4_096, "a device inventory")
 
 
 class NodeShape:

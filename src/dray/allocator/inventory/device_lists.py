@@ -30,9 +30,9 @@ from dray.allocator.requests import RequestAlternative
 from dray.api.devices.device_value import DeviceRead, DeviceReads, has_domain
 from dray.values.cache_bounds import CacheBound
 
-SUITABLE_DEVICES = CacheBound("devices that suit wants", 128, "a list of devices")
+SUITABLE_DEVICES = CacheBound("devices that match requests", 128, "a list of devices")
 DEVICE_GROUPS = CacheBound("devices by what selectors read", 64, "a list of devices")
-GROUP_RESULTS = CacheBound("selector results on groups of devices", 8_192, "all device contents of a stock")
+GROUP_RESULTS = CacheBound("selector results on groups of devices", 8_192, "a device inventory")
 
 FATAL_REASONS = frozenset({RefusalReason.BROKEN_SELECTOR, RefusalReason.CAPACITY_UNREPRESENTABLE})
 """Reasons that end a search when it reaches them: the device cannot be judged."""

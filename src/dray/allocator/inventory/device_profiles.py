@@ -73,10 +73,10 @@ _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 _EMPTY_CACHE: dict[Any, Any] = {}
 """Stands for a cache that has no entry yet; nobody writes to it."""
 
-SELECTOR_RESULTS = CacheBound("selector results", 256, "a device content")
-VALUE_SETS = CacheBound("values of attributes", 64, "a device content")
-SHARE_AMOUNTS = CacheBound("amounts of shares", 128, "a device content")
-SHARE_QUANTITIES = CacheBound("amounts of shares as quantities", 128, "a device content")
+SELECTOR_RESULTS = CacheBound("selector results", 256, "a device profile")
+VALUE_SETS = CacheBound("values of attributes", 64, "a device profile")
+SHARE_AMOUNTS = CacheBound("amounts of shares", 128, "a device profile")
+SHARE_QUANTITIES = CacheBound("amounts of shares as quantities", 128, "a device profile")
 
 
 def to_nanos(amount: Quantity | None) -> int:

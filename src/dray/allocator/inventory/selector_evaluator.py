@@ -13,7 +13,7 @@ from dray.api.devices.device_cel import CompiledSelector, DeviceBinding, Selecto
 from dray.api.resource import Device
 from dray.values.cache_bounds import CacheBound
 
-COMPILED_SELECTORS = CacheBound("selectors at hand", 1_024, "a judge")
+COMPILED_SELECTORS = CacheBound("compiled selectors", 1_024, "a selector evaluator")
 
 
 class CelSelectorEvaluator:

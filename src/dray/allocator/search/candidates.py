@@ -20,7 +20,7 @@ from dray.values.cache_bounds import CacheBound
 NOT_EVALUATED = -3
 """Instead of a candidate: not all of them are judged yet."""
 
-CANDIDATE_SETS = CacheBound("candidates of wants", 128, "a shape")
+CANDIDATE_SETS = CacheBound("candidates of requests", 128, "a shape")
 
 
 class CandidateSet:

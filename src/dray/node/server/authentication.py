@@ -30,7 +30,7 @@ _RENEW_BEFORE: Final = timedelta(days=30)
 _SKEW: Final = timedelta(minutes=5)
 _ACCESS_REVIEW_PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _YES_SECONDS, _NO_SECONDS = 300.0, 10.0
-AUTHORIZATION_BOUND: Final = CacheBound("who may ask an agent", 1_000, "the agent of a node")
+AUTHORIZATION_BOUND: Final = CacheBound("decisions about log readers", 1_000, "the agent of a node")
 _OTHERS_MODE: Final = 0o077
 """A key that others could read is nobody's any more."""
 

@@ -37,7 +37,7 @@ from dray.values.node_selectors import NODE_NAME_FIELD, NodeSelector
 
 FIRST_ALTERNATIVE_SCORE: Final = 8
 """What a request earns a node when it gets its first alternative; every further one earns one less."""
-DEVICE_QUERIES: Final = CacheBound("what claims ask for", 512, "the scheduler")
+DEVICE_QUERIES: Final = CacheBound("device queries of claims", 512, "the scheduler")
 SELECTED_NODES: Final = CacheBound("nodes of selectors", 64, "the scheduler")
 
 _DEVICES = Signal(Topic.DEVICES)
