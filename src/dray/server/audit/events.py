@@ -144,8 +144,10 @@ def build_internal_event(change: ObjectChange, now: datetime) -> AuditEvent:
 
 def build_annotation_event(audit_id: str, annotations: Mapping[str, str], now: datetime) -> AuditEvent:
     """Build the line of the audit annotations of webhooks for a request."""
-    told = {redact(name): redact(value) for name, value in annotations.items()}
-    return AuditEvent(event="annotated", time=format_event_time(now), id=redact(audit_id), annotations=told)
+    redacted = {redact(name): redact(value) for name, value in annotations.items()}
+    return AuditEvent(
+        event="annotated", time=format_event_time(now), id=redact(audit_id), annotations=redacted
+    )
 
 
 def hash_body(body: bytes) -> str:

@@ -57,7 +57,7 @@ Once is no sign: on a busy machine a process may be suspended anywhere.
 MAX_DENIALS_PER_SECOND = 20
 """Further denials are counted and not written, or strangers could rotate older lines out of the log."""
 _MISSING_EVENTS = ("dropped", "withheld")
-_MISSING_NOTES = ("lines found no room", f"denials beyond {MAX_DENIALS_PER_SECOND} per second")
+_MISSING_NOTES = ("lines did not fit into the queue", f"denials beyond {MAX_DENIALS_PER_SECOND} per second")
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -252,13 +252,13 @@ class AuditLog:
         if self._busy or not (self._queue or self.write_error):
             return
         items, self._queue = self._queue, []
-        lines, told = [*(item.line for item in items), *self._build_notes()], self._missing_counts
+        lines, counts = [*(item.line for item in items), *self._build_notes()], self._missing_counts
         if self._should_offload():
             self._busy = True
             work = self._loop.run_in_executor(None, self._append_lines, lines)
-            work.add_done_callback(lambda done: self._complete_batch(items, told, done.result()))
+            work.add_done_callback(lambda done: self._complete_batch(items, counts, done.result()))
         else:
-            self._complete_batch(items, told, self._append_lines(lines))
+            self._complete_batch(items, counts, self._append_lines(lines))
 
     def _append_lines(self, lines: list[bytes]) -> str:
         """Write lines; returns the error, if any. Runs in the event loop or in a thread."""

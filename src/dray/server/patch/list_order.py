@@ -37,8 +37,8 @@ def arrange_items(items: Sequence[str], patched: Sequence[str], original: Sequen
     there = set(items)
     chosen = [mark for mark in dict.fromkeys(patched) if mark in there]
     places = {mark: place for place, mark in enumerate(original)}
-    mine = set(chosen)
-    others = sorted((mark for mark in items if mark not in mine), key=lambda mark: places.get(mark, 0))
+    named = set(chosen)
+    others = sorted((mark for mark in items if mark not in named), key=lambda mark: places.get(mark, 0))
     result: list[str] = []
     waiting = 0
     for mark in chosen:

@@ -164,11 +164,11 @@ def _retain_keys(original: Document, patch: Document) -> Document:
     keys = patch[_RETAIN]
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise build_malformed(f"`{_RETAIN}` is a list of names")
-    strangers = [
+    unnamed = [
         name for name, value in patch.items() if name[0:1] != "$" and value is not None and name not in keys
     ]
-    if strangers:
-        raise build_malformed(f"`{_RETAIN}` does not name `{strangers[0]}`, which the patch sets")
+    if unnamed:
+        raise build_malformed(f"`{_RETAIN}` does not name `{unnamed[0]}`, which the patch sets")
     return {name: value for name, value in original.items() if name in keys}
 
 

@@ -78,19 +78,19 @@ NAMESPACES: Final = (
 )
 
 
-def _render_first_seen(event: Any, scene: TableContext) -> str:
-    return format_age(get_path(event, "firstTimestamp") or get_path(event, "eventTime"), scene.now)
+def _render_first_seen(event: Any, context: TableContext) -> str:
+    return format_age(get_path(event, "firstTimestamp") or get_path(event, "eventTime"), context.now)
 
 
 def _count_occurrences(event: Any, _: TableContext) -> int:
     return get_number(event, "series.count") or get_number(event, "count") or 1
 
 
-def _render_last_seen(event: Any, scene: TableContext) -> str:
-    first = _render_first_seen(event, scene)
+def _render_last_seen(event: Any, context: TableContext) -> str:
+    first = _render_first_seen(event, context)
     moment = get_path(event, "series.lastObservedTime") or get_path(event, "lastTimestamp")
-    last = format_age(moment, scene.now) if moment else first
-    times = _count_occurrences(event, scene)
+    last = format_age(moment, context.now) if moment else first
+    times = _count_occurrences(event, context)
     return f"{last} (x{times} over {first})" if times > 1 else last
 
 
@@ -224,8 +224,10 @@ RUNTIME_CLASSES: Final = (NAME, TableColumn("Handler", build_text_cell("handler"
 
 
 def _render_signing_state(request: Any, _: TableContext) -> str:
-    words = [get_text(one, "type") for one in get_list(request, "status.conditions")]
-    return ",".join(words or ["Pending"]) + (",Issued" if get_text(request, "status.certificate") else "")
+    conditions = [get_text(one, "type") for one in get_list(request, "status.conditions")]
+    return ",".join(conditions or ["Pending"]) + (
+        ",Issued" if get_text(request, "status.certificate") else ""
+    )
 
 
 SIGNING_REQUESTS: Final = (

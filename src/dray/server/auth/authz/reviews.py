@@ -84,8 +84,8 @@ class AccessReviews:
     def review_local_subject_access(self, namespace: str, document: Document) -> dict[str, Any]:
         """LocalSubjectAccessReview: may this user do this in this namespace?"""
         spec = _read_spec(document, _AccessSpec)
-        asked = spec.resource_attributes
-        if asked is None or asked.namespace != namespace:
+        attributes = spec.resource_attributes
+        if attributes is None or attributes.namespace != namespace:
             what = f'must be the namespace of the review, "{namespace}"'
             raise _build_invalid("LocalSubjectAccessReview", "spec.resourceAttributes.namespace", what)
         return self.review_subject_access(document)
