@@ -144,7 +144,7 @@ def build_descriptor_sink(file: int) -> LineSink:
     poll = select.poll()
     poll.register(file, select.POLLOUT)
 
-    def take(line: bytes) -> bool:
+    def write_line(line: bytes) -> bool:
         ready = poll.poll(0)
         if not ready or ready[0][1] & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             return False
@@ -156,7 +156,7 @@ def build_descriptor_sink(file: int) -> LineSink:
             return False
         return True
 
-    return take
+    return write_line
 
 
 class LoggingBridge(logging.Handler):

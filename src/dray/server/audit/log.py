@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.clock import Clock
+from dray.clock import Clock, format_micro_timestamp
 from dray.server.admission.change import ObjectChange
 from dray.server.audit.events import (
     DENIAL_CODES,
@@ -39,7 +39,6 @@ from dray.server.audit.events import (
     build_complete_event,
     build_internal_event,
     build_received_event,
-    format_event_time,
     is_write,
 )
 from dray.server.audit.log_file import AuditLogFile
@@ -205,7 +204,7 @@ class AuditLog:
         return False
 
     def _encode_event(self, event: str) -> bytes:
-        return _ENCODER.encode(AuditEvent(event, format_event_time(self._clock.now())))
+        return _ENCODER.encode(AuditEvent(event, format_micro_timestamp(self._clock.now())))
 
     def _try_write(self, line: bytes) -> bool:
         """Write a line at once, if possible; returns whether it was written."""
@@ -312,11 +311,13 @@ class AuditLog:
         ):
             if now > before:
                 lines.append(
-                    AuditEvent(event, format_event_time(self._clock.now()), count=now - before, note=note)
+                    AuditEvent(
+                        event, format_micro_timestamp(self._clock.now()), count=now - before, note=note
+                    )
                 )
         if self.write_error:
             note = f"could not be written: {self.write_error}"
-            lines.append(AuditEvent("resumed", format_event_time(self._clock.now()), note=note))
+            lines.append(AuditEvent("resumed", format_micro_timestamp(self._clock.now()), note=note))
         return [_ENCODER.encode(line) for line in lines]
 
     async def _sync_periodically(self) -> None:

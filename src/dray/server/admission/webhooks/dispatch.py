@@ -128,13 +128,13 @@ class WebhookDispatcher:
             self._fail_or_ignore(hook, 0.0, f"its selectors cannot be read: {wrong}")
             return False
 
-        def bindings() -> ConditionBindings:
+        def build_bindings() -> ConditionBindings:
             request = self._build_review("", version, subject, old)["request"]
             return bind_variables(
                 request, *(read_json(bytes(request[name])) for name in ("object", "oldObject"))
             )
 
-        answer = evaluate_conditions(hook.webhook.match_conditions, bindings)
+        answer = evaluate_conditions(hook.webhook.match_conditions, build_bindings)
         if not isinstance(answer, InvalidAdmissionResponse):
             return answer
         self._fail_or_ignore(hook, 0.0, answer.reason)

@@ -19,7 +19,7 @@ from dray.server.admission.webhooks.dispatch import WebhookDispatcher, WebhookOb
 from dray.server.admission.webhooks.review_objects import SubresourceBody
 from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.http.request_body import decode_options as body_options
-from dray.server.http.requests import ApiRequest, RequestUser
+from dray.server.http.requests import ApiRequest
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
 
@@ -115,7 +115,7 @@ class WebhookAdmission:
             about,
             name,
             name if kind is _NAMESPACE else namespace,
-            _build_user(request.user),
+            request.user.to_document(),
             _build_options(request, operation),
             call.dry_run,
         )
@@ -131,16 +131,6 @@ class WebhookAdmission:
             deadline,
             kind is _NAMESPACE,
         )
-
-
-def _build_user(user: RequestUser) -> dict[str, Any]:
-    options = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {name: list(values) for name, values in user.extra.items()},
-    }
-    return {name: value for name, value in options.items() if value}
 
 
 def _build_options(request: ApiRequest, operation: str) -> dict[str, Any]:

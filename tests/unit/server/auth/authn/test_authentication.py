@@ -22,7 +22,7 @@ from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH, StaticTokens
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import ANONYMOUS_USER, RequestUser
 from dray.server.objects.stored_object import StoredObject
-from tests.unit.server.auth.world import World, held_of, pod, thing
+from tests.unit.server.auth.cluster_state import World, held_of, pod, thing
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ACCOUNT = thing("v1", "ServiceAccount", "driver", "gpu-system", uid="u-account")

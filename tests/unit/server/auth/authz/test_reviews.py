@@ -17,7 +17,7 @@ from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.reviews import AccessReviews
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import RequestUser
-from tests.unit.server.auth.world import World, grant, node, person, pod, thing
+from tests.unit.server.auth.cluster_state import World, grant, node, person, pod, thing
 
 JANE = person("jane", "team:a")
 ROBOT = thing("v1", "ServiceAccount", "robot", "a", uid="u-robot")
