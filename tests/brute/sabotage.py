@@ -294,6 +294,8 @@ def allocations_are_bound_where_a_like_node_is() -> Any:
         def locate_device(self, candidate: int) -> Any:
             return self._view.shape, candidate
 
-    return patch.object(
-        allocation_results, "_build_node_selector", lambda view, picks: real(Alike(view), picks)
-    )  # type: ignore[arg-type]
+    def build(view: Any, picks: Any) -> Any:
+        alike: Any = Alike(view)
+        return real(alike, picks)
+
+    return patch.object(allocation_results, "_build_node_selector", build)

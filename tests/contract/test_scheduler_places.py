@@ -76,7 +76,7 @@ async def test_the_257th_consumer_waits_until_one_leaves(tmp_path):
         ]
         await reserve(here, users)
         await here.make(pod("p", by_name("c")))
-        await here.until_refused("p", "claim default/c has 256 consumers already, and no room for more")
+        await here.until_refused("p", "claim default/c has 256 consumers already, the most a claim can have")
         await reserve(here, users[:-1])
         await here.until_bound("p")
         assert len((await here.claim("c")).status.reserved_for) == 256
@@ -199,9 +199,9 @@ async def test_what_a_pod_is_told_is_said_once_in_condition_and_event(way, tmp_p
         text = await here.until_refused("p", "no node can satisfy claim")
         entry = scheduler._queue.get((await here.pod("p")).metadata.uid)
         assert entry is not None
-        subject = resolve_pending_pod(entry.pod, scheduler._claim_lookup)
+        subject = resolve_pending_pod(entry.pod, scheduler._placer.claim_lookup)
         assert isinstance(subject, PendingPod)
-        refused = scheduler._run_placement(subject)
+        refused = scheduler._placer.run_cycle(subject)
         assert isinstance(refused, Unschedulable)
         assert explain_unschedulable(refused, scheduler._options.admission) == text
         await here.until(lambda: here.told("FailedScheduling"), lambda told: told == [text])

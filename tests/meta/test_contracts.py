@@ -18,7 +18,7 @@ from tests.outside import ROOT
 
 CONFIG = ROOT / "pyproject.toml"
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-MODULES = frozenset({"__main__", "clock", "gates", "errors"})
+MODULES = frozenset({"__main__", "clock", "gates", "errors", "share_ids"})
 """The entries of the tiers that are single modules; the others are packages."""
 
 
@@ -103,6 +103,14 @@ def test_a_wrong_import_breaks_a_contract(project, path, text, contract):
     result = lint(project)
     assert result.returncode == 1, result.stdout + result.stderr
     assert f"{contracts()[contract]['name']} BROKEN" in result.stdout
+
+
+def test_a_service_that_imports_the_vectors_breaks_the_contract(project):
+    write_module(project, "simulation/vectors/vector.py", "")
+    write_module(project, "cluster/live.py", "import dray.simulation.vectors.vector")
+    result = lint(project)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert f"{contracts()['development']['name']} BROKEN" in result.stdout
 
 
 def test_a_cycle_breaks_the_contract(project):

@@ -1,4 +1,4 @@
-"""The ids that tests and scenes name are real, and the count of them is right."""
+"""The ids that tests and cases name are real, and the count of them is right."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ def test_a_req_without_ids_is_a_mistake(value):
         ids_of(value)
 
 
-def test_scenes_name_requirements_at_any_depth(tmp_path):
+def test_cases_name_requirements_at_any_depth(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "one.yaml").write_text(
-        "- scene: first\n  req: K1-001\n"
-        "- scene: second\n  then: {req: [K1-002, K2-001]}\n"
-        "---\nscene: no ids\n"
+        "- case: first\n  req: K1-001\n- case: second\n  then: {req: [K1-002, K2-001]}\n---\ncase: no ids\n"
     )
     assert find_ids_in_cases(tmp_path) == {"K1-001", "K1-002", "K2-001"}
 

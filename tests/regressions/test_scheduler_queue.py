@@ -22,7 +22,8 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.placement.pending_pod import PodClaimLookup, resolve_pending_pod
+from dray.claims.pod_claims import PodClaimLookup
+from dray.placement.pending_pod import resolve_pending_pod
 from dray.placement.rejections import PluginRejection, Signal, Topic
 from dray.scheduler.queued_pod import QueuedPodState
 from dray.scheduler.queueing_hints import compute_signals

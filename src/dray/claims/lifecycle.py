@@ -35,6 +35,7 @@ from dray.claims.actions import (
     RemoveFinalizer,
     ReserveClaim,
 )
+from dray.claims.pod_claims import is_usable_by
 
 FINALIZER: Final = claim_names.FINALIZER
 
@@ -164,25 +165,22 @@ def _iter_reservations(pod: Pod, lookups: LifecycleLookups) -> Iterator[ClaimAct
 
 def find_claim(pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups) -> ResourceClaim | None:
     """The claim an entry stands for, if it is there and is the pod's to use."""
-    if entry.resource_claim_name is not None:
-        return lookups.get_claim(pod.metadata.namespace, entry.resource_claim_name)
-    known, name = claim_names.find_recorded_name(pod, entry)
-    if not known or name is None:
+    used = claim_names.find_entry_claim(pod, entry)
+    if entry.template is not None or used is None or used.name is None:
         return None
-    claim = lookups.get_claim(pod.metadata.namespace, name)
-    return claim if claim is not None and claim_names.is_owned_by(claim.metadata, pod) else None
+    claim = lookups.get_claim(pod.metadata.namespace, used.name)
+    return claim if claim is None or is_usable_by(claim, used, pod) else None
 
 
 def find_classic_claim(
     pod: Pod, entry: PodResourceClaim, lookups: LifecycleLookups
 ) -> ClassicResourceClaim | None:
     """The classic claim an entry stands for, if it is there and is the pod's to use."""
-    namespace = pod.metadata.namespace
-    if entry.template is None:
-        named = entry.resource_claim_name
-        return None if named is None else lookups.get_classic_claim(namespace, named)
-    claim = lookups.get_classic_claim(namespace, claim_names.build_classic_name(pod, entry))
-    return claim if claim is not None and claim_names.is_owned_by(claim.metadata, pod) else None
+    used = claim_names.find_entry_claim(pod, entry)
+    if entry.resource_claim_template_name is not None or used is None or used.name is None:
+        return None
+    claim = lookups.get_classic_claim(pod.metadata.namespace, used.name)
+    return claim if claim is None or is_usable_by(claim, used, pod) else None
 
 
 def decide_for_claim(claim: ResourceClaim, lookups: LifecycleLookups) -> list[ClaimAction]:

@@ -1,7 +1,7 @@
-"""Reservations: who may use a claim now, how many, and when an entry no longer counts.
+"""Reservations of claims: which consumers may use a claim, how many, and when a pod no longer counts.
 
-A claim is reserved for its consumers; as long as one is left it keeps its devices. Entries of pods end with
-the pod; entries of other consumers are theirs to remove.
+A claim keeps its devices as long as it is reserved for a consumer. The claim controller removes the entries
+of finished pods; other consumers remove their entries themselves.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from dray.api.classic import ClassicResourceClaim
 from dray.api.core import Pod
 from dray.api.meta import OwnerRef
 from dray.api.resource import ConsumerReference, ResourceClaim
+from dray.claims.claim_names import is_reference_to
 
 MAX_CONSUMERS: Final = 256
-"""Entries `status.reservedFor` can hold."""
+"""Entries that `status.reservedFor` can have."""
 
 FINISHED_PHASES: Final = ("Succeeded", "Failed")
 
 
 def is_pod_finished(pod: Pod) -> bool:
-    """Whether a pod will not use its claims any more: it ended, or it was deleted before it had a node."""
+    """Whether a pod no longer uses its claims: it ended, or it was deleted before it had a node."""
     never_ran = pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
     return never_ran or pod.status.phase in FINISHED_PHASES
 
@@ -35,23 +36,26 @@ def is_pod_consumer(consumer: ConsumerReference) -> bool:
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether a pod may use a claim."""
-    return any(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for)
+    return any(
+        is_pod_consumer(consumer) and is_reference_to(consumer.name, consumer.uid, pod)
+        for consumer in claim.status.reserved_for
+    )
 
 
 def explain_unreservable(claim: ResourceClaim, pod: Pod) -> str:
-    """What keeps a claim from being reserved for a pod; empty when nothing does."""
+    """Why a claim cannot be reserved for a pod; empty when it can."""
     if is_reserved_for(claim, pod):
         return ""
     name = f"{claim.metadata.namespace}/{claim.metadata.name}"
     if claim.metadata.deletion_timestamp is not None:
         return f"claim {name} is being deleted"
     if len(claim.status.reserved_for) >= MAX_CONSUMERS:
-        return f"claim {name} has {MAX_CONSUMERS} consumers already, and no room for more"
+        return f"claim {name} has {MAX_CONSUMERS} consumers already, the most a claim can have"
     return ""
 
 
 def explain_classic_unreservable(claim: ClassicResourceClaim, pod: Pod) -> str:
-    """The same for a classic claim, whose driver says how many may use it."""
+    """Why a classic claim cannot be reserved for a pod: its driver limits the number of users."""
     if is_classic_reserved_for(claim, pod):
         return ""
     name, limit = f"{claim.metadata.namespace}/{claim.metadata.name}", claim.status.user_limit
@@ -63,7 +67,7 @@ def explain_classic_unreservable(claim: ClassicResourceClaim, pod: Pod) -> str:
 
 
 def is_classic_reserved_for(claim: ClassicResourceClaim, pod: Pod) -> bool:
-    return any(user.uid == pod.metadata.uid for user in claim.status.reserved_for)
+    return any(is_reference_to(user.name, user.uid, pod) for user in claim.status.reserved_for)
 
 
 def build_classic_user(pod: Pod) -> OwnerRef:

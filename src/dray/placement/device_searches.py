@@ -23,14 +23,14 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import AllocationRequest
 from dray.allocator.search.resumable import ResumableSearch, TimeLimit, start_search
 from dray.allocator.search.trace import GaveUp, SearchEnding
 from dray.api.resource import DeviceClass
 from dray.values.cache_bounds import CacheBound
 
-SEARCH_ENDINGS: Final = CacheBound("endings of searches", 64, "a shape")
+SEARCH_ENDINGS: Final = CacheBound("outcomes of searches", 64, "a shape")
 MAX_PENDING_SHAPES: Final = 4096
 """Shapes that are wanted for one question at the same time; others have to ask again."""
 RUNNING_SEARCHES: Final = CacheBound("searches to continue", 64, "the scheduler")

@@ -16,8 +16,8 @@ class Topic(StrEnum):
 
     NODES = "nodes"
     """A node came, or became other than it was: labels, taints, what it can give."""
-    ROOM = "room"
-    """A pod ended or left: its node has more room."""
+    RESOURCES = "resources"
+    """A pod ended or left: its node has more free resources."""
     DEVICES = "devices"
     """Devices were published, given back, or lost a taint."""
     CLAIM = "claim"

@@ -19,15 +19,17 @@ import msgspec
 from dray.allocator.allocate import search_nodes
 from dray.allocator.allocation_results import build_allocations
 from dray.allocator.feature_gates import AllocatorGateFilter
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
+from dray.allocator.inventory.device_inventory import DeviceInventory
 from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.allocator.inventory.node_shapes import NodeView
 from dray.allocator.inventory.usage import DeviceUsage
 from dray.allocator.requests import format_claim_name, normalize_claims
 from dray.allocator.search.resumable import TimeLimit
 from dray.allocator.search.trace import GaveUp, SearchEnding, Solved
 from dray.api.core import Node, Pod
 from dray.api.devices.taint_rules import apply_taint_rules_to_all
-from dray.api.resource import AllocationResult, ConsumerReference, ResourceClaim
+from dray.api.resource import AllocationResult, ResourceClaim
+from dray.claims import reservation
 from dray.claims.claim_names import NamespacedName
 from dray.errors import UnanswerableClaimError
 from dray.explain import KubernetesAbort, find_abort
@@ -231,9 +233,9 @@ def _update_status(
     status = claim.status
     if allocation is not None:
         status = msgspec.structs.replace(status, allocation=allocation)
-    if pod is not None and all(consumer.name != pod.metadata.name for consumer in status.reserved_for):
-        consumer = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-        status = msgspec.structs.replace(status, reserved_for=(*status.reserved_for, consumer))
+    if pod is not None and not reservation.is_reserved_for(claim, pod):
+        consumers = (*status.reserved_for, reservation.build_consumer(pod))
+        status = msgspec.structs.replace(status, reserved_for=consumers)
     return msgspec.structs.replace(claim, status=status)
 
 

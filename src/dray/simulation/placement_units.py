@@ -1,9 +1,9 @@
-"""Who waits for devices: pods with the claims they name or stand for, and claims on their own.
+"""Placement units: the pods of a bundle with the claims they use, and claims on their own.
 
-Theory of operation: a pod's entries are resolved as the claim controller and the scheduler would: a claim by
-name, the claim made earlier for a template, or a new one made from it. Whatever keeps a pod from being
-placed before any device is looked at (a claim that is not there, a claim on its way out, a classic claim) is
-an obstacle in words; so is anything invalid that the pod needs. Claims that no waiting pod uses wait on their
+Theory of operation: first the bundle does for a pod what the claim controller does in a cluster: it finds the
+claim that was created for an entry with a template, or creates it. Then the entries are resolved by the rules
+of the scheduler (see claims.pod_claims). A claim that the pod cannot use, a classic claim and any invalid
+object that the pod needs are obstacles, reported as text. A claim that no pending pod uses is placed on its
 own.
 """
 
@@ -12,16 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dray.api.core import Pod, PodResourceClaim
-from dray.api.meta import ObjectMeta
-from dray.api.resource import ResourceClaim, ResourceClaimTemplate
+from msgspec.structs import replace
+
+from dray.api.classic import ClassicResourceClaim
+from dray.api.core import Pod, PodResourceClaim, PodResourceClaimStatus
+from dray.api.resource import ResourceClaim
 from dray.claims.claim_names import (
-    POD_CLAIM_NAME_ANNOTATION,
+    EntryClaim,
     NamespacedName,
-    build_owner_reference,
+    build_from_template,
+    find_entry_claim,
+    find_generated_claim,
     get_namespaced_name,
 )
-from dray.claims.reservation import MAX_CONSUMERS, is_pod_finished
+from dray.claims.pod_claims import ClaimProblem, PodClaimLookup, UnusableClaim, resolve_claim
+from dray.claims.reservation import is_pod_finished
 from dray.simulation.bundle import Bundle
 
 _MAX_NAME_LENGTH = 253
@@ -60,50 +65,49 @@ class PlacementUnit:
 
 
 class BundleClaims:
-    """The claims of a bundle by name, while pods are being placed; allocations are written back here."""
+    """The claims of a bundle by name, while pods are being placed; placements update them."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._claims = {get_namespaced_name(claim.metadata): claim for claim in bundle.claims}
         self._templates = {get_namespaced_name(template.metadata): template for template in bundle.templates}
-        self._classic = {get_namespaced_name(claim.metadata) for claim in bundle.classic_claims}
+        self._classic = {get_namespaced_name(claim.metadata): claim for claim in bundle.classic_claims}
         self._invalid = {(each.kind, each.namespace, each.name): str(each) for each in bundle.invalid}
-        # Claims made from templates earlier: namespace, owner and entry lead to the name.
-        self._generated: dict[tuple[str, str, str], NamespacedName] = {
-            (
-                name[0],
-                owner.uid or owner.name,
-                claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION, ""),
-            ): name
-            for name, claim in self._claims.items()
-            for owner in claim.metadata.owner_references
-            if owner.kind == "Pod"
-        }
+        self._by_owner: dict[NamespacedName, list[ResourceClaim]] = {}
+        """Claims of the bundle by namespace and name of the pods that own them."""
+        for claim in bundle.claims:
+            for owner in claim.metadata.owner_references:
+                if owner.kind == "Pod":
+                    self._by_owner.setdefault((claim.metadata.namespace, owner.name), []).append(claim)
+        self._created: dict[NamespacedName, ResourceClaim] = {}
+        """Claims created from templates for the pod whose unit is being built."""
 
     def get(self, name: NamespacedName) -> ResourceClaim | None:
-        """A claim as it stands now."""
+        """A claim as it is now."""
         return self._claims.get(name)
 
     def update(self, claim: ResourceClaim) -> None:
-        """Remember a claim as it is from now on."""
+        """Replace a claim, or add one that was created from a template."""
         self._claims[get_namespaced_name(claim.metadata)] = claim
 
     def build_pod_unit(self, pod: Pod) -> PlacementUnit:
-        """A pod with its claims; the first obstacle when they cannot all be had."""
-        found: list[ResourceClaim] = []
+        """A pod with its claims, or with the first obstacle to using one of them."""
+        self._created = {}
+        found: dict[str, ResourceClaim] = {}
         for entry in pod.spec.resource_claims:
             claim = self._resolve_entry(pod, entry)
             if isinstance(claim, str):
-                return PlacementUnit(pod, tuple(found), claim)
-            if claim is not None and claim not in found:
-                found.append(claim)
-        return PlacementUnit(pod, tuple(found), self._find_class_obstacle(found))
+                return PlacementUnit(pod, tuple(found.values()), claim)
+            if claim is not None:
+                found.setdefault(claim.metadata.name, claim)
+        claims = tuple(found.values())
+        return PlacementUnit(pod, claims, self._find_class_obstacle(claims))
 
     def build_claim_unit(self, claim: ResourceClaim) -> PlacementUnit:
         """A claim on its own."""
-        return PlacementUnit(None, (claim,), self._find_class_obstacle([claim]))
+        return PlacementUnit(None, (claim,), self._find_class_obstacle((claim,)))
 
-    def _find_class_obstacle(self, claims: list[ResourceClaim]) -> str:
-        """The first class that claims without devices ask for and that is invalid."""
+    def _find_class_obstacle(self, claims: tuple[ResourceClaim, ...]) -> str:
+        """The first invalid class that a claim without devices asks for."""
         if not self._invalid:
             return ""
         for claim in claims:
@@ -113,19 +117,15 @@ class BundleClaims:
         return ""
 
     def list_used_names(self, pod: Pod) -> set[NamespacedName]:
-        """The names of the claims a pod has a part in, whether they are there or not."""
+        """The names of the claims that a pod uses, whether or not they exist."""
         entries = pod.spec.resource_claims
         names = [entry.resource_claim_name for entry in entries]
-        names += [said.resource_claim_name for said in pod.status.resource_claim_statuses]
-        made = {
-            self._generated[key]
-            for entry in entries
-            if (key := _build_generated_key(pod, entry)) in self._generated
-        }
-        return made | {(pod.metadata.namespace, name) for name in names if name}
+        names += [status.resource_claim_name for status in pod.status.resource_claim_statuses]
+        names += [claim.metadata.name for entry in entries if (claim := self._find_generated(pod, entry))]
+        return {(pod.metadata.namespace, name) for name in names if name}
 
     def list_unused_claims(self, used: set[NamespacedName]) -> list[ResourceClaim]:
-        """Claims without devices that nobody among the used ones speaks for."""
+        """Claims without devices that no pod uses."""
         return [
             claim
             for name, claim in self._claims.items()
@@ -135,68 +135,73 @@ class BundleClaims:
         ]
 
     def _resolve_entry(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | str | None:
-        """The claim of an entry, None when it needs none, or what is in the way."""
-        statuses = {said.name: said.resource_claim_name for said in pod.status.resource_claim_statuses}
-        if entry.resource_claim_name is not None:
-            return self._find_named(pod, entry.resource_claim_name)
-        if entry.name in statuses:
-            made = statuses[entry.name]
-            return None if made is None else self._find_named(pod, made)
-        if entry.resource_claim_template_name is None:
-            if entry.template is not None:
-                return f"entry `{entry.name}` stands for a claim of `cdi.k8s.io`: its driver allocates it"
-            return f"entry `{entry.name}` names neither a claim nor a template"
-        made_before = self._generated.get(_build_generated_key(pod, entry))
-        if made_before is not None:
-            wrong = self._invalid.get(("ResourceClaim", *made_before))
-            return (
-                self._claims[made_before] if wrong is None else f"claim `{'/'.join(made_before)}` is {wrong}"
-            )
-        template = self._templates.get((pod.metadata.namespace, entry.resource_claim_template_name))
-        if template is None:
-            space, name = pod.metadata.namespace, entry.resource_claim_template_name
-            full = f"{space}/{name}"
-            wrong = self._invalid.get(("ResourceClaimTemplate", space, name))
-            if wrong is not None:
-                return f"entry `{entry.name}`: ResourceClaimTemplate `{full}` is {wrong}"
-            return f"entry `{entry.name}`: ResourceClaimTemplate `{full}` is not among the manifests"
-        return self._create_from_template(template, pod, entry.name)
-
-    def _find_named(self, pod: Pod, name: str) -> ResourceClaim | str:
-        full = (pod.metadata.namespace, name)
-        wrong = self._invalid.get(("ResourceClaim", *full))
-        if wrong is not None:
-            return f"claim `{'/'.join(full)}` is {wrong}"
-        claim = self._claims.get(full)
-        if claim is None:
-            if full in self._classic:
-                return f"claim `{'/'.join(full)}` is one of `cdi.k8s.io`: its driver allocates it"
-            return f"claim `{'/'.join(full)}` is not among the manifests"
-        reserved = claim.status.reserved_for
-        holds = any(consumer.name == pod.metadata.name for consumer in reserved)
-        if claim.metadata.deletion_timestamp is not None and not holds:
-            return f"claim `{'/'.join(full)}` is being deleted"
-        if len(reserved) >= MAX_CONSUMERS and not holds:
-            return f"claim `{'/'.join(full)}` has {len(reserved)} consumers, and no room for more"
-        return claim
-
-    def _create_from_template(self, template: ResourceClaimTemplate, pod: Pod, entry: str) -> ResourceClaim:
-        """The claim that a template stands for; its name is the same in every run."""
+        """The claim of an entry, None when it needs none, or the obstacle to using it."""
+        if entry.template is not None:
+            return f"entry `{entry.name}` stands for a claim of `cdi.k8s.io`: its driver allocates it"
+        used = find_entry_claim(pod, entry)
+        if used is None:
+            created = self._find_or_create(pod, entry)
+            if isinstance(created, UnusableClaim):
+                return created.text
+            used, pod = created, _record_claim(pod, entry, created)
         namespace = pod.metadata.namespace
-        base = name = f"{pod.metadata.name}-{entry}"[:_MAX_NAME_LENGTH].rstrip("-.")
+        wrong = self._invalid.get(("ResourceClaim", namespace, used.name or ""))
+        if wrong is not None:
+            return f"claim `{namespace}/{used.name}` is {wrong}"
+        claim = resolve_claim(pod, entry, PodClaimLookup(self._get_claim, self._get_classic_claim))
+        if isinstance(claim, UnusableClaim):
+            missing = claim.problem is ClaimProblem.NOT_FOUND
+            return f"claim `{namespace}/{claim.name}` is not among the manifests" if missing else claim.text
+        if claim is None or isinstance(claim, ResourceClaim):
+            return claim
+        return f"claim `{namespace}/{claim.metadata.name}` is one of `cdi.k8s.io`: its driver allocates it"
+
+    def _get_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        return self._claims.get((namespace, name)) or self._created.get((namespace, name))
+
+    def _get_classic_claim(self, namespace: str, name: str) -> ClassicResourceClaim | None:
+        return self._classic.get((namespace, name))
+
+    def _find_generated(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | None:
+        owned = self._by_owner.get((pod.metadata.namespace, pod.metadata.name), ())
+        return find_generated_claim(pod, entry, owned)
+
+    def _find_or_create(self, pod: Pod, entry: PodResourceClaim) -> EntryClaim | UnusableClaim:
+        """The claim of an entry with a template, as the claim controller would record it."""
+        if entry.resource_claim_template_name is None:
+            text = f"entry `{entry.name}` names neither a claim nor a template"
+            return UnusableClaim(ClaimProblem.NOT_RECORDED, text)
+        made = self._find_generated(pod, entry)
+        if made is not None:
+            return EntryClaim(made.metadata.name, generated=True)
+        full = (pod.metadata.namespace, entry.resource_claim_template_name)
+        template = self._templates.get(full)
+        if template is None:
+            why = self._invalid.get(("ResourceClaimTemplate", *full), "not among the manifests")
+            text = f"entry `{entry.name}`: ResourceClaimTemplate `{'/'.join(full)}` is {why}"
+            return UnusableClaim(ClaimProblem.NOT_RECORDED, text)
+        claim = self._name_claim(
+            build_from_template(template, pod, entry), f"{pod.metadata.name}-{entry.name}"
+        )
+        self._created[get_namespaced_name(claim.metadata)] = claim
+        return EntryClaim(claim.metadata.name, generated=True)
+
+    def _name_claim(self, claim: ResourceClaim, base: str) -> ResourceClaim:
+        """Give a claim a name that is the same in every run; it has no finalizer before a server adds it."""
+        namespace = claim.metadata.namespace
+        base = name = base[:_MAX_NAME_LENGTH].rstrip("-.")
         number = 1
-        while (namespace, name) in self._claims:
+        while (namespace, name) in self._claims or (namespace, name) in self._created:
             number += 1
             name = f"{base[: _MAX_NAME_LENGTH - 6].rstrip('-.')}-{number}"
-        given = template.spec.metadata
-        metadata = ObjectMeta(
-            name=name,
-            namespace=namespace,
-            labels=given.labels,
-            annotations={**given.annotations, POD_CLAIM_NAME_ANNOTATION: entry},
-            owner_references=(build_owner_reference(pod),),
-        )
-        return ResourceClaim(metadata=metadata, spec=template.spec.spec)
+        return replace(claim, metadata=replace(claim.metadata, name=name, generate_name="", finalizers=()))
+
+
+def _record_claim(pod: Pod, entry: PodResourceClaim, claim: EntryClaim) -> Pod:
+    """The pod with a claim recorded in its status."""
+    record = PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.name)
+    statuses = (*pod.status.resource_claim_statuses, record)
+    return replace(pod, status=replace(pod.status, resource_claim_statuses=statuses))
 
 
 def list_pending_pods(bundle: Bundle) -> list[Pod]:
@@ -219,7 +224,3 @@ def _iter_class_names(claim: ResourceClaim) -> Iterator[str]:
         if request.exactly is not None:
             yield request.exactly.device_class_name
         yield from (alternative.device_class_name for alternative in request.first_available)
-
-
-def _build_generated_key(pod: Pod, entry: PodResourceClaim) -> tuple[str, str, str]:
-    return pod.metadata.namespace, pod.metadata.uid or pod.metadata.name, entry.name

@@ -32,7 +32,7 @@ from dray.cluster.services.supervisor import RunnableService
 from tests.contract.classic import classic_claim, classic_class
 from tests.contract.documents import allocation, claim, device_class, resource_slice
 from tests.contract.servers import Reach, reaching
-from tests.e2e.stage import named, node, pod
+from tests.e2e.use_case_cluster import named, node, pod
 
 MOST = 256
 LONGEST = 60.0
@@ -243,7 +243,7 @@ def _told(found: Document) -> bool:
     """Whether a pod says that there is no room for it."""
     conditions = found["status"].get("conditions", [])
     text = "".join(each.get("message", "") for each in conditions if each["type"] == "PodScheduled")
-    return "no room for more" in text or "its driver allows" in text
+    return "the most a claim can have" in text or "its driver allows" in text
 
 
 def _pod(name: str, plan: Plan) -> Document:

@@ -11,13 +11,13 @@ from dray.lint import RULES, LintRule, Severity
 from dray.lint.rules import RULE_BY_FAULT
 from tests.outside import ROOT
 
-SCENES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests/scenes/lint").glob("*.yaml")))
+CASES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests/cases/lint").glob("*.yaml")))
 SHOWN_ELSEWHERE = {"unreadable", "syntax", "selector-not-checked"}
-"""Rules about files, which tests/unit/cli proves, and about too many devices (test_selectorchecks)."""
+"""Rules about files, tested in tests/unit/cli, and about too many devices, in selectors/test_checks."""
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
-def test_a_rule_is_told_in_a_line_with_an_example(rule: LintRule) -> None:
+def test_a_rule_has_a_one_line_description_and_an_example(rule: LintRule) -> None:
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.id)
     assert rule.about
     assert not rule.about.endswith(".")
@@ -26,8 +26,8 @@ def test_a_rule_is_told_in_a_line_with_an_example(rule: LintRule) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RULES.keys() - SHOWN_ELSEWHERE))
-def test_every_rule_has_a_scene(name: str) -> None:
-    assert re.search(rf":\d+:\d+ \w+ {name}( |$)", SCENES, re.MULTILINE)
+def test_every_rule_has_a_case(name: str) -> None:
+    assert re.search(rf":\d+:\d+ \w+ {name}( |$)", CASES, re.MULTILINE)
 
 
 def test_every_fault_of_validation_has_a_rule() -> None:

@@ -23,7 +23,7 @@ from tests.unit.placement.seats import (
 )
 
 PLUGIN = NodeResourcesFit()
-EMPTIED = frozenset({Signal(Topic.NODES), Signal(Topic.ROOM)})
+EMPTIED = frozenset({Signal(Topic.NODES), Signal(Topic.RESOURCES)})
 GROWN = frozenset({Signal(Topic.NODES)})
 
 PLACE = node(

@@ -11,7 +11,8 @@ from dray.api.core import Pod, PodResourceClaimStatus
 from dray.api.meta import ObjectMeta, OwnerRef
 from dray.api.resource import ConsumerReference, ResourceClaim
 from dray.claims.claim_names import build_owner_reference
-from dray.placement.pending_pod import PLUGIN_NAME, PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.claims.pod_claims import PodClaimLookup
+from dray.placement.pending_pod import PLUGIN_NAME, PendingPod, resolve_pending_pod
 from dray.placement.rejections import PluginRejection, Signal, Topic
 from tests.unit.placement.seats import pod
 
@@ -115,10 +116,10 @@ def test_a_claim_with_all_consumers_it_can_have_is_full() -> None:
     full = replace(full, status=replace(full.status, reserved_for=others))
     asked = pod(resourceClaims=[named("one", "c")])
     assert why(resolve_pending_pod(asked, seen(full)), CLAIM) == (
-        "claim ns/c has 256 consumers already, and no room for more"
+        "claim ns/c has 256 consumers already, the most a claim can have"
     )
-    room = replace(full, status=replace(full.status, reserved_for=others[1:]))
-    assert names(resolve_pending_pod(asked, seen(room))) == ["c"]
+    one_less = replace(full, status=replace(full.status, reserved_for=others[1:]))
+    assert names(resolve_pending_pod(asked, seen(one_less))) == ["c"]
 
 
 def test_a_name_may_be_of_a_classic_claim() -> None:

@@ -24,7 +24,7 @@ from dray.placement.snapshot import ClusterSnapshot, NodeState
 from tests.unit.placement.seats import asking, node, photo, seat, subject
 
 WHO = subject(asking())
-NO = PluginRejection("Stub", "no", frozenset({Signal(Topic.ROOM)}))
+NO = PluginRejection("Stub", "no", frozenset({Signal(Topic.RESOURCES)}))
 
 
 @dataclass

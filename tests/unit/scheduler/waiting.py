@@ -14,7 +14,7 @@ from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queued_pod import QueuedPod
 
 DEVICES = Signal(Topic.DEVICES)
-ROOM = Signal(Topic.ROOM)
+ROOM = Signal(Topic.RESOURCES)
 
 
 def pod(name: str = "a", *, priority: int | None = None, gates: tuple[str, ...] = (), **spec: Any) -> Pod:

@@ -107,3 +107,10 @@ def pod(name: str, *, claims: str = "", templates: str = "", extra: str = "") ->
         f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n"
         f"  resourceClaims: [{', '.join(entries)}]\n{extra}---\n"
     )
+
+
+def owned_by(claim_text: str, pod_name: str, uid: str = "", entry: str = "") -> str:
+    """The claim of `claim` with an owner reference to a pod; with `entry`, created for that entry."""
+    owner = f"  ownerReferences: [{{apiVersion: v1, kind: Pod, name: {pod_name}, uid: '{uid}'}}]\n"
+    created_for = f"  annotations: {{resource.kubernetes.io/pod-claim-name: {entry}}}\n" if entry else ""
+    return claim_text.replace("spec:\n", f"{owner}{created_for}spec:\n", 1)

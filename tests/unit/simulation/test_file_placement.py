@@ -12,6 +12,7 @@ from tests.unit.simulation.stage import (
     device_class,
     node,
     outcomes,
+    owned_by,
     pod,
     slice_of,
     template,
@@ -188,11 +189,7 @@ def test_a_name_that_is_taken_is_not_given_again():
 
 
 def test_the_claim_made_for_a_template_earlier_is_used_again():
-    made = claim("x-t-abcde", "gpu").replace(
-        "  name: x-t-abcde\n",
-        "  name: x-t-abcde\n  annotations: {resource.kubernetes.io/pod-claim-name: t}\n"
-        "  ownerReferences: [{apiVersion: v1, kind: Pod, name: x, uid: ''}]\n",
-    )
+    made = owned_by(claim("x-t-abcde", "gpu"), "x", entry="t")
     text = TWO_NODES + slice_of("node-a", "gpu-0", "gpu-1") + template("t", "gpu") + made
     (found,) = outcomes(bundle(text + pod("x", templates="t")))
     assert isinstance(found, PlacedUnit)
@@ -206,7 +203,7 @@ def test_the_status_of_the_pod_names_claims_and_entries_that_need_none():
         + slice_of("node-a", "gpu-0", "gpu-1")
         + template("t", "gpu")
         + template("u", "gpu")
-        + claim("mine", "gpu")
+        + owned_by(claim("mine", "gpu"), "x")
     )
     (found,) = outcomes(bundle(text + pod("x", templates="t u", extra=statuses)))
     assert isinstance(found, PlacedUnit)
@@ -223,7 +220,7 @@ OBSTACLES = [
     (
         claim("c", "gpu").replace("  name: c\n", "  name: c\n  deletionTimestamp: 2026-01-01T00:00:00Z\n"),
         pod("x", claims="c"),
-        "claim `default/c` is being deleted",
+        "claim default/c is being deleted",
     ),
     (
         "apiVersion: cdi.k8s.io/v1alpha1\nkind: ResourceClaim\nmetadata: {name: c}\n---\n",
@@ -235,7 +232,7 @@ OBSTACLES = [
             "c", "gpu", status="status:\n  reservedFor:\n" + "  - {resource: pods, name: p, uid: u}\n" * 256
         ),
         pod("x", claims="c"),
-        "claim `default/c` has 256 consumers, and no room for more",
+        "claim default/c has 256 consumers already, the most a claim can have",
     ),
     (
         "",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.refusals import Refusal, RefusalReason, Shortage
 from dray.allocator.requests import MAX_RESULTS, AllocationRequest, RequestAlternative, RequestChoice
 from dray.allocator.search.candidate_checks import CandidateChecks
@@ -241,7 +241,7 @@ class BacktrackingSearch:
         frame.completion = completion.completion
 
     def _may_fault(self, frame: SearchFrame) -> bool:
-        """Whether a frame has a device that cannot be evaluated: the search ends there and never backtracks."""
+        """Whether a frame has a device that cannot be evaluated: the search ends there."""
         faulty = frame.candidates.faulty
         if not faulty or frame.alternative.takes_all:  # "All" requests also evaluate devices in use
             return bool(faulty)

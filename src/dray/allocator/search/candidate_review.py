@@ -1,8 +1,9 @@
 """Candidate review: why each candidate is refused at one point of a search, for explanations.
 
 Theory of operation: the trace of a search has the candidates it refused, as far as it looked. An explanation
-needs every candidate at one point, with the first rule that refuses it. So the review takes the picks that led
-to the point once more, through the checks of the search itself, and applies the same checks to each candidate.
+needs every candidate at one point, with the first rule that refuses it. So the review takes the picks that
+led to the point once more, through the checks of the search itself, and applies the same checks to each
+candidate.
 
 This module must not contain a rule of its own. Candidates that the search did not evaluate stay unevaluated:
 an explanation must not evaluate more selectors than the search did.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import AllocationRequest
 from dray.allocator.search.candidate_checks import CandidateChecks
@@ -50,6 +51,12 @@ class CandidateReview:
         return {
             candidate: self._find_refusal(frame, candidate) for candidate in range(frame.candidates.frontier)
         }
+
+    def find_matching_refusals(self, point: SearchPoint) -> dict[int, Refusal | None]:
+        """Like `find_refusals`, for the candidates that match the selectors; all of them when none does."""
+        matching = get_candidate_set(self._shape, point.alternative).matching
+        refusals = self.find_refusals(point)
+        return {number: found for number, found in refusals.items() if not matching or matching >> number & 1}
 
     def _find_refusal(self, frame: SearchFrame, candidate: int) -> Refusal | None:
         static = frame.candidates.refusals.get(candidate)

@@ -21,6 +21,7 @@ from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim
 from dray.claims.binding_conditions import explain_not_ready
 from dray.claims.claim_names import NamespacedName, find_recorded_name, get_namespaced_name
+from dray.claims.pod_claims import PodClaimLookup
 from dray.claims.reservation import FINISHED_PHASES, is_reserved_for
 from dray.errors import UnanswerableClaimError
 from dray.explain import Diagnosis, NodeOutcome, NodeReport, WorkBudget, diagnose, diagnose_fault, summarize
@@ -30,7 +31,7 @@ from dray.explain.rendering.text import render_headline
 from dray.placement.classic_negotiation import WaitForDrivers
 from dray.placement.device_searches import DeviceSearches
 from dray.placement.framework import SchedulingPlugin
-from dray.placement.pending_pod import PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.placement.pending_pod import PendingPod, resolve_pending_pod
 from dray.placement.plugins.classic_resources import ClassicResources, decide_next_step
 from dray.placement.plugins.dynamic_resources import DynamicResources, find_unreachable_claim
 from dray.placement.profile import DEFAULT_SCHEDULER, PlacementOptions, build_profile
@@ -39,8 +40,8 @@ from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests, comp
 from dray.placement.scheduling_cycle import RejectedNodes, Unschedulable, find_rejections, place_pod
 from dray.placement.snapshot import ClusterSnapshot
 from dray.placement.unschedulable_message import explain_unschedulable
+from dray.share_ids import generate_share_id
 from dray.simulation.bundle import Bundle
-from dray.simulation.share_ids import generate_share_id
 
 T = TypeVar("T")
 POD_SCHEDULED_CONDITION: Final = "PodScheduled"

@@ -95,7 +95,7 @@ def build_scheduler(client: Client, options: ComponentOptions) -> RunnableServic
     from dray.allocator.search.resumable import SEARCH_SECONDS
     from dray.scheduler import scheduling_loop
     from dray.scheduler.options import LEASE_NAME, SchedulerOptions
-    from dray.simulation.share_ids import generate_share_id
+    from dray.share_ids import generate_share_id
 
     return scheduling_loop.Scheduler(
         client,

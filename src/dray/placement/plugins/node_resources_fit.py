@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAME = "NodeResourcesFit"
 
 _WAKES_GROWN = frozenset({Signal(Topic.NODES)})
-_WAKES_EMPTIED = frozenset({Signal(Topic.NODES), Signal(Topic.ROOM)})
+_WAKES_EMPTIED = frozenset({Signal(Topic.NODES), Signal(Topic.RESOURCES)})
 _IN_BYTES = (MEMORY, "ephemeral-storage", "hugepages-")
 
 

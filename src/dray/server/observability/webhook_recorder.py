@@ -19,7 +19,7 @@ from dray.telemetry.metrics import OTHER_LABEL
 MAX_WEBHOOK_LABELS: Final = 100
 
 
-class WebhookReporter:
+class WebhookRecorder:
     """Records what webhooks do: metrics, the log and the audit log."""
 
     def __init__(self, metrics: ApiServerMetrics, log: StructuredLogger, audit: AuditLog) -> None:

@@ -1,10 +1,8 @@
-"""Containers that are only pretended: for tests, and for simulated nodes of which hundreds fit into a
-process.
+"""A fake container runtime for tests and for simulated nodes, of which hundreds fit into one process.
 
-A container runs until it is stopped, or as annotations of its pod say: `dray.dev/fake-run-seconds` is how
-long, `dray.dev/fake-exit-code` how it ends then. Nothing is checked and nothing runs, no task either: whether
-a time is over is worked out when somebody asks. Handed from one agent to the next, it is a machine that goes
-on.
+A container "runs" until it is stopped, or as annotations of its pod say: for `dray.dev/fake-run-seconds`,
+then with `dray.dev/fake-exit-code`. Nothing is validated and no process or task runs: the state is computed
+when it is read. Passed from one agent to the next, it simulates a machine that keeps running.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ _TERMINATED: Final = 15
 
 @dataclass(slots=True)
 class _FakeContainer:
-    """A container that is said to run."""
+    """A simulated container."""
 
     launch: ContainerLaunch
     started_at: datetime
@@ -47,7 +45,7 @@ class _FakeContainer:
 
 
 class FakeRuntime:
-    """Runs nothing and remembers what it was given."""
+    """Runs nothing and remembers its launches."""
 
     name: Final = "fake"
 
@@ -57,11 +55,11 @@ class FakeRuntime:
 
     @property
     def launches(self) -> tuple[ContainerLaunch, ...]:
-        """What was started and not removed, in that order, with the edits that came along."""
+        """The launches of containers that were started and not removed, in order."""
         return tuple(each.launch for each in self._containers.values())
 
     async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
-        """Pretend to start a container."""
+        """Add a container."""
         if launch.id in self._containers:
             return ContainerStarted(launch.id)
         try:
@@ -75,7 +73,7 @@ class FakeRuntime:
         return ContainerStarted(launch.id)
 
     async def wait(self, container: ContainerId) -> ContainerExit:
-        """How a container ended, as soon as it is time."""
+        """Wait until a container's time is over, and return its exit."""
         found = self._containers.get(container)
         if found is None:
             now = self._time_source.clock.now()
@@ -101,7 +99,7 @@ class FakeRuntime:
         return found.exit
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
-        """End a container; it does so at once."""
+        """Terminate a container at once."""
         found = self._containers.get(container)
         if found is not None and self._compute_exit(found) is None:
             now = self._time_source.clock.now()
@@ -109,7 +107,7 @@ class FakeRuntime:
             found.ended.set()
 
     async def list_containers(self) -> tuple[FoundContainer, ...]:
-        """Every container that was started and not removed."""
+        """List every container that was started and not removed."""
         return tuple(
             FoundContainer(
                 container,
@@ -122,13 +120,13 @@ class FakeRuntime:
         )
 
     async def remove(self, container: ContainerId) -> None:
-        """Forget a container."""
+        """Remove a container."""
         await self.stop(container, 0)
         self._containers.pop(container, None)
 
     async def find_problem(self) -> str:
-        """Nothing ever keeps it from pretending."""
+        """Return nothing: a fake always works."""
         return ""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a fake holds no resources."""

@@ -33,7 +33,7 @@ from dray.values.cache_bounds import CacheBound
 from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
 
 GROUP = "rbac.authorization.k8s.io"
-DECISION_CACHE = CacheBound("answers about rights", 20_000, "the server")
+DECISION_CACHE = CacheBound("authorization decisions", 20_000, "the server")
 
 RbacSubject = tuple[str, str]
 """`User` or `Group`, and the name; a service account is a user."""
