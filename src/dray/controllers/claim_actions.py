@@ -45,6 +45,7 @@ from dray.client.errors import (
 )
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import strip_managed_fields
+from dray.client.object_refs import parse_resource_version
 from dray.client.patches import MergePatch, StrategicMergePatch
 from dray.client.rest_client import CALL_ERRORS
 from dray.controllers import metrics as controller_metrics
@@ -96,7 +97,7 @@ class ClaimActionExecutor:
         written = self._written_versions.get(pod.metadata.uid)
         if written is None:
             return False
-        if int(pod.metadata.resource_version) >= written:
+        if parse_resource_version(pod.metadata.resource_version) >= written:
             del self._written_versions[pod.metadata.uid]
             return False
         return True
@@ -198,7 +199,7 @@ class ClaimActionExecutor:
             pod = await self.client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
         except NotFoundError:
             return
-        self._written_versions[metadata.uid] = int(pod["metadata"]["resourceVersion"])
+        self._written_versions[metadata.uid] = parse_resource_version(pod["metadata"]["resourceVersion"])
 
     # --- claims ---
 

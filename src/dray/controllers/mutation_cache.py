@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import ObjectKey, get_identity
+from dray.client.object_refs import ObjectKey, get_identity, parse_resource_version
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class MutationCache(Generic[T]):
     def put(self, obj: T) -> None:
         """Take over the newest version of an object."""
         key, uid, version = get_identity(obj)
-        number = _parse_version(version)
+        number = parse_resource_version(version)
         known = self._entries.get(key)
         if known is not None and known.version > number:
             return
@@ -67,7 +67,7 @@ class MutationCache(Generic[T]):
         key, uid, version = get_identity(obj)
         self._drop(key)
         if self._is_in_informer(key, uid):
-            self._entries[key] = _CachedMutation(None, _parse_version(version), uid)
+            self._entries[key] = _CachedMutation(None, parse_resource_version(version), uid)
 
     def get(self, namespace: str, name: str) -> T | None:
         """Return the newest known version of an object."""
@@ -100,7 +100,7 @@ class MutationCache(Generic[T]):
         if entry.object is None:
             obsolete = not self._is_in_informer(key, entry.uid)
         else:
-            obsolete = _parse_version(self.informer.resource_version) >= entry.version
+            obsolete = parse_resource_version(self.informer.resource_version) >= entry.version
         if obsolete:
             self._drop(key)
             return None
@@ -115,7 +115,7 @@ class MutationCache(Generic[T]):
         entry = self._entries.get(key)
         if entry is None or (entry.object is None and entry.uid == uid):
             return
-        if _parse_version(version) >= entry.version:
+        if parse_resource_version(version) >= entry.version:
             self._drop(key)
 
     def _on_deleted(self, obj: T) -> None:
@@ -139,7 +139,3 @@ class MutationCache(Generic[T]):
         for key in list(self._entries):
             self._get_current(key)
         self._sweep_at = max(SWEEP_SIZE, 2 * len(self._entries))
-
-
-def _parse_version(version: str) -> int:
-    return int(version) if version.isascii() and version.isdigit() else -1

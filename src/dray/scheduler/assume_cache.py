@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from dray.api.resource import AllocationResult, ResourceClaim
+from dray.client.object_refs import parse_resource_version
 
 MAX_DELETED_REMEMBERED: Final = 20_000
 """Deleted claims that are remembered, so that a late response does not restore one."""
@@ -141,11 +142,10 @@ class ClaimAssumeCache:
         self._on_changed(before, now)
 
 
-def parse_claim_version(claim: ResourceClaim) -> int:
-    """Return the resource version of a claim as a number."""
-    text = claim.metadata.resource_version
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
 def _get_claim_key(claim: ResourceClaim) -> ClaimKey:
     return claim.metadata.namespace, claim.metadata.name
+
+
+def parse_claim_version(claim: ResourceClaim) -> int:
+    """Return the resource version of a claim as a number; -1 when it is none."""
+    return parse_resource_version(claim.metadata.resource_version)
