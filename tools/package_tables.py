@@ -1,6 +1,6 @@
 """Writes the table of every package: its modules with the first sentence of their docstrings.
 
-`python -m tools.package_tables` renews docs/internals/packages.md; `--check` ends with 1 when it is out of date.
+`python -m tools.package_tables` renews docs/internals/packages.md; `--check` exits with 1 when it is stale.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TARGET = ROOT / "docs" / "internals" / "packages.md"
 
 HEAD = """# Packages and their files
 
-Every package of `src/dray` with the first sentence of each module. `make reference` generates this page from the
-docstrings; [the map](map.md) says how the packages fit together.
+Every package of `src/dray` with the first sentence of each module. `make reference` generates this page from
+the docstrings; [the map](map.md) says how the packages fit together.
 """
 
 

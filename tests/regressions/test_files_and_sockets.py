@@ -25,7 +25,7 @@ from dray.errors import InputError
 from dray.node.claims.checkpoint import FILE, Checkpoint, LostCheckpoint
 from dray.node.claims.record import ClaimsRecord
 from dray.node.containers.runtime.process import ProcessRuntime
-from dray.node.server.authentication import load_or_create_certificate
+from dray.node.server.certificate import load_or_create_certificate
 from dray.wire.unix_sockets import secure_socket_directory
 from tests.unit.driver.driver_node import DRIVER, DriverNode, open_driver_node
 from tests.unit.node.doorway import Place, place

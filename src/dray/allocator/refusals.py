@@ -1,8 +1,8 @@
-"""Why a device, a pool or an alternative is not taken: reasons, with a text each.
+"""Refusals: why a candidate, a pool or an alternative is not taken, as typed values.
 
-Theory of operation: a check answers with a `Refusal` or with None. A refusal is small: the reason and
-what a sentence about it needs (`detail`). Words are made late, by explain/, from the table here, so that
-saying no costs nothing while searching.
+Theory of operation: a check returns a `Refusal` or None. A refusal has the reason and the details that a
+message needs. `explain` writes the message later, from the table here, so that a refusal costs next to
+nothing during the search.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class RefusalReason(StrEnum):
-    """Every rule that can say no, in the order of explanation."""
+    """Every rule that can refuse, in the order of explanation."""
 
     UNSUITED = "Unsuited"
     BROKEN_SELECTOR = "BrokenSelector"
@@ -70,14 +70,14 @@ REASON_TEXTS: dict[RefusalReason, str] = {
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """One no: which rule, and what a sentence about it needs."""
+    """The reason of a refusal, and the details that a message needs."""
 
     reason: RefusalReason
     detail: Any = None
 
 
 class ConstraintConflict(msgspec.Struct, frozen=True, gc=False):
-    """What two devices disagree about: the constraint's attribute, both values, the device chosen before."""
+    """A violated constraint: its attribute, the values of the candidate and those taken before."""
 
     attribute: str
     distinct: bool

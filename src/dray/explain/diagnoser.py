@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeShape, NodeView
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.node_shapes import NodeShape, NodeView
 from dray.allocator.inventory.usage import PoolId
 from dray.allocator.requests import AllocationRequest, format_claim_name, normalize_claims
 from dray.api.core import Node

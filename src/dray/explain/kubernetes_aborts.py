@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dray.allocator.inventory.device_inventory import NodeShape, NodeView
+from dray.allocator.inventory.node_shapes import NodeShape, NodeView
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.backtracking import search

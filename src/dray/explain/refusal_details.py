@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dray.allocator.inventory.device_inventory import NodeView
 from dray.allocator.inventory.device_profiles import DeviceProfile
+from dray.allocator.inventory.node_shapes import NodeView
 from dray.allocator.inventory.pool_views import IncompletePool
 from dray.allocator.inventory.usage import DeviceUsage, PoolId
 from dray.allocator.refusals import ConstraintConflict, Refusal, RefusalReason, Shortage

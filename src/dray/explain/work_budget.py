@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.search.backtracking import STEP_BUDGET
 from dray.allocator.search.resumable import UNLIMITED_STEPS, ResumableSearch, TimeLimit
 from dray.allocator.search.trace import GaveUp, SearchEnding

@@ -34,7 +34,7 @@ class EventHistory(Protocol):
     """The history from which a broadcaster reads what is no longer in memory."""
 
     async def check_readable(self, revision: int) -> None:
-        """Raise `CompactedError` or `FutureRevisionError` unless the history reaches from `revision` to now."""
+        """Raise `CompactedError` or `FutureRevisionError` unless the history covers `revision` to now."""
         ...
 
     async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:

@@ -130,7 +130,7 @@ def _build_file(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int
 
 
 def _checkpoint_and_drop_wal(target: Path) -> None:
-    """Checkpoint a store that is about to be overwritten: its log must neither outlive it nor be lost before."""
+    """Checkpoint a store before it is overwritten: its log must neither outlive it nor be lost."""
     if target.exists():
         with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(target, writer=True)) as old:
             old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -249,7 +249,7 @@ class SqliteWriter:
             self._close_without_checkpoint()
 
     def _close_without_checkpoint(self) -> None:
-        """Close without a checkpoint: the last connection to close would repeat the fsync and drop the log."""
+        """Close without a checkpoint: closing the last connection would repeat the fsync and drop the log."""
         last = connect(self._path, writer=False)
         try:
             with contextlib.suppress(sqlite3.Error):

@@ -24,7 +24,7 @@ from dray.client.transports.http import HttpTransport
 from dray.cluster.local.transport import LocalTransport
 from dray.errors import InputError
 from dray.node.agent import NodeAgent
-from dray.node.server.authentication import load_or_create_certificate
+from dray.node.server.certificate import load_or_create_certificate
 from dray.server.auth.authn.certificates import CertificateAuthority
 from dray.server.http.requests import AUTHENTICATED
 from dray.server.registry.pod_logs import CERTIFICATE_ANNOTATION
