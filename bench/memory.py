@@ -57,9 +57,9 @@ class Churn:
     """A scheduler's view of a cluster whose slices change all the time."""
 
     def __init__(self, nodes: int, devices: int = DEVICES, stay: int = STAY) -> None:
-        door = AllocatorGateFilter.from_overrides({})
-        self.overlay = SchedulerCache(door)
-        self.devices = DynamicResources(door, lambda: "", DeviceSearches(TimeLimit(time.monotonic)))
+        gate_filter = AllocatorGateFilter.from_overrides({})
+        self.overlay = SchedulerCache(gate_filter)
+        self.devices = DynamicResources(gate_filter, lambda: "", DeviceSearches(TimeLimit(time.monotonic)))
         self.profile = build_profile(PlacementOptions(), [self.devices])
         self._reader = ResponseDecoder(get_kind_by_type(ResourceSlice), "v1")
         self._sharing = DeviceInterner()
@@ -122,7 +122,7 @@ class Churn:
 
 
 def node(number: int) -> Node:
-    """A node with room for pods."""
+    """A node that can run pods."""
     name = f"node-{number:05}"
     document = {
         "apiVersion": "v1",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from dray.allocator.inventory.device_inventory import NodeView
+from dray.allocator.inventory.node_shapes import NodeView
 from dray.allocator.requests import AllocationRequest
 from dray.allocator.search.candidates import get_candidate_set
 from dray.allocator.search.trace import CandidateTaken, DeadEnd, Pick, SearchPoint, TraceEvent

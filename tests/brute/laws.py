@@ -19,7 +19,8 @@ import dray.allocator.requests as wanting
 import dray.allocator.search.backtracking as searching
 import dray.allocator.verify.claim_rules as refereeing
 from dray.allocator.allocate import SuccessfulAllocation, allocate, search_nodes
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.node_shapes import NodeView
 from dray.allocator.inventory.usage import DeviceUsage
 from dray.allocator.partial_solution import PartialSolution
 from dray.allocator.requests import normalize_claims

@@ -295,6 +295,7 @@ def allocations_are_bound_where_a_like_node_is() -> Any:
             return self._view.shape, candidate
 
     def build(view: Any, picks: Any) -> Any:
-        return real(Alike(view), picks)  # type: ignore[arg-type]
+        alike: Any = Alike(view)
+        return real(alike, picks)
 
     return patch.object(allocation_results, "_build_node_selector", build)

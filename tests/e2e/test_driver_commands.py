@@ -17,7 +17,7 @@ from tests.contract.kitted import short_folder
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import ENDS_IN, until
 from tests.e2e.server import Running, command
-from tests.e2e.stage import node
+from tests.e2e.use_case_cluster import node
 
 LONGEST = 240
 NODE = "node-of-drivers"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeShape
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.inventory.usage import DeviceUsage
 from dray.api.core import Node, Pod, PodStatus
 from dray.api.meta import ObjectMeta

@@ -133,8 +133,8 @@ def without_devices(each: Pod, claims: dict[str, Any]) -> list[str]:
 def could_be_placed(scheduler: Scheduler, each: Pod) -> bool:
     if each.spec.node_name:
         return False
-    subject = scheduler._build_subject(each)
+    subject = scheduler._placer._resolve_pod(each)
     if not isinstance(subject, PendingPod):
         return False
-    profile = build_profile(scheduler._options.placement, [scheduler._devices])
+    profile = build_profile(scheduler._options.placement, [scheduler._placer.devices])
     return isinstance(place_pod(scheduler._cache.update_snapshot(), subject, profile), Placement)

@@ -1,6 +1,7 @@
-"""The heart: given slices, classes, claims and what is taken, find the devices, and tell how.
+"""Allocator: finds devices for claims on a node, given published slices, device classes and usage.
 
-A pure search over frozen values: the same question has the same answer and the same story. Nothing here
-writes words for people (see explain), reads gates (see admit), knows the time or makes identities of
-its own. Explain, placement, the simulator and the doors import it; authors of autoscalers may, too.
+A pure search over frozen values: the same input always has the same answer and the same trace. This package
+must not contain I/O, time, randomness or message texts (see explain), and reads feature gates only in
+`feature_gates`. `explain`, `placement`, the simulation and everything above may import it, as may authors of
+autoscalers.
 """

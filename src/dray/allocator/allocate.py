@@ -1,10 +1,10 @@
-"""Questions to the allocator, as callers ask them: one node, or many at once.
+"""Entry points of the allocator: devices for claims on one node, or on many nodes at once.
 
-`allocate` answers for one node with results or with the ending that says why not. `search_nodes` answers for
-many nodes with one search per distinct shape: nodes that look alike get the same answer.
+`allocate` returns allocations for one node, or the ending of the search without a solution. `search_nodes`
+covers many nodes with one search per distinct shape: nodes of one shape have the same answer.
 
-Both take a limit in time, for which they need the caller's clock, and one in steps. Without either a search
-may take `STEP_BUDGET` steps.
+Both take a limit in time, which brings the caller's clock, and one in steps. Without either a search may take
+`STEP_BUDGET` steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from dray.allocator.allocation_results import build_allocations
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeShape, NodeView
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.node_shapes import NodeShape, NodeView
 from dray.allocator.requests import AllocationRequest, normalize_claims
 from dray.allocator.search.backtracking import STEP_BUDGET
 from dray.allocator.search.resumable import UNLIMITED_STEPS, ResumableSearch, TimeLimit, start_search
@@ -31,7 +32,7 @@ class SuccessfulAllocation(msgspec.Struct, frozen=True):
 
 
 class FailedAllocation(msgspec.Struct, frozen=True):
-    """No devices on this node; the ending tells whether that is certain. `explain` tells why."""
+    """No devices on this node; the ending tells whether that is certain, `explain` tells why."""
 
     ending: SearchEnding
 
@@ -45,16 +46,18 @@ def allocate(
     budget: int | None = None,
     limit: TimeLimit | None = None,
 ) -> SuccessfulAllocation | FailedAllocation:
-    """All claims of a pod on one node, together or not at all.
+    """Allocate all claims of a pod on one node, together or not at all.
 
-    Raises `AllocationFault` for a claim that no node could ever answer.
+    Raises `UnanswerableClaimError` for a claim that no node could ever satisfy.
     """
-    ask = normalize_claims(claims, inventory.classes.get)
+    allocation_request = normalize_claims(claims, inventory.classes.get)
     view = inventory.get_node_view(node)
-    ending = run_search(ask, view.shape, budget, limit)
+    ending = run_search(allocation_request, view.shape, budget, limit)
     if not isinstance(ending, Solved):
         return FailedAllocation(ending)
-    return SuccessfulAllocation(build_allocations(ask, view, ending.picks, new_share_id=new_share_id), ending)
+    return SuccessfulAllocation(
+        build_allocations(allocation_request, view, ending.picks, new_share_id=new_share_id), ending
+    )
 
 
 def run_search(
@@ -63,7 +66,7 @@ def run_search(
     budget: int | None = None,
     limit: TimeLimit | None = None,
 ) -> SearchEnding:
-    """How a search ends."""
+    """Run a search to its end, or to its limit."""
     clock, seconds = (_read_stopped_clock, 1.0) if limit is None else (limit.clock, limit.per_search)
     if budget is None:
         budget = STEP_BUDGET if limit is None else UNLIMITED_STEPS
@@ -84,7 +87,7 @@ def search_nodes(
     budget: int | None = None,
     limit: TimeLimit | None = None,
 ) -> Iterator[tuple[NodeView, SearchEnding]]:
-    """What each node sees and how the search ends there; one search per distinct shape.
+    """Search every node, once per distinct shape; yields the view of each node and the ending there.
 
     When the total of the limit is used up, the shapes that are left are given up without a search.
     """

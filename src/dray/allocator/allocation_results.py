@@ -1,14 +1,14 @@
-"""A solution becomes allocations: one result per claim, as the API writes them.
+"""Allocation results: builds the `AllocationResult` of each claim from the picks of a search.
 
-Names come back here: candidates are looked up in the view they were found in. Share ids are given by
-the caller, one call per share.
+The search knows candidates as numbers; here they get their names back from the view they were found in. The
+caller provides share IDs, one call per share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dray.allocator.inventory.device_inventory import NodeView
+from dray.allocator.inventory.node_shapes import NodeView
 from dray.allocator.requests import AllocationRequest
 from dray.allocator.search.trace import Pick
 from dray.api.resource import (
@@ -27,7 +27,7 @@ def build_allocations(
     *,
     new_share_id: Callable[[], str],
 ) -> tuple[AllocationResult, ...]:
-    """One allocation per claim, in the order of the claims."""
+    """Build one allocation per claim, in the order of the claims."""
     allocations = []
     for c in range(len(allocation_request.claims)):
         own = (
@@ -47,31 +47,31 @@ def build_allocations(
 def _build_result(
     view: NodeView, pick: Pick, new_share_id: Callable[[], str]
 ) -> DeviceRequestAllocationResult:
-    shelf, position = view.locate_device(pick.candidate)
-    content = shelf.profiles[position]
-    device = content.device
-    want = pick.point.alternative
+    pool_view, position = view.locate_device(pick.candidate)
+    profile = pool_view.profiles[position]
+    device = profile.device
+    alternative = pick.point.alternative
     return DeviceRequestAllocationResult(
-        request=want.name,
-        driver=shelf.pool[0],
-        pool=shelf.pool[1],
-        device=shelf.names[position],
-        admin_access=want.admin or None,
-        tolerations=want.tolerations,
+        request=alternative.name,
+        driver=pool_view.pool[0],
+        pool=pool_view.pool[1],
+        device=pool_view.names[position],
+        admin_access=alternative.admin or None,
+        tolerations=alternative.tolerations,
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
         share_id=new_share_id() if pick.consumed is not None else None,
-        consumed_capacity=dict(content.to_quantities(pick.consumed)) if pick.consumed else {},
+        consumed_capacity=dict(profile.to_quantities(pick.consumed)) if pick.consumed else {},
     )
 
 
 def _build_node_selector(view: NodeView, picks: Sequence[Pick]) -> NodeSelector | None:
-    """Where the devices can be used together: this node, or what all selectors have in common."""
+    """The nodes where the devices can be used together: this node, or what all selectors have in common."""
     common: NodeSelector | None = None
     for pick in picks:
-        # Not the shape's: nodes of one shape may reach their devices in different ways.
-        shelf, position = view.locate_device(pick.candidate)
-        reach = shelf.node_scopes[position]
+        # From the view, not from its shape: nodes of one shape may reach their devices in different ways.
+        pool_view, position = view.locate_device(pick.candidate)
+        reach = pool_view.node_scopes[position]
         if reach.local_only:
             return view.own_selector
         if reach.selector is not None and common is not reach.selector:
@@ -85,10 +85,10 @@ def _build_node_selector(view: NodeView, picks: Sequence[Pick]) -> NodeSelector 
 def _collect_config(
     allocation_request: AllocationRequest, claim_index: int, picks: Sequence[Pick]
 ) -> tuple[DeviceAllocationConfiguration, ...]:
-    """Configuration of the classes, then of the claim; only of what was chosen."""
+    """Collect the configuration of the classes, then of the claim, for the chosen alternatives only."""
     claim = allocation_request.claims[claim_index]
     chosen = {pick.point.choice.index: pick.point.alternative for pick in picks}
-    wants = [
+    alternatives = [
         chosen[choice.index]
         for choice in allocation_request.choices
         if choice.claim_index == claim_index and choice.index in chosen
@@ -97,20 +97,28 @@ def _collect_config(
 
     def scope(names: tuple[str, ...]) -> tuple[str, ...]:
         """No names where they cover every request as it was chosen."""
-        covered = sum(want.name in names or want.name.partition("/")[0] in names for want in wants)
+        covered = sum(
+            alternative.name in names or alternative.request in names for alternative in alternatives
+        )
         return () if covered == requests else names
 
     found: list[DeviceAllocationConfiguration] = []
-    for class_name in dict.fromkeys(want.class_name for want in wants):
-        named = scope(tuple(want.name for want in wants if want.class_name == class_name))
+    for class_name in dict.fromkeys(alternative.class_name for alternative in alternatives):
+        named = scope(
+            tuple(alternative.name for alternative in alternatives if alternative.class_name == class_name)
+        )
         found += (
             DeviceAllocationConfiguration(source="FromClass", requests=named, opaque=config.opaque)
             for config in allocation_request.classes[class_name].spec.config
         )
-    names = {want.name for want in wants} | {want.name.partition("/")[0] for want in wants}
+    names = {alternative.name for alternative in alternatives} | {
+        alternative.request for alternative in alternatives
+    }
     found += (
-        DeviceAllocationConfiguration(source="FromClaim", requests=scope(said.requests), opaque=said.opaque)
-        for said in claim.spec.devices.config
-        if not said.requests or not names.isdisjoint(said.requests)
+        DeviceAllocationConfiguration(
+            source="FromClaim", requests=scope(config.requests), opaque=config.opaque
+        )
+        for config in claim.spec.devices.config
+        if not config.requests or not names.isdisjoint(config.requests)
     )
     return tuple(found)

@@ -1,8 +1,9 @@
-"""Admission: with a gate off, what stands behind it is dropped, withheld or refused.
+"""Feature gates of the allocator: clears, withholds or refuses what depends on a disabled gate.
 
-Slices lose the fields of a gate that is off. A device that means nothing without them is withheld: no new
-claim gets it, but whoever holds it is still charged for it. A claim that asks for something behind a closed
-gate is a fault that names the gate: half an answer would be a wrong one. Further in nobody knows of gates.
+Slices lose the fields of a disabled gate. A device that is of no use without them is withheld: no new claim
+gets it, but usage still charges the claims that have it. A claim that asks for something behind a disabled
+gate is an error that names the gate, because an answer to the rest of the claim would be wrong. No other
+module of the allocator reads gates.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SLICE_KIND = "ResourceSlice.resource.k8s.io"
 _CLAIM_KIND = "ResourceClaim.resource.k8s.io"
 
 _TAINT_RULE_GATES = ("DRADeviceTaints", "DRADeviceTaintRules")
-"""Gates without which taint rules mean nothing."""
+"""Gates that taint rules need."""
 
 _REFUSED_FIELDS = {
     "firstAvailable": "has alternatives (`firstAvailable`)",
@@ -37,48 +38,48 @@ _REFUSED_FIELDS = {
     "distinctAttribute": "has a constraint of distinct values (`distinctAttribute`)",
     "adminAccess": "asks for admin access",
 }
-"""Fields without which a claim means something else, and what to say of a claim that has them."""
+"""Fields without which a claim has another meaning, with the text for a claim that has them."""
 
 _BINDING, _PARTITIONS = "DRADeviceBindingConditions", "DRAPartitionableDevices"
 """Gates without which some devices cannot be used at all."""
 
 _ALWAYS_KEPT_FIELDS = ("spec.devices[].bindsToNode",)
-"""Fields that go on restricting what was published with them: without them more nodes could use a device."""
+"""Fields that are kept with their gate disabled: without them more nodes could use a device."""
 
 _PARTITION_FIELDS = ("spec.perDeviceNodeSelection", "spec.sharedCounters")
-"""Fields of partitions without which a slice says nothing true."""
+"""Fields of partitions without which the rest of a slice is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatorGateFilter:
-    """The door under one choice of gates, for callers that must not know of gates themselves."""
+    """Filters objects by one set of gates, for callers that must not read gates themselves."""
 
     gates: GateSet
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, bool]) -> AllocatorGateFilter:
-        """The door with some gates switched and the others as they are by default."""
+        """A filter with some gates overridden and the others at their defaults."""
         return cls(GateSet.from_defaults().override(overrides))
 
     def admit_slices(self, slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
-        """Slices without what stands behind closed gates."""
+        """Slices without the fields of disabled gates."""
         return admit_slices(slices, self.gates)
 
     def admit_taint_rules(self, rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaintRule, ...]:
-        """Taint rules, if any count."""
+        """The taint rules; none while their gates are disabled."""
         return tuple(rules) if all(self.gates.is_enabled(gate) for gate in _TAINT_RULE_GATES) else ()
 
     def admit_claims(self, claims: Sequence[ResourceClaim]) -> list[ResourceClaim]:
-        """Claims as they are; raises `UnanswerableClaimError` for one that needs a closed gate."""
+        """Claims as they are; raises `UnanswerableClaimError` for one that needs a disabled gate."""
         return admit_claims(claims, self.gates)
 
     def build_selector_evaluator(self) -> DeviceSelectorEvaluator:
-        """What a stock asks about selectors; those in stored objects may use everything."""
+        """The selector evaluator of an inventory; stored selectors may use every function."""
         return CelSelectorEvaluator(partial(compile_selector, stored=True, gates=self.gates))
 
 
 def admit_slices(slices: Iterable[ResourceSlice], gates: GateSet) -> list[ResourceSlice]:
-    """Slices without what stands behind closed gates; devices that need it are withheld."""
+    """Slices without the fields of disabled gates; devices that need them are withheld."""
     closed = [gate for gate in GATES if not gates.is_enabled(gate)]
     return [_admit_slice(published, closed) for published in slices] if closed else list(slices)
 
@@ -99,7 +100,7 @@ def _admit_slice(published: ResourceSlice, closed: Sequence[str]) -> ResourceSli
 def _withhold_devices(
     admitted: ResourceSlice, published: ResourceSlice, closed: Sequence[str]
 ) -> ResourceSlice:
-    """A slice whose devices that need a closed gate are withheld."""
+    """Withhold the devices of a slice that need a disabled gate."""
     if not admitted.spec.devices or not (_BINDING in closed or _PARTITIONS in closed):
         return admitted
     devices = tuple(
@@ -112,11 +113,11 @@ def _withhold_devices(
 
 
 def _withhold_device(admitted: Device, published: Device, closed: Sequence[str]) -> Device:
-    """A device as it is admitted, withheld when it is of no use without a closed gate."""
+    """The admitted device, withheld when it is of no use without a disabled gate."""
     if isinstance(published, WithheldDevice):
         return published
     if _BINDING in closed and published.binding_conditions:
-        # Its counters stay charged to whoever holds it, and its pool keeps its place in the order.
+        # Its counters stay charged to the claim that has it, and its pool keeps its position in the order.
         kept = msgspec.structs.replace(
             admitted,
             binding_conditions=published.binding_conditions,
@@ -124,13 +125,13 @@ def _withhold_device(admitted: Device, published: Device, closed: Sequence[str])
         )
         return withhold(kept, RefusalReason.BINDING_CONDITIONS)
     if _PARTITIONS in closed and published.consumes_counters:
-        # What it draws is forgotten with the budgets: nobody draws from counters while the gate is closed.
+        # Its draws are dropped with the counter sets: nothing draws from counters while the gate is disabled.
         return withhold(admitted, RefusalReason.COUNTERS_OFF)
     return admitted
 
 
 def admit_claims(claims: Sequence[ResourceClaim], gates: GateSet) -> list[ResourceClaim]:
-    """Claims as they are; raises `UnanswerableClaimError` for one that needs a closed gate."""
+    """Claims as they are; raises `UnanswerableClaimError` for one that needs a disabled gate."""
     admitted = list(claims)
     for gate in GATES:
         if gates.is_enabled(gate):
@@ -154,7 +155,7 @@ def _is_partitioned(published: ResourceSlice) -> bool:
 
 
 def _hide_slice(published: ResourceSlice) -> ResourceSlice:
-    """A slice that still counts for the completeness of its pool, but lends nothing to any node."""
+    """A slice that still counts for the completeness of its pool, but is visible to no node."""
     spec = msgspec.structs.replace(
         published.spec,
         devices=(),
@@ -167,7 +168,7 @@ def _hide_slice(published: ResourceSlice) -> ResourceSlice:
 
 
 def _drop_list_attributes(published: ResourceSlice) -> ResourceSlice:
-    """A slice without list attributes: an attribute that holds nothing would fail every selector."""
+    """A slice without list attributes: selectors would fail on an attribute without a value."""
     devices = tuple(_keep_scalar_attributes(device) for device in published.spec.devices)
     if all(new is old for new, old in zip(devices, published.spec.devices, strict=True)):
         return published

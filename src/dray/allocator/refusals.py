@@ -1,8 +1,8 @@
-"""Why a device, a pool or an alternative is not taken: reasons, with a text and a hint each.
+"""Refusals: why a candidate, a pool or an alternative is not taken, as typed values.
 
-Theory of operation: a check answers with a `Refusal` or with None. A refusal is small: the reason and
-what a sentence about it needs (`detail`). Words are made late, by explain/, from the table here, so that
-saying no costs nothing while searching.
+Theory of operation: a check returns a `Refusal` or None. A refusal has the reason and the details that a
+message needs. `explain` writes the message later, from the table here, so that a refusal costs next to
+nothing during the search.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class RefusalReason(StrEnum):
-    """Every rule that can say no, in the order of explanation."""
+    """Every rule that can refuse, in the order of explanation."""
 
     UNSUITED = "Unsuited"
     BROKEN_SELECTOR = "BrokenSelector"
@@ -39,53 +39,45 @@ class RefusalReason(StrEnum):
     LEADS_NOWHERE = "LeadsNowhere"
 
 
-REASON_TEXTS: dict[RefusalReason, tuple[str, str]] = {
-    RefusalReason.UNSUITED: ("a selector is false", "choose a selector that some device meets"),
-    RefusalReason.BROKEN_SELECTOR: ("a selector fails on the device", 'guard it: `has(…)` or `"x" in …`'),
-    RefusalReason.IN_USE: ("in use", "wait until it is given back, or ask for another device"),
-    RefusalReason.TAKEN_HERE: ("taken by another request of the same pod", "ask for fewer devices"),
-    RefusalReason.CAPACITY_MISSING: ("has no such capacity", "ask for a capacity the device has"),
-    RefusalReason.CAPACITY_POLICY: (
-        "its policy does not allow that amount",
-        "ask for an amount the policy allows",
-    ),
-    RefusalReason.CAPACITY_SHORT: ("not enough capacity left", "ask for less"),
-    RefusalReason.CAPACITY_UNREPRESENTABLE: ("the amount is beyond what a range can hold", "ask for less"),
-    RefusalReason.COUNTER_SHORT: ("shared counters are used up", "free an overlapping device"),
-    RefusalReason.TAINTED: ("tainted", "tolerate the taint"),
-    RefusalReason.NODE_SELECTOR: ("its node selector has several terms", "publish one term"),
-    RefusalReason.ATTRIBUTE_MISSING: ("lacks the attribute of a constraint", "publish the attribute"),
-    RefusalReason.CONSTRAINT: ("violates a constraint", "relax the constraint"),
-    RefusalReason.TOO_MANY_DEVICES: ("more devices than a claim may hold", "ask for fewer devices"),
-    RefusalReason.NOTHING_MATCHES: ("no device matches", "choose a selector that some device meets"),
-    RefusalReason.TOO_FEW: ("not enough devices", "ask for fewer devices"),
-    RefusalReason.POOL_INCOMPLETE: (
-        "pool is incomplete",
-        "wait for its driver to publish the missing slices",
-    ),
-    RefusalReason.POOL_INVALID: ("pool is invalid", "its driver must publish a sound pool"),
+REASON_TEXTS: dict[RefusalReason, str] = {
+    RefusalReason.UNSUITED: "a selector is false",
+    RefusalReason.BROKEN_SELECTOR: "a selector fails on the device",
+    RefusalReason.IN_USE: "in use",
+    RefusalReason.TAKEN_HERE: "taken by another request of the same pod",
+    RefusalReason.CAPACITY_MISSING: "has no such capacity",
+    RefusalReason.CAPACITY_POLICY: "its policy does not allow that amount",
+    RefusalReason.CAPACITY_SHORT: "not enough capacity left",
+    RefusalReason.CAPACITY_UNREPRESENTABLE: "the amount is beyond what a range can hold",
+    RefusalReason.COUNTER_SHORT: "shared counters are used up",
+    RefusalReason.TAINTED: "tainted",
+    RefusalReason.NODE_SELECTOR: "its node selector has several terms",
+    RefusalReason.ATTRIBUTE_MISSING: "lacks the attribute of a constraint",
+    RefusalReason.CONSTRAINT: "violates a constraint",
+    RefusalReason.TOO_MANY_DEVICES: "more devices than a claim may hold",
+    RefusalReason.NOTHING_MATCHES: "no device matches",
+    RefusalReason.TOO_FEW: "not enough devices",
+    RefusalReason.POOL_INCOMPLETE: "pool is incomplete",
+    RefusalReason.POOL_INVALID: "pool is invalid",
     RefusalReason.BINDING_CONDITIONS: (
-        "needs binding conditions, but feature gate DRADeviceBindingConditions is off",
-        "turn DRADeviceBindingConditions on",
+        "needs binding conditions, but feature gate DRADeviceBindingConditions is off"
     ),
     RefusalReason.COUNTERS_OFF: (
-        "draws from shared counters, but feature gate DRAPartitionableDevices is off",
-        "turn DRAPartitionableDevices on",
+        "draws from shared counters, but feature gate DRAPartitionableDevices is off"
     ),
-    RefusalReason.LEADS_NOWHERE: ("of no use: too little is left for the rest then", "ask for fewer devices"),
+    RefusalReason.LEADS_NOWHERE: "of no use: too little is left for the rest then",
 }
-"""Reason, what it says, what usually helps. The hints people see are checked first: see explain/hints."""
+"""What each reason says. What would help is computed and proved: see `explain.remedies`."""
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """One no: which rule, and what a sentence about it needs."""
+    """The reason of a refusal, and the details that a message needs."""
 
     reason: RefusalReason
     detail: Any = None
 
 
 class ConstraintConflict(msgspec.Struct, frozen=True, gc=False):
-    """What two devices disagree about: the constraint's attribute, both values, the device chosen before."""
+    """A violated constraint: its attribute, the values of the candidate and those taken before."""
 
     attribute: str
     distinct: bool

@@ -1,14 +1,15 @@
-"""What a pod asks for, normalised: claims become choices of wants.
+"""Normalised requests: claims become choices of alternatives.
 
-Theory of operation: an exact request is a choice with one want, a request with alternatives a choice
-with one want each. After this there are no two shapes of requests. What no node could ever answer (an
-unknown class, an unknown mode, more devices than a claim may hold) is an `UnanswerableClaimError` here.
+Theory of operation: an exact request is a choice with one alternative, a `firstAvailable` request a choice
+with several. Nothing behind this module distinguishes the two. A claim that no node could ever satisfy (an
+unknown class, an unknown mode, more devices than a claim may have) raises `UnanswerableClaimError` here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,27 +26,53 @@ from dray.api.resource import (
 )
 from dray.api.resource.claim import ALL, EXACT_COUNT
 from dray.errors import UnanswerableClaimError
+from dray.values.request_names import RequestName
 
 MAX_RESULTS = 32
 """Devices one claim can hold."""
 
 ALL_DEVICES = -1
-"""The count of a want for all matching devices."""
+"""The count of an alternative in mode "All"."""
 
 _MODES = (EXACT_COUNT, ALL)
 
 ClassLookup = Callable[[str], DeviceClass | None]
 
 
-class RequestAlternative(msgspec.Struct, frozen=True, eq=False):
-    """One alternative made concrete.
+class SelectorOwnerKind(StrEnum):
+    """The kinds of objects that selectors come from."""
 
-    `takes_all` says that every matching device must be had; `key` is what it asks of a single device.
+    CLASS = "class"
+    REQUEST = "request"
+
+
+class SelectorOwner(NamedTuple):
+    """The class or request that a selector comes from."""
+
+    kind: SelectorOwnerKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class OwnedSelector(NamedTuple):
+    """The expression of a selector with its owner."""
+
+    owner: SelectorOwner
+    expression: str
+
+
+class RequestAlternative(msgspec.Struct, frozen=True, eq=False):
+    """One alternative of a request.
+
+    `name` is `request/subrequest` for an alternative of `firstAvailable`, and the name of the request
+    otherwise. `takes_all`: it needs every matching device. `key`: everything it asks of a single device.
     """
 
     name: str
     class_name: str
-    selectors: tuple[tuple[str, str], ...]
+    selectors: tuple[OwnedSelector, ...]
     count: int
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
@@ -53,10 +80,16 @@ class RequestAlternative(msgspec.Struct, frozen=True, eq=False):
     constraints: tuple[ClaimConstraint, ...]
     key: tuple[Any, ...]
     takes_all: bool
+    request: str
+    subrequest: str
+
+    def find_owner(self, expression: str) -> SelectorOwner | None:
+        """The class or request that a selector comes from."""
+        return next((owner for owner, text in self.selectors if text == expression), None)
 
 
 class ClaimConstraint(msgspec.Struct, frozen=True, eq=False):
-    """A constraint of a claim, with an identity of its own."""
+    """A constraint of a claim, compared by identity."""
 
     claim_index: int
     position: int
@@ -65,7 +98,7 @@ class ClaimConstraint(msgspec.Struct, frozen=True, eq=False):
 
 
 class RequestChoice(msgspec.Struct, frozen=True, eq=False):
-    """A request as alternatives in order."""
+    """A request: its alternatives in order of preference."""
 
     index: int
     claim_index: int
@@ -74,9 +107,9 @@ class RequestChoice(msgspec.Struct, frozen=True, eq=False):
 
 
 class AllocationRequest(msgspec.Struct, frozen=True, eq=False):
-    """Everything a pod asks for at once.
+    """The claims of a pod, normalised, to be allocated together.
 
-    `has_admin_access` and `has_class_config` say whether any want has admin access, and any class
+    `has_admin_access` and `has_class_config` tell whether any alternative has admin access, and any class
     configuration.
     """
 
@@ -89,11 +122,11 @@ class AllocationRequest(msgspec.Struct, frozen=True, eq=False):
 
 
 def normalize_claims(claims: Sequence[ResourceClaim], find_class: ClassLookup) -> AllocationRequest:
-    """Normalise claims; raises `UnanswerableClaimError` for what no node could ever answer."""
+    """Normalise claims; raises `UnanswerableClaimError` for one that no node could ever satisfy."""
     choices: list[RequestChoice] = []
-    rules: list[ClaimConstraint] = []
+    constraints: list[ClaimConstraint] = []
     classes: dict[str, DeviceClass] = {}
-    minds_admin = configured = False
+    has_admin_access = has_class_config = False
     for index, claim in enumerate(claims):
         reader = _ClaimNormalizer(claim, index, find_class, classes)
         for request in claim.spec.devices.requests:
@@ -101,14 +134,16 @@ def normalize_claims(claims: Sequence[ResourceClaim], find_class: ClassLookup) -
                 RequestChoice(len(choices), index, request.name, reader.build_alternatives(request))
             )
         reader.check_limit()
-        rules += reader.constraints
-        minds_admin |= reader.has_admin_access
-        configured |= reader.has_class_config
-    return AllocationRequest(tuple(claims), tuple(choices), tuple(rules), classes, minds_admin, configured)
+        constraints += reader.constraints
+        has_admin_access |= reader.has_admin_access
+        has_class_config |= reader.has_class_config
+    return AllocationRequest(
+        tuple(claims), tuple(choices), tuple(constraints), classes, has_admin_access, has_class_config
+    )
 
 
 class _ClaimNormalizer:
-    """One claim while it is being normalised."""
+    """Normalises one claim."""
 
     def __init__(
         self, claim: ResourceClaim, index: int, find_class: ClassLookup, classes: dict[str, DeviceClass]
@@ -121,34 +156,38 @@ class _ClaimNormalizer:
         self.has_admin_access = self.has_class_config = False
         constraints = claim.spec.devices.constraints
         self.constraints = (
-            [self._build_constraint(i, said) for i, said in enumerate(constraints)] if constraints else []
+            [self._build_constraint(i, spec) for i, spec in enumerate(constraints)] if constraints else []
         )
 
     def build_alternatives(self, request: DeviceRequest) -> tuple[RequestAlternative, ...]:
         """The alternatives of a request, in order."""
         name, exactly, first = request.name, request.exactly, request.first_available
         if exactly is not None and not first:
-            want = self._build_alternative(name, exactly, bool(exactly.admin_access))
-            if want.count > 0:
-                self._min_devices += want.count
-            return (want,)
+            alternative = self._build_alternative(RequestName(name), exactly, bool(exactly.admin_access))
+            if alternative.count > 0:
+                self._min_devices += alternative.count
+            return (alternative,)
         if first and exactly is None:
-            wants = tuple([self._build_alternative(f"{name}/{sub.name}", sub, False) for sub in first])
-            # A want for all counts as -1: how many that is only a node can tell.
-            self._min_devices += max(min([want.count for want in wants]), 0)
-            return wants
+            names = [RequestName(name, sub.name) for sub in first]
+            alternatives = tuple(
+                [self._build_alternative(*pair, False) for pair in zip(names, first, strict=True)]
+            )
+            # Mode "All" counts as -1: how many devices that is depends on the node.
+            self._min_devices += max(min([alternative.count for alternative in alternatives]), 0)
+            return alternatives
         what = "both `exactly` and" if first else "neither `exactly` nor"
         raise self._build_error(f"request `{name}`", f"has {what} `firstAvailable`; expected one of them")
 
     def check_limit(self) -> None:
-        """Refuse a claim that asks for more devices than it can hold, whichever alternatives are taken."""
+        """Raise for a claim that asks for more devices than it can have, whichever alternatives are taken."""
         if self._min_devices > MAX_RESULTS:
             why = f"asks for {self._min_devices} devices, but one claim can hold at most {MAX_RESULTS}"
             raise self._build_error("spec.devices.requests", why)
 
     def _build_alternative(
-        self, name: str, spec: ExactDeviceRequest | DeviceSubRequest, admin: bool
+        self, request: RequestName, spec: ExactDeviceRequest | DeviceSubRequest, admin: bool
     ) -> RequestAlternative:
+        name = str(request)
         if spec.allocation_mode not in _MODES:
             why = f"allocation mode `{spec.allocation_mode}` is unknown; expected `ExactCount` or `All`"
             raise self._build_error(f"request `{name}`", why)
@@ -156,11 +195,13 @@ class _ClaimNormalizer:
             raise self._build_error(f"request `{name}`", f"count is {spec.count}; expected 0 or more")
         class_name = spec.device_class_name
         device_class = self._classes.get(class_name) or self._find_class(name, class_name)
-        selectors: tuple[tuple[str, str], ...] = ()
+        selectors: tuple[OwnedSelector, ...] = ()
         if device_class.spec.selectors:
-            selectors = self._read_expressions(name, f"class {class_name}", device_class.spec.selectors)
+            owner = SelectorOwner(SelectorOwnerKind.CLASS, class_name)
+            selectors = self._read_expressions(name, owner, device_class.spec.selectors)
         if spec.selectors:
-            selectors += self._read_expressions(name, f"request {name}", spec.selectors)
+            owner = SelectorOwner(SelectorOwnerKind.REQUEST, name)
+            selectors += self._read_expressions(name, owner, spec.selectors)
         amounts = self._read_amounts(name, spec.capacity) if spec.capacity is not None else ()
         every = spec.allocation_mode == ALL
         if admin:
@@ -173,9 +214,10 @@ class _ClaimNormalizer:
             admin,
             spec.tolerations,
             amounts,
-            self._select_constraints(name) if self.constraints else (),
+            self._select_constraints(request) if self.constraints else (),
             (tuple([text for _owner, text in selectors]), spec.tolerations, amounts),
             every,
+            *request,
         )
 
     def _find_class(self, request: str, name: str) -> DeviceClass:
@@ -191,9 +233,9 @@ class _ClaimNormalizer:
         return found
 
     def _read_expressions(
-        self, request: str, owner: str, selectors: tuple[DeviceSelector, ...]
-    ) -> tuple[tuple[str, str], ...]:
-        """The expressions of selectors, each with whom it belongs to."""
+        self, request: str, owner: SelectorOwner, selectors: tuple[DeviceSelector, ...]
+    ) -> tuple[OwnedSelector, ...]:
+        """The expressions of selectors, each with its owner (class or request)."""
         found = []
         for selector in selectors:
             cel = selector.cel
@@ -201,7 +243,7 @@ class _ClaimNormalizer:
                 raise self._build_error(
                     f"request `{request}`", f"a selector of {owner} has no CEL expression"
                 )
-            found.append((owner, cel.expression))
+            found.append(OwnedSelector(owner, cel.expression))
         return tuple(found)
 
     def _read_amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
@@ -213,12 +255,12 @@ class _ClaimNormalizer:
             found.append((name, nanos))
         return tuple(found)
 
-    def _select_constraints(self, name: str) -> tuple[ClaimConstraint, ...]:
-        """The constraints that cover a request, by its own name or by that of the alternative."""
+    def _select_constraints(self, request: RequestName) -> tuple[ClaimConstraint, ...]:
+        """The constraints that cover an alternative, by its own name or by that of its request."""
         covered = []
-        for rule, said in zip(self.constraints, self._claim.spec.devices.constraints, strict=True):
-            if not said.requests or name in said.requests or name.partition("/")[0] in said.requests:
-                covered.append(rule)
+        for constraint, spec in zip(self.constraints, self._claim.spec.devices.constraints, strict=True):
+            if not spec.requests or not {str(request), request.request}.isdisjoint(spec.requests):
+                covered.append(constraint)
         return tuple(covered)
 
     def _build_constraint(self, position: int, spec: DeviceConstraint) -> ClaimConstraint:
@@ -233,5 +275,5 @@ class _ClaimNormalizer:
 
 
 def format_claim_name(claim: ResourceClaim) -> str:
-    """A claim as people call it: namespace and name."""
+    """Namespace and name of a claim, as messages show it."""
     return f"{claim.metadata.namespace}/{claim.metadata.name}".lstrip("/")

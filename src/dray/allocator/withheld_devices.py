@@ -1,10 +1,10 @@
-"""Devices that a closed feature gate keeps from new claims, but not from the accounts.
+"""Withheld devices: kept from new claims by a disabled feature gate, but still counted in usage.
 
-A device that somebody holds goes on drawing from its counters when the gate of its feature is closed.
-So admission keeps such a device in its slice and marks it; the search refuses it with the reason given.
+A device in use draws from its counters whether or not the gate of its feature is enabled. So the gate filter
+keeps such a device in its slice and marks it; the search refuses it with the reason given here.
 
-A slice that says nothing true without a feature is hidden as a whole. It still counts for the completeness
-of its pool; what it said is kept for explanations alone.
+A slice that is wrong without a feature is hidden as a whole. It still counts for the completeness of its
+pool; its published content is kept for explanations only.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ class WithheldDevice(Device, frozen=True):
 
     @property
     def is_selectable(self) -> bool:
-        """Whether selectors may choose it all the same: a request for all devices then lacks one."""
+        """Whether selectors still match it: an "All" request that matches it cannot be satisfied."""
         return self.withheld is not RefusalReason.BINDING_CONDITIONS
 
     @property
     def why(self) -> str:
-        """What keeps it from new claims, in words."""
-        return REASON_TEXTS[self.withheld][0]
+        """The text of the reason."""
+        return REASON_TEXTS[self.withheld]
 
 
 def withhold(device: Device, reason: RefusalReason) -> WithheldDevice:
-    """The device, kept from new claims."""
+    """Withhold a device from new claims."""
     fields = {name: getattr(device, name) for name in Device.__struct_fields__}
     return WithheldDevice(**fields, withheld=reason)
 
 
 class HiddenSlice(ResourceSlice, frozen=True):
-    """A slice that no node sees, with what was published."""
+    """A slice that is visible to no node, with what was published."""
 
     published: ResourceSlice = ResourceSlice()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from dray.lint.rules import RULES, Severity
 from dray.lint.source_positions import locate_character
@@ -34,8 +34,8 @@ TextOffset = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class FieldFinding:
-    """A finding about a field of an object; the path is that of the object as it was written."""
+class FindingText:
+    """What a finding says, wherever it is; the path is that of the object as it was written."""
 
     rule: str
     path: str
@@ -43,6 +43,12 @@ class FieldFinding:
     expected: str = ""
     hint: str = ""
     rewrite: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFinding(FindingText):
+    """A finding about a field of an object, before its position in a file is known."""
+
     at_key: bool = False
     severity: Severity | None = None
     pointer_path: str = ""
@@ -60,21 +66,15 @@ class DeferredFinding:
     other: tuple[ObjectLocation, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LintFinding:
-    """A finding with its position in a file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintFinding(FindingText):
+    """A finding with its severity and its position in a file."""
 
-    rule: str
     severity: Severity
     source: str
     line: int
     column: int
-    object: str
-    path: str
-    message: str
-    expected: str = ""
-    hint: str = ""
-    rewrite: str = ""
+    object: str = ""
     excerpt: str = ""
 
 
@@ -110,20 +110,17 @@ def _build_lint_finding(
     finding: FieldFinding, source: str, subject: str, position: TextPosition, excerpt: str
 ) -> LintFinding:
     return LintFinding(
-        rule=finding.rule,
+        **{name: getattr(finding, name) for name in _TEXT_FIELDS},
         severity=finding.severity or RULES[finding.rule].severity,
         source=source,
         line=position.line,
         column=position.column,
         object=subject,
-        path=finding.path,
-        message=finding.message,
-        expected=finding.expected,
-        hint=finding.hint,
-        rewrite=finding.rewrite,
         excerpt=excerpt,
     )
 
+
+_TEXT_FIELDS = tuple(field.name for field in fields(FindingText))
 
 DocumentReader = Callable[[str], Iterable[ManifestDocument]]
 """Reads the documents of a file again, by the name of its source."""

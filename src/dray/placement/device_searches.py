@@ -23,7 +23,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import AllocationRequest
 from dray.allocator.search.resumable import ResumableSearch, TimeLimit, start_search
 from dray.allocator.search.trace import GaveUp, SearchEnding

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeShape
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.api.core import Node, Taint
 from dray.placement.resource_requests import NO_REQUESTS, ResourceRequests
 

@@ -121,11 +121,3 @@ def test_one_job_before_a_merge_and_one_every_night_run_the_tests_with_processes
     assert "exec make test" in (ROOT / ".ci" / "run").read_text()
     assert re.search(r"exec make test\b.*\bfaults\b", (ROOT / ".ci" / "nightly").read_text())
     assert "`.ci/nightly`" in _words("CONTRIBUTING.md")
-
-
-@pytest.mark.parametrize("package", ["node", "driver"])
-def test_the_walk_has_every_module_of_a_package(package):
-    shown = re.findall(r"`([\w/]+)`", (ROOT / "docs" / "internals" / "node.md").read_text())
-    there = {path.name.removesuffix(".py") for path in (ROOT / "src" / "dray" / package).iterdir()}
-    named = {part for name in shown for part in name.split("/")}
-    assert {name for name in there if not name.startswith("_")} - named == set()

@@ -5,12 +5,25 @@ from __future__ import annotations
 import contextlib
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dray.api.fields import (
+    AboveMaximum,
+    BelowMinimum,
+    FieldError,
+    FieldErrorType,
+    MalformedQuantity,
+    OffGrid,
+    SubrequestReference,
+    TypeMismatch,
+    UnknownName,
+    Violation,
+)
+from dray.api.strategies import create
 from dray.gates import GATES, GateSet
 from dray.lint import InspectionResult, crosscheck, inspect_document, resolve_deferred
 from dray.manifests import ManifestDocument, ManifestReadError, ManifestSource, read_documents, to_json
@@ -89,6 +102,35 @@ def test_a_gate_that_is_off_is_named_by_every_finding_it_causes_in_the_examples(
                 if finding.rule in ("field-dropped", "gate-off"):
                     assert any(f"`{name}` is off" in finding.message for name in [gate, *needing])
     assert not seen or seen & {"field-dropped", "gate-off"}
+
+
+VIOLATIONS = {
+    TypeMismatch("a string", "a number"): ("which is a number", "a string", "quote it"),
+    MalformedQuantity("no such suffix", "write `Gi`"): ("no such suffix", "a quantity", "write `Gi`"),
+    UnknownName(("ExactCount", "All")): ("", "", "did you mean `All`?"),
+    AboveMaximum("8Gi"): ("", "at most 8Gi", ""),
+    BelowMinimum("1Gi"): ("", "at least 1Gi", ""),
+    OffGrid("1Gi", "2Gi"): ("", "1Gi plus a multiple of 2Gi", ""),
+    SubrequestReference("gpu"): ("names an alternative", "`gpu`", ""),
+}
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS, ids=lambda one: type(one).__name__)
+def test_a_violation_is_reported_whatever_its_text(
+    violation: Violation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = FieldError(FieldErrorType.INVALID, "metadata.name", "Al", "some other words", violation)
+    monkeypatch.setattr(create, "validate_stored", lambda obj: [error])
+    (inspected,) = inspect("apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: a}\n")
+    (finding,) = inspected.findings
+    message, expected, hint = VIOLATIONS[violation]
+    assert message in finding.message
+    assert expected in finding.expected
+    assert hint in finding.hint
+
+
+def test_every_violation_is_covered() -> None:
+    assert {type(violation) for violation in VIOLATIONS} == set(get_args(Violation))
 
 
 plain = st.recursive(

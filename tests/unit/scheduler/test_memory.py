@@ -12,10 +12,10 @@ from collections import Counter
 import pytest
 
 from bench.memory import Churn
-from dray.allocator.inventory import device_inventory
-from dray.allocator.inventory.device_inventory import NodeShape, NodeView
+from dray.allocator.inventory import node_shapes
 from dray.allocator.inventory.device_lists import DeviceList
 from dray.allocator.inventory.device_profiles import DeviceProfile, SliceProfiles
+from dray.allocator.inventory.node_shapes import NodeShape, NodeView
 from dray.allocator.inventory.pool_views import PoolView, PreparedSlice
 from dray.allocator.search.candidates import CandidateSet
 from dray.api.devices import interning
@@ -44,7 +44,7 @@ def alive() -> Counter[type]:
 
 def test_what_is_alive_does_not_grow_with_the_number_of_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     for bound in (
-        device_inventory.RECENT_SHAPES,
+        node_shapes.RECENT_SHAPES,
         interning.INTERNED_DEVICES,
         dynamic_resources.DEVICE_QUERIES,
     ):

@@ -1,6 +1,7 @@
-"""The rules that may refuse a candidate, one file each.
+"""Checks: the rules that may refuse a candidate, one module each.
 
-Static rules (selectors, amounts a device could ever give, taints, node selectors) depend on the device and
-the want alone and are judged once for both. Dynamic rules (capacity left, counters, constraints) look
-at the board. Only options and search import this package; its order is the order of explanation.
+Static rules (amounts a device could ever give, taints) depend on the device and the alternative only; the
+inventory and the candidate sets evaluate them once for both. Dynamic rules (capacity left, counters,
+constraints) read the partial solution; the search applies them. This package must not contain the order of
+the search or message texts. Only `inventory` and `search` import it.
 """

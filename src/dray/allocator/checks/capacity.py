@@ -1,8 +1,8 @@
-"""Amounts: what a share of a device consumes, and whether that is left.
+"""Capacity checks: what a share of a device consumes, and whether that much is left.
 
-Theory of operation: for every capacity of a device the amount asked is rounded up to what its policy
-allows; what is not asked is the policy's default, or the whole. All arithmetic is on whole nanos, so it
-is exact. A device that is not shared consumes nothing, but must have what is asked.
+Theory of operation: for every capacity of a device the requested amount is rounded up to what its policy
+allows; without a request the policy's default counts, or the whole capacity. All arithmetic is on integer
+nanos, so it is exact. A device that is not shareable consumes nothing, but must have the requested amounts.
 """
 
 from __future__ import annotations
@@ -15,26 +15,30 @@ from dray.api.resource import CapacityRequestPolicy, Device, DeviceCapacity
 from dray.values.quantity import NANOS_PER_UNIT
 
 RequestedAmounts = tuple[tuple[str, int], ...]
-"""Capacity name and nanos, as asked."""
+"""Capacity name and nanos, as requested."""
 
 _MAX_NANOS = (2**63 - 1) * NANOS_PER_UNIT
 
 
 def compute_consumption(device: Device, amounts: RequestedAmounts) -> dict[str, int] | Refusal:
-    """What one allocation takes of each capacity, in nanos; a refusal when it can never be."""
-    asked = dict(amounts)
-    for name in asked:
+    """What one share takes of each capacity, in nanos; a refusal when the device can never give it."""
+    requested = dict(amounts)
+    for name in requested:
         if name not in device.capacity:
             return Refusal(RefusalReason.CAPACITY_MISSING, name)
     consumed: dict[str, int] = {}
     refusal: Refusal | None = None
     for name, capacity in device.capacity.items():
         total = capacity.value
-        if capacity.request_policy is None and total is not None and 0 <= asked.get(name, 0) <= total.nanos:
-            # Nearly all of them, and asked of every device that can be shared: at once.
-            consumed[name] = asked.get(name, total.nanos)
+        if (
+            capacity.request_policy is None
+            and total is not None
+            and 0 <= requested.get(name, 0) <= total.nanos
+        ):
+            # The fast path: nearly every capacity of every shareable device.
+            consumed[name] = requested.get(name, total.nanos)
             continue
-        taken = _check_total(name, capacity, _round_amount(name, capacity, asked.get(name)))
+        taken = _check_total(name, capacity, _round_amount(name, capacity, requested.get(name)))
         if not isinstance(taken, Refusal):
             consumed[name] = taken
         elif taken.reason is RefusalReason.CAPACITY_UNREPRESENTABLE:
@@ -46,7 +50,7 @@ def compute_consumption(device: Device, amounts: RequestedAmounts) -> dict[str, 
 
 
 def _check_total(name: str, capacity: DeviceCapacity, taken: int | Refusal) -> int | Refusal:
-    """An amount, when the device could give it."""
+    """The amount, if the device has that much."""
     total = capacity.value.nanos if capacity.value is not None else 0
     if isinstance(taken, Refusal) or 0 <= taken <= total:
         return taken
@@ -54,33 +58,33 @@ def _check_total(name: str, capacity: DeviceCapacity, taken: int | Refusal) -> i
     return Refusal(reason, Shortage(name, taken, total))
 
 
-def _round_amount(name: str, capacity: DeviceCapacity, asked: int | None) -> int | Refusal:
+def _round_amount(name: str, capacity: DeviceCapacity, requested: int | None) -> int | Refusal:
     policy = capacity.request_policy
     default = policy.default.nanos if policy is not None and policy.default is not None else None
-    if asked is None:
+    if requested is None:
         whole = capacity.value.nanos if capacity.value is not None else 0
         taken: int | Refusal = whole if default is None else default
     else:
-        taken = asked if policy is None else _round_by_policy(name, policy, asked)
+        taken = requested if policy is None else _round_by_policy(name, policy, requested)
     if policy is None or isinstance(taken, Refusal):
         return taken
-    # The default may break its own policy. An amount that steps led to is another one, though it is the same.
-    stepped = asked is not None and policy.valid_range is not None and policy.valid_range.step is not None
+    # The default may violate its own policy; an equal amount that rounding by steps led to may not.
+    stepped = requested is not None and policy.valid_range is not None and policy.valid_range.step is not None
     return taken if taken == default and not stepped else _check_policy(name, policy, taken)
 
 
-def _round_by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> int | Refusal:
-    """The smallest amount on the policy's grid that is enough; the amount itself where there is none."""
+def _round_by_policy(name: str, policy: CapacityRequestPolicy, requested: int) -> int | Refusal:
+    """The smallest allowed amount that is enough; the requested amount where there is none."""
     limits = policy.valid_range
     if limits is None or limits.min is None:
-        return next((v.nanos for v in policy.valid_values if v.nanos >= asked), asked)
+        return next((v.nanos for v in policy.valid_values if v.nanos >= requested), requested)
     least = limits.min.nanos
-    if asked <= least:
+    if requested <= least:
         return least
     step = limits.step.nanos if limits.step is not None else 0
     if step <= 0:
-        return asked
-    rounded = least + -(-(asked - least) // step) * step
+        return requested
+    rounded = least + -(-(requested - least) // step) * step
     return (
         rounded
         if rounded <= _MAX_NANOS
@@ -89,7 +93,7 @@ def _round_by_policy(name: str, policy: CapacityRequestPolicy, asked: int) -> in
 
 
 def _check_policy(name: str, policy: CapacityRequestPolicy, taken: int) -> int | Refusal:
-    """An amount, when the policy allows it."""
+    """The amount, if the policy allows it."""
     limits = policy.valid_range
     if limits is None:
         values = [value.nanos for value in policy.valid_values]

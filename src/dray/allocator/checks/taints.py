@@ -1,4 +1,4 @@
-"""Taints: reasons not to use a device, unless the want tolerates them."""
+"""Taint checks: a device with a taint is refused unless the alternative tolerates it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dray.api.tolerations import is_tolerated
 
 
 def check(taints: Iterable[DeviceTaint], tolerations: tuple[DeviceToleration, ...]) -> Refusal | None:
-    """The first taint that nothing tolerates."""
+    """Refuse a device for its first taint that no toleration covers."""
     for taint in taints:
         if not is_tolerated(taint, tolerations):
             return Refusal(RefusalReason.TAINTED, taint)

@@ -1,15 +1,15 @@
-"""The devices of a pool in order, without their names, and which of them suit a want.
+"""Device lists: the devices of a pool in order, without names, and which of them match a request alternative.
 
 Theory of operation: a selector mostly reads the driver and one or two attributes, and the devices of a pool
 have few distinct values of them. So devices are grouped by what a selector reads, and it is evaluated once
-per group; one that demands another driver is not evaluated at all. Whether a device suits a want does not
-depend on what is in use, so it is kept here, where it outlives every change of usage; nodes whose pools hold
-the same devices share one list.
+per group; a selector that requires another driver is not evaluated at all. Whether a device matches does not
+depend on usage, so the result is kept here and outlives every change of usage; nodes whose pools have the
+same devices share one list.
 
-Devices are judged in stretches: who finds the first of a thousand devices suitable should not pay for the
-others. What a stretch finds out ahead of the search stays unseen until the search comes there.
+Devices are evaluated in batches: a search that takes the first of a thousand devices should not pay for the
+others. What a batch evaluates ahead of the search shows only when the search gets there.
 
-Rules for this file: every answer is that of `Content.verdict`; grouping changes how often it is asked.
+Every result equals that of `DeviceProfile.evaluate`; grouping only changes how often that is called.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from dray.allocator.requests import RequestAlternative
 from dray.api.devices.device_value import DeviceRead, DeviceReads, has_domain
 from dray.values.cache_bounds import CacheBound
 
-SUITABLE_DEVICES = CacheBound("devices that match requests", 128, "a list of devices")
+SUITABLE_DEVICES = CacheBound("devices that match alternatives", 128, "a list of devices")
 DEVICE_GROUPS = CacheBound("devices by what selectors read", 64, "a list of devices")
-GROUP_RESULTS = CacheBound("selector results on groups of devices", 8_192, "a device inventory")
+GROUP_RESULTS = CacheBound("selector results on groups of devices", 8_192, "all profiles of an inventory")
 
 FATAL_REASONS = frozenset({RefusalReason.BROKEN_SELECTOR, RefusalReason.CAPACITY_UNREPRESENTABLE})
-"""Reasons that end a search when it reaches them: the device cannot be judged."""
+"""Reasons that end a search: the device cannot be evaluated."""
 
 BATCH_SIZE = 24
-"""Devices judged at once; the whole of most pools."""
+"""Devices evaluated at once; more than most pools have."""
 
 
 class DeviceGroups:
-    """The plain devices of a list by what an expression reads of them, as far as anybody looked."""
+    """The plain devices of a list, grouped by what an expression reads of them."""
 
     __slots__ = ("masks", "size")
 
@@ -63,10 +63,10 @@ class DeviceGroups:
 
 
 class Suitability:
-    """Which devices of a list suit a want, as far as anybody looked.
+    """Which devices of a list match an alternative, as far as they were evaluated.
 
-    `mask` has those that suit, `matching` also those that match but may not be taken, `faulty` those that
-    cannot be judged.
+    `mask`: devices that can be taken. `matching`: also those that match but cannot be taken. `faulty`: those
+    that cannot be evaluated.
     """
 
     __slots__ = ("evaluated", "faulty", "mask", "matching")
@@ -80,7 +80,7 @@ OffsetList = tuple[int, "DeviceList"]
 
 
 class DeviceList:
-    """What a node can use of a pool: contents in order, and what was found out about them."""
+    """The devices of a pool that a node can use, in order, with the results of evaluations."""
 
     __slots__ = (
         "__weakref__",
@@ -118,20 +118,20 @@ class DeviceList:
         self._suitable: dict[Any, Suitability] = {}
 
     def _build_masks(self) -> None:
-        """Find the devices that are not like most: in one go, as every node has such a list."""
-        for place, content in enumerate(self.profiles):
-            if content.withheld is not None:
+        """Build the masks of devices that need separate handling."""
+        for place, profile in enumerate(self.profiles):
+            if profile.withheld is not None:
                 self._excluded |= 1 << place
-                self._hidden |= (content.withheld is RefusalReason.BINDING_CONDITIONS) << place
-            if content.taints:
+                self._hidden |= (profile.withheld is RefusalReason.BINDING_CONDITIONS) << place
+            if profile.taints:
                 self._tainted |= 1 << place
-            if not content.accepts_any_amount:
+            if not profile.accepts_any_amount:
                 self._unrestricted ^= 1 << place
-            if not content.plain:
+            if not profile.plain:
                 self._plain ^= 1 << place
 
     def evaluate(self, alternative: RequestAlternative, position: int) -> tuple[Suitability, int]:
-        """Which devices suit a want, judged further than a place, and how many were judged for it now."""
+        """Which devices match, evaluated beyond a position, and how many devices this call evaluated."""
         found = self._suitable.get(alternative.key)
         if found is None:
             found = SUITABLE_DEVICES.put(self._suitable, alternative.key, Suitability())
@@ -141,14 +141,14 @@ class DeviceList:
         return found, found.evaluated - position
 
     def find_required_driver(self, alternative: RequestAlternative) -> str | None:
-        """The only driver whose plain devices can suit a want."""
+        """The only driver whose plain devices can match an alternative, if there is one."""
         if self._grouping is None or not alternative.selectors:
             return None
-        # Only the first selector tells: it may fail on a device, and then those behind it are not asked.
+        # Only the first selector counts: when it fails on a device, the others are not evaluated.
         return self._grouping.compile_expression(alternative.selectors[0][1]).driver
 
     def _extend(self, known: Suitability, alternative: RequestAlternative) -> None:
-        """Judge the next stretch of devices; without groups every device is judged on its own."""
+        """Evaluate the next batch of devices; without groups each device on its own."""
         start = known.evaluated
         stop = known.evaluated = (
             start + 1 if self._grouping is None else min(start + BATCH_SIZE, len(self.profiles))
@@ -172,14 +172,14 @@ class DeviceList:
     def _filter_by_capacity(
         self, known: Suitability, alternative: RequestAlternative, alive: int, restricted: int
     ) -> int:
-        """Without the devices that can never give what is asked."""
+        """Remove the devices that can never give the requested amounts."""
         amounts = alternative.amounts
         for place in iter_bits(restricted):
-            content = self.profiles[place]
-            totals = content.totals
-            if content.accepts_any_amount and all(nanos <= totals.get(name, -1) for name, nanos in amounts):
+            profile = self.profiles[place]
+            totals = profile.totals
+            if profile.accepts_any_amount and all(nanos <= totals.get(name, -1) for name, nanos in amounts):
                 continue
-            consumed = content.compute_consumption(amounts)
+            consumed = profile.compute_consumption(amounts)
             if isinstance(consumed, Refusal):
                 alive &= ~(1 << place)
                 if consumed.reason in FATAL_REASONS:
@@ -187,7 +187,7 @@ class DeviceList:
         return alive
 
     def _filter_by_taints(self, alternative: RequestAlternative, alive: int) -> int:
-        """Without the devices that have a taint the want does not tolerate."""
+        """Remove the devices with a taint that the alternative does not tolerate."""
         for place in iter_bits(alive & self._tainted):
             if taints.check(self.profiles[place].taints, alternative.tolerations) is not None:
                 alive &= ~(1 << place)
@@ -196,7 +196,7 @@ class DeviceList:
     # --- selectors ---
 
     def _select(self, expression: str, alive: int, stop: int) -> tuple[int, int]:
-        """Of some devices those for which a selector is true, and those on which it fails."""
+        """Masks of the devices for which a selector is true, and of those on which it fails."""
         plain = alive & self._plain
         if self._grouping is None or not plain:
             return self._select_each(expression, alive)
@@ -217,7 +217,7 @@ class DeviceList:
     def _select_groups(
         self, expression: str, selector: GroupableSelector, alive: int, stop: int
     ) -> tuple[int, int]:
-        """The same, of plain devices; the verdict on the first of a group is that on all."""
+        """The same for plain devices; the result for the first of a group holds for all."""
         reads, text, verdicts, driver = selector.reads, selector.text, self._group_results, self.driver
         selected = broken = 0
         for key, members in self._group_devices(reads, stop).items() if reads else (((), alive),):
@@ -229,13 +229,13 @@ class DeviceList:
                     selected |= members
                 continue
             sought = (expression, driver, key)
-            verdict = verdicts.get(sought)
-            if verdict is None:
+            result = verdicts.get(sought)
+            if result is None:
                 first = self.profiles[(members & -members).bit_length() - 1]
-                verdict = GROUP_RESULTS.put(verdicts, sought, selector.evaluate(driver, first.device))
-            if verdict is True:
+                result = GROUP_RESULTS.put(verdicts, sought, selector.evaluate(driver, first.device))
+            if result is True:
                 selected |= members
-            elif verdict is not False:
+            elif result is not False:
                 broken |= members
         return selected, broken
 
@@ -248,19 +248,19 @@ class DeviceList:
         return found.masks
 
     def _select_each(self, expression: str, alive: int) -> tuple[int, int]:
-        """The same, each device on its own."""
+        """The same, for each device on its own."""
         selected = broken = 0
         for place in iter_bits(alive):
-            verdict = self.profiles[place].evaluate(expression)
-            if verdict is True:
+            result = self.profiles[place].evaluate(expression)
+            if result is True:
                 selected |= 1 << place
-            elif verdict is not False:
+            elif result is not False:
                 broken |= 1 << place
         return selected, broken
 
 
 def filter_lists(lists: Sequence[OffsetList], alternative: RequestAlternative) -> Sequence[OffsetList]:
-    """The lists that may have a device for a want, whose driver it does not rule out."""
+    """The lists whose driver an alternative does not rule out."""
     driver = lists[0][1].find_required_driver(alternative) if lists else None
     if driver is None:
         return lists
@@ -270,7 +270,7 @@ def filter_lists(lists: Sequence[OffsetList], alternative: RequestAlternative) -
 def intern_device_list(
     profile_table: DeviceProfileTable, profiles: tuple[DeviceProfile, ...], multi_term: tuple[bool, ...]
 ) -> DeviceList:
-    """The list of some devices; the same one for as long as anybody has it."""
+    """The interned list of some devices."""
     key = (profiles, multi_term)
     found: DeviceList | None = profile_table.device_lists.get(key)
     if found is None:
@@ -282,23 +282,23 @@ def intern_device_list(
 
 
 def iter_bits(mask: int) -> Iterator[int]:
-    """The places in a mask, in order."""
+    """The positions of the bits in a mask, in order."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
 
 
-# --- what tells devices apart ---
+# --- grouping keys ---
 
 
 def _read_keys(driver: str, read: DeviceRead, profiles: Sequence[DeviceProfile]) -> list[Any]:
-    """What a read finds on devices, as something to compare by: equal only when the values are the same."""
+    """Keys for what an expression reads of devices: equal only when the values are the same."""
     field, domain, id = read
     if field == "allowMultipleAllocations":
-        return [content.shareable for content in profiles]
+        return [profile.shareable for profile in profiles]
     if not id:
-        return [has_domain(driver, getattr(content.device, field), domain) for content in profiles]
+        return [has_domain(driver, getattr(profile.device, field), domain) for profile in profiles]
     names = (id, f"{domain}/{id}") if domain == driver else (f"{domain}/{id}",)
     find = _read_attribute_keys if field == "attributes" else _read_capacity_keys
     return find(profiles, *names)
@@ -308,14 +308,14 @@ def _read_attribute_keys(
     profiles: Sequence[DeviceProfile], name: str, otherwise: str | None = None
 ) -> list[Any]:
     keys: list[Any] = []
-    for content in profiles:
-        attributes = content.device.attributes
+    for profile in profiles:
+        attributes = profile.device.attributes
         held = attributes.get(name)
         if held is None and otherwise is not None:
             held = attributes.get(otherwise)
         key: Any = held
         if held is not None:
-            # All but texts and numbers are compared as they were published: Python takes True for 1.
+            # All but strings and numbers are compared as published: in Python True equals 1.
             key = held.string_value
             if key is None:
                 key = held.int_value
@@ -329,8 +329,8 @@ def _read_capacity_keys(
     profiles: Sequence[DeviceProfile], name: str, otherwise: str | None = None
 ) -> list[Any]:
     keys: list[Any] = []
-    for content in profiles:
-        capacity = content.device.capacity
+    for profile in profiles:
+        capacity = profile.device.capacity
         held = capacity.get(name)
         if held is None and otherwise is not None:
             held = capacity.get(otherwise)

@@ -1,11 +1,11 @@
-"""What a device is, apart from its name and its place: the same content is judged once.
+"""Device profiles: everything about a device except its name and its slice, interned.
 
-Theory of operation: thousands of devices in a cluster differ only in name. Their *content* (driver,
-attributes, capacities, counters, taints) is interned, and everything that follows from content alone
-is remembered with it: whether a selector is true, the values of an attribute, what a share consumes.
+Theory of operation: thousands of devices in a cluster differ only in name. Their *profile* (driver,
+attributes, capacities, counters, taints) is interned, and everything that follows from the profile alone is
+cached with it: whether a selector is true, the values of an attribute, what a share consumes.
 
-Contents are known for as long as a slice or a shape has them, and what each of them remembers is bounded:
-drivers publish new values, and people write new selectors, for as long as a cluster lives.
+Profiles exist as long as a slice or a shape refers to them, and each of their caches is bounded: drivers
+publish new values, and people write new selectors, as long as a cluster runs.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from dray.values.cache_bounds import CacheBound
 from dray.values.quantity import Quantity, QuantityForm
 
 SelectorResult = bool | str
-"""True, false, or why the selector fails on the device."""
+"""True, false, or the error of the selector on the device."""
 
 DeviceSelectorEvaluator = Callable[[str, str, Device], SelectorResult]
-"""Expression, driver, device: the verdict."""
+"""Evaluates an expression for a driver and a device."""
 
 
 class GroupableSelector(Protocol):
-    """How an expression is judged on plain devices (see `devicevalue`).
+    """How an expression is evaluated on plain devices (see `device_cel`).
 
-    Those of one driver that agree in what it `reads` get the same verdict; None when it may read anything.
+    Those of one driver that agree in what it `reads` get the same result; None when it may read anything.
     `driver` is the only driver for whose devices it can be true, and with `driver_alone` it is. With a `text`
     it is true when the attribute it reads is that text, and false when it is another.
     """
@@ -57,21 +57,21 @@ class GroupableSelector(Protocol):
 
 @runtime_checkable
 class GroupingEvaluator(Protocol):
-    """A judge that can tell what an expression reads of a device."""
+    """An evaluator that knows what an expression reads of a device."""
 
     def __call__(self, expression: str, driver: str, device: Device) -> SelectorResult: ...
 
     def compile_expression(self, expression: str) -> GroupableSelector:
-        """How the expression is judged on plain devices."""
+        """How the expression is evaluated on plain devices."""
 
 
 GroupResults = dict[tuple[str, str, Any], SelectorResult]
-"""Verdicts by expression, driver and what the expression reads; see `devicelist`, which bounds them."""
+"""Results by expression, driver and what the expression reads; see `device_lists`, which bounds them."""
 
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 _EMPTY_CACHE: dict[Any, Any] = {}
-"""Stands for a cache that has no entry yet; nobody writes to it."""
+"""Stands for a cache without entries; never written to."""
 
 SELECTOR_RESULTS = CacheBound("selector results", 256, "a device profile")
 VALUE_SETS = CacheBound("values of attributes", 64, "a device profile")
@@ -80,14 +80,15 @@ SHARE_QUANTITIES = CacheBound("amounts of shares as quantities", 128, "a device 
 
 
 def to_nanos(amount: Quantity | None) -> int:
-    """An amount in nanos; what is not said is nothing."""
+    """An amount in nanos; zero for a missing one."""
     return amount.nanos if amount is not None else 0
 
 
 def _sum_counter_draws(device: Device) -> tuple[tuple[str, str, int], ...]:
     """What a device draws from each counter: set, counter, nanos.
 
-    A set that is named twice is drawn from twice; what is below nothing must not make room for others.
+    A set that is named twice is drawn from twice. Negative amounts count as zero: they must not add to what
+    others can take.
     """
     drawn: dict[tuple[str, str], int] = {}
     for part in device.consumes_counters:
@@ -131,15 +132,15 @@ class DeviceProfile:
         self.counter_sets = tuple([drawn.counter_set for drawn in device.consumes_counters])
         self.totals: dict[str, int] = {}
         self.accepts_any_amount = True
-        """Whether any amount up to the total can be asked, and none need be."""
+        """Whether any amount up to the total can be requested, and none has to be."""
         for name, capacity in device.capacity.items():
             total = self.totals[name] = to_nanos(capacity.value)
             if capacity.request_policy is not None or total < 0:
                 self.accepts_any_amount = False
         self.capacity_limited = self.shareable or not self.accepts_any_amount
-        """Whether its own capacities may rule it out, although nothing is asked of them."""
+        """Whether its own capacities may rule it out although nothing is requested of them."""
         self._evaluator = evaluator
-        # Most contents are never asked most questions, and a large cluster has very many contents.
+        # Caches are created on first use: a large cluster has very many profiles, and most caches stay empty.
         self._results: dict[str, SelectorResult] = _EMPTY_CACHE
         self._value_sets: dict[str, frozenset[tuple[str, Any]]] = _EMPTY_CACHE
         self._consumed: dict[RequestedAmounts, dict[str, int] | Refusal] = _EMPTY_CACHE
@@ -173,7 +174,7 @@ class DeviceProfile:
         return frozenset((typed[0], value) for value in typed[1]) if typed is not None else frozenset()
 
     def compute_consumption(self, amounts: RequestedAmounts) -> dict[str, int] | Refusal:
-        """What one share takes of each capacity when these amounts are asked, or why it cannot."""
+        """What one share takes of each capacity for the requested amounts, or the refusal."""
         found = self._consumed.get(amounts)
         if found is None:
             if self._consumed is _EMPTY_CACHE:
@@ -182,8 +183,8 @@ class DeviceProfile:
         return found
 
     def to_quantities(self, consumed: dict[str, int]) -> tuple[tuple[str, Quantity], ...]:
-        """What one share takes, as quantities in the form the device writes its capacity."""
-        # By identity, as the same few dicts come back for every share; kept, or an id could be reused.
+        """What one share takes, as quantities in the format of the device's capacity."""
+        # By identity, as the same few dicts come for every share; kept, or an id could be reused.
         found = self._quantities.get(id(consumed))
         if found is None:
             if self._quantities is _EMPTY_CACHE:
@@ -201,7 +202,7 @@ def _get_form(amount: Quantity | None) -> QuantityForm:
 
 
 class SliceProfiles:
-    """The devices of a slice in order; slices that publish the same devices have the same one."""
+    """The profiles of a slice in order; slices that publish the same devices share them."""
 
     __slots__ = ("__weakref__", "all_positions", "devices", "profiles")
 
@@ -213,7 +214,7 @@ class SliceProfiles:
 
 
 class DeviceProfileTable:
-    """All contents that somebody has, each once; their lists, and what was said of groups of them."""
+    """The interned profiles and device lists, and the results for groups of devices."""
 
     __slots__ = ("_by_devices", "_known", "_slices", "device_lists", "evaluator", "group_results", "grouping")
 
@@ -225,30 +226,30 @@ class DeviceProfileTable:
         self._known: WeakValueDictionary[tuple[str, bytes], DeviceProfile] = WeakValueDictionary()
         self._slices: WeakValueDictionary[Any, SliceProfiles] = WeakValueDictionary()
         self._by_devices: WeakValueDictionary[tuple[str, int], SliceProfiles] = WeakValueDictionary()
-        """By the identity of their devices, for slices that share them."""
+        """By the identity of the device tuple, for slices that share it."""
 
     def __len__(self) -> int:
         return len(self._known)
 
     def intern_slice(self, spec: ResourceSliceSpec) -> SliceProfiles:
-        """The devices of a slice; slices that share theirs are found at once."""
+        """Intern the devices of a slice; slices that share their tuple are found at once."""
         driver, devices, counters = spec.driver, spec.devices, spec.shared_counters
         if not counters:
             shared = self._by_devices.get((driver, id(devices)))
             if shared is not None:
                 return shared
-        contents = tuple([self.intern_device(driver, device) for device in devices])
+        profiles = tuple([self.intern_device(driver, device) for device in devices])
         names = tuple([device.name for device in devices])
-        key = (contents, names, write_json(counters) if counters else driver)
+        key = (profiles, names, write_json(counters) if counters else driver)
         found = self._slices.get(key)
         if found is None:
-            found = self._slices[key] = SliceProfiles(devices, contents)
+            found = self._slices[key] = SliceProfiles(devices, profiles)
             if not counters:
                 self._by_devices[driver, id(devices)] = found
         return found
 
     def intern_device(self, driver: str, device: Device) -> DeviceProfile:
-        """The content of a device."""
+        """Intern the profile of a device."""
         key = (driver, write_json(msgspec.structs.replace(device, name="")))
         found = self._known.get(key)
         if found is None:

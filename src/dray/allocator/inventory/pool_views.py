@@ -1,12 +1,12 @@
-"""Slices become pools: the newest generation, whether it is complete and sound, in which order.
+"""Pool views: slices grouped into pools, with generation, completeness, validity and order.
 
 Theory of operation: a node sees the slices that name it and the shared ones whose node selection covers it.
 Of each pool it uses the newest generation among them. The pool is complete when all of its slices are
-published, wherever they point; an incomplete or unsound pool lends no devices and says why. What a
-node sees of one pool is a `PoolView`; nodes that see the same slices share the shelf.
+published, wherever they point; an incomplete or invalid pool offers no devices and has a reason. A `PoolView`
+is what a node sees of one pool; nodes that see the same slices share it.
 
-Order is API: drivers by name; within a driver pools by priority (higher first), those without binding
-conditions before those with, then by name; within a pool slices by priority, then by name; within a
+The order is part of the API: drivers by name; within a driver pools by priority (higher first), those without
+binding conditions before those with, then by name; within a pool slices by priority, then by name; within a
 slice by position. Pools that wait for binding conditions come last of all where priorities allow it.
 """
 
@@ -36,7 +36,7 @@ CounterDraws = tuple[tuple[str, str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class DeviceNodeScope:
-    """Where a device can be used from: one node, the nodes of a selector, or anywhere (neither)."""
+    """The nodes that can use a device: one node, those of a selector, or all (neither)."""
 
     local_only: bool = False
     selector: NodeSelector | None = None
@@ -50,7 +50,7 @@ class DeviceNodeScope:
 
 
 class PreparedSlice:
-    """A slice, prepared once: contents and reach of its devices."""
+    """A slice, prepared once: profiles and node scopes of its devices."""
 
     __slots__ = ("_selector", "pool", "profile_table", "slice", "slice_profiles")
 
@@ -64,12 +64,12 @@ class PreparedSlice:
 
     @property
     def profiles(self) -> tuple[DeviceProfile, ...]:
-        """The contents of its devices, in order."""
+        """The profiles of its devices, in order."""
         return self.slice_profiles.profiles
 
     @property
     def equivalence_key(self) -> Any:
-        """What a pool of one node looks like is the same where this is the same of all of its slices."""
+        """Equal for slices that look the same to their node: pools of such slices have like views."""
         spec = self.slice.spec
         return (self.slice_profiles, spec.priority, spec.pool.priority, self._selector)
 
@@ -82,7 +82,7 @@ class PreparedSlice:
         return self.slice_profiles.all_positions if covered else None
 
     def get_node_scope(self, position: int) -> DeviceNodeScope:
-        """Where the device at a position can be used from."""
+        """The nodes that can use the device at a position."""
         spec = self.slice.spec
         device = spec.devices[position]
         if not spec.per_device_node_selection:
@@ -104,7 +104,7 @@ def find_reachable_devices(spec: ResourceSliceSpec, node: Node) -> tuple[int, ..
         for i, device in enumerate(spec.devices)
         if _covers_node(device.node_name, device.all_nodes, device.node_selector, node)
     )
-    # The API wants one kind of selection. Where a slice has both, a device must be for the node by both.
+    # The API requires one kind of selection. Where a slice has both, both must select the node.
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
         return reached if covered else None
     return reached or None
@@ -121,13 +121,13 @@ def _covers_node(
 
 
 class PoolViewKey:
-    """What shelves have in common that hold the same devices in the same order."""
+    """What pool views with the same devices in the same order have in common."""
 
     __slots__ = ("__weakref__",)
 
 
 PoolViewKeys = WeakValueDictionary[Any, PoolViewKey]
-"""Known for as long as a shelf or a shape has them."""
+"""Interned as long as a pool view or a shape refers to them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -145,12 +145,12 @@ class PoolView:
     flaw: Refusal | None = None
     devices: DeviceList | None = None
     model: PoolView | None = None
-    """The shelf of another pool that this one was made after."""
+    """The pool view that this one was copied from."""
     unused: list[Any] = field(default_factory=list)
-    """What is left of it while nothing is taken; the same for all that were made after one model."""
+    """What is left of it while nothing is in use; the same for all copies of one model."""
 
     def copy_for_pool(self, pool: PoolId) -> PoolView:
-        """The same for another pool of the driver."""
+        """A copy for another pool of the driver."""
         other = object.__new__(PoolView)
         for name in _COPIED_FIELDS:
             object.__setattr__(other, name, getattr(self, name))
@@ -169,17 +169,17 @@ _COPIED_FIELDS = tuple(each.name for each in fields(PoolView) if each.name not i
 
 
 def build_local_key(slices: Sequence[PreparedSlice]) -> Any:
-    """What a pool on one node is a model for: pools with the same one look the same to their nodes.
+    """The key of a node-local pool: pools with equal keys look the same to their nodes.
 
-    None for a pool that is not whole, or not seen as a whole, of which each node needs a look of its own.
+    None for a pool that is incomplete or not wholly visible, of which each node needs a view of its own.
     """
     if len(slices) == 1:
         spec = slices[0].slice.spec
         is_whole = spec.pool.resource_slice_count == 1 and not spec.per_device_node_selection
         return slices[0].equivalence_key if is_whole else None
     first = slices[0].slice.spec
-    for page in slices:
-        spec = page.slice.spec
+    for prepared in slices:
+        spec = prepared.slice.spec
         if (
             spec.pool.resource_slice_count != len(slices)
             or spec.pool.generation != first.pool.generation
@@ -187,11 +187,16 @@ def build_local_key(slices: Sequence[PreparedSlice]) -> Any:
             or spec.per_device_node_selection
         ):
             return None
-    return tuple([page.equivalence_key for page in sorted(slices, key=lambda page: page.slice.metadata.name)])
+    return tuple(
+        [
+            prepared.equivalence_key
+            for prepared in sorted(slices, key=lambda prepared: prepared.slice.metadata.name)
+        ]
+    )
 
 
 class IncompletePool(msgspec.Struct, frozen=True):
-    """How many slices of a pool there are, and should be, in its newest generation."""
+    """The numbers of published and expected slices in the newest generation of a pool."""
 
     published: int
     expected: int
@@ -199,27 +204,28 @@ class IncompletePool(msgspec.Struct, frozen=True):
 
 
 VisibleSlice = tuple[PreparedSlice, tuple[int, ...]]
-"""A page a node sees, and the positions of the devices it can reach there."""
+"""A prepared slice a node sees, and the positions of the devices it can reach there."""
 
 
 def build_pool_views(
     pool: PoolId, visible: Sequence[VisibleSlice], all_slices: Sequence[PreparedSlice], keys: PoolViewKeys
 ) -> list[PoolView]:
-    """What a node sees of a pool, given all pages of it; nothing when a newer generation lives elsewhere.
+    """What a node sees of a pool, given all its prepared slices; None when a newer generation exists
+    elsewhere.
 
-    `keys` are the likenesses of shelves seen so far.
+    `keys` are the interned keys of pool views.
     """
-    newest = max(page.slice.spec.pool.generation for page, _ in visible)
+    newest = max(prepared.slice.spec.pool.generation for prepared, _ in visible)
     relevant = [entry for entry in visible if entry[0].slice.spec.pool.generation == newest]
-    # By name, so that nothing depends on the order slices came in, not even what is said of an unsound pool.
+    # By name, so that nothing depends on the order of the input, not even the flaw that is reported.
     published = sorted(
-        (page for page in all_slices if page.slice.spec.pool.generation == newest),
-        key=lambda page: page.slice.metadata.name,
+        (prepared for prepared in all_slices if prepared.slice.spec.pool.generation == newest),
+        key=lambda prepared: prepared.slice.metadata.name,
     )
     expected = published[0].slice.spec.pool.resource_slice_count
-    agreed = all(page.slice.spec.pool.resource_slice_count == expected for page in published)
+    agreed = all(prepared.slice.spec.pool.resource_slice_count == expected for prepared in published)
     if not agreed or len(relevant) != expected:
-        if any(page.slice.spec.pool.generation > newest for page in all_slices):
+        if any(prepared.slice.spec.pool.generation > newest for prepared in all_slices):
             return []
         if agreed and len(published) != expected:
             flaw = Refusal(RefusalReason.POOL_INCOMPLETE, IncompletePool(len(published), expected, newest))
@@ -230,46 +236,49 @@ def build_pool_views(
 def _build_complete_view(
     pool: PoolId, relevant: Sequence[VisibleSlice], published: Sequence[PreparedSlice], keys: PoolViewKeys
 ) -> PoolView:
-    """The shelf of a pool of which all slices are there."""
+    """The pool view of a pool of which all slices are there."""
     ordered = sorted(
         relevant, key=lambda entry: (-(entry[0].slice.spec.priority or 0), entry[0].slice.metadata.name)
     )
     places = [
-        (page, i) for page, positions in ordered if not page.slice.spec.shared_counters for i in positions
+        (prepared, i)
+        for prepared, positions in ordered
+        if not prepared.slice.spec.shared_counters
+        for i in positions
     ]
-    sets = [counters for page in published for counters in page.slice.spec.shared_counters]
+    sets = [counters for prepared in published for counters in prepared.slice.spec.shared_counters]
     unsound = _find_flaw(relevant, sets, published)
     if unsound is not None:
         return _build_flawed_view(pool, relevant, unsound, keys)
-    names = tuple(page.slice.spec.devices[i].name for page, i in places)
-    contents = tuple(page.profiles[i] for page, i in places)
-    reaches = tuple(page.get_node_scope(i) for page, i in places)
+    names = tuple(prepared.slice.spec.devices[i].name for prepared, i in places)
+    profiles = tuple(prepared.profiles[i] for prepared, i in places)
+    reaches = tuple(prepared.get_node_scope(i) for prepared, i in places)
     totals = {(group.name, name): to_nanos(c.value) for group in sets for name, c in group.counters.items()}
     tangled = tuple(reach.has_several_terms for reach in reaches)
-    key = keys.setdefault((contents, tangled, tuple(totals)), PoolViewKey())
+    key = keys.setdefault((profiles, tangled, tuple(totals)), PoolViewKey())
     return PoolView(
         pool,
         key,
         _build_sort_key(relevant),
         names,
-        contents,
+        profiles,
         reaches,
         totals,
         _collect_draws(published),
-        devices=intern_device_list(relevant[0][0].profile_table, contents, tangled),
+        devices=intern_device_list(relevant[0][0].profile_table, profiles, tangled),
     )
 
 
 def _collect_draws(published: Sequence[PreparedSlice]) -> dict[str, CounterDraws]:
-    """What is drawn from counters while a device of a name is held.
+    """What a device in use draws from counters, by name.
 
-    Nodes may have devices of one name. A claim that holds the name does not tell which of them, so all count.
+    Nodes may have devices of one name. A claim does not tell which of them it has, so all of them count.
     """
     drawn: dict[str, CounterDraws] = {}
-    for page in published:
-        for device, content in zip(page.slice.spec.devices, page.profiles, strict=True):
-            if content.counters:
-                drawn[device.name] = drawn.get(device.name, ()) + content.counters
+    for prepared in published:
+        for device, profile in zip(prepared.slice.spec.devices, prepared.profiles, strict=True):
+            if profile.counters:
+                drawn[device.name] = drawn.get(device.name, ()) + profile.counters
     return drawn
 
 
@@ -284,7 +293,7 @@ def _find_flaw(
 ) -> Refusal | None:
     """What makes a complete pool unusable."""
     # Names are unique among all devices of the slices a node sees, also those only other nodes can reach.
-    own = [page.slice.spec for page, _ in relevant if not page.slice.spec.shared_counters]
+    own = [prepared.slice.spec for prepared, _ in relevant if not prepared.slice.spec.shared_counters]
     twice = _find_first_duplicate([device.name for spec in own for device in spec.devices])
     if twice is not None:
         return Refusal(RefusalReason.POOL_INVALID, f"device `{twice}` is published twice")
@@ -295,24 +304,24 @@ def _find_flaw(
     if unknown is not None:
         return Refusal(RefusalReason.POOL_INVALID, unknown)
     for what in ("resource_slice_count", "priority"):
-        said = {getattr(page.slice.spec.pool, what) or 0 for page in published}
-        if len(said) > 1:
+        values = {getattr(prepared.slice.spec.pool, what) or 0 for prepared in published}
+        if len(values) > 1:
             field = "resourceSliceCount" if what == "resource_slice_count" else "priority"
-            values = " and ".join(str(value) for value in sorted(said))
-            return Refusal(RefusalReason.POOL_INVALID, f"its slices disagree on pool.{field}: {values}")
+            listed = " and ".join(str(value) for value in sorted(values))
+            return Refusal(RefusalReason.POOL_INVALID, f"its slices disagree on pool.{field}: {listed}")
     return None
 
 
 def _find_unknown_counter(
     known: Mapping[str, Mapping[str, Counter]], published: Sequence[PreparedSlice]
 ) -> str | None:
-    """Which device draws from a counter that is not there."""
-    for page in published:
-        for device, content in zip(page.slice.spec.devices, page.profiles, strict=True):
-            if not content.counter_sets:
+    """The first device that draws from a counter that does not exist."""
+    for prepared in published:
+        for device, profile in zip(prepared.slice.spec.devices, prepared.profiles, strict=True):
+            if not profile.counter_sets:
                 continue
-            drawn = [(group, "") for group in content.counter_sets]
-            drawn += [(group, name) for group, name, _ in content.counters]
+            drawn = [(group, "") for group in profile.counter_sets]
+            drawn += [(group, name) for group, name, _ in profile.counters]
             for group, name in drawn:
                 if group not in known or (name and name not in known[group]):
                     what = f"`{group}/{name}`" if name else f"set `{group}`"
@@ -331,12 +340,14 @@ def _find_first_duplicate(names: Sequence[str]) -> str | None:
 
 def _build_sort_key(entries: Sequence[VisibleSlice]) -> tuple[Any, ...]:
     spec = entries[0][0].slice.spec
-    binding = any(device.binding_conditions for page, _ in entries for device in page.slice.spec.devices)
+    binding = any(
+        device.binding_conditions for prepared, _ in entries for device in prepared.slice.spec.devices
+    )
     return (spec.driver, -(spec.pool.priority or 0), binding, spec.pool.name)
 
 
 def sort_pool_views(pool_views: Iterable[PoolView]) -> tuple[PoolView, ...]:
-    """Shelves as the search walks them.
+    """Pool views in the order of the search.
 
     Kubernetes moves pools with binding conditions behind all others. A driver's priorities come first,
     though: only the pools at the end of a driver's own order move.
@@ -347,7 +358,7 @@ def sort_pool_views(pool_views: Iterable[PoolView]) -> tuple[PoolView, ...]:
     early: list[PoolView] = []
     late: list[PoolView] = []
     for _driver, own in groupby(
-        sorted(shelves_, key=lambda shelf: shelf.order), key=lambda shelf: shelf.pool[0]
+        sorted(shelves_, key=lambda pool_view: pool_view.order), key=lambda pool_view: pool_view.pool[0]
     ):
         ordered = list(own)
         end = len(ordered)

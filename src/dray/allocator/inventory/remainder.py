@@ -1,4 +1,4 @@
-"""What is left of a shelf: devices nobody holds, capacities of shared ones, counters."""
+"""Pool remainders: the devices of a pool view that are free, and what is left of capacities and counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dray.allocator.inventory.usage import PoolUsage
 
 @dataclass(frozen=True, slots=True)
 class PoolRemainder:
-    """What is taken of a shelf and what is left; masks and positions count from its first device."""
+    """What is taken of a pool view and what is left; masks and positions count from its first device."""
 
     taken: int
     shared: int
@@ -22,18 +22,18 @@ class PoolRemainder:
 
 
 def compute_remainder(pool_view: PoolView, usage: PoolUsage) -> PoolRemainder:
-    """What is left of a shelf when something is taken of its pool."""
+    """Compute what is left of a pool view under some usage of its pool."""
     taken = shared = 0
     amounts: dict[int, Mapping[str, int]] = {}
-    for i, (name, content) in enumerate(zip(pool_view.names, pool_view.profiles, strict=True)):
+    for i, (name, profile) in enumerate(zip(pool_view.names, pool_view.profiles, strict=True)):
         shares = usage.shares.get(name)
-        if name in usage.whole or (shares is not None and not content.shareable):
+        if name in usage.whole or (shares is not None and not profile.shareable):
             taken |= 1 << i
-        if content.shareable:
+        if profile.shareable:
             shared |= (shares is not None) << i
-        if content.shareable or shares:
+        if profile.shareable or shares:
             held = shares or {}
-            amounts[i] = {cap: total - held.get(cap, 0) for cap, total in content.totals.items()}
+            amounts[i] = {cap: total - held.get(cap, 0) for cap, total in profile.totals.items()}
     counters = dict(pool_view.counters)
     if counters:
         for name in usage.devices & pool_view.consumers.keys():

@@ -1,7 +1,7 @@
-"""The judge that a stock asks: whether a selector is true of a device, in CEL.
+"""Selector evaluator: evaluates CEL selectors on devices for an inventory.
 
-Selectors that reach the allocator were stored, so they may use everything, whatever the gates say now. A
-selector that does not compile fails on every device, with the reason.
+Selectors that reach the allocator are stored ones, so they may use every function, whatever the gates are
+now. A selector that does not compile fails on every device, with the compile error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COMPILED_SELECTORS = CacheBound("compiled selectors", 1_024, "a selector evaluat
 
 
 class CelSelectorEvaluator:
-    """A judge of selectors; the last device it looked at is kept, as several selectors ask about one."""
+    """Evaluates selectors; keeps the last device, because several selectors are evaluated on one."""
 
     __slots__ = ("_binding", "_compile", "_compiled")
 
@@ -30,15 +30,15 @@ class CelSelectorEvaluator:
         selector = self.compile_expression(expression)
         if not isinstance(selector, CompiledSelector):
             return str(selector)
-        # Read once: another thread may ask about another device in between.
+        # Read once: another thread may evaluate another device in between.
         binding = self._binding
         if binding is None or not binding.is_bound_to(driver, device):
             binding = self._binding = bind_device(driver, device)
-        verdict = selector.matches(binding)
-        return verdict if isinstance(verdict, bool) else str(verdict)
+        result = selector.matches(binding)
+        return result if isinstance(result, bool) else str(result)
 
     def compile_expression(self, expression: str) -> SelectorCompilation:
-        """How an expression is judged on plain devices."""
+        """How an expression is evaluated on plain devices."""
         found = self._compiled.get(expression)
         if found is None:
             found = COMPILED_SELECTORS.put(self._compiled, expression, self._compile(expression))

@@ -1,11 +1,11 @@
-"""Slices for several nodes, found by the labels of a node.
+"""Shared slices: an index of the slices for several nodes by the labels of nodes.
 
-Theory of operation: a cluster may have thousands of slices for a rack or a switch each, and to ask every one
-of them about every node takes the product of both. Most select nodes by a label with a few values, so a
-slice is kept under the values that one of its conditions lets pass, for every term of its selector. Only the
-slices under the labels of a node, and those that cannot be found this way, are asked about the node.
+Theory of operation: a cluster may have thousands of slices for a rack or a switch each, and checking each of
+them for every node costs the product of both. Most select nodes by a label with a few values, so a slice is
+indexed under the values that one of its conditions admits, for every term of its selector. Only the slices
+under the labels of a node, and those that cannot be indexed, are checked for the node.
 
-Rules for this file: what is found may not cover a node; what covers it is always found.
+The index may return slices that do not cover a node; it never omits one that does.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class SharedSlices:
         self._unindexed: list[_NumberedSlice] = []
         self._by_label: dict[NodeLabel, list[_NumberedSlice]] = {}
         self._hidden: dict[str, list[ResourceSliceSpec]] = {}
-        """What hidden slices said, by the node they were for, if it was one."""
+        """Published content of hidden slices, by their node if they have one."""
         for numbered in enumerate(self.slices):
             published = numbered[1].slice
             if isinstance(published, HiddenSlice):
-                said = published.published.spec
-                self._hidden.setdefault(said.node_name or "", []).append(said)
+                spec = published.published.spec
+                self._hidden.setdefault(spec.node_name or "", []).append(spec)
                 continue
             places = _collect_labels(numbered[1])
             for place in places or ():
@@ -51,14 +51,14 @@ class SharedSlices:
     def find_candidates(self, node: Node) -> list[PreparedSlice]:
         """The slices that may cover a node, in their order."""
         if not self._by_label:
-            return [page for _, page in self._unindexed]
+            return [prepared for _, prepared in self._unindexed]
         found = dict(self._unindexed)
         for place in (("", node.metadata.name), *node.metadata.labels.items()):
             found.update(self._by_label.get(place, ()))
         return [found[number] for number in sorted(found)]
 
     def find_hidden_pools(self, node: Node) -> tuple[PoolId, ...]:
-        """The pools of which a node would see a slice that is hidden."""
+        """The pools with a hidden slice that would cover a node."""
         if not self._hidden:
             return ()
         hidden = (*self._hidden.get(node.metadata.name, ()), *self._hidden.get("", ()))
@@ -68,7 +68,7 @@ class SharedSlices:
 
 
 def _collect_labels(prepared_slice: PreparedSlice) -> set[NodeLabel] | None:
-    """Where a slice is kept: a node that it covers has one of these labels; None when that cannot be told."""
+    """The labels a slice is indexed under, of which each node it covers has one; None without any."""
     spec = prepared_slice.slice.spec
     selector = spec.node_selector
     if spec.per_device_node_selection or spec.all_nodes or selector is None:
@@ -83,7 +83,7 @@ def _collect_labels(prepared_slice: PreparedSlice) -> set[NodeLabel] | None:
 
 
 def _iter_term_labels(term: NodeSelectorTerm) -> Iterator[set[NodeLabel]]:
-    """For each condition that names the values it lets pass, these values."""
+    """The admitted values of each condition that lists them."""
     for item in term.match_fields:
         if item.key == NODE_NAME_FIELD and item.operator == SelectorOperator.IN:
             yield {("", value) for value in item.values}

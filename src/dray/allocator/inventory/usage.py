@@ -1,10 +1,9 @@
-"""What is taken already: devices held as a whole, and shares with their amounts.
+"""Device usage: devices allocated as a whole, and shares with their amounts, pool by pool.
 
-Theory of operation: usage is read from the allocations of claims. Admin access holds nothing. A result
-with a share id or consumed amounts is a share; any other result holds its device as a whole. Which
-of the two blocks a device is decided where the device is seen (its flag may have changed since).
-Usage is kept pool by pool: a pool nobody touched keeps its very object, so that whoever derived
-something from it can see that nothing changed.
+Theory of operation: usage is read from the allocations of claims. Admin access uses nothing. A result with a
+share ID or consumed amounts is a share; any other result uses its device as a whole. Which of the two blocks
+a device is decided where the device is seen (its flag may have changed since). A pool that is not touched
+keeps its object, so that whatever was derived from it stays valid.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ PoolId = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolUsage:
-    """Who holds what of one pool; amounts are nanos, summed over all shares of a device.
+    """Usage of one pool; amounts are nanos, summed over all shares of a device.
 
-    `extra_holders` are further holders of a whole device: two at once is a mistake of somebody else, and when
-    one of them goes the other still holds it.
+    `extra_holders` are further claims with the same whole device: that is an error made elsewhere, and when
+    one of them is released the device is still in use.
     """
 
     whole: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +34,7 @@ class PoolUsage:
 
     @property
     def devices(self) -> frozenset[str]:
-        """The devices that somebody holds, whole or in part."""
+        """The devices in use, whole or in part."""
         return frozenset(self.whole) | frozenset(self.shares)
 
 
@@ -44,25 +43,25 @@ NO_USAGE = PoolUsage()
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
-    """Who holds what, pool by pool."""
+    """Usage of all pools."""
 
     pools: Mapping[PoolId, PoolUsage] = field(default_factory=lambda: MappingProxyType({}))
 
     def get_pool(self, pool: PoolId) -> PoolUsage:
-        """What is taken of one pool."""
+        """The usage of one pool."""
         return self.pools.get(pool, NO_USAGE)
 
     @classmethod
     def from_claims(cls, claims: Iterable[ResourceClaim]) -> DeviceUsage:
-        """What the allocations of these claims hold."""
+        """The usage of the allocations of these claims."""
         return cls().add_claims(claims)
 
     def add_claims(self, claims: Iterable[ResourceClaim]) -> DeviceUsage:
-        """This usage and what the allocations of more claims hold."""
+        """This usage with the allocations of more claims."""
         return self._apply(claims, _PoolUsageBuilder.add)
 
     def remove_claims(self, claims: Iterable[ResourceClaim]) -> DeviceUsage:
-        """This usage without what the allocations of these claims hold in it."""
+        """This usage without the allocations of these claims."""
         return self._apply(claims, _PoolUsageBuilder.remove)
 
     def _apply(
@@ -80,7 +79,7 @@ class DeviceUsage:
                     continue
                 pool = (result.driver, result.pool)
                 draft = touched.get(pool) or touched.setdefault(pool, _PoolUsageBuilder(self.get_pool(pool)))
-                # What is below nothing was stored by mistake; it must not make room for others.
+                # A negative amount was stored by mistake; it must not add to what others can take.
                 amounts = {name: max(amount.nanos, 0) for name, amount in result.consumed_capacity.items()}
                 shared = result.share_id is not None or bool(amounts)
                 change(draft, result.device, holder, amounts if shared else None)

@@ -1,7 +1,7 @@
-"""The same stock with something changed, to try out what would help.
+"""What-if variants of an inventory, to try which change would make a claim fit.
 
-Nothing here changes the stock that was given. What a node does not see is left out: an answer for one node
-needs no more.
+Nothing here changes the given inventory. What a node does not see is left out: an answer for one node needs
+no more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def assume_complete_pool(inventory: DeviceInventory, node: Node, pool: PoolId) -
     own = prepared.get_slices(pool)
     newest = max((page.slice.spec.pool.generation for page in own), default=0)
     published = [page.slice for page in own if page.slice.spec.pool.generation == newest]
-    judges = [content._evaluator for page in own for content in page.profiles]
+    judges = [profile._evaluator for page in own for profile in page.profiles]
     if not judges:
         return None
     others = [page.slice for other in seen - {pool} for page in prepared.get_slices(other)]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.refusals import Refusal, RefusalReason, Shortage
 from dray.allocator.requests import MAX_RESULTS, AllocationRequest, RequestAlternative, RequestChoice
 from dray.allocator.search.candidate_checks import CandidateChecks

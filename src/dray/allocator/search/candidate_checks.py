@@ -8,7 +8,7 @@ taken. The search uses it while it advances and backtracks; the candidate review
 from __future__ import annotations
 
 from dray.allocator.checks import capacity, constraints, counters
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.partial_solution import EVERY_CLAIM, PartialSolution
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import AllocationRequest, RequestAlternative

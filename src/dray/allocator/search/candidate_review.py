@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import AllocationRequest
 from dray.allocator.search.candidate_checks import CandidateChecks
@@ -51,6 +51,12 @@ class CandidateReview:
         return {
             candidate: self._find_refusal(frame, candidate) for candidate in range(frame.candidates.frontier)
         }
+
+    def find_matching_refusals(self, point: SearchPoint) -> dict[int, Refusal | None]:
+        """Like `find_refusals`, for the candidates that match the selectors; all of them when none does."""
+        matching = get_candidate_set(self._shape, point.alternative).matching
+        refusals = self.find_refusals(point)
+        return {number: found for number, found in refusals.items() if not matching or matching >> number & 1}
 
     def _find_refusal(self, frame: SearchFrame, candidate: int) -> Refusal | None:
         static = frame.candidates.refusals.get(candidate)

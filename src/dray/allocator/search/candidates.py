@@ -1,9 +1,9 @@
-"""Which candidates suit a want, found out as far as anybody asked.
+"""Candidate sets: which devices of a shape match an alternative, evaluated as far as the search needs.
 
-Theory of operation: whether a device suits a want (selectors, amounts it could ever give, taints, node
-selector) depends on both alone. It is found out per pool (see devicelist) and put together here as masks over
-the candidates of a shape. An error on a device nobody reaches is nobody's error: `frontier` is how far the
-search looked, and what is known of the devices behind it shows only when the search comes there.
+Theory of operation: whether a device matches an alternative (selectors, amounts it could ever give, taints,
+node selector) depends on these two only. It is evaluated per pool (see device_lists) and combined here as
+masks over the candidates of a shape. An error on a device that the search never reaches must not count:
+`frontier` is how far the search looked, and results behind it show only when the search gets there.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dray.allocator.checks import taints
-from dray.allocator.inventory.device_inventory import NodeShape
 from dray.allocator.inventory.device_lists import filter_lists
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import RequestAlternative
 from dray.values.cache_bounds import CacheBound
 
 NOT_EVALUATED = -3
-"""Instead of a candidate: not all of them are judged yet."""
+"""Returned instead of a candidate: not all of them are evaluated yet."""
 
-CANDIDATE_SETS = CacheBound("candidates of requests", 128, "a shape")
+CANDIDATE_SETS = CacheBound("candidates of alternatives", 128, "a shape")
 
 
 class CandidateSet:
-    """The candidates of one want, as masks over the candidates of a shape.
+    """The candidates of one alternative, as masks over the candidates of a shape.
 
-    `mask` has those that suit, `matching` also those that match but may not be taken, `faulty` those that
-    cannot be judged; all three as far as `find_first` and `evaluate_all` had to look.
+    `mask`: candidates that can be taken. `matching`: also those that match but cannot be taken. `faulty`:
+    those that cannot be evaluated. All three as far as `find_first` and `evaluate_all` had to look.
     """
 
-    # Not the shape itself: what remembers these options would be a cycle, and wait for the garbage collector.
+    # Not the shape itself: it caches this set, and the cycle would have to wait for the garbage collector.
     __slots__ = (
         "_alternative",
         "_device_lists",
@@ -61,9 +61,9 @@ class CandidateSet:
         self._shares: dict[int, dict[str, int]] = {}
 
     def find_first(self, start: int, blocked: int, max_evaluations: int) -> int:
-        """The first unblocked candidate from a place on that suits, or cannot be judged; or -1.
+        """The first unblocked candidate from a position on that matches or cannot be evaluated; or -1.
 
-        `NOT_EVALUATED` when none was found after judging so many more candidates.
+        `NOT_EVALUATED` when none was found after evaluating so many more candidates.
         """
         while True:
             there = (self.mask | self.faulty) & ~blocked
@@ -81,7 +81,7 @@ class CandidateSet:
             max_evaluations -= self._evaluate_more()
 
     def get_share(self, candidate: int) -> dict[str, int]:
-        """What one share of a candidate that suits takes of each capacity."""
+        """What one share of a matching candidate takes of each capacity."""
         found = self._shares.get(candidate)
         if found is None:
             taken = self._profiles[candidate].compute_consumption(self._alternative.amounts)
@@ -90,24 +90,24 @@ class CandidateSet:
         return found
 
     def evaluate_some(self, count: int) -> bool:
-        """Judge about so many more candidates at most; whether all of them are judged now."""
+        """Evaluate about so many more candidates at most; whether all of them are evaluated now."""
         while self._evaluated < self._size and count > 0:
             count -= self._evaluate_more()
         self.frontier = self._evaluated
         return self._evaluated == self._size
 
     def evaluate_all(self) -> int:
-        """The mask of all candidates that suit, all of them judged."""
+        """Evaluate all candidates; the mask of those that can be taken."""
         self.evaluate_some(self._size)
         return self.mask
 
     @property
     def refusals(self) -> Mapping[int, Refusal]:
-        """Why candidates do not suit, of all the search looked at."""
+        """Why candidates are refused, of all that the search looked at."""
         return _RefusalMap(self)
 
     def _evaluate_more(self) -> int:
-        """Take what is known of the next pool, or find out more about it; how many devices were judged."""
+        """Add the known results of the next pool, or evaluate more of it; how many devices were evaluated."""
         if self._list_index == len(self._device_lists):
             self._evaluated = self._size
             return 0
@@ -122,20 +122,22 @@ class CandidateSet:
         return judged
 
     def find_refusal(self, candidate: int) -> Refusal | None:
-        """Why a candidate does not suit."""
+        """The first static rule that refuses a candidate."""
         if self.mask >> candidate & 1:
             return None
-        content, want = self._profiles[candidate], self._alternative
-        withheld = content.withheld
+        profile, alternative = self._profiles[candidate], self._alternative
+        withheld = profile.withheld
         if withheld is RefusalReason.BINDING_CONDITIONS:
             return Refusal(withheld)
-        for _owner, expression in want.selectors:
-            verdict = content.evaluate(expression)
-            if verdict is not True:
-                reason = RefusalReason.UNSUITED if verdict is False else RefusalReason.BROKEN_SELECTOR
-                return Refusal(reason, (expression, verdict))
+        for _owner, expression in alternative.selectors:
+            result = profile.evaluate(expression)
+            if result is not True:
+                reason = RefusalReason.UNSUITED if result is False else RefusalReason.BROKEN_SELECTOR
+                return Refusal(reason, (expression, result))
         consumed = (
-            content.compute_consumption(want.amounts) if content.capacity_limited or want.amounts else None
+            profile.compute_consumption(alternative.amounts)
+            if profile.capacity_limited or alternative.amounts
+            else None
         )
         if isinstance(consumed, Refusal):
             return consumed
@@ -143,11 +145,11 @@ class CandidateSet:
             return Refusal(withheld)
         if self._node_scopes[candidate].has_several_terms:
             return Refusal(RefusalReason.NODE_SELECTOR)
-        return taints.check(content.taints, want.tolerations)
+        return taints.check(profile.taints, alternative.tolerations)
 
 
 class _RefusalMap(Mapping[int, Refusal]):
-    """The refusals of some options, each put into words when it is asked for."""
+    """The refusals of a candidate set, each computed on access."""
 
     __slots__ = ("_candidates",)
 
@@ -155,22 +157,22 @@ class _RefusalMap(Mapping[int, Refusal]):
         self._candidates = candidates
 
     def __getitem__(self, candidate: int) -> Refusal:
-        options = self._candidates
-        refusal = options.find_refusal(candidate) if 0 <= candidate < options.frontier else None
+        candidates = self._candidates
+        refusal = candidates.find_refusal(candidate) if 0 <= candidate < candidates.frontier else None
         if refusal is None:
             raise KeyError(candidate)
         return refusal
 
     def __iter__(self) -> Iterator[int]:
-        options = self._candidates
-        return (i for i in range(options.frontier) if not options.mask >> i & 1)
+        candidates = self._candidates
+        return (i for i in range(candidates.frontier) if not candidates.mask >> i & 1)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
 def get_candidate_set(shape: NodeShape, alternative: RequestAlternative) -> CandidateSet:
-    """The options of a want on a shape; wants that ask the same of a device share them."""
+    """The candidate set of an alternative on a shape; alternatives that ask the same of a device share it."""
     found: CandidateSet | None = shape.candidate_sets.get(alternative.key)
     if found is None:
         found = CANDIDATE_SETS.put(shape.candidate_sets, alternative.key, CandidateSet(shape, alternative))

@@ -1,4 +1,4 @@
-"""A frame of the search: one point of the walk, what is tried there, how far, and what came of it."""
+"""Search frames: one point of the search, its candidates, how far they were tried, and the result."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dray.allocator.search.pruning import KnownCompletion
 from dray.allocator.search.trace import SearchPoint
 
 NO_CANDIDATE = -1
-"""Instead of a candidate: there is none."""
+"""Instead of a candidate: none is left."""
 
 NO_DEVICE_NEEDED = -2
-"""Instead of a candidate: none is asked for."""
+"""Instead of a candidate: the alternative needs none."""
 
 
 class SearchFrame:
-    """A point of the walk: what is tried there, how far, and what came of it."""
+    """A point of the search: its candidates, how far they were tried, and the result."""
 
     __slots__ = (
         "allowed",
@@ -46,14 +46,14 @@ class SearchFrame:
         mark: int,
         devices_before: int,
     ) -> None:
-        want = choice.alternatives[alternative_index]
+        alternative = choice.alternatives[alternative_index]
         self.choice = choice
         self.alternative_index = alternative_index
-        self.alternative: RequestAlternative = want
+        self.alternative: RequestAlternative = alternative
         self.candidates = candidates
         self.mark = mark
         self.devices_before = devices_before
-        self.count = candidates.matching.bit_count() if want.takes_all else want.count
+        self.count = candidates.matching.bit_count() if alternative.takes_all else alternative.count
         self.is_counted = True
         self.device_index = self.cursor = self.first_position = 0
         self.allowed = -1
@@ -64,7 +64,7 @@ class SearchFrame:
         self.refused: list[tuple[int, Refusal]] = []
 
     def build_next(self, mark: int) -> SearchFrame:
-        """The frame for the next device of the same want."""
+        """The frame for the next device of the same alternative."""
         frame = SearchFrame(
             self.choice, self.alternative_index, self.candidates, mark, self.devices_before + 1
         )

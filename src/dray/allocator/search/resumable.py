@@ -1,14 +1,14 @@
-"""Running searches: pause one, continue it later, and give it up when its time is over.
+"""Resumable searches: paused, continued later, and given up when their time is over.
 
-Theory of operation: `search` is a generator of events and knows no clock. A step of it takes between a few
-microseconds and a fraction of a millisecond, so a number of steps says little about time. Whoever runs a
-search brings a clock, and the clock is read after every event: a slice ends at most one event late. Between
-two slices nothing runs, and only the work within slices is counted.
+Theory of operation: `search` is a generator of events without a clock. A step takes between a few
+microseconds and a fraction of a millisecond, so a number of steps tells little about time. The caller that
+runs a search brings a clock, which is read after every event: a slice ends at most one event late. Between
+two slices nothing runs, and only the work within slices counts.
 
-While events pass, the most devices that were found at once are noted, and where no further one was found.
-That is what a search which was given up has to tell.
+While events pass, the search notes the largest number of devices found at once, and the point where no
+further one was found. A search that is given up reports both.
 
-Rules for this file: the clock is an argument. What a search finds does not depend on how it is sliced.
+The clock is an argument. What a search finds does not depend on how it is sliced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.backtracking import search
 from dray.allocator.search.candidates import get_candidate_set
@@ -39,27 +39,27 @@ Clock = Callable[[], float]
 """Seconds that only go forward."""
 
 SEARCH_SECONDS: Final = 1.0
-"""Work that one search, which is one node shape, gets unless said otherwise."""
+"""Default seconds of work for one search, which is one node shape."""
 SHAPES_PER_QUERY: Final = 10
-"""A question about many nodes gets so many times the work of one search: 10 s, the filter timeout of
+"""A query about many nodes gets this many times the work of one search: 10 s, the filter timeout of
 Kubernetes."""
 UNLIMITED_STEPS: Final = 2**62
 """Steps for a search that is limited by time."""
 
 _FIRST_EVENTS: Final = 16
-"""Events that are taken at once when a search begins: most searches have ended by then, and need no notes."""
+"""Events that are read at once when a search starts: most searches end within them."""
 _ENDINGS: Final = (Solved, Exhausted, GaveUp, Faulted)
 
 
 class TimeLimit(msgspec.Struct, frozen=True):
-    """How many seconds of work searches may take: each alone, and all for one question together."""
+    """Seconds of work that searches may take: each alone, and all for one query together."""
 
     clock: Clock
     per_search: float = SEARCH_SECONDS
 
     @property
     def total(self) -> float:
-        """Seconds for a question about many nodes."""
+        """Seconds for a query about many nodes."""
         return self.per_search * SHAPES_PER_QUERY
 
     def limit_to(self, seconds: float) -> TimeLimit:
@@ -70,7 +70,7 @@ class TimeLimit(msgspec.Struct, frozen=True):
 def start_search(
     allocation_request: AllocationRequest, shape: NodeShape, clock: Clock, budget: int = UNLIMITED_STEPS
 ) -> SearchEnding | ResumableSearch:
-    """Begin a search: its ending when it comes at once, as it mostly does, or the search to continue."""
+    """Start a search; returns its ending if it ends at once, as most do, or the search to continue."""
     began = clock()
     events = iter(search(allocation_request, shape, budget))
     first = list(islice(events, _FIRST_EVENTS))
@@ -83,7 +83,7 @@ def start_search(
 
 
 class ResumableSearch:
-    """A search that is run slice by slice."""
+    """A search that runs slice by slice."""
 
     __slots__ = (
         "_allocation_request",
@@ -106,7 +106,7 @@ class ResumableSearch:
         self._stack: list[SearchPoint] = []
         """The points of the devices that are taken now."""
         self._best_points: tuple[SearchPoint, ...] = ()
-        """The same when they were most."""
+        """The same when there were most of them."""
         self._deepest_dead_end: tuple[int, SearchPoint] | None = None
         """The dead end with most devices taken, and how many they were."""
         self.spent = 0.0
@@ -116,7 +116,7 @@ class ResumableSearch:
         self.ending: SearchEnding | None = None
 
     def advance(self, clock: Clock, seconds: float) -> SearchEnding | None:
-        """Work for some seconds, at least for one event; how the search ended, or None while it has not."""
+        """Run for some seconds, at least for one event; the ending, or None before the end."""
         ending = self.ending
         if ending is not None:
             return ending
@@ -132,13 +132,13 @@ class ResumableSearch:
         return self.ending
 
     def give_up(self) -> GaveUp:
-        """What there is to say when this search is not continued."""
+        """The ending of a search that is not continued, with how far it got."""
         found = len(self._best_points)
         stuck = self._deepest_dead_end[1] if self._deepest_dead_end is not None else None
         return GaveUp(self.steps, self.spent, found, self._count_wanted(), stuck)
 
     def _record_event(self, event: TraceEvent) -> SearchEnding | None:
-        """Keep what an event says about how far the search came; returns it when it is the last one."""
+        """Note how far the search got; returns the event if it is the ending."""
         if isinstance(event, CandidateTaken):
             self.steps += 1
             self._discard_from(event.pick.point)
@@ -164,17 +164,17 @@ class ResumableSearch:
             stack.pop()
 
     def _count_wanted(self) -> int:
-        """How many devices are asked for: by the alternatives that were tried when most were found, and by
+        """How many devices are requested: by the alternatives that were tried when most were found, and by
         the smallest alternatives of the requests behind them."""
         tried = {point.choice.index: point.alternative for point in self._best_points}
         total = 0
         for choice in self._allocation_request.choices:
-            wants = (tried[choice.index],) if choice.index in tried else choice.alternatives
-            total += min(self._count_devices(want) for want in wants)
+            alternatives = (tried[choice.index],) if choice.index in tried else choice.alternatives
+            total += min(self._count_devices(alternative) for alternative in alternatives)
         return total
 
     def _count_devices(self, alternative: RequestAlternative) -> int:
         if not alternative.takes_all:
             return alternative.count
-        # How many match is known once they were all judged; one at least, or there is no solution.
+        # How many match is known once all were evaluated; at least one, or there is no solution.
         return max(1, get_candidate_set(self._shape, alternative).matching.bit_count())

@@ -1,7 +1,7 @@
-"""The story of a search, step by step.
+"""Trace events of a search.
 
-A search yields beats while it walks and ends with exactly one of the last four. `allocate` keeps the
-last one, `explain` digests all of them.
+A search yields events while it runs and ends with exactly one of the last four. `allocate` keeps the last
+one, `explain` reads all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dray.allocator.requests import RequestAlternative, RequestChoice
 
 
 class SearchPoint(msgspec.Struct, frozen=True, gc=False):
-    """Where the search stands: a choice, the alternative it tries, which device of it."""
+    """A position in the search: a choice, the alternative that is tried, and which of its devices."""
 
     choice: RequestChoice
     alternative: RequestAlternative
@@ -38,8 +38,8 @@ class CandidateTaken(msgspec.Struct, frozen=True, gc=False):
 class DeadEnd(msgspec.Struct, frozen=True, gc=False):
     """No candidate is left at a point, or what was taken leaves too little for the rest.
 
-    `refused` are the candidates that a rule across picks refused here; what never suited the want is
-    known to its options. `blocker` says what is lacking when counting ahead ended the branch.
+    `refused` are the candidates that a dynamic rule refused here; the candidate set has the others. `blocker`
+    is what is missing when pruning ended the branch.
     """
 
     point: SearchPoint
@@ -48,7 +48,7 @@ class DeadEnd(msgspec.Struct, frozen=True, gc=False):
 
 
 class SearchProgress(msgspec.Struct, frozen=True, gc=False):
-    """Nothing to tell, but work went on: whoever drives the search may stop it here."""
+    """The search made progress without another event: the caller may stop it here."""
 
     steps: int
 
@@ -67,7 +67,7 @@ class Exhausted(msgspec.Struct, frozen=True, gc=False):
 
 
 class GaveUp(msgspec.Struct, frozen=True, gc=False):
-    """The time or the steps of a search ran out: nobody knows whether there is a solution.
+    """The time or the steps of a search ran out: whether there is a solution is unknown.
 
     The rest says how far it came: seconds of work, the most devices found at once of how many, and the point
     where no further one was found. All of them are empty for a search that was not begun.
@@ -81,7 +81,7 @@ class GaveUp(msgspec.Struct, frozen=True, gc=False):
 
 
 class Faulted(msgspec.Struct, frozen=True, gc=False):
-    """A candidate could not be judged: its selector fails or an amount cannot be represented."""
+    """A candidate could not be evaluated: its selector fails or an amount cannot be represented."""
 
     point: SearchPoint
     candidate: int

@@ -1,8 +1,8 @@
-"""The referee: checks a finished allocation again, and shares nothing with the search that found it.
+"""Verifier: checks finished allocations again, independently of the search that found them.
 
-Plain, order-free statements of the rules live here, asked of the whole allocation at once; the search's own
-parts (options, shapes, pruning, board, checks) must never be imported. Tests use it as an oracle, debug
-builds as a guard, the command line as a verb.
+It states the rules plainly and without order, for the whole allocation at once. It must not import parts of
+the search (candidates, shapes, pruning, partial solution, checks). Tests use it as an oracle, and `dray
+verify` and the simulation import it.
 """
 
 from dray.allocator.verify.findings import AllocationFinding, AllocationRule, VerificationInput

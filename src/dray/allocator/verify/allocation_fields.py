@@ -1,4 +1,4 @@
-"""What is written around the devices: copied fields, node selector, configuration.
+"""Rules for the other fields of an allocation: copied fields, node selector, configuration.
 
 Configuration has an order of its own, which drivers rely on, so it is compared as a list: classes in the
 order their first request stands in the claim, then the claim. Node selectors are compared as sets of
@@ -87,20 +87,24 @@ def _collect_config(case: ClaimCase) -> Iterator[DeviceAllocationConfiguration]:
     classes = {item.metadata.name: item for item in case.inputs.classes}
 
     def covering(parts: list[ResultPart], names: tuple[str, ...]) -> tuple[str, ...]:
-        """No names where these are all there is."""
+        """No names where the chosen alternatives are all requests."""
         return () if {part.request for part in parts} == set(order) else names
 
     for name in dict.fromkeys(part.spec.device_class_name for part in mine if part.spec is not None):
         using = [part for part in mine if part.spec is not None and part.spec.device_class_name == name]
-        for config in classes[name].spec.config if name in classes else ():
+        for class_config in classes[name].spec.config if name in classes else ():
             named = covering(using, tuple(part.result.request for part in using))
-            yield DeviceAllocationConfiguration(source="FromClass", requests=named, opaque=config.opaque)
-    for said in case.claim.spec.devices.config:
-        using = [p for p in mine if {p.request, p.result.request}.intersection(said.requests)]
-        if using or not said.requests:
-            named = covering(using, said.requests)
-            yield DeviceAllocationConfiguration(source="FromClaim", requests=named, opaque=said.opaque)
+            yield DeviceAllocationConfiguration(
+                source="FromClass", requests=named, opaque=class_config.opaque
+            )
+    for claim_config in case.claim.spec.devices.config:
+        using = [p for p in mine if {p.request, p.result.request}.intersection(claim_config.requests)]
+        if using or not claim_config.requests:
+            named = covering(using, claim_config.requests)
+            yield DeviceAllocationConfiguration(
+                source="FromClaim", requests=named, opaque=claim_config.opaque
+            )
 
 
 RULES = (check_copied_fields, check_node_selector, check_config)
-"""Every rule about what is written around the devices."""
+"""Every rule of this module."""

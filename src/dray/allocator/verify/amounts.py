@@ -1,4 +1,4 @@
-"""What a share should consume, with fractions: the policy's rule as a sentence, not as an algorithm."""
+"""What a share should consume, as fractions: the rule of the policy, stated instead of computed stepwise."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dray.values.quantity import NANOS_PER_UNIT, Quantity
 
 
 def to_fraction(amount: Quantity | None) -> Fraction:
-    """An amount as a fraction; what is not said is nothing."""
+    """An amount as a fraction; zero for a missing one."""
     return Fraction(amount.nanos if amount is not None else 0, NANOS_PER_UNIT)
 
 
-def derive_consumption(device: Device, asked: Mapping[str, Quantity]) -> dict[str, Fraction] | None:
-    """What one allocation of a device consumes; None when the device can never give what is asked."""
-    if not asked.keys() <= device.capacity.keys():
+def derive_consumption(device: Device, requested: Mapping[str, Quantity]) -> dict[str, Fraction] | None:
+    """What one allocation of a device consumes; None when the device can never give the requested amounts."""
+    if not requested.keys() <= device.capacity.keys():
         return None
     found: dict[str, Fraction] = {}
     for name, capacity in device.capacity.items():
         amount = (
             _compute_default(capacity)
-            if name not in asked
-            else _round_amount(capacity, to_fraction(asked[name]))
+            if name not in requested
+            else _round_amount(capacity, to_fraction(requested[name]))
         )
         if amount is None or not 0 <= amount <= to_fraction(capacity.value):
             return None
@@ -40,17 +40,17 @@ def _compute_default(capacity: DeviceCapacity) -> Fraction | None:
     return to_fraction(policy.default)
 
 
-def _round_amount(capacity: DeviceCapacity, asked: Fraction) -> Fraction | None:
-    """The smallest amount the policy allows that is not less than what is asked."""
+def _round_amount(capacity: DeviceCapacity, requested: Fraction) -> Fraction | None:
+    """The smallest amount the policy allows that is not less than what is requested."""
     policy = capacity.request_policy
     if policy is None:
-        return asked
+        return requested
     limits = policy.valid_range
     if limits is not None and limits.min is not None:
-        amount = _round_to_grid(limits, asked)
+        amount = _round_to_grid(limits, requested)
     else:
-        amount = next((to_fraction(v) for v in policy.valid_values if to_fraction(v) >= asked), asked)
-    # Only who asks for the very default may have it against the policy, not who comes to it by steps.
+        amount = next((to_fraction(v) for v in policy.valid_values if to_fraction(v) >= requested), requested)
+    # Only a request for exactly the default may violate the policy, not one that steps lead to.
     is_default = policy.default is not None and amount == to_fraction(policy.default)
     stepped = limits is not None and limits.step is not None
     return amount if is_default and not stepped else _keep_if_allowed(policy, amount)
@@ -72,10 +72,10 @@ def _keep_if_allowed(policy: CapacityRequestPolicy | None, amount: Fraction) -> 
     return None if too_much or off_grid else amount
 
 
-def _round_to_grid(limits: CapacityRequestPolicyRange, asked: Fraction) -> Fraction:
+def _round_to_grid(limits: CapacityRequestPolicyRange, requested: Fraction) -> Fraction:
     if limits.min is None:
-        return asked
+        return requested
     least, step = to_fraction(limits.min), to_fraction(limits.step)
-    if asked <= least or step <= 0:
-        return max(asked, least)
-    return least + math.ceil((asked - least) / step) * step
+    if requested <= least or step <= 0:
+        return max(requested, least)
+    return least + math.ceil((requested - least) / step) * step

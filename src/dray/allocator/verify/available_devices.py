@@ -1,7 +1,7 @@
-"""What the pools lend to a node, said anew: pool by pool, by looking at all slices each time.
+"""Devices that the pools offer to a node, computed anew: pool by pool, from all slices each time.
 
 A pool is usable from a node when all slices of the newest generation that the node sees are published and
-sound. If the node does not see all of them itself, nobody may have published a newer generation.
+valid. If the node does not see all of them itself, there must not be a newer generation elsewhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AvailableDevice:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several allocations may have a part of it."""
+        """Whether several allocations may share it."""
         return bool(self.device.allow_multiple_allocations)
 
     @property
@@ -71,7 +71,7 @@ class AvailableDevices:
 
 
 def find_available_devices(inputs: VerificationInput) -> AvailableDevices:
-    """What all pools lend to the node."""
+    """What all pools offer to the node."""
     found = AvailableDevices(hidden=tuple(item for item in inputs.slices if isinstance(item, HiddenSlice)))
     for pool in {(item.spec.driver, item.spec.pool.name) for item in inputs.slices}:
         every = [item for item in inputs.slices if (item.spec.driver, item.spec.pool.name) == pool]

@@ -1,4 +1,4 @@
-"""One claim with its allocation, as the rules look at it."""
+"""One claim with its allocation, as the rules read it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def get_device_path(result: DeviceRequestAllocationResult) -> DevicePath:
 
 @dataclass(frozen=True, slots=True)
 class ResultPart:
-    """One result, with the request it is for and what that asks; nothing is asked by what does not exist."""
+    """One result, with the request it is for and what that asks; nothing if the request does not exist."""
 
     result: DeviceRequestAllocationResult
     request: str
@@ -46,7 +46,7 @@ class ResultPart:
 
 @dataclass(frozen=True, slots=True)
 class ClaimCase:
-    """One claim, its allocation, and the world around them."""
+    """One claim, its allocation, and the verification input."""
 
     inputs: VerificationInput
     available: AvailableDevices
@@ -55,7 +55,7 @@ class ClaimCase:
 
     @property
     def name(self) -> str:
-        """The claim as people call it."""
+        """Namespace and name of the claim."""
         meta = self.claim.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
@@ -73,7 +73,7 @@ class ClaimCase:
         return self.available.devices.get(get_device_path(part.result))
 
     def build_finding(self, rule: AllocationRule, text: str) -> AllocationFinding:
-        """What is wrong with this claim."""
+        """Build a finding about this claim."""
         return AllocationFinding(rule, self.name, text)
 
 

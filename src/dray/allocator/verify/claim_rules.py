@@ -1,6 +1,6 @@
-"""What one claim must keep by itself: the right devices, as many as asked, matching, tolerated, constrained.
+"""Rules for one claim: the right devices, as many as requested, matching, tolerated, constrained.
 
-Theory of operation: every rule is a statement about sets: which devices are had, and for what. Nothing
+Theory of operation: every rule is a statement about sets: which devices it has, and for what. Nothing
 depends on the order in which they were found, so nothing of the search is repeated here. A rule yields a
 finding for everything that breaks it.
 """
@@ -18,7 +18,7 @@ from dray.allocator.verify.findings import AllocationFinding, AllocationRule
 from dray.api.resource import DeviceConstraint, DeviceTaint, DeviceToleration
 
 MAX_RESULTS = 32
-"""Devices one claim can hold."""
+"""Devices that one claim can have."""
 
 
 def check_limit(case: ClaimCase) -> Iterator[AllocationFinding]:
@@ -52,7 +52,7 @@ def check_one_alternative(case: ClaimCase) -> Iterator[AllocationFinding]:
 
 
 def check_devices_exist(case: ClaimCase) -> Iterator[AllocationFinding]:
-    """Every device is one that a usable pool lends to the node."""
+    """Every device is one that a usable pool offers to the node."""
     for part in case.parts:
         if case.find_device(part) is None:
             result = part.result
@@ -76,16 +76,16 @@ def check_selectors(case: ClaimCase) -> Iterator[AllocationFinding]:
 
 
 def _evaluate_match(case: ClaimCase, part: ResultPart, device: AvailableDevice) -> bool | str:
-    """Whether a device matches what a part asks; a text when that cannot be judged."""
+    """Whether a device matches what a part asks; a text when that cannot be evaluated."""
     if part.spec is None:
         return False
     classes = [item for item in case.inputs.classes if item.metadata.name == part.spec.device_class_name]
     for selector in (*(s for item in classes for s in item.spec.selectors), *part.spec.selectors):
-        verdict = selector.cel is not None and case.inputs.evaluator(
+        result = selector.cel is not None and case.inputs.evaluator(
             selector.cel.expression, device.driver, device.device
         )
-        if verdict is not True:
-            return verdict
+        if result is not True:
+            return result
     return derive_consumption(device.device, part.requested_amounts) is not None
 
 
@@ -95,12 +95,12 @@ def check_counts(case: ClaimCase) -> Iterator[AllocationFinding]:
         had = [part for part in case.parts if part.request == request.name and part.spec is not None]
         asks = [request.exactly] if request.exactly is not None else list(request.first_available)
         if not had:
-            if not any(ask.allocation_mode == "ExactCount" and ask.count == 0 for ask in asks):
+            if not any(spec.allocation_mode == "ExactCount" and spec.count == 0 for spec in asks):
                 yield case.build_finding(AllocationRule.COUNT, f"request `{request.name}` has no device")
             continue
-        ask = had[0].spec
-        if ask is not None and ask.allocation_mode == "ExactCount" and ask.count != len(had):
-            text = f"request `{had[0].result.request}` has {len(had)} devices, it asks for {ask.count}"
+        spec = had[0].spec
+        if spec is not None and spec.allocation_mode == "ExactCount" and spec.count != len(had):
+            text = f"request `{had[0].result.request}` has {len(had)} devices, it asks for {spec.count}"
             yield case.build_finding(AllocationRule.COUNT, text)
 
 
@@ -151,26 +151,26 @@ def check_taints(case: ClaimCase) -> Iterator[AllocationFinding]:
 
 
 def _is_tolerated(taint: DeviceTaint, tolerations: tuple[DeviceToleration, ...]) -> bool:
-    for said in tolerations:
-        same_value = said.operator == "Exists" or (
-            said.operator in ("", "Equal") and said.value == taint.value
+    for toleration in tolerations:
+        same_value = toleration.operator == "Exists" or (
+            toleration.operator in ("", "Equal") and toleration.value == taint.value
         )
-        if said.key in ("", taint.key) and said.effect in ("", taint.effect) and same_value:
+        if toleration.key in ("", taint.key) and toleration.effect in ("", taint.effect) and same_value:
             return True
     return False
 
 
 def check_constraints(case: ClaimCase) -> Iterator[AllocationFinding]:
     """Devices under a constraint all share a value of the attribute, or no two of them do."""
-    for i, said in enumerate(case.claim.spec.devices.constraints):
-        covered = [part for part in case.parts if _covers_request(said, part)]
-        sets = [_collect_values(case, part, said) for part in covered]
+    for i, constraint in enumerate(case.claim.spec.devices.constraints):
+        covered = [part for part in case.parts if _covers_request(constraint, part)]
+        sets = [_collect_values(case, part, constraint) for part in covered]
         common = set.intersection(*sets) if sets else {("", "")}
         every = [value for values in sets for value in values]
-        holds = bool(common) if said.match_attribute is not None else len(set(every)) == len(every)
+        holds = bool(common) if constraint.match_attribute is not None else len(set(every)) == len(every)
         if not holds or not all(sets):
-            what = "matchAttribute" if said.match_attribute is not None else "distinctAttribute"
-            attribute = said.match_attribute or said.distinct_attribute
+            what = "matchAttribute" if constraint.match_attribute is not None else "distinctAttribute"
+            attribute = constraint.match_attribute or constraint.distinct_attribute
             devices = ", ".join(str(part) for part in covered)
             text = f"constraint {i} ({what} `{attribute}`) does not hold for {devices}"
             yield case.build_finding(AllocationRule.CONSTRAINT, text)
@@ -206,12 +206,11 @@ def check_share_marks(case: ClaimCase) -> Iterator[AllocationFinding]:
         if (result.share_id is not None) != lent.is_shared:
             what = "has no share id" if lent.is_shared else "is no share, but has a share id"
             yield case.build_finding(AllocationRule.SHARE_ID, f"device {part} {what}")
-        wanted = (derive_consumption(lent.device, part.requested_amounts) or {}) if lent.is_shared else {}
-        said = {name: to_fraction(amount) for name, amount in result.consumed_capacity.items()}
-        if said != wanted:
-            text = (
-                f"device {part} consumes {_format_amounts(said)}, it should consume {_format_amounts(wanted)}"
-            )
+        expected = (derive_consumption(lent.device, part.requested_amounts) or {}) if lent.is_shared else {}
+        consumed = {name: to_fraction(amount) for name, amount in result.consumed_capacity.items()}
+        if consumed != expected:
+            amounts = f"{_format_amounts(consumed)}, it should consume {_format_amounts(expected)}"
+            text = f"device {part} consumes {amounts}"
             yield case.build_finding(AllocationRule.CONSUMED, text)
 
 

@@ -1,7 +1,7 @@
-"""What everybody together must keep: no device twice, no more than there is.
+"""Rules across claims: no device twice, no capacity or counter overdrawn.
 
-Theory of operation: who holds what is counted from allocations alone, those of others and the new ones. Admin
-access holds nothing, so it is left out of every sum but that of shares made right now. A result with a share
+Theory of operation: usage is counted from allocations alone, existing and new ones. Admin
+access uses nothing, so it is left out of every sum but that of shares made right now. A result with a share
 id or consumed amounts is a share; any other holds its device as a whole.
 """
 
@@ -22,7 +22,7 @@ NewResult = tuple[ClaimCase, ResultPart, AvailableDevice]
 
 
 def list_new_results(cases: Sequence[ClaimCase]) -> list[NewResult]:
-    """Every new part whose device exists; the others are found wanting elsewhere."""
+    """Every new part whose device exists; other rules report the others."""
     return [
         (case, part, lent)
         for case in cases
@@ -32,7 +32,7 @@ def list_new_results(cases: Sequence[ClaimCase]) -> list[NewResult]:
 
 
 def list_held_results(inputs: VerificationInput) -> list[DeviceRequestAllocationResult]:
-    """What others hold."""
+    """The results of existing allocations."""
     allocations = [claim.status.allocation for claim in inputs.held if claim.status.allocation is not None]
     return [result for one in allocations for result in one.devices.results if not result.admin_access]
 
@@ -60,7 +60,7 @@ def _is_share(result: DeviceRequestAllocationResult) -> bool:
 
 
 def check_admin_access(new_results: Sequence[NewResult]) -> Iterator[AllocationFinding]:
-    """Admin access is marked where it was asked for, and minds the devices of its own claim."""
+    """Admin access is marked where it was asked for, and does not take devices of its own claim twice."""
     own = Counter((case.name, lent.path) for case, _part, lent in new_results)
     for case, part, lent in new_results:
         if bool(part.result.admin_access) != part.is_admin:
@@ -93,7 +93,7 @@ def check_capacity(
 ) -> Iterator[AllocationFinding]:
     """All shares of a device together consume no more than it has.
 
-    A device that was shared before counts, too: whoever looks at it with admin access must find room.
+    A device that was shared before counts, too: admin access to it must find enough left.
     """
     shared = {
         lent.path: (case, lent)
@@ -135,7 +135,7 @@ def check_counters(
     drawing = [stake for stake in new_results if not stake[1].is_admin and stake[2].device.consumes_counters]
     for pool in {(lent.driver, lent.pool) for _, _, lent in drawing}:
         slices = available.pools[pool]
-        # A claim that holds a name does not tell on which node, so every device of that name draws.
+        # A claim does not tell on which node its device is, so every device of that name draws.
         before = [
             device
             for item in slices
@@ -182,7 +182,7 @@ def _sum_drawn(device: Device, group: str, name: str) -> Fraction:
 def check_all(
     inputs: VerificationInput, available: AvailableDevices, cases: Sequence[ClaimCase]
 ) -> Iterator[AllocationFinding]:
-    """Every rule about everybody."""
+    """Every rule across claims."""
     stakes, held = list_new_results(cases), list_held_results(inputs)
     yield from check_exclusive_use(stakes, held)
     yield from check_admin_access(stakes)

@@ -1,4 +1,4 @@
-"""What the referee is given, and what it says."""
+"""Input and findings of the verifier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dray.api.core import Node
 from dray.api.resource import Device, DeviceClass, ResourceClaim, ResourceSlice
 
 DeviceSelectorEvaluator = Callable[[str, str, Device], bool | str]
-"""Expression, driver, device: true, false, or why there is no verdict."""
+"""Expression, driver, device: true, false, or why there is no result."""
 
 
 class AllocationRule(StrEnum):
@@ -53,7 +53,7 @@ class AllocationFinding:
 
 @dataclass(frozen=True, slots=True)
 class VerificationInput:
-    """The world an allocation was made in: what is published, who holds what already, seen from one node."""
+    """The cluster an allocation was made in, seen from one node: published objects and existing claims."""
 
     slices: tuple[ResourceSlice, ...]
     classes: tuple[DeviceClass, ...]

@@ -1,4 +1,4 @@
-"""The referee's verdict on allocations made together: every rule, asked once of each claim and of all."""
+"""Verification of allocations made together: applies every rule to each claim and to all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def verify(
     found = [
         finding
         for case in cases
-        for rule in (*claim_rules.RULES, *allocation_fields.RULES)
-        for finding in rule(case)
+        for constraint in (*claim_rules.RULES, *allocation_fields.RULES)
+        for finding in constraint(case)
     ]
     return (*found, *cross_claim_rules.check_all(inputs, lent, cases))

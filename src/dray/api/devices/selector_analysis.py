@@ -65,6 +65,14 @@ class SelectorCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantityLiteral:
+    """The text of `quantity("...")`, and the span of the literal in the expression."""
+
+    text: str
+    span: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class SelectorAnalysis:
     """What is known about an expression without evaluating it."""
 
@@ -77,6 +85,7 @@ class SelectorAnalysis:
     required_drivers: tuple[tuple[str, int], ...] = ()
     """Drivers that a device must have to be selected, and where each is named."""
     typed_uses: tuple[TypedUse, ...] = ()
+    quantities: tuple[QuantityLiteral, ...] = ()
     direction: int = 0
     """1 when a larger value of the reference it compares meets it, -1 for a smaller one, 0 when unknown."""
 
@@ -118,8 +127,23 @@ def analyze_selector(expression: str) -> SelectorAnalysis:
         tuple(_split_conditions(expression, tokens, references)),
         tuple(_find_required_drivers(root)),
         () if issues else tuple(_find_typed_uses(root, checked, collector.references)),
+        tuple(_find_quantities(root, tokens)),
         _find_direction(root, collector.references),
     )
+
+
+def _find_quantities(root: Node, tokens: list[Token]) -> Iterator[QuantityLiteral]:
+    ends = {token.offset: token.offset + len(token.text) for token in tokens}
+    waiting, seen = [root], {root.id}
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case FunctionCall(function="quantity", args=(Literal(value=str(text)) as literal,)):
+                yield QuantityLiteral(text, (literal.offset, ends[literal.offset]))
+            case _:
+                fresh = [child for child in get_children(node) if child.id not in seen]
+                waiting += reversed(fresh)
+                seen |= {child.id for child in fresh}
 
 
 # --- conditions ---

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -32,25 +33,24 @@ from dray.cel.issue_causes import (
 )
 from dray.cel.source import ExpressionIssue
 from dray.cel.types import Type, format_type
+from dray.lint.findings import FieldFinding
 from dray.lint.suggestions import add_article, suggest_name
 
 
-class CelMessage(NamedTuple):
-    """A reworded message, and where to point."""
-
-    message: str
-    expected: str
-    hint: str = ""
-    offset: int | None = None
-
-
-def translate_issue(text: str, issue: ExpressionIssue, env: Env) -> CelMessage:
-    """What the compiler found, for people."""
-    context = _IssueContext(text, issue.offset, env)
-    message = CelMessage(quote_with_backticks(issue.message), "an expression of CEL")
+def report_issue(text: str, issue: ExpressionIssue, env: Env) -> FieldFinding:
+    """The finding about an issue that the compiler found, for people; it has no path yet."""
+    finding = _build_finding(quote_with_backticks(issue.message), "an expression of CEL")
     if issue.cause is not None:
-        message = _EXPLANATIONS[type(issue.cause)](issue.cause, context)
-    return message._replace(offset=issue.offset if message.offset is None else max(0, message.offset))
+        finding = _EXPLANATIONS[type(issue.cause)](issue.cause, _IssueContext(text, issue.offset, env))
+    return finding if finding.text_offset else replace(finding, text_offset=(text, issue.offset))
+
+
+def _build_finding(
+    message: str, expected: str, hint: str = "", at: tuple[str, int] | None = None
+) -> FieldFinding:
+    """A finding that points at an offset; at the issue when there is none."""
+    place = None if at is None else (at[0], max(0, at[1]))
+    return FieldFinding("selector-broken", "", message, expected=expected, hint=hint, text_offset=place)
 
 
 class _IssueContext(NamedTuple):
@@ -86,33 +86,39 @@ _MACROS = ("has", "all", "exists", "exists_one", "map", "filter", "optMap", "tra
 _ATTRIBUTE_SYNTAX_HINT = 'an attribute is `device.attributes["its.domain"].name`'
 
 
-def _explain_undefined_field(cause: UndefinedField, context: _IssueContext) -> CelMessage:
+def _explain_undefined_field(cause: UndefinedField, context: _IssueContext) -> FieldFinding:
     name = cause.field
     fields = context.env.scope.fields[DEVICE_TYPE.name]
     expected = "one of " + ", ".join(f"`{field}`" for field in fields)
     hint = suggest_name(name, fields) or _ATTRIBUTE_SYNTAX_HINT
-    return CelMessage(
-        f"`device` has no field `{name}`", expected, hint, context.text.find(name, context.offset)
+    return _build_finding(
+        f"`device` has no field `{name}`",
+        expected,
+        hint,
+        (context.text, context.text.find(name, context.offset)),
     )
 
 
-def _explain_undeclared(cause: UndeclaredReference, context: _IssueContext) -> CelMessage:
+def _explain_undeclared(cause: UndeclaredReference, context: _IssueContext) -> FieldFinding:
     name = cause.name
     other = _EQUIVALENTS.get(name)
     if context.is_call:
         known = [known for known in context.env.scope.functions if known.isidentifier()]
         hint = f"did you mean `{other}`?" if other else suggest_name(name, [*known, *_MACROS])
-        return CelMessage(
-            f"unknown function `{name}`", "a function of CEL", hint, context.find_name_before(name)
+        return _build_finding(
+            f"unknown function `{name}`",
+            "a function of CEL",
+            hint,
+            (context.text, context.find_name_before(name)),
         )
     if other:
         hint = f"did you mean `{other}`?"
     else:
         hint = suggest_name(name, ["device"]) or f'text is written in quotes: `"{name}"`'
-    return CelMessage(f"unknown name `{name}`", "`device`, or a value", hint)
+    return _build_finding(f"unknown name `{name}`", "`device`, or a value", hint)
 
 
-def _explain_no_overload(cause: NoMatchingOverload, context: _IssueContext) -> CelMessage:
+def _explain_no_overload(cause: NoMatchingOverload, context: _IssueContext) -> FieldFinding:
     function = cause.function
     operator = function.startswith(("_", "-", "!", "@"))
     name = function.strip("_@").replace("_", "")
@@ -124,7 +130,7 @@ def _explain_no_overload(cause: NoMatchingOverload, context: _IssueContext) -> C
         else _EXPECTED_OPERANDS.get(name, "values that it is made for")
     )
     offset = context.offset if operator else context.find_name_before(name)
-    return CelMessage(message, expected, _suggest_overload(name, types), offset)
+    return _build_finding(message, expected, _suggest_overload(name, types), (context.text, offset))
 
 
 _EXPECTED_ORDERED = "two values of one type that has an order: numbers, texts, times"
@@ -164,19 +170,21 @@ def _list_call_forms(function: str, env: Env) -> str:
 _MAX_FORMS = 4
 
 
-def _explain_bad_token(cause: UnknownToken, context: _IssueContext) -> CelMessage:
+def _explain_bad_token(cause: UnknownToken, context: _IssueContext) -> FieldFinding:
     found = cause.text
     if found[:1] in ('"', "'"):
-        return CelMessage("a quote is opened here and never closed", f"`{found[:1]}` at the end of the text")
+        return _build_finding(
+            "a quote is opened here and never closed", f"`{found[:1]}` at the end of the text"
+        )
     before = context.text[max(0, context.offset - 2) : context.offset]
     if found == "=" and before in ("==", "!="):
-        return CelMessage(f"`{before}=` is no operator", f"`{before}`", f"did you mean `{before}`?")
+        return _build_finding(f"`{before}=` is no operator", f"`{before}`", f"did you mean `{before}`?")
     other = _EQUIVALENTS.get(found)
     hint = f"did you mean `{other}`?" if other else ""
-    return CelMessage(f"`{found}` has no meaning here", "an operator, a name or a value", hint)
+    return _build_finding(f"`{found}` has no meaning here", "an operator, a name or a value", hint)
 
 
-def _explain_unexpected_input(cause: UnexpectedInput, context: _IssueContext) -> CelMessage:
+def _explain_unexpected_input(cause: UnexpectedInput, context: _IssueContext) -> FieldFinding:
     other = _EQUIVALENTS.get(cause.found)
     hint = f"did you mean `{other}`?" if other else ""
     message = f"`{cause.found}` does not belong here"
@@ -186,37 +194,37 @@ def _explain_unexpected_input(cause: UnexpectedInput, context: _IssueContext) ->
         expected = "an operator such as `&&`, or the end"
     else:
         expected = f"`{cause.bracket}`"
-    return CelMessage(message if cause.found else "the expression ends too early", expected, hint)
+    return _build_finding(message if cause.found else "the expression ends too early", expected, hint)
 
 
-def _explain_missing_input(cause: MissingBracket, context: _IssueContext) -> CelMessage:
-    return CelMessage(f"`{cause.bracket}` is missing", f"`{cause.bracket}`")
+def _explain_missing_input(cause: MissingBracket, context: _IssueContext) -> FieldFinding:
+    return _build_finding(f"`{cause.bracket}` is missing", f"`{cause.bracket}`")
 
 
-def _explain_reserved_word(cause: ReservedWord, context: _IssueContext) -> CelMessage:
+def _explain_reserved_word(cause: ReservedWord, context: _IssueContext) -> FieldFinding:
     name = cause.word
     other = _EQUIVALENTS.get(name)
     hint = f"did you mean `{other}`?" if other else f'text is written in quotes: `"{name}"`'
-    return CelMessage(f"`{name}` is a reserved word", "another name, or text in quotes", hint)
+    return _build_finding(f"`{name}` is a reserved word", "another name, or text in quotes", hint)
 
 
-def _explain_has_argument(cause: InvalidHasArgument, context: _IssueContext) -> CelMessage:
-    return CelMessage(
+def _explain_has_argument(cause: InvalidHasArgument, context: _IssueContext) -> FieldFinding:
+    return _build_finding(
         "`has` cannot test this",
         'a field behind a dot: `has(device.attributes["its.domain"].name)`',
         'with brackets, write `"name" in device.attributes["its.domain"]`',
     )
 
 
-def _explain_no_fields(cause: NoFieldSelection, context: _IssueContext) -> CelMessage:
-    return CelMessage(
+def _explain_no_fields(cause: NoFieldSelection, context: _IssueContext) -> FieldFinding:
+    return _build_finding(
         f"{add_type_article(describe_type(cause.type))} has no fields", "a function, or the value itself"
     )
 
 
-def _explain_bad_argument(cause: InvalidLiteralArgument, context: _IssueContext) -> CelMessage:
+def _explain_bad_argument(cause: InvalidLiteralArgument, context: _IssueContext) -> FieldFinding:
     name = cause.function
-    return CelMessage(
+    return _build_finding(
         f"`{name}` cannot read its argument", _EXPECTED_ARGUMENTS.get(name, "an argument that it can read")
     )
 
@@ -230,15 +238,15 @@ _EXPECTED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _explain_type_mismatch(cause: MixedTypes, context: _IssueContext) -> CelMessage:
+def _explain_type_mismatch(cause: MixedTypes, context: _IssueContext) -> FieldFinding:
     found, wanted = describe_type(cause.found), describe_type(cause.expected)
-    return CelMessage(
+    return _build_finding(
         f"this is {add_type_article(found)} among values that are {_pluralize(wanted)}",
         add_type_article(wanted),
     )
 
 
-_EXPLANATIONS: Mapping[type, Callable[[Any, _IssueContext], CelMessage]] = MappingProxyType(
+_EXPLANATIONS: Mapping[type, Callable[[Any, _IssueContext], FieldFinding]] = MappingProxyType(
     {
         UndefinedField: _explain_undefined_field,
         UndeclaredReference: _explain_undeclared,

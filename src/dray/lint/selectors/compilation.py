@@ -30,7 +30,7 @@ from dray.gates import GateSet
 from dray.lint.findings import FieldFinding
 from dray.lint.object_facts import SelectorGroup
 from dray.lint.rules import Severity
-from dray.lint.selectors.cel_messages import add_type_article, describe_type, translate_issue
+from dray.lint.selectors.cel_messages import add_type_article, describe_type, report_issue
 from dray.values.quantity import Quantity
 from dray.values.quantity_text import QuantityError
 
@@ -92,14 +92,12 @@ def _find_missing_gate(expression: str, gates: GateSet) -> str:
 
 
 def _report_gate_off(fault: CompileFault, env: Env, gate: str) -> FieldFinding:
-    translated = translate_issue(fault.text, fault.issues[0], env)
-    return FieldFinding(
-        "selector-broken",
-        "",
-        f"does not compile: {translated.message}; feature gate `{gate}` is off",
+    finding = _report_compile_error(fault, fault.issues[0], env)
+    return replace(
+        finding,
+        message=f"{finding.message}; feature gate `{gate}` is off",
         expected=f"an expression without it, or gate `{gate}` on",
         hint=f"`--feature-gates {gate}=true` turns it on",
-        text_offset=(fault.text, translated.offset or 0),
     )
 
 
@@ -127,15 +125,8 @@ def _report_not_boolean(expression: str, result_type: Type) -> FieldFinding:
 
 
 def _report_compile_error(fault: CompileFault, issue: ExpressionIssue, env: Env) -> FieldFinding:
-    translated = translate_issue(fault.text, issue, env)
-    return FieldFinding(
-        "selector-broken",
-        "",
-        f"does not compile: {translated.message}",
-        expected=translated.expected,
-        hint=translated.hint,
-        text_offset=(fault.text, translated.offset or 0),
-    )
+    finding = report_issue(fault.text, issue, env)
+    return replace(finding, message=f"does not compile: {finding.message}")
 
 
 # --- literals that cannot be parsed ---

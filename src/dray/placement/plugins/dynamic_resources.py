@@ -18,7 +18,7 @@ from typing import Final
 
 from dray.allocator.allocation_results import build_allocations
 from dray.allocator.feature_gates import AllocatorGateFilter
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import format_claim_name, normalize_claims
 from dray.allocator.search.trace import Exhausted, GaveUp, Pick, SearchEnding, Solved
 from dray.api.core import Node
@@ -37,7 +37,7 @@ from dray.values.node_selectors import NODE_NAME_FIELD, NodeSelector
 
 FIRST_ALTERNATIVE_SCORE: Final = 8
 """What a request earns a node when it gets its first alternative; every further one earns one less."""
-DEVICE_QUERIES: Final = CacheBound("device queries of claims", 512, "the scheduler")
+DEVICE_QUERIES: Final = CacheBound("queries of claims", 512, "the scheduler")
 SELECTED_NODES: Final = CacheBound("nodes of selectors", 64, "the scheduler")
 
 _DEVICES = Signal(Topic.DEVICES)
@@ -50,7 +50,7 @@ def rank_solution(picks: Sequence[Pick]) -> int:
         pick.point.choice.index: FIRST_ALTERNATIVE_SCORE
         - pick.point.choice.alternatives.index(pick.point.alternative)
         for pick in picks
-        if "/" in pick.point.alternative.name  # an alternative: `request/subrequest`
+        if pick.point.alternative.subrequest
     }
     return sum(earned.values())
 

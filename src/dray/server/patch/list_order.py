@@ -1,8 +1,8 @@
-"""In which order the items of a merged list stand.
+"""The order of items in a merged list.
 
 Theory of operation: two orders meet: that of the patch, for the items it names, and that of the object, for
-the others. Both are kept. Where they interleave is told by the object: an item only the object has stays
-before an item of the patch when it stood before it; otherwise the patch goes first.
+the others. Both are preserved. The object decides how they interleave: an item that only the object has stays
+before an item of the patch when it preceded it; otherwise the patch goes first.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 from dray.server.patch.schema.path_elements import encode_json_text
 
 IdentifyItem = Callable[[Any], str | None]
-"""What tells an item from others, as text; None when the item has nothing of the kind."""
+"""Identifies an item among others, as text; None when the item has no identity."""
 
 
 def identify_by_value(item: Any) -> str:
-    """A plain value is told apart by itself."""
+    """Identify a plain value by itself."""
     return encode_json_text(item)
 
 
 def identify_by_key(key: str) -> IdentifyItem:
-    """An object is told apart by one of its fields."""
+    """Identify an object by one of its fields."""
 
     def identity(item: Any) -> str | None:
         if not isinstance(item, dict) or item.get(key) is None:
@@ -33,7 +33,7 @@ def identify_by_key(key: str) -> IdentifyItem:
 
 
 def arrange_items(items: Sequence[str], patched: Sequence[str], original: Sequence[str]) -> list[str]:
-    """All items in order, given those a patch names and the order in which the object had its own."""
+    """Arrange all items, given those a patch names and the order of the object."""
     there = set(items)
     chosen = [mark for mark in dict.fromkeys(patched) if mark in there]
     places = {mark: place for place, mark in enumerate(original)}

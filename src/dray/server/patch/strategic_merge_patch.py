@@ -1,13 +1,13 @@
-"""Strategic merge patch: a merge patch that knows lists whose items are told apart by a key.
+"""Strategic merge patch: a merge patch that merges lists by a key.
 
 Theory of operation: maps are merged and `null` removes, as in a merge patch. A list with the strategy `merge`
-is merged too: items with the same key are merged, new ones are added, plain values are added once; other
-lists are replaced. A patch may carry directives: `$patch` on a map or list item (`replace`, `delete`,
+is merged, too: items with the same key are merged, new ones are added, plain values are added once; other
+lists are replaced. A patch may have directives: `$patch` on a map or list item (`replace`, `delete`,
 `merge`), `$retainKeys` (only these keys remain), `$deleteFromPrimitiveList/FIELD` and
-`$setElementOrder/FIELD`. Items a patch names keep its order, those only the object has stay before whatever
-they stood before.
+`$setElementOrder/FIELD`. Items that a patch names keep its order; those that only the object has stay before
+the items they preceded.
 
-Rules for this file: what a list is, is in `structure`; the order of items is in `ordering`.
+`schema` describes the lists; `list_order` arranges their items.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _KNOWN_DIRECTIVES: Final = ("replace", "delete", "merge")
 
 
 def apply(kind: Kind, document: Mapping[str, Any], patch: Any, *, shallow: bool = False) -> Document:
-    """The document after the patch; raises `PatchError` when it does not fit.
+    """Apply a patch; raises `PatchError` when it does not fit.
 
-    A patch that is known to be `shallow` is not looked through for how deep it is.
+    The depth of a patch that is known to be `shallow` is not checked.
     """
     if not isinstance(patch, dict):
         raise build_malformed("a strategic merge patch is a JSON object")
@@ -119,7 +119,7 @@ def _merge_values(original: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def _reorder_list(structure: Structure, merged: Document, name: str, sources: tuple[Any, Any, Any]) -> None:
-    """Bring a list into the order a patch asks for."""
+    """Bring a list into the order that a patch requests."""
     original, patched, wanted = sources
     if not isinstance(wanted, list) or not (patched is None or isinstance(patched, list)):
         raise build_malformed(f"`{_ORDER}{name}` is a list, and so is the field it orders")
@@ -158,7 +158,7 @@ def _read_directive(patch: Document) -> str:
 
 
 def _retain_keys(original: Document, patch: Document) -> Document:
-    """The original, without the keys that a patch does not retain."""
+    """Return the original without the keys that a patch does not retain."""
     if _RETAIN not in patch:
         return dict(original)
     keys = patch[_RETAIN]
@@ -186,7 +186,7 @@ def _drop_name(item: Document, name: str) -> Document:
 
 
 def _clean_addition(value: Any) -> Any:
-    """What a patch adds where nothing was: its directives and `null`s say nothing there."""
+    """Clean what a patch adds where nothing was: directives and `null`s have no meaning there."""
     if isinstance(value, list):
         kept = [item for item in value if not (isinstance(item, dict) and _read_directive(item) == "delete")]
         return [_clean_addition(item) for item in kept if item != {_DIRECTIVE: "replace"}]

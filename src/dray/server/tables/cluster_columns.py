@@ -1,4 +1,4 @@
-"""Columns of what surrounds pods: nodes, namespaces, events, quotas, leases, configuration, rights."""
+"""Columns of nodes, namespaces, events, quotas, leases, configuration and RBAC."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _build_address_cell(kind: str) -> RenderCell:
 
 NODES: Final = (
     NAME,
-    TableColumn("Status", _render_node_status, about="Whether it is ready, and takes new pods"),
-    TableColumn("Roles", _render_node_roles, about="What it is there for"),
+    TableColumn("Status", _render_node_status, about="Whether the node is ready, and accepts new pods"),
+    TableColumn("Roles", _render_node_roles, about="Roles of the node"),
     AGE,
     TableColumn(
         "Version", build_text_cell("status.nodeInfo.kubeletVersion"), about="The version of its agent"
@@ -71,7 +71,9 @@ NODES: Final = (
 
 NAMESPACES: Final = (
     NAME,
-    TableColumn("Status", build_text_cell("status.phase", "Active"), about="Whether it is being emptied"),
+    TableColumn(
+        "Status", build_text_cell("status.phase", "Active"), about="Whether the namespace is being deleted"
+    ),
     AGE,
 )
 
@@ -108,11 +110,11 @@ EVENTS: Final = (
     TableColumn("Last Seen", _render_last_seen, about="How long ago it happened last"),
     TableColumn("Type", build_text_cell("type"), about="Normal, or a warning"),
     TableColumn("Reason", build_text_cell("reason"), about="What happened, in one word"),
-    TableColumn("Object", _render_object, about="What it happened to"),
+    TableColumn("Object", _render_object, about="The object of the event"),
     TableColumn(
-        "Subobject", build_text_cell("involvedObject.fieldPath"), wide=True, about="Which part of that"
+        "Subobject", build_text_cell("involvedObject.fieldPath"), wide=True, about="The part of that object"
     ),
-    TableColumn("Source", _render_source, wide=True, about="Who tells it"),
+    TableColumn("Source", _render_source, wide=True, about="The component that reports it"),
     TableColumn(
         "Message", lambda event, _: get_text(event, "message").strip(), about="What happened, in a sentence"
     ),
@@ -121,7 +123,11 @@ EVENTS: Final = (
     TableColumn("Name", NAME.render, wide=True, about=NAME.about, format="name"),
 )
 
-LEASES: Final = (NAME, TableColumn("Holder", build_text_cell("spec.holderIdentity"), about="Who has it"), AGE)
+LEASES: Final = (
+    NAME,
+    TableColumn("Holder", build_text_cell("spec.holderIdentity"), about="The current holder"),
+    AGE,
+)
 LEASE_CANDIDATES: Final = (
     NAME,
     TableColumn("LeaseName", build_text_cell("spec.leaseName")),
@@ -150,9 +156,9 @@ QUOTAS: Final = (
     TableColumn(
         "Request",
         _build_quota_cell(lambda name: not _is_limit(name)),
-        about="What is used of what may be asked for",
+        about="Used and hard limits of requests",
     ),
-    TableColumn("Limit", _build_quota_cell(_is_limit), about="What is used of what may be had at most"),
+    TableColumn("Limit", _build_quota_cell(_is_limit), about="Used and hard limits of limits"),
     AGE,
 )
 

@@ -1,8 +1,8 @@
-"""Which kind has which columns, and tables of them.
+"""Tables: the columns of each kind, and rows of objects.
 
-Theory of operation: a table is made of the objects as kept; a slice is only glanced at, because most of it is
-never shown. Beside its cells a row carries the metadata of its object, the whole object, or nothing, as the
-client asked.
+Theory of operation: a table is rendered from stored objects; a slice is decoded in part, because most of it
+is never shown. Besides its cells a row carries the metadata of its object, the whole object, or nothing, as
+the client requested.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ _COLUMNS: Mapping[tuple[str, str], Columns] = MappingProxyType(
 _DECODERS: Mapping[tuple[str, str], Callable[[StoredObject], Any]] = MappingProxyType(
     {(_DEVICES, "ResourceSlice"): device_columns.SliceSummary.from_stored}
 )
-"""How objects of a kind are read for their cells, where that is not the whole document."""
+"""How objects of a kind are decoded for their cells, where that is not the whole document."""
 
 
 def build_column_definitions(kind: Kind) -> list[dict[str, Any]]:
-    """The columns of a kind, as tables define them."""
+    """Return the column definitions of a kind."""
     return [column.definition for column in _get_columns(kind)]
 
 
@@ -101,7 +101,7 @@ def build_row(
     include: str = "Metadata",
     cache: WatchCache | None = None,
 ) -> dict[str, Any]:
-    """One object as a row. `include` says what comes along: `Metadata`, `Object` or `None`."""
+    """Render one object as a row with its `Metadata`, `Object` or `None`, as `include` says."""
     return _build_row(kind, held, TableContext(now, cache), include)
 
 
@@ -114,7 +114,7 @@ def build_table(
     cache: WatchCache | None = None,
     version: str = "v1",
 ) -> dict[str, Any]:
-    """Objects as a table; the caller adds where the list stands."""
+    """Render objects as a table; the caller adds the metadata of the list."""
     scene = TableContext(now, cache)
     return {
         "kind": "Table",

@@ -1,4 +1,4 @@
-"""Columns of the kinds that dray merely keeps: workloads, services, volumes, budgets."""
+"""Columns of the opaque kinds: workloads, services, volumes, budgets."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from dray.allocator.allocate import search_nodes
 from dray.allocator.allocation_results import build_allocations
 from dray.allocator.feature_gates import AllocatorGateFilter
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
+from dray.allocator.inventory.device_inventory import DeviceInventory
+from dray.allocator.inventory.node_shapes import NodeView
 from dray.allocator.inventory.usage import DeviceUsage
 from dray.allocator.requests import AllocationRequest, normalize_claims
 from dray.allocator.search.trace import Solved

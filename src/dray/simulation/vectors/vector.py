@@ -19,8 +19,9 @@ from typing import Any
 from dray.allocator.allocate import run_search
 from dray.allocator.allocation_results import build_allocations
 from dray.allocator.feature_gates import AllocatorGateFilter
-from dray.allocator.inventory.device_inventory import DeviceInventory, NodeView
+from dray.allocator.inventory.device_inventory import DeviceInventory
 from dray.allocator.inventory.device_profiles import DeviceSelectorEvaluator
+from dray.allocator.inventory.node_shapes import NodeView
 from dray.allocator.inventory.usage import DeviceUsage
 from dray.allocator.refusals import RefusalReason
 from dray.allocator.requests import normalize_claims

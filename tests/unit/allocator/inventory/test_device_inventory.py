@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import dray.allocator.inventory.device_inventory as stocking
+import dray.allocator.inventory.node_shapes as node_shapes
 from dray.allocator.inventory.device_inventory import DeviceInventory
 from dray.allocator.inventory.usage import DeviceUsage
 from tests.brute.making import (
@@ -192,7 +192,7 @@ def test_what_is_left_of_shares():
 
 
 def test_a_stock_that_lives_long_does_not_remember_every_shape(monkeypatch):
-    monkeypatch.setattr(stocking.RECENT_SHAPES, "max_entries", 27)  # three shapes of eight devices
+    monkeypatch.setattr(node_shapes.RECENT_SHAPES, "max_entries", 27)  # three shapes of eight devices
     there = stock(local(devices(*"abcdefgh"), 1))
     seen = []
     for name in "abcdefgh":
@@ -213,14 +213,14 @@ def test_a_shape_that_comes_back_is_the_same_one():
 
 
 def test_a_shape_in_use_is_found_however_many_were_seen_since(monkeypatch):
-    monkeypatch.setattr(stocking.RECENT_SHAPES, "max_entries", 1)
+    monkeypatch.setattr(node_shapes.RECENT_SHAPES, "max_entries", 1)
     there = stock(local(devices("a", "b"), 1), local(devices("a", "b"), 2))
     shape = there.get_node_view(node("n1")).shape
     assert there.get_node_view(node("n2")).shape is shape
 
 
 def test_nothing_is_kept_of_slices_that_were_replaced(monkeypatch):
-    monkeypatch.setattr(stocking.RECENT_SHAPES, "max_entries", 30)
+    monkeypatch.setattr(node_shapes.RECENT_SHAPES, "max_entries", 30)
     there = stock(local(devices("a"), 1), local(devices("a"), 2))
     prepared = there._cache
     contents, shapes, keys = prepared._profile_table._known, prepared._shapes, prepared._view_keys

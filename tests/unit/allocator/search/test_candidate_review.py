@@ -5,7 +5,7 @@ That it refuses what the search refused there is a law, see tests/unit/explain/t
 
 from __future__ import annotations
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.refusals import RefusalReason
 from dray.allocator.requests import AllocationRequest, normalize_claims
 from dray.allocator.search.backtracking import search
@@ -16,8 +16,8 @@ from tests.unit.explain.cluster import Cluster, attribute, claim, request
 
 
 def asked(cluster: Cluster, *claims: ResourceClaim) -> tuple[AllocationRequest, NodeShape]:
-    stock = cluster.stock
-    return normalize_claims(claims, stock.classes.get), stock.get_node_view(cluster.nodes[0]).shape
+    inventory = cluster.inventory
+    return normalize_claims(claims, inventory.classes.get), inventory.get_node_view(cluster.nodes[0]).shape
 
 
 def reasons(

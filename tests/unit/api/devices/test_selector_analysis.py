@@ -180,3 +180,18 @@ def test_a_selector_with_names_in_place_of_paths(expression: str, text: str) -> 
 )
 def test_whether_more_or_less_of_a_value_would_match(expression: str, direction: int) -> None:
     assert analyze_selector(expression).direction == direction
+
+
+@pytest.mark.parametrize(
+    ("expression", "written"),
+    [
+        (f'{MEMORY}.compareTo(quantity("1Gi")) > 0', ['"1Gi"']),
+        (f"{MEMORY}.compareTo(quantity( '1\\x47i' )) > 0", ["'1\\x47i'"]),
+        (f"{GPU}.a == 'quantity(\"1Gi\")'", []),
+        (f"{MEMORY}.compareTo(quantity({GPU}.a)) > 0", []),
+    ],
+)
+def test_the_quantities_that_are_written_out(expression: str, written: list[str]) -> None:
+    found = analyze_selector(expression).quantities
+    assert [expression[start:end] for start, end in (one.span for one in found)] == written
+    assert all(one.text == "1Gi" for one in found)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from dray.api.devices.device_cel import build_environment
 from dray.api.fields import FieldError, FieldErrorType
 from dray.api.limits import EXPRESSION_BYTES
 from dray.api.strategies import create
+from dray.cel import CompileFault
+from dray.cel.issue_causes import IssueCause
 from dray.cel.source import ExpressionIssue
 from dray.gates import GateSet
 from dray.lint.document_checks import inspect_document
-from dray.lint.selectors.cel_messages import translate_issue
+from dray.lint.selectors.cel_messages import _EXPLANATIONS, report_issue
 from dray.lint.selectors.compilation import find_compile_findings
 from dray.manifests import ManifestSource, read_documents
 
 GPU = 'device.attributes["gpu.example.com"]'
 MEMORY = 'device.capacity["gpu.example.com"].memory'
 
-# Expression, the part of it that is pointed at, and parts of what is translated, expected and hinted.
-SAID = [
+# Expression, the part of it that is pointed at, and parts of what is finding, expected and hinted.
+BROKEN = [
     ("device.attribute.x", "attribute", "`device` has no field `attribute`", "`attributes`", "`attributes`"),
     (
         'device.model == "x"',
@@ -68,7 +72,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(
-    ("expression", "at", "message", "expected", "hint"), SAID, ids=lambda value: value[:40]
+    ("expression", "at", "message", "expected", "hint"), BROKEN, ids=lambda value: value[:40]
 )
 def test_a_selector_that_cannot_be_used(
     expression: str, at: str, message: str, expected: str, hint: str
@@ -101,13 +105,27 @@ def test_a_selector_that_can_be_used(expression: str) -> None:
     assert not find_compile_findings(expression, GateSet.from_defaults())
 
 
+@pytest.mark.parametrize("expression", [row[0] for row in BROKEN], ids=lambda value: value[:40])
+def test_the_wording_does_not_depend_on_the_message_of_the_compiler(expression: str) -> None:
+    env = build_environment(sharing=True, lists=True)
+    compiled = env.compile(expression)
+    for issue in compiled.issues if isinstance(compiled, CompileFault) else ():
+        other = issue._replace(message="some other words")
+        assert issue.cause is not None
+        assert report_issue(expression, other, env) == report_issue(expression, issue, env)
+
+
+def test_every_cause_has_a_wording() -> None:
+    assert set(_EXPLANATIONS) == set(get_args(IssueCause))
+
+
 def test_an_issue_without_a_cause_keeps_its_message() -> None:
-    translated = translate_issue(
+    finding = report_issue(
         "true",
         ExpressionIssue(2, "the 'moon' is full\nand so on"),
         build_environment(sharing=True, lists=True),
     )
-    assert (translated.message, translated.offset) == ("the `moon` is full", 2)
+    assert (finding.message, finding.text_offset) == ("the `moon` is full", ("true", 2))
 
 
 CLASS = """

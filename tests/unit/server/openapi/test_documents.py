@@ -70,7 +70,7 @@ def test_a_document_asked_for_by_its_hash_may_be_kept_for_ever(openapi):
 
 
 @pytest.mark.parametrize("path", ["/openapi/v3", V1, "/openapi/v2"])
-def test_who_already_has_it_is_told_so(openapi, path):
+def test_a_matching_etag_is_answered_with_304(openapi, path):
     first = openapi.answer(path, "*/*", {})
     tag = dict(first.headers)["etag"]
     again = openapi.answer(path, "*/*", {"if-none-match": tag})

@@ -1,4 +1,4 @@
-"""Assignments: whether every group can have as many members as it wants, each member once."""
+"""Bipartite assignment: whether every group can get the members it needs, each member once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Necessary conditions: what must hold for the open requests to be met at all.
 
-Theory of operation: each function looks at one scarce thing and ignores the others. Devices that only one
-request can have (Hall's condition, by augmenting paths), values of attributes, counters, capacities of shared
+Theory of operation: each function looks at one scarce resource and ignores the others: devices that only one
+request can take (Hall's condition, by augmenting paths), values of attributes, counters, capacities of shared
 devices. Requests take the cheapest devices they could, whether or not others want them too. So a condition
 that fails is proof, and one that holds proves nothing. `narrow` applies them all to a state and leaves only
 devices that none of them excludes.
@@ -38,9 +38,9 @@ class FeasibilityBounds:
     def narrow(
         self, state: PruningState, open_requests: Sequence[OpenRequest]
     ) -> list[OpenRequest] | Refusal:
-        """The open requests with only the devices that could serve them, or what is lacking.
+        """The open requests with only the devices that could serve them, or what is missing.
 
-        Values that a match constraint cannot agree on any more leave the state.
+        Removes from the state the values that a match constraint can no longer agree on.
         """
         found: list[OpenRequest] = []
         feasible: dict[int, int] = {}
@@ -101,7 +101,7 @@ class FeasibilityBounds:
             or self._check_shares(state, open_requests)
         )
 
-    # --- devices that only one request can have ---
+    # --- devices that only one request can take ---
 
     def _check_exclusive(self, open_requests: Sequence[OpenRequest]) -> Refusal | None:
         shareable = self._model.shareable
@@ -124,11 +124,11 @@ class FeasibilityBounds:
 
     def _check_constraints(self, state: PruningState, open_requests: list[OpenRequest]) -> Refusal | None:
         model = self._model
-        for index, rule in enumerate(model.constraints):
+        for index, constraint in enumerate(model.constraints):
             covered = [one for one in open_requests if one.count and one.constraint_mask >> index & 1]
             if not covered:
                 continue
-            if rule.distinct:
+            if constraint.distinct:
                 lacking = self._check_distinct(index, covered)
                 if lacking is not None:
                     return lacking
@@ -136,7 +136,7 @@ class FeasibilityBounds:
             pin = state.pins[index]
             viable = self._find_common_values(index, pin, covered)
             if not viable:
-                conflict = ConstraintConflict(rule.attribute, False, frozenset(), frozenset())
+                conflict = ConstraintConflict(constraint.attribute, False, frozenset(), frozenset())
                 return Refusal(RefusalReason.CONSTRAINT, conflict)
             if viable != pin:
                 state.pins[index] = viable
@@ -194,10 +194,10 @@ class FeasibilityBounds:
             union |= own
             wanted += one.count
             per_request[own] = per_request.get(own, 0) + one.count
-        room = union.bit_count() // max(smallest, 1)
+        available = union.bit_count() // max(smallest, 1)
         attribute = self._model.constraints[index].attribute
-        if wanted > room:
-            return Refusal(RefusalReason.TOO_FEW, Shortage(attribute, wanted, room))
+        if wanted > available:
+            return Refusal(RefusalReason.TOO_FEW, Shortage(attribute, wanted, available))
         if len(per_request) > 1 and not has_assignment(per_request):
             return Refusal(RefusalReason.TOO_FEW, Shortage(attribute, wanted, wanted - 1))
         return None
@@ -225,7 +225,7 @@ class FeasibilityBounds:
         shareable = self._model.shareable
         needs = []
         for one in open_requests:
-            # Shares of a device draw once, whoever has them: they are taken as free.
+            # Shares of a device draw once in total: they count as free here.
             count = one.count - (one.mask & shareable).bit_count()
             if one.exclusive and count > 0:
                 needs.append((one.mask & ~shareable, count))
@@ -258,7 +258,7 @@ class FeasibilityBounds:
         return None
 
     def _check_components(self, state: PruningState, open_requests: Sequence[OpenRequest]) -> Refusal | None:
-        """Of each component so many devices can be had together; all of them must be enough."""
+        """The devices that the components can provide together must be enough."""
         if not self._packing.components:
             return None
         shareable = self._model.shareable
@@ -275,9 +275,9 @@ class FeasibilityBounds:
             wanted[union] = sum(wanted.values())
         for mask, count in wanted.items():
             if count > 1:
-                room = self._packing.count_available(state, mask, count)
-                if room < count:
-                    return Refusal(RefusalReason.TOO_FEW, Shortage("", count, room))
+                available = self._packing.count_available(state, mask, count)
+                if available < count:
+                    return Refusal(RefusalReason.TOO_FEW, Shortage("", count, available))
         return None
 
     # --- capacities of shared devices ---
@@ -297,7 +297,7 @@ class FeasibilityBounds:
                 )
             if not wanted:
                 continue
-            room = 0
+            available = 0
             union = 0
             for one in sharing:
                 union |= one.mask
@@ -305,9 +305,11 @@ class FeasibilityBounds:
                 index = devices.get(device)
                 if index is None:
                     continue
-                room += _fill_capacity(state.rest[index], unit, self._list_sizes(sharing, amounts, device))
-            if wanted > room:
-                return Refusal(RefusalReason.CAPACITY_SHORT, Shortage(name, wanted, room))
+                available += _fill_capacity(
+                    state.rest[index], unit, self._list_sizes(sharing, amounts, device)
+                )
+            if wanted > available:
+                return Refusal(RefusalReason.CAPACITY_SHORT, Shortage(name, wanted, available))
         return None
 
     def _list_sizes(

@@ -1,13 +1,13 @@
-"""Whether a partial solution can be completed, in whatever order is quickest.
+"""Completion search: whether a partial solution can be completed at all, in whatever order is quickest.
 
-Theory of operation: the search must walk requests and devices in their order, because its first solution is
-the answer. Whether there is any solution at all behind a point does not depend on the order, so here the
-request with the fewest ways to be met goes first, a match constraint is settled value by value, and what is
-forced is taken at once. A branch is *take this device* against *leave it, and every device interchangeable
-with it*. States that failed are remembered, also from one question to the next.
+Theory of operation: the search must try requests and devices in order, because its first solution is the
+answer. Whether there is any solution behind a point does not depend on the order, so here the request with
+the fewest possibilities goes first, a match constraint is settled value by value, and forced devices are
+taken at once. A branch is *take this device* against *leave it, and every device interchangeable with it*.
+Failed states are remembered, also from one completion search to the next.
 
-A "no" is proof. A "yes" may be too hopeful in rare cases (the order of admin access, the limit of results per
-claim), so nobody takes it for a solution: it only tells the search where looking is worthwhile.
+A "no" is proof. A "yes" may be wrong in rare cases (the order of admin access, the limit of results per
+claim), so it is never used as a solution: it only tells the search where trying is worthwhile.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class KnownCompletion:
 
 
 class CompletionSearch:
-    """One question, answered in portions of work."""
+    """One completion search, run in portions."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class CompletionSearch:
         self.visited = 0
         self.completion: KnownCompletion | None = None
         self.blocker: Refusal | None = None
-        """What is lacking, when the answer is no; a single rule where one is enough."""
+        """What is missing when the answer is no; a single rule where one is enough."""
 
     def run(self, states: int) -> bool | None:
-        """Look at so many states: whether it can be completed, or None when that is not known yet."""
+        """Visit some states; whether the solution can be completed, or None while that is unknown."""
         stack = self._stack
         most = self.visited + states
         while stack:
@@ -98,7 +98,7 @@ class CompletionSearch:
     def _visit(
         self, state: PruningState, open_requests: Sequence[OpenRequest], taken: TakenDevices | None
     ) -> bool:
-        """Look at one state; its branches go onto the stack. True when everything is met."""
+        """Visit one state and push its branches; True when every request is met."""
         while True:
             found = self._bounds.narrow(state, open_requests)
             if isinstance(found, Refusal):
@@ -132,7 +132,7 @@ class CompletionSearch:
         return False
 
     def _build_key(self, state: PruningState, open_requests: Sequence[OpenRequest]) -> Any:
-        """What the rest depends on."""
+        """Key of a state: everything that the rest of the search depends on."""
         union = 0
         for one in open_requests:
             union |= one.mask
@@ -154,7 +154,7 @@ class CompletionSearch:
         chosen = min(open_requests, key=self._rank_urgency)
         others = [one for one in open_requests if one is not chosen]
         if len(chosen.alternatives) > 1:
-            # The modest ones with many devices to choose from are the likeliest, so they are tried first.
+            # Small alternatives with many devices are the likeliest, so they are tried first.
             likely = sorted(chosen.alternatives, key=lambda one: (one[1], one[1] - one[2].bit_count()))
             for alternative in reversed(likely):
                 self._stack.append(
@@ -180,9 +180,9 @@ class CompletionSearch:
         """Settle the match constraint with the fewest values left, if one has several."""
         model = self._model
         best, values = -1, 0
-        for index, rule in enumerate(model.constraints):
+        for index, constraint in enumerate(model.constraints):
             pin = state.pins[index]
-            if rule.distinct or pin == ANY_VALUE or not pin & (pin - 1):
+            if constraint.distinct or pin == ANY_VALUE or not pin & (pin - 1):
                 continue
             if not any(
                 index in alternative[0].constraints
@@ -210,7 +210,7 @@ class CompletionSearch:
     def _choose_device(
         self, state: PruningState, demand: Demand, mask: int, others: Sequence[OpenRequest]
     ) -> int:
-        """The device to try first: one nobody else wants, and of shared devices the fullest."""
+        """The device to try first: one that no other request can use, and of shared devices the fullest."""
         contested = 0
         for one in others:
             contested |= one.mask

@@ -1,7 +1,7 @@
-"""Components: devices connected by the counters they draw from, and how many of them can be had together.
+"""Components: devices connected by the counters they draw from, and how many of them fit together.
 
-Theory of operation: a GPU with its partitions is a component; what is taken of one component leaves the
-others as they are. How many devices of a component fit into what is left of its counters is a small problem
+Theory of operation: a GPU with its partitions is a component; taking devices of one component does not affect
+the others. How many devices of a component fit into what is left of its counters is a small problem
 of its own. It is solved exactly, within `MAX_PACKING_STEPS`, and remembered: the same few states come back
 all the time.
 """
@@ -17,7 +17,7 @@ MAX_PACKING_STEPS = 200
 """Steps to find out how many devices of a component fit; after that it may be all of them."""
 
 MAX_COMPONENT_DEVICES = 16
-"""Devices of a component that are looked at together; with more, it costs more than it is worth."""
+"""Largest component that is packed exactly; for larger ones that costs more than it saves."""
 
 MAX_STATES = 4096
 """States of components to remember in one search."""
@@ -53,7 +53,7 @@ class CounterComponent:
             self.to_relative(state.used),
             self.to_relative(state.drawn),
             [self.to_relative(own) for own in state.own if own],
-            [state.pins[rule] >> value & 1 for rule, value in self.private],
+            [state.pins[constraint] >> value & 1 for constraint, value in self.private],
         )
 
 
@@ -81,7 +81,7 @@ def find_components(model: PruningModel) -> list[CounterComponent]:
 
 
 class ComponentPacking:
-    """How many devices of each component can be had together."""
+    """How many devices of each component fit together."""
 
     def __init__(self, model: PruningModel, components: Sequence[CounterComponent]) -> None:
         self.components = components
@@ -92,7 +92,7 @@ class ComponentPacking:
         self._known: dict[tuple[int, int, int], int] = {}
 
     def count_available(self, state: PruningState, mask: int, enough: int) -> int:
-        """How many devices of a mask can be had at the most; counted only until there are enough."""
+        """An upper bound for the devices of a mask that fit together; counted only until there are enough."""
         found = (mask & ~self._drawing).bit_count()
         for number, component in enumerate(self.components):
             if found >= enough:
@@ -151,8 +151,8 @@ def _count_max_fitting(draws: list[int], left: int, guards: int) -> int:
     stack = [(left, draws, 0)]
     while stack:
         left, draws, taken = stack.pop()
-        room = left | guards
-        fitting = [drawn for drawn in draws if (room - drawn) & guards == guards]
+        available = left | guards
+        fitting = [drawn for drawn in draws if (available - drawn) & guards == guards]
         steps += 1
         if steps == 1:
             most = len(fitting)
@@ -162,7 +162,7 @@ def _count_max_fitting(draws: list[int], left: int, guards: int) -> int:
             best = taken
         if taken + len(fitting) > best:
             first = fitting[0]
-            # Leaving one out leaves out its likes, too: which of them is taken makes no difference.
+            # Leaving one out leaves out its equals, too: which of them is taken makes no difference.
             stack.append((left, [drawn for drawn in fitting if drawn != first], taken))
             stack.append((left - first, fitting[1:], taken + 1))
     return best

@@ -1,7 +1,7 @@
-"""Counters and capacities as the bounds look at them: added up over the devices that could pay.
+"""Sums of counters and capacities, as the bounds compare them.
 
 A sum over counters of one name decides between partitions of several equal devices, where each single counter
-could still pay for some of them. Any sum of limits with weights that are not negative is a limit again.
+has enough left for some of them. Any sum of limits with weights that are not negative is a limit again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _build_weighted(
                 exactly[amount] = exactly.get(amount, 0) | 1 << device
                 drawing |= 1 << device
         members.append((name, weights, sorted(exactly.items())))
-    # A device of the group that does not draw from one of its counters stands there with nothing.
+    # A device of the group that does not draw from one of its counters has the amount zero there.
     for position, (name, weights, levels) in enumerate(members):
         nothing = drawing
         for _amount, mask in levels:

@@ -1,8 +1,8 @@
-"""Demands: the alternatives of requests as pruning looks at them."""
+"""Demands: the alternatives of requests, in the integers of the pruning model."""
 
 from __future__ import annotations
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import ClaimConstraint, RequestAlternative, RequestChoice
 from dray.allocator.search.candidates import CandidateSet
 
@@ -39,8 +39,8 @@ class Demand:
         self.name = alternative.name
         self.admin = alternative.admin
         self.is_all = alternative.takes_all
-        self.constraints = tuple(constraint_numbers[rule] for rule in alternative.constraints)
-        self.constraint_mask = sum(1 << rule for rule in self.constraints)
+        self.constraints = tuple(constraint_numbers[constraint] for constraint in alternative.constraints)
+        self.constraint_mask = sum(1 << constraint for constraint in self.constraints)
         self.shares = self.kind = self.weight = -1
         taken = 0 if alternative.admin else shape.taken
         if alternative.takes_all:
@@ -54,7 +54,7 @@ class Demand:
             self.possible = True
 
     def covers(self, other: Demand) -> bool:
-        """Whether this alternative can be had wherever another alternative of the same request can."""
+        """Whether this alternative can be met wherever another alternative of the same request can."""
         return (
             not self.is_all
             and self.possible
@@ -67,7 +67,7 @@ class Demand:
 
 
 def drop_dominated(alternatives: tuple[Demand, ...]) -> tuple[Demand, ...]:
-    """Alternatives without those that can only be had where another one can be had as well."""
+    """Alternatives without those that can only be met where another one can be met as well."""
     kept: list[Demand] = []
     for demand in alternatives:
         if demand.possible and not any(other.covers(demand) for other in kept):

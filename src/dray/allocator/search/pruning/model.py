@@ -1,9 +1,9 @@
 """The open part of an allocation problem in integers, for pruning.
 
-Theory of operation: once a search has to step back, the same questions are asked thousands of times: which
-devices can still serve a request, and is enough left. Here the requests and the devices of one node shape are
+Theory of operation: a search that backtracks checks the same things thousands of times: which devices can
+still serve a request, and whether enough is left. Here the requests and the devices of one node shape are
 translated once: sets of devices and of attribute values are bit masks, counters and capacities are numbers in
-one list (`State.rest`). A `PruningState` is cheap to copy, so that a branch needs no undo.
+one list (`PruningState.rest`). A `PruningState` is cheap to copy, so that a branch needs no undo.
 
 Everything here is a relaxation or exact: a device that `find_feasible` leaves out would be refused by the
 checks of the search as well. Leaving the model out changes how long a search takes, never its answer.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.candidates import CandidateSet
 from dray.allocator.search.pruning.demands import Demand, drop_dominated
@@ -39,7 +39,7 @@ class PruningState:
         self.used = self.drawn = self.short = 0
         self.rest = list(model.totals)
         self.full = [0] * len(model.shares)
-        self.pins = [0 if rule.distinct else ANY_VALUE for rule in model.constraints]
+        self.pins = [0 if constraint.distinct else ANY_VALUE for constraint in model.constraints]
         self.own = [0] * model.claims
         self.counts = [0] * model.claims
 
@@ -69,23 +69,25 @@ class PruningModel:
         self.shareable = shape.shareable
         self.totals: list[int] = []
         self.usable = True
-        numbers = {rule: i for i, rule in enumerate(allocation_request.constraints)}
+        numbers = {constraint: i for i, constraint in enumerate(allocation_request.constraints)}
         self.demands: list[tuple[Demand, ...]] = []
         """The alternatives of each choice."""
         self.needed: list[tuple[Demand, ...]] = []
-        """Those of them that count for whether a choice can be met at all: the others ask for more."""
+        """Those of them that decide whether a choice can be met at all: the others need more."""
         self.faulty: list[bool] = []
-        """Whether the search may reach a device that cannot be judged in this choice: it ends there."""
+        """Whether the search may reach a device that cannot be evaluated in this choice: it ends there."""
         for choice in allocation_request.choices:
             self.demands.append(
                 tuple(
-                    Demand(choice, want, candidate_sets[want], shape, numbers) for want in choice.alternatives
+                    Demand(choice, alternative, candidate_sets[alternative], shape, numbers)
+                    for alternative in choice.alternatives
                 )
             )
             self.faulty.append(
                 any(
-                    candidate_sets[want].faulty & (-1 if want.takes_all or want.admin else ~shape.taken)
-                    for want in choice.alternatives
+                    candidate_sets[alternative].faulty
+                    & (-1 if alternative.takes_all or alternative.admin else ~shape.taken)
+                    for alternative in choice.alternatives
                 )
             )
         self.may_exceed_limit = self._may_exceed()
@@ -112,22 +114,22 @@ class PruningModel:
         self.with_attribute: list[int] = []
         self.values: list[list[int]] = []
         known: dict[str, tuple[int, list[int], list[int]]] = {}
-        for rule in self.constraints:
-            if rule.attribute not in known:
-                having, by_value = self.shape.get_value_masks(rule.attribute)
+        for constraint in self.constraints:
+            if constraint.attribute not in known:
+                having, by_value = self.shape.get_value_masks(constraint.attribute)
                 of_device = [0] * len(self.shape.profiles)
                 for bit, mask in enumerate(by_value.values()):
                     for device in iter_bits(mask):
                         of_device[device] |= 1 << bit
-                known[rule.attribute] = (having, list(by_value.values()), of_device)
-            having, masks, of_device = known[rule.attribute]
+                known[constraint.attribute] = (having, list(by_value.values()), of_device)
+            having, masks, of_device = known[constraint.attribute]
             self.with_attribute.append(having)
             self.by_value.append(masks)
             self.values.append(of_device)
         self._masks: list[dict[int, int]] = [{} for _ in self.constraints]
 
     def _number_counters(self) -> None:
-        """What each device draws from which counter; nothing where its shares paid already."""
+        """What each device draws from which counter; nothing where shares in use are charged already."""
         shape = self.shape
         relevant = 0
         for alternatives in self.demands:
@@ -137,15 +139,15 @@ class PruningModel:
         self.counters: dict[tuple[int, str, str], int] = {}
         blocked = 0
         for device in iter_bits(relevant):
-            content = shape.profiles[device]
-            if not content.counter_sets or shape.shared >> device & 1:
+            profile = shape.profiles[device]
+            if not profile.counter_sets or shape.shared >> device & 1:
                 continue
             pool = shape.pool_indexes[device]
             if pool in shape.overdrawn:
                 blocked |= 1 << device
                 continue
             drawn: dict[int, int] = {}
-            for group, name, amount in content.counters:
+            for group, name, amount in profile.counters:
                 if amount < 0:
                     self.usable = False  # never valid; the bounds rely on amounts that only grow
                 if amount:
@@ -228,7 +230,7 @@ class PruningModel:
                 demand.weight = self._compute_weight(demand)
 
     def _compute_weight(self, demand: Demand) -> int:
-        """The part of its resources that the most modest device of a demand takes, in thousandths."""
+        """The part of its resources that the smallest device of a demand takes, in thousandths."""
         shares = self.shares[demand.shares] if demand.shares >= 0 else {}
         least = -1
         for device in iter_bits(demand.mask):
@@ -237,7 +239,7 @@ class PruningModel:
             least = part if least < 0 else min(least, part)
         return least
 
-    # --- asking ---
+    # --- states ---
 
     def build_start_state(self) -> PruningState:
         """The state before anything is taken."""
@@ -256,7 +258,7 @@ class PruningModel:
             choice = pick.point.choice
             demand = self.demands[choice.index][choice.alternatives.index(pick.point.alternative)]
             self.take(state, demand, pick.candidate)
-            # The search lets nobody have what admin access of this attempt was given before.
+            # In the search a device that admin access took in this attempt is blocked for all others.
             if demand.admin and not self.shareable >> pick.candidate & 1:
                 state.used |= 1 << pick.candidate
         return state
@@ -269,8 +271,8 @@ class PruningModel:
             mask = demand.mask & ~(state.used | self.blocked | state.short & ~state.drawn)
         if demand.shares >= 0:
             mask &= ~state.full[demand.shares]
-        for rule in demand.constraints:
-            mask &= self.get_constraint_mask(rule, state.pins[rule])
+        for constraint in demand.constraints:
+            mask &= self.get_constraint_mask(constraint, state.pins[constraint])
         return mask
 
     def get_constraint_mask(self, constraint: int, pin: int) -> int:
@@ -309,12 +311,14 @@ class PruningModel:
                 state.used |= bit
             if self.has_admin_access:
                 state.own[demand.claim_index] |= bit
-        for rule in demand.constraints:
-            values = self.values[rule][device]
-            if self.constraints[rule].distinct:
-                state.pins[rule] |= values
+        for constraint in demand.constraints:
+            values = self.values[constraint][device]
+            if self.constraints[constraint].distinct:
+                state.pins[constraint] |= values
             else:
-                state.pins[rule] = values if state.pins[rule] == ANY_VALUE else state.pins[rule] & values
+                state.pins[constraint] = (
+                    values if state.pins[constraint] == ANY_VALUE else state.pins[constraint] & values
+                )
 
     def _check_share(self, state: PruningState, key: int, device: int) -> None:
         rest = state.rest

@@ -1,4 +1,4 @@
-"""Open requests: what is still to be found, and from which devices."""
+"""Open requests: requests that still need devices, and the devices they may take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OpenPart = tuple[int, Demand, int]
 class OpenRequest:
     """A request that still needs devices, with the alternatives that could provide them.
 
-    Several requests that want the same can be one: `parts` says whose devices they are.
+    Several requests that need the same can be merged: `parts` has the share of each.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class OpenRequest:
 
     @property
     def key(self) -> tuple[tuple[int, int, int], ...]:
-        """Equal for requests that nothing tells apart any more."""
+        """Equal for requests that need the same."""
         return tuple([(demand.kind, count, mask) for demand, count, mask in self.alternatives])
 
     def replace_alternatives(self, alternatives: Sequence[OpenAlternative]) -> OpenRequest:
@@ -81,9 +81,9 @@ class OpenRequest:
 
 
 def merge_requests(open_requests: Sequence[OpenRequest], shareable: int) -> list[OpenRequest]:
-    """Requests for devices that serve one request each, joined where they want the same.
+    """Merge requests for unshared devices that need the same.
 
-    A request never has a shared device twice, two requests may: those stay apart.
+    A request never takes a shared device twice, two requests may: those are not merged.
     """
     found: list[OpenRequest] = []
     known: dict[tuple[int, int], int] = {}

@@ -1,10 +1,10 @@
-"""Prices: proof by scarcity that requests with alternatives cannot all be met.
+"""Device prices: proof by scarcity that requests with alternatives cannot all be met (Lagrangian bound).
 
-Theory of operation: give each device a price. A request pays at least what its cheapest alternative costs,
-and all of them together pay no more than all devices cost, because a device is sold once. When even the least
-that all requests must pay is more, they cannot all be met, whatever the prices are. Good prices are found by
-changing them: what too many requests want becomes dearer, what is left over cheaper (a subgradient method).
-Devices that are alike cost the same. Prices are whole numbers, so the comparison is exact.
+Theory of operation: each device gets a price. A request pays at least the price of its cheapest alternative,
+and all requests together pay no more than all devices cost, because each device is used once. When even the
+least that all requests must pay is more, they cannot all be met, whatever the prices are. Good prices are
+found by a subgradient method: what too many requests need becomes dearer, what is left over cheaper.
+Interchangeable devices cost the same. Prices are integers, so the comparison is exact.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dray.allocator.search.pruning.open_requests import OpenRequest
 
 MAX_ROUNDS = 24
-"""How often prices are changed before a question begins."""
+"""How often prices are adjusted before a completion search starts."""
 
 PRICE_UNIT = 1024
-"""The price of everything at the beginning."""
+"""The initial price of every device."""
 
 MIN_REQUESTS = 3
 """Open requests with alternatives from which on prices are worth their cost."""
@@ -36,7 +36,7 @@ class DevicePrices:
         self._tuned = False
 
     def proves_infeasible(self, open_requests: Sequence[OpenRequest]) -> bool:
-        """Whether the requests cannot all be met; prices are found when first asked."""
+        """Whether the requests cannot all be met; the first call computes the prices."""
         if sum(len(one.alternatives) > 1 for one in open_requests) < MIN_REQUESTS or len(self._classes) < 2:
             return False
         rounds = 1 if self._tuned else MAX_ROUNDS
@@ -57,7 +57,7 @@ class DevicePrices:
         self._order.sort(key=self._prices.__getitem__)
 
     def _compare(self, open_requests: Sequence[OpenRequest]) -> tuple[int, list[int], list[int]]:
-        """What must be paid more than there is, what the cheapest alternatives use, and what is there."""
+        """The excess of what must be paid, the devices the cheapest alternatives use, and those available."""
         classes, prices, order = self._classes, self._prices, self._order
         used = [0] * len(classes)
         union = due = 0

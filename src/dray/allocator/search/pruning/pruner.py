@@ -1,11 +1,11 @@
-"""Pruning: what the search asks once it had to step back.
+"""Pruner: what the search uses of pruning once it wasted work on dead ends.
 
-Theory of operation: a search that has to try again asks at every point whether the rest can be completed at
-all (`build_completion_search`), and leaves out devices that are interchangeable with one that failed there
-(`find_equivalents`). A choice in which the search may reach a device that cannot be judged ends it, so
-questions stop before the first such choice: whether what comes after could be met is not for them to say.
+Theory of operation: the search asks at every point whether the rest can be completed at all
+(`build_completion_search`), and leaves out devices that are interchangeable with one that failed there
+(`find_equivalents`). A choice in which the search may reach a device that cannot be evaluated ends the
+search, so completion searches stop before the first such choice.
 
-Rules for this package: nothing here decides what is taken; leaving it out changes time, not answers.
+Nothing here decides what is taken; leaving it out changes the time of a search, never its answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dray.allocator.inventory.device_inventory import NodeShape
+from dray.allocator.inventory.node_shapes import NodeShape
 from dray.allocator.requests import AllocationRequest, RequestAlternative
 from dray.allocator.search.candidates import CandidateSet
 from dray.allocator.search.pruning.bounds import FeasibilityBounds
@@ -27,7 +27,7 @@ from dray.allocator.search.trace import Pick, SearchPoint
 
 
 class Pruner:
-    """Questions about one search."""
+    """The pruning of one search."""
 
     def __init__(
         self,
@@ -46,22 +46,22 @@ class Pruner:
 
     @property
     def usable(self) -> bool:
-        """Whether the model can say anything about this search."""
+        """Whether the model applies to this search."""
         return self._model.usable
 
     def get_demand(self, point: SearchPoint) -> Demand:
-        """What is asked at a point."""
+        """The demand at a point."""
         return self._model.demands[point.choice.index][point.choice.alternatives.index(point.alternative)]
 
     def build_whole_search(self) -> CompletionSearch | None:
-        """Whether there is any solution at all; None when that is not for us to say."""
+        """A search for any solution at all; None when the model cannot decide that."""
         opens = self._open_later(0)
         return self._build_search((), opens) if opens else None
 
     def build_completion_search(
         self, picks: Sequence[Pick], point: SearchPoint, start: int, allowed: int
     ) -> CompletionSearch:
-        """Whether the rest can be completed with some of the allowed devices from a place on."""
+        """A search for a completion with some of the allowed devices from a position on."""
         return self._build_search(
             picks, [self._open_point(point, start, allowed), *self._open_later(point.choice.index + 1)]
         )
@@ -99,7 +99,7 @@ class Pruner:
         for index in range(first, len(model.demands)):
             if model.faulty[index]:
                 break
-            # With no possible alternative the first one stands for what is lacking.
+            # Without a possible alternative the first one stands for what is missing.
             demands = model.needed[index] or model.demands[index][:1]
             found.append(OpenRequest(index, [(d, _count_required(d), d.mask) for d in demands]))
         return found

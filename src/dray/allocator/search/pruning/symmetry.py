@@ -1,4 +1,4 @@
-"""Which devices are interchangeable, alone and in groups.
+"""Device symmetry: which devices are interchangeable, alone and in groups.
 
 Theory of operation: two devices that serve the same demands, draw the same from the same counters and have
 the same values in constraints are *twins*: where one fails, the other fails. Partitions of two equal GPUs are
@@ -43,7 +43,7 @@ class DeviceSymmetry:
         self._group_components(relevant, components)
 
     def find_equivalents(self, state: PruningState, masks: Sequence[int], device: int) -> int:
-        """The devices that nothing can tell from this one, itself among them.
+        """The devices that are interchangeable with this one, including itself.
 
         `masks` are the devices that each open demand may take.
         """
@@ -65,9 +65,9 @@ class DeviceSymmetry:
         return found
 
     def follows(self, device: int, other: int) -> bool:
-        """Whether each device of the component of `other` stands behind its like in that of `device`.
+        """Whether each device of the component of `other` comes after its counterpart in that of `device`.
 
-        Only then every set of devices that a search tries after `other` has its like after `device`.
+        Only then every set of devices that a search tries after `other` has a counterpart after `device`.
         """
         if self._twins[device] >> other & 1:
             return other > device
@@ -129,10 +129,10 @@ class DeviceSymmetry:
         def relative(amounts: Any) -> tuple[tuple[int, int], ...]:
             return tuple([(numbers.setdefault(index, len(numbers)), amount) for index, amount in amounts])
 
-        def value(rule: int, number: int) -> tuple[bool, int]:
-            if model.by_value[rule][number] & ~component.mask:
+        def value(constraint: int, number: int) -> tuple[bool, int]:
+            if model.by_value[constraint][number] & ~component.mask:
                 return False, number
-            return True, private.setdefault((rule, number), len(private))
+            return True, private.setdefault((constraint, number), len(private))
 
         parts = tuple(
             (

@@ -1,7 +1,10 @@
-"""All rules about who may write what into objects, in the order in which they are asked."""
+"""The rules on who may write what into objects, in their order."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from dray.api.kinds import KINDS
 from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, AdmissionRule, ObjectChange
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.policy_rules import AccessAttributes
@@ -21,7 +24,9 @@ from dray.server.watch.cache import WatchCache
 
 
 class CreateOnUpdateRule:
-    """Who makes an object by an update or a patch needs the right to create it, too."""
+    """Requires the right to create from users who create an object by an update or a patch."""
+
+    kinds: Final = KINDS
 
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer
@@ -35,7 +40,7 @@ class CreateOnUpdateRule:
 
 
 def build_write_rules(cache: WatchCache, authorizer: UnionAuthorizer) -> tuple[AdmissionRule, ...]:
-    """The rules, for a server that follows `cache` and asks `authorizer`."""
+    """Build the rules for a server with this cache and authorizer."""
     drivers = DriverAuthorizer(cache, authorizer)
     return (
         CreateOnUpdateRule(authorizer),

@@ -17,7 +17,7 @@ def list_faulty(vector: Vector, evaluator: DeviceSelectorEvaluator) -> frozenset
     """The devices that the node reaches and on which a selector of some request fails."""
     search = ModelSearch(ModelCase(vector, evaluator, ALL_DEPARTURES))
     try:
-        return frozenset(str(found) for found in search.get_view.candidates if search.is_faulty(found))
+        return frozenset(str(found) for found in search.view.candidates if search.is_faulty(found))
     except ModelAbortError:
         return frozenset()
 
@@ -42,6 +42,4 @@ def predict(
         return None
     except ModelAbortError as abort:
         return AllocatorAnswer(abort.kind, text="\n".join(abort.message_parts), about=abort.about)
-    return AllocatorAnswer(
-        AnswerKind.INVALID_POOLS if "invalid" in search.get_view.flaws else AnswerKind.REFUSED
-    )
+    return AllocatorAnswer(AnswerKind.INVALID_POOLS if "invalid" in search.view.flaws else AnswerKind.REFUSED)

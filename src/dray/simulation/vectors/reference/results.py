@@ -12,7 +12,7 @@ from dray.api.resource import (
 )
 from dray.simulation.vectors.reference.departures import Departure
 from dray.simulation.vectors.reference.model_case import ModelAbortError, ModelCase
-from dray.simulation.vectors.reference.model_search import ModelPick
+from dray.simulation.vectors.reference.model_rules import ModelPick
 from dray.values.node_selectors import (
     NodeSelector,
     NodeSelectorRequirement,
