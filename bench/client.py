@@ -27,7 +27,7 @@ from dray.client.config.client_config import ClientConfig
 from dray.client.informers.informer import Informer
 from dray.client.transport import Transport
 from dray.client.transports.http import HttpTransport
-from dray.client.transports.in_process import InProcessTransport
+from tests.support.in_process_transport import InProcessTransport
 
 CLAIMS, EVENTS, PAGE = 5_000, 20_000, 500
 CHUNK = 64 * 1024

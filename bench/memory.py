@@ -31,11 +31,12 @@ from dray.api.kinds import get_kind_by_type
 from dray.api.meta import ObjectMeta
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.api.validation import validate_update
+from dray.claims.pod_claims import PodClaimLookup
 from dray.client.informers.indexer import IndexedObject, Indexer, ObjectListener
 from dray.client.object_refs import ObjectKey
 from dray.client.response_decoding import ResponseDecoder, WatchEvent
 from dray.placement.device_searches import DeviceSearches
-from dray.placement.pending_pod import PendingPod, PodClaimLookup, resolve_pending_pod
+from dray.placement.pending_pod import PendingPod, resolve_pending_pod
 from dray.placement.plugins.dynamic_resources import DynamicResources
 from dray.placement.profile import PlacementOptions, build_profile
 from dray.placement.scheduling_cycle import Placement, place_pod
@@ -56,9 +57,9 @@ class Churn:
     """A scheduler's view of a cluster whose slices change all the time."""
 
     def __init__(self, nodes: int, devices: int = DEVICES, stay: int = STAY) -> None:
-        door = AllocatorGateFilter.from_overrides({})
-        self.overlay = SchedulerCache(door)
-        self.devices = DynamicResources(door, lambda: "", DeviceSearches(TimeLimit(time.monotonic)))
+        gate_filter = AllocatorGateFilter.from_overrides({})
+        self.overlay = SchedulerCache(gate_filter)
+        self.devices = DynamicResources(gate_filter, lambda: "", DeviceSearches(TimeLimit(time.monotonic)))
         self.profile = build_profile(PlacementOptions(), [self.devices])
         self._reader = ResponseDecoder(get_kind_by_type(ResourceSlice), "v1")
         self._sharing = DeviceInterner()
@@ -121,7 +122,7 @@ class Churn:
 
 
 def node(number: int) -> Node:
-    """A node with room for pods."""
+    """A node that can run pods."""
     name = f"node-{number:05}"
     document = {
         "apiVersion": "v1",

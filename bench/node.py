@@ -3,7 +3,7 @@ apply.
 
 Everything runs through `dray up` in a process of its own, as people have it: durable store, TLS, audit log,
 drivers on their sockets. Only `prepare` runs inside this process, where calls can be timed one by one: the
-real agent's office and a real driver of the kit, with the server in memory beside them.
+real preparer of the agent and a real driver of the kit, with the server in memory beside them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def pod(name: str, claim_from: str) -> Document:
     }
 
 
-class Lives:
+class PodTimes:
     """When pods began to run and when they were gone, as a watch tells."""
 
     def __init__(self, client: Client) -> None:
@@ -111,7 +111,7 @@ class Lives:
         self.gone[pod.metadata.name] = time.perf_counter()
 
     @asynccontextmanager
-    async def watched(self) -> AsyncIterator[Lives]:
+    async def watched(self) -> AsyncIterator[PodTimes]:
         watching = asyncio.create_task(self._informer.run())
         try:
             await self._informer.wait_for_sync()
@@ -129,17 +129,17 @@ async def until(is_so: Callable[[], bool], seconds: float = 180.0) -> None:
 
 async def pods(count: int = 110) -> Figures:
     """As many pods as a node takes, each with a share of a network card: started and stopped."""
-    async with upped("--nodes", "1") as (cluster, client), Lives(client).watched() as lives:
+    async with upped("--nodes", "1") as (cluster, client), PodTimes(client).watched() as times:
         await client.create(template("share", "shared-nic"))
         names = [f"p{number}" for number in range(count)]
         busy, begun = cluster.processor_seconds(), time.perf_counter()
         await asyncio.gather(*(client.create(pod(name, "share")) for name in names))
-        await until(lambda: len(lives.ran) == count)
+        await until(lambda: len(times.ran) == count)
         started = time.perf_counter() - begun
         cost = cluster.processor_seconds() - busy
         begun = time.perf_counter()
         await asyncio.gather(*(client.delete(Pod, name, NAMESPACE, DeleteOptions()) for name in names))
-        await until(lambda: len(lives.gone) == count)
+        await until(lambda: len(times.gone) == count)
         return {
             "pods": count,
             "all running after s": started,
@@ -157,12 +157,12 @@ async def simulated(count: int = 500, seconds: float = 30.0) -> Figures:
         await asyncio.sleep(seconds)
         idle = (cluster.processor_seconds() - busy) / seconds
         memory = cluster.megabytes()
-        async with Lives(client).watched() as lives:
+        async with PodTimes(client).watched() as times:
             await client.create(template("gpu", "gpu"))
             begun = time.perf_counter()
             names = [f"p{number}" for number in range(count)]
             await asyncio.gather(*(client.create(pod(name, "gpu")) for name in names))
-            await until(lambda: len(lives.ran) == count)
+            await until(lambda: len(times.ran) == count)
             return {
                 "nodes": count,
                 "ready after s": cluster.seconds_to_start,
@@ -175,7 +175,7 @@ async def simulated(count: int = 500, seconds: float = 30.0) -> Figures:
 
 async def apply(count: int = 40) -> Figures:
     """From the start of `kubectl apply` to the container running, one pod after the other."""
-    async with upped("--nodes", "3") as (cluster, client), Lives(client).watched() as lives:
+    async with upped("--nodes", "3") as (cluster, client), PodTimes(client).watched() as times:
         await client.create(template("gpu", "gpu"))
         took = []
         for number in range(count):
@@ -184,10 +184,10 @@ async def apply(count: int = 40) -> Figures:
             begun = time.perf_counter()
             await asyncio.to_thread(subprocess.run, command, input=document, capture_output=True, check=True)
             name = f"p{number}"
-            await until(lambda name=name: name in lives.ran)  # type: ignore[misc]
-            took.append(lives.ran[name] - begun)
+            await until(lambda name=name: name in times.ran)  # type: ignore[misc]
+            took.append(times.ran[name] - begun)
             await client.delete(Pod, name, NAMESPACE)
-            await until(lambda name=name: name in lives.gone)  # type: ignore[misc]
+            await until(lambda name=name: name in times.gone)  # type: ignore[misc]
         return {"pods": count, **_spread(took, "kubectl apply to running")}
 
 

@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.node import Lives, pod, template, until
+from bench.node import PodTimes, pod, template, until
 from dray.api.core import Pod
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcessTransport
 from dray.cluster.local.cluster import LocalClusterOptions, open_cluster
 from dray.cluster.services.api_server import ServerProcessOptions
 from dray.cluster.services.components import ComponentOptions
 from dray.node.claims import preparer
 from dray.node.plugins import driver_client
 from dray.server.http.requests import AUTHENTICATED, MASTERS
+from tests.support.in_process_transport import InProcessTransport
 
 
 async def timed(count: int) -> tuple[list[float], list[float]]:
@@ -40,19 +40,19 @@ async def timed(count: int) -> tuple[list[float], list[float]]:
             await cluster.wait_until_ready()
             app = cluster.server.app
             client = Client(InProcessTransport(app, "admin", (MASTERS, AUTHENTICATED)))
-            async with Lives(client).watched() as lives:
+            async with PodTimes(client).watched() as times:
                 await client.create(template("gpu", "gpu"))
                 with _watched() as (whole, calls):
                     for number in range(count):
-                        await _lived(client, lives, f"p{number}")
+                        await _run_pod(client, times, f"p{number}")
         return [all_of_it - call for all_of_it, call in zip(whole, calls, strict=True)], calls
 
 
-async def _lived(client: Client, lives: Lives, name: str) -> None:
+async def _run_pod(client: Client, times: PodTimes, name: str) -> None:
     await client.create(pod(name, "gpu"))
-    await until(lambda: name in lives.ran)
+    await until(lambda: name in times.ran)
     await client.delete(Pod, name, "default")
-    await until(lambda: name in lives.gone)
+    await until(lambda: name in times.gone)
 
 
 @contextmanager

@@ -13,13 +13,13 @@ from hypothesis import settings
 from tests.meta import requirements as reqs
 from tests.outside import NO_CORPUS, NO_REQUIREMENTS, ROOT, corpus_dir, requirements_file
 
-# `house` gives the same examples on every machine, so that a red build is red for everybody. `thorough` looks
-# further and elsewhere each time; its seed is printed in the header.
+# `reproducible` gives the same examples on every machine, so that a failure is one everywhere. `thorough`
+# tries more examples, and others each time; its seed is printed in the header.
 settings.register_profile(
-    "house", derandomize=True, max_examples=30, deadline=None, database=None, print_blob=True
+    "reproducible", derandomize=True, max_examples=30, deadline=None, database=None, print_blob=True
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("DRAY_HYPOTHESIS_PROFILE", "house"))
+settings.load_profile(os.environ.get("DRAY_HYPOTHESIS_PROFILE", "reproducible"))
 
 LONG = ("tests/e2e/", "tests/faults/")
 """Where tests run processes of their own."""
@@ -64,7 +64,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests first: at the end many short ones are left to share, and nobody waits for a long one."""
+    """Run long tests first, so that the workers end at the same time with many short ones."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
@@ -76,7 +76,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A process that ran a part of the tests hands on what all of them name."""
+    """Pass the requirement ids of all tests from a worker process to the controller."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         named: frozenset[str] = session.config.stash[NAMED]
@@ -85,7 +85,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Every process collects everything, so any of them knows all names."""
+    """Take the requirement ids of any worker: every worker collects all tests."""
     named = getattr(node, "workeroutput", {}).get("named")
     if named is not None:
         node.config.stash[NAMED] = frozenset(named)
@@ -96,7 +96,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     source = requirements_file(config)
     known = reqs.load(source) if source else ()
     lines = reqs.summary(named, known)
-    # Level by level only after a run of everything: beside a few chosen tests the numbers say little.
+    # Level by level only after a run of all tests: for a few selected tests the numbers mean little.
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     terminalreporter.section("requirements")
     for line in lines if whole else lines[:1]:

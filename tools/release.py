@@ -118,6 +118,7 @@ def check_tree(release: Release) -> str:
 def check_generated(release: Release) -> str:
     """The generated reference and the diagram are up to date."""
     run(sys.executable, "-m", "dray.cli", "reference", "--check", "docs/reference")
+    run(sys.executable, "-m", "tools.package_tables", "--check")
     run(sys.executable, "-m", "tools.architecture", "--check")
     return "docs/reference and the diagram are up to date"
 

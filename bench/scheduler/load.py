@@ -259,11 +259,11 @@ class Load:
 def _taken_spots(work: Workload) -> list[tuple[int, tuple[str, ...]]]:
     """Claim after claim takes a node by chance, and there the devices that an allocator takes first."""
     chance, order = random.Random(SEED), work.spots()
-    rooms = [number for number in range(work.nodes) for _ in order]
-    chance.shuffle(rooms)
+    slots = [number for number in range(work.nodes) for _ in order]
+    chance.shuffle(slots)
     held: Counter[int] = Counter()
     spots = []
-    for node in rooms[: work.taken]:
+    for node in slots[: work.taken]:
         spots.append((node, order[held[node]]))
         held[node] += 1
     return spots

@@ -1,6 +1,6 @@
-"""Time as an argument: the clock services read, and the one tests turn by hand.
+"""Clocks: the system clock for services, a manual clock for tests, and timestamps in RFC 3339.
 
-Pure packages never ask for the time; whoever calls them does, once, through a `Clock`.
+Pure packages never read the time; their callers do, once, through a `Clock`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class Clock(Protocol):
-    """Wall time for what people read, monotonic seconds for what must not jump."""
+    """Wall time for timestamps, monotonic seconds for time-outs and backoff."""
 
     def now(self) -> datetime:
-        """The wall time, in UTC."""
+        """Return the wall time, in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only go forward; for time-outs and backoff."""
+        """Return seconds that never go back."""
         ...
 
 
@@ -37,7 +37,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only through `advance`."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         if start.tzinfo is None:
@@ -54,25 +54,25 @@ class ManualClock:
         return self._elapsed
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass; time never goes back."""
+        """Move the clock forward."""
         if seconds < 0:
             raise ValueError(f"a clock cannot go back by {-seconds} seconds")
         self._elapsed += seconds
 
 
 def format_timestamp(moment: datetime) -> str:
-    """RFC 3339 in UTC with whole seconds, the form of timestamps in API objects."""
+    """Format a time as RFC 3339 in UTC with whole seconds, the form of timestamps in API objects."""
     if moment.tzinfo is None:
         raise ValueError("a time without a time zone could be any time; give for example `tzinfo=UTC`")
     return _format_second(math.floor(moment.timestamp())) + "Z"
 
 
 def format_micro_timestamp(moment: datetime) -> str:
-    """RFC 3339 in UTC to the microsecond; for records that must keep their order."""
+    """Format a time as RFC 3339 in UTC with microseconds, for records that must keep their order."""
     return f"{_format_second(math.floor(moment.timestamp()))}.{moment.microsecond:06d}Z"
 
 
-# A busy server writes the same second thousands of times.
+# A busy server formats the same second thousands of times.
 @lru_cache(maxsize=64)
 def _format_second(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()

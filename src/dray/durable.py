@@ -1,14 +1,15 @@
-"""Files that survive: replaced in one step, with a checksum and a version, and tied to a boot of the machine.
+"""Durable files: atomic replacement, checksummed state files with a version, directory sync, and file locks.
 
-Theory of operation: a state file is one line of JSON: what it is, its version, the content, and a checksum of
-all three. It is written beside the old one, made durable, and put in its place, so a reader sees the old or
-the new. Whoever reads a file that is torn, foreign or of a later version is told which of these it is and
-decides. Making things durable is slow: who writes says what a loss of power may undo.
+Theory of operation: a state file is one line of JSON: its type, its version, the content, and a checksum of
+all three. `write_file_atomically` writes a temporary file beside the old one, syncs it, and renames it, so a
+reader sees the old file or the new one. Reading a torn, foreign or newer file raises an exception that says
+which of these it is; the caller decides. Syncing is slow; the caller chooses what a loss of power may undo.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import zlib
@@ -22,20 +23,20 @@ import msgspec
 from dray.errors import DrayError
 
 _DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading JSON may end with; only the first is a fault of its form."""
+"""What decoding JSON may raise; only the first means malformed JSON."""
 _BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CorruptFileError(DrayError):
-    """A state file whose content is not what was written."""
+    """A state file that is damaged, or something else at its path."""
 
 
 class UnsupportedVersionError(DrayError):
-    """A state file of a version that this program does not know."""
+    """A state file that a later version of dray wrote."""
 
 
 class Durability(Enum):
-    """What a write survives; every one survives the end of the program, however sudden."""
+    """What a write survives; every write survives the end of the process, however sudden."""
 
     POWER_LOSS = "a loss of power"
     ATOMIC = "a loss of power leaves the old or the new, both whole"
@@ -43,7 +44,7 @@ class Durability(Enum):
 
 
 def read_boot_id() -> str:
-    """Which boot of the machine this is; empty where nobody tells."""
+    """Return the kernel's id of the current boot; empty where the kernel has none."""
     try:
         return _BOOT_ID_PATH.read_text("ascii").strip()
     except OSError:
@@ -51,10 +52,10 @@ def read_boot_id() -> str:
 
 
 def read_regular_file(path: Path) -> bytes | None:
-    """The content of a file of ours, None when there is none; `CorruptFileError` for anything else at its
-    place.
+    """Return the content of a regular file, None when it does not exist.
 
-    Links are not followed, and nobody is waited for at the other end of a pipe.
+    Raises `CorruptFileError` for anything else at the path. Links are not followed, and opening a pipe does
+    not block.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -76,10 +77,10 @@ def read_regular_file(path: Path) -> bytes | None:
 def write_file_atomically(
     path: Path, content: bytes, mode: int = 0o600, *, durability: Durability = Durability.POWER_LOSS
 ) -> None:
-    """Put a file in place in one step and make it durable; `OSError` when that is not possible."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
+    """Replace a file in one step and sync it; raises `OSError` and leaves the old file when that fails."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
@@ -87,32 +88,83 @@ def write_file_atomically(
             file.flush()
             if durability is not Durability.THIS_BOOT:
                 os.fsync(file.fileno())
-        fresh.replace(path)
+        temporary.replace(path)
     except OSError:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     if durability is Durability.POWER_LOSS:
         sync_directory(path.parent)
 
 
 def remove_file(path: Path, durability: Durability = Durability.POWER_LOSS) -> None:
-    """Take a file away, if it is there."""
+    """Delete a file, if it exists."""
     path.unlink(missing_ok=True)
     if durability is Durability.POWER_LOSS:
         sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable, not only the contents."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    """Sync a directory, so that created, renamed and deleted names survive a loss of power."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
+class FileLock:
+    """An exclusive lock of this process on a file; the kernel releases it when the process ends.
+
+    The file may be deleted by its holder: whoever then gets the lock of a deleted file tries again on the new
+    one, so that two processes never hold the locks of two files of one name.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, path: Path) -> FileLock:
+        """Create the file if needed and wait for its lock."""
+        lock = cls._open_locked(path, fcntl.LOCK_EX)
+        assert lock is not None
+        return lock
+
+    @classmethod
+    def try_acquire(cls, path: Path) -> FileLock | None:
+        """Create the file if needed and lock it; None when another holder has the lock."""
+        return cls._open_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @classmethod
+    def _open_locked(cls, path: Path, operation: int) -> FileLock | None:
+        while True:
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(descriptor, operation)
+                if os.fstat(descriptor).st_nlink:
+                    return cls(descriptor)
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def release(self) -> None:
+        """Release the lock; the file stays."""
+        # Closing is not enough: a process forked meanwhile has the same descriptor open.
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        os.close(self.descriptor)
+
+    def __enter__(self) -> FileLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
 class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands around the content of a state file."""
+    """The JSON object around the content of a state file."""
 
     what: str
     version: int
@@ -122,20 +174,20 @@ class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """A kind of state file: what it says it is, and the version we write."""
+    """A type of state file: its name, and the version that this program writes."""
 
     what: str
     version: int
 
     def write(self, path: Path, content: Any, durability: Durability = Durability.POWER_LOSS) -> None:
-        """Write a struct or a document in one step."""
+        """Replace the file in one step; `content` is a struct or a document."""
         body = msgspec.json.encode(content)
         checksum = _compute_checksum(self.what, self.version, body)
         envelope = _Envelope(self.what, self.version, checksum, msgspec.Raw(body))
         write_file_atomically(path, msgspec.json.encode(envelope) + b"\n", durability=durability)
 
     def read(self, path: Path) -> tuple[int, bytes] | None:
-        """The version and the content (JSON) of a file; None when there is none."""
+        """Return the version and the content (JSON) of a file, None when it does not exist."""
         raw = read_regular_file(path)
         if raw is None:
             return None
@@ -160,5 +212,5 @@ class StateFile:
 
 
 def _compute_checksum(what: str, version: int, content: bytes) -> str:
-    """Of everything: a version that was hit would make another file of the same content."""
+    """Cover the type and the version, too: a damaged version would change the meaning of the content."""
     return f"crc32:{zlib.crc32(content, zlib.crc32(f'{what} {version} '.encode())):08x}"

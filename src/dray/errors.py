@@ -1,14 +1,14 @@
-"""What can go wrong, as one tree of exceptions.
+"""Exceptions of dray, as one tree.
 
     DrayError                  anything dray raises on purpose
     ├── InputError             the input is broken; nothing was changed (exit code 2)
-    │   ├── DecodeError        bytes or documents that are not an object of their kind
-    │   ├── InvalidError       an object that breaks the rules of its kind
+    │   ├── DecodeError        bytes or documents that do not decode to an object of their kind
+    │   ├── InvalidError       an object that fails the validation of its kind
     │   └── GateError          feature gates that are unknown or contradict each other
-    └── AllocationFault        a claim that no search can answer
+    └── UnanswerableClaimError a claim that no search can answer
 
-"No" is never an exception: a check that refuses returns a value with reasons. These are for input that
-is broken and for claims that nobody could answer.
+A refusal is not an exception: a check that refuses returns a value with its reasons. Exceptions are for
+broken input and for claims that no search can answer.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Protocol
 
 
 class DrayError(Exception):
-    """Base of everything dray raises on purpose."""
+    """Base class of every exception that dray raises on purpose."""
 
 
 class InputError(DrayError):
-    """The input is broken; the message names the place and what was expected there."""
+    """The input is broken; the message names the field and what was expected there."""
 
 
 class InputProblem(Protocol):
-    """One thing wrong with an input: where, and in words."""
+    """One thing wrong with an input: its path, and the message as text."""
 
     @property
     def path(self) -> str: ...
@@ -35,7 +35,7 @@ class InputProblem(Protocol):
 
 
 class DecodeError(InputError):
-    """Bytes or documents that are not an object of their kind."""
+    """Bytes or documents that do not decode to an object of their kind."""
 
     def __init__(self, message: str, problems: Sequence[InputProblem] = ()) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class DecodeError(InputError):
 
 
 class InvalidError(InputError):
-    """An object that breaks the rules of its kind; carries every broken rule, not only the first."""
+    """An object that fails the validation of its kind; carries every violation, not only the first."""
 
     def __init__(self, subject: str, problems: Sequence[InputProblem]) -> None:
         self.subject = subject
@@ -57,7 +57,7 @@ class GateError(InputError):
 
 
 class UnanswerableClaimError(DrayError):
-    """A claim that no search can answer: which claim, which of its fields or requests, and why."""
+    """A claim that no search can answer; names the claim, its field or request, and the reason."""
 
     def __init__(self, why: str, *, claim: str = "", field: str = "") -> None:
         place = (f"claim {claim}" if claim else "", field)

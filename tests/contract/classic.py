@@ -9,9 +9,9 @@ from typing import Any
 
 from dray.api.classic import ClassicResourceClaim
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcessTransport
 from tests.contract.api import SOON, Api, path
 from tests.e2e.classic_driver import Controller, Ways
+from tests.support.in_process_transport import InProcessTransport
 
 DRIVER = "acme.example.com"
 CLAIMS = path("resourceclaims", group="cdi.k8s.io", version="v1alpha1")

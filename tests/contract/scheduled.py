@@ -63,8 +63,8 @@ def some_ids() -> Callable[[], str]:
 
 def choices(**more: Any) -> SchedulerOptions:
     """What a scheduler of tests chooses."""
-    chosen: dict[str, Any] = {"new_share_id": some_ids(), "terms": SOON_AGAIN}
-    chosen["door"] = AllocatorGateFilter(more.pop("gates", GateSet.from_defaults()))
+    chosen: dict[str, Any] = {"new_share_id": some_ids(), "queue_timing": SOON_AGAIN}
+    chosen["admission"] = AllocatorGateFilter(more.pop("gates", GateSet.from_defaults()))
     return SchedulerOptions(**(chosen | more))
 
 

@@ -14,10 +14,10 @@ from dray.client.config.kubeconfig import load_client_config
 from dray.client.rest_client import ClientOptions
 from dray.client.transport import Transport
 from dray.client.transports.http import HttpTransport
-from dray.client.transports.in_process import InProcessTransport
 from dray.cluster.local.transport import LocalTransport
 from dray.cluster.services.api_server import ADMIN_USER, RunningServer, ServerProcessOptions, open_server
 from dray.server.http.requests import AUTHENTICATED, MASTERS
+from tests.support.in_process_transport import InProcessTransport
 
 WAYS = ("http", "in-process", "inside")
 

@@ -1,11 +1,11 @@
-"""Devices are given once: allocations through the API, and what their refusals say."""
+"""Each device is allocated once: allocations through the API, and their errors."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from tests.contract.api import Api, Said, path, serving
+from tests.contract.api import Api, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, consumer, pod, resource_slice
 
 
@@ -16,7 +16,7 @@ async def _claims(api: Api, count: int) -> list[str]:
     return names
 
 
-async def _allocate(api: Api, name: str, device: str, **more: Any) -> Said:
+async def _allocate(api: Api, name: str, device: str, **more: Any) -> ServerResponse:
     status = {"status": {"allocation": allocation(device, **more)}}
     where = path("resourceclaims", name, sub="status")
     return await api.ask("PATCH", where, status, headers={"content-type": "application/merge-patch+json"})
@@ -34,15 +34,15 @@ async def test_a_device_has_one_holder_and_the_refusal_names_it() -> None:
         assert (await _allocate(api, "c1", "gpu-1")).code == 200
 
 
-async def test_of_many_writers_one_gets_the_device() -> None:
+async def test_one_of_many_writers_gets_the_device() -> None:
     async with serving() as api:
         await api.create(resource_slice("s"))
         names = await _claims(api, 16)
         answers = await asyncio.gather(*(_allocate(api, name, "gpu-0") for name in names))
-        assert sorted(said.code for said in answers) == [200] + [409] * 15
+        assert sorted(response.code for response in answers) == [200] + [409] * 15
 
 
-async def test_what_is_given_back_can_be_given_again() -> None:
+async def test_a_released_device_can_be_allocated_again() -> None:
     async with serving() as api:
         await api.create(resource_slice("s"))
         await _claims(api, 2)
@@ -54,7 +54,7 @@ async def test_what_is_given_back_can_be_given_again() -> None:
         assert (await _allocate(api, "c0", "gpu-0")).code == 200
 
 
-async def test_a_dry_run_takes_nothing() -> None:
+async def test_a_dry_run_allocates_nothing() -> None:
     async with serving() as api:
         await api.create(resource_slice("s"))
         await _claims(api, 2)

@@ -1,4 +1,4 @@
-"""Patches of every type through the whole server: what they change, refuse and own."""
+"""Patches of every type through the whole server: changes, errors and managed fields."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, Said, path, serving
+from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, config, consumer, node, pod, resource_slice
 
 
-async def _tried(api: Api, where: str, patch: Any, kind: str, **query: Any) -> Said:
+async def _tried(api: Api, where: str, patch: Any, kind: str, **query: Any) -> ServerResponse:
     return await api.ask("PATCH", where, patch, headers={"content-type": kind}, **query)
 
 
-async def test_a_merge_patch_sets_and_takes_away() -> None:
+async def test_a_merge_patch_sets_and_removes_fields() -> None:
     async with serving() as api:
         await api.create(config("a"))
         changed = await api.patch(path("configmaps", "a"), {"data": {"key": None, "new": "1"}})
@@ -38,7 +38,7 @@ async def test_a_json_patch_is_all_or_nothing() -> None:
         assert broken.code == 400
 
 
-async def test_a_strategic_patch_knows_what_lists_are() -> None:
+async def test_a_strategic_patch_merges_lists_by_key() -> None:
     async with serving() as api:
         await api.create(pod("p"))
         where = path("pods", "p")
@@ -61,7 +61,7 @@ async def test_a_strategic_patch_knows_what_lists_are() -> None:
         assert [each["key"] for each in changed["spec"]["taints"]] == ["b"], "taints are replaced as a whole"
 
 
-async def test_finalizers_are_a_set_to_a_strategic_patch() -> None:
+async def test_a_strategic_patch_merges_finalizers_as_a_set() -> None:
     async with serving() as api:
         await api.create(claim("c", finalizers=["example.com/a"]))
         where = path("resourceclaims", "c")
@@ -72,7 +72,7 @@ async def test_finalizers_are_a_set_to_a_strategic_patch() -> None:
         assert changed["metadata"]["finalizers"] == ["example.com/b"]
 
 
-async def test_a_claims_status_is_patched_by_its_writers_side_by_side() -> None:
+async def test_several_writers_patch_the_status_of_a_claim() -> None:
     async with serving() as api:
         await api.create(resource_slice("s"))
         await api.create(claim("c"))
@@ -92,7 +92,7 @@ async def test_a_claims_status_is_patched_by_its_writers_side_by_side() -> None:
         assert applied["status"]["allocation"] == stored["status"]["allocation"]
 
 
-async def test_what_a_patch_makes_must_still_be_an_object() -> None:
+async def test_a_patch_that_makes_an_invalid_object_is_refused() -> None:
     async with serving() as api:
         await api.create(claim("c"))
         where = path("resourceclaims", "c")
@@ -104,11 +104,11 @@ async def test_what_a_patch_makes_must_still_be_an_object() -> None:
             ([], (400,)),
             ("text", (400,)),
         ):
-            said = await _tried(api, where, patch, MERGE)
-            assert said.code in code, (patch, said.document)
+            response = await _tried(api, where, patch, MERGE)
+            assert response.code in code, (patch, response.document)
 
 
-async def test_unknown_fields_in_patches_are_told() -> None:
+async def test_unknown_fields_in_patches_are_warned_about() -> None:
     async with serving() as api:
         await api.create(claim("c"))
         where = path("resourceclaims", "c")
@@ -123,9 +123,9 @@ async def test_unknown_fields_in_patches_are_told() -> None:
 async def test_patches_of_no_known_type_are_refused(kind: str) -> None:
     async with serving() as api:
         await api.create(config("a"))
-        said = await _tried(api, path("configmaps", "a"), {}, kind)
-        assert (said.code, said.reason) == (415, "UnsupportedMediaType")
-        assert MERGE in said.message
+        response = await _tried(api, path("configmaps", "a"), {}, kind)
+        assert (response.code, response.reason) == (415, "UnsupportedMediaType")
+        assert MERGE in response.message
 
 
 async def test_only_an_apply_creates() -> None:
@@ -135,16 +135,16 @@ async def test_only_an_apply_creates() -> None:
         without = await _tried(api, path("configmaps", "a"), config("a"), APPLY)
         assert without.code in (400, 422)
         assert "fieldManager" in without.message
-        said = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="me")
-        assert said.code == 201
+        response = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="me")
+        assert response.code == 201
         again = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="me")
         assert again.code == 200
 
 
 async def test_an_apply_names_the_object_of_its_path() -> None:
     async with serving() as api:
-        said = await _tried(api, path("configmaps", "a"), config("b"), APPLY, fieldManager="me")
-        assert said.code == 400
+        response = await _tried(api, path("configmaps", "a"), config("b"), APPLY, fieldManager="me")
+        assert response.code == 400
         assert await api.names(path("configmaps")) == []
         long = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="x" * 129)
         assert long.code == 422
@@ -154,9 +154,9 @@ async def test_an_apply_names_the_object_of_its_path() -> None:
 async def test_an_apply_may_be_yaml() -> None:
     async with serving() as api:
         body = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: 'y'\n"
-        said = await _tried(api, path("configmaps", "a"), body, APPLY, fieldManager="me")
-        assert said.code == 201
-        assert said.document["data"] == {"x": "y"}
+        response = await _tried(api, path("configmaps", "a"), body, APPLY, fieldManager="me")
+        assert response.code == 201
+        assert response.document["data"] == {"x": "y"}
 
 
 async def test_fields_have_owners_and_conflicts_name_them() -> None:
@@ -164,9 +164,9 @@ async def test_fields_have_owners_and_conflicts_name_them() -> None:
         where = path("configmaps", "a")
         await api.patch(where, config("a") | {"data": {"a": "1", "b": "1"}}, APPLY, fieldManager="first")
         other = config("a") | {"data": {"a": "2"}}
-        said = await _tried(api, where, other, APPLY, fieldManager="second")
-        assert (said.code, said.reason) == (409, "Conflict")
-        (cause,) = said.document["details"]["causes"]
+        response = await _tried(api, where, other, APPLY, fieldManager="second")
+        assert (response.code, response.reason) == (409, "Conflict")
+        (cause,) = response.document["details"]["causes"]
         assert cause == {
             "reason": "FieldManagerConflict",
             "message": 'conflict with "first"',
@@ -178,7 +178,7 @@ async def test_fields_have_owners_and_conflicts_name_them() -> None:
         assert left["data"] == {"a": "2"}, "what only the first one owned goes when it lets go"
 
 
-async def test_owners_of_fields_can_be_edited_away() -> None:
+async def test_managed_fields_can_be_removed() -> None:
     async with serving() as api:
         where = path("configmaps", "a")
         await api.patch(where, config("a"), APPLY, fieldManager="me")
@@ -186,7 +186,7 @@ async def test_owners_of_fields_can_be_edited_away() -> None:
         assert "managedFields" not in bare["metadata"]
 
 
-async def test_an_apply_keeps_what_others_wrote_into_the_status() -> None:
+async def test_an_apply_keeps_the_status_of_other_managers() -> None:
     async with serving() as api:
         made = await api.create(pod("p", claim_name="c"))
         name = {"name": "g", "resourceClaimName": "c"}

@@ -1,4 +1,4 @@
-"""Pods through the API: what the server settles when they are made, and what of it stays."""
+"""Pods through the API: priority, and which fields can change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _rank(api: Api, made: dict[str, Any]) -> tuple[int, str | None]:
     return spec["priority"], spec.get("priorityClassName")
 
 
-async def test_a_pod_is_as_important_as_its_class_says() -> None:
+async def test_a_pod_gets_the_priority_of_its_class() -> None:
     async with serving() as api:
         await api.create(_class("high", 1000, preemptionPolicy="Never"), CLASSES)
         assert await _rank(api, _pod("a", priorityClassName="high")) == (1000, "high")
@@ -46,10 +46,12 @@ async def test_a_pod_is_as_important_as_its_class_says() -> None:
     ("spec", "why"),
     [
         ({"priorityClassName": "absent"}, "no PriorityClass with name absent was found"),
-        ({"priorityClassName": "high", "priority": 3}, "PriorityClass high stands for 1000"),
+        ({"priorityClassName": "high", "priority": 3}, "PriorityClass high has the value 1000"),
     ],
 )
-async def test_a_pod_of_no_class_or_of_another_number_is_refused(spec: dict[str, Any], why: str) -> None:
+async def test_a_pod_with_an_unknown_class_or_another_priority_is_refused(
+    spec: dict[str, Any], why: str
+) -> None:
     async with serving() as api:
         await api.create(_class("high", 1000), CLASSES)
         answer = await api.ask("POST", path("pods"), _pod("a", **spec))
@@ -57,7 +59,7 @@ async def test_a_pod_of_no_class_or_of_another_number_is_refused(spec: dict[str,
         assert why in answer.message
 
 
-async def test_whoever_writes_a_pod_anew_need_not_know_its_number() -> None:
+async def test_an_update_may_leave_the_priority_out() -> None:
     async with serving() as api:
         await api.create(_class("high", 1000), CLASSES)
         made = await api.create(_pod("a", priorityClassName="high"))
@@ -67,7 +69,7 @@ async def test_whoever_writes_a_pod_anew_need_not_know_its_number() -> None:
         assert (await api.get(path("pods", "a")))["spec"]["priority"] == 1000
 
 
-async def test_gates_go_and_none_come_later() -> None:
+async def test_scheduling_gates_can_be_removed_and_not_added() -> None:
     async with serving() as api:
         gates = [{"name": "example.com/a"}, {"name": "example.com/b"}]
         await api.create(_pod("p", schedulingGates=gates))

@@ -1,4 +1,4 @@
-"""Get and list: selectors, pages of one moment, and how fresh an answer is."""
+"""Get and list: selectors, pages of one revision, and freshness."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_what_was_written_is_read_at_once() -> None:
         assert int(listed["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
 
 
-async def test_lists_know_namespaces() -> None:
+async def test_lists_are_scoped_by_namespace() -> None:
     async with serving() as api:
         await api.create(claim("a"))
         await api.create(claim("b", "kube-system"))
@@ -57,13 +57,13 @@ async def test_lists_know_namespaces() -> None:
     ],
     ids=str,
 )
-async def test_selectors_choose(query: dict[str, str], found: list[int]) -> None:
+async def test_selectors_filter_lists(query: dict[str, str], found: list[int]) -> None:
     async with serving() as api:
         await _some(api)
         assert await api.names(CONFIGS, **query) == [f"c{number}" for number in found]
 
 
-async def test_kinds_are_chosen_by_their_own_fields() -> None:
+async def test_kinds_have_their_own_selectable_fields() -> None:
     async with serving() as api:
         await api.create(resource_slice("s1", "node-a"))
         await api.create(resource_slice("s2", "node-b"))
@@ -84,7 +84,7 @@ async def test_kinds_are_chosen_by_their_own_fields() -> None:
         assert await api.names(path("nodes"), fieldSelector="spec.unschedulable!=true") == ["node-a"]
 
 
-async def test_pages_show_one_moment_whatever_is_written_meanwhile() -> None:
+async def test_all_pages_of_a_list_show_one_revision() -> None:
     async with serving() as api:
         names = await _some(api)
         page = await api.get(CONFIGS, limit=3)
@@ -104,7 +104,7 @@ async def test_pages_show_one_moment_whatever_is_written_meanwhile() -> None:
         assert "c3-new" in await api.names(CONFIGS)
 
 
-async def test_pages_hold_under_many_writers() -> None:
+async def test_pages_are_consistent_under_concurrent_writes() -> None:
     async with serving() as api:
         await _some(api, 20)
         stop = asyncio.Event()
@@ -139,7 +139,7 @@ async def _in_pages(api: Api, moment: str) -> list[object]:
     return found
 
 
-async def test_pages_with_selectors_do_not_say_how_many_follow() -> None:
+async def test_pages_with_selectors_have_no_remaining_count() -> None:
     async with serving() as api:
         await _some(api)
         page = await api.get(CONFIGS, limit=2, labelSelector="colour=blue")
@@ -151,7 +151,7 @@ async def test_pages_with_selectors_do_not_say_how_many_follow() -> None:
         assert "continue" not in rest["metadata"]
 
 
-async def test_a_first_page_looks_like_a_recorded_one(pytestconfig: pytest.Config) -> None:
+async def test_a_first_page_has_the_form_of_a_recorded_one(pytestconfig: pytest.Config) -> None:
     recorded = sample(pytestconfig, "list_limit1_meta.json")
     async with serving() as api:
         for name in ("a", "b", "c"):
@@ -161,19 +161,19 @@ async def test_a_first_page_looks_like_a_recorded_one(pytestconfig: pytest.Confi
     assert page["metadata"]["remainingItemCount"] == recorded["metadata"]["remainingItemCount"]
 
 
-async def test_a_page_of_a_forgotten_past_is_gone() -> None:
+async def test_a_page_of_a_compacted_revision_is_gone() -> None:
     async with serving() as api:
         await _some(api)
         page = await api.get(CONFIGS, limit=2)
         await api.create(config("later"))
         await api.store.compact(await api.store.get_revision())
-        said = await api.ask("GET", CONFIGS, limit=2, continue_=page["metadata"]["continue"])
-        assert (said.code, said.reason) == (410, "Expired")
+        response = await api.ask("GET", CONFIGS, limit=2, continue_=page["metadata"]["continue"])
+        assert (response.code, response.reason) == (410, "Expired")
         past = await api.ask("GET", CONFIGS, resourceVersion="3", resourceVersionMatch="Exact")
         assert (past.code, past.reason) == (410, "Expired")
 
 
-async def test_exactly_one_moment_can_be_asked_for() -> None:
+async def test_a_list_at_an_exact_revision() -> None:
     async with serving() as api:
         made = await api.create(config("a"))
         moment = made["metadata"]["resourceVersion"]
@@ -188,18 +188,18 @@ async def test_exactly_one_moment_can_be_asked_for() -> None:
         assert await api.names(CONFIGS, resourceVersion="0") == ["b"]
 
 
-async def test_a_future_that_does_not_come_is_told(pytestconfig: pytest.Config) -> None:
+async def test_a_revision_that_is_not_reached_is_refused(pytestconfig: pytest.Config) -> None:
     recorded = sample(pytestconfig, "err_504_toolarge.json")
     async with serving() as api:
         questions: list[dict] = [{}, {"resourceVersionMatch": "Exact"}]
         for asked in questions:
-            said = await api.ask("GET", CONFIGS, resourceVersion="99999999", **asked)
-            assert said.code == 504
-            assert differences(said.document, recorded) == []
-            assert said.message.startswith("Timeout: Too large resource version: 99999999, current: ")
+            response = await api.ask("GET", CONFIGS, resourceVersion="99999999", **asked)
+            assert response.code == 504
+            assert differences(response.document, recorded) == []
+            assert response.message.startswith("Timeout: Too large resource version: 99999999, current: ")
 
 
-async def test_a_future_that_comes_is_waited_for() -> None:
+async def test_a_read_waits_for_a_later_revision() -> None:
     async with serving() as api:
         now = int((await api.get(CONFIGS))["metadata"]["resourceVersion"])
         reading = asyncio.create_task(api.names(CONFIGS, resourceVersion=str(now + 1)))
@@ -214,18 +214,18 @@ async def test_a_status_can_be_read_by_itself() -> None:
         assert await api.get(path("resourceclaims", "a", sub="status")) == made
 
 
-async def test_trailing_slashes_and_missing_types_are_forgiven() -> None:
+async def test_trailing_slashes_and_missing_content_types_are_accepted() -> None:
     async with serving() as api:
         assert (await api.get("/version/"))["major"] == (await api.get("/version"))["major"]
         assert (await api.get("/apis/"))["kind"] == "APIGroupList"
         assert (await api.get("/api/"))["kind"] == "APIVersions"
-        said = await api.ask("POST", CONFIGS, config("a"), headers={"content-type": ""})
-        assert said.code == 201
+        response = await api.ask("POST", CONFIGS, config("a"), headers={"content-type": ""})
+        assert response.code == 201
 
 
 async def test_health_is_text() -> None:
     async with serving() as api:
         for where in ("/healthz", "/livez", "/readyz", "/readyz/ping"):
-            said = await api.ask("GET", where)
-            assert (said.code, said.document) == (200, "ok")
+            response = await api.ask("GET", where)
+            assert (response.code, response.document) == (200, "ok")
         assert "[+]ping ok" in (await api.ask("GET", "/readyz", verbose="")).document

@@ -1,4 +1,4 @@
-"""Taint rules at the server: versions, status, when the taint began, and the gates before them."""
+"""Taint rules at the server: versions, status, the time of the taint, and feature gates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_rule_is_the_same_in_both_versions() -> None:
         assert (await api.ask("GET", "/apis/resource.k8s.io/v1beta1/devicetaintrules")).code == 404
 
 
-async def test_the_status_is_written_apart_and_does_not_count_as_a_change() -> None:
+async def test_the_status_is_written_separately_and_does_not_change_the_generation() -> None:
     async with serving() as api:
         await api.ask("POST", RULES, rule() | {"status": {"conditions": [{"type": "Mine"}]}})
         condition = {
@@ -48,13 +48,13 @@ async def test_the_status_is_written_apart_and_does_not_count_as_a_change() -> N
             "message": "nobody",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
-        said = await api.patch(f"{RULES}/r/status", {"status": {"conditions": [condition]}}, MERGE)
-        assert said["status"]["conditions"] == [condition]
-        assert said["metadata"]["generation"] == 1
+        response = await api.patch(f"{RULES}/r/status", {"status": {"conditions": [condition]}}, MERGE)
+        assert response["status"]["conditions"] == [condition]
+        assert response["metadata"]["generation"] == 1
         changed = await api.patch(
             f"{RULES}/r", {"spec": {"deviceSelector": {"pool": None}}, "status": None}, MERGE
         )
-        assert (changed["metadata"]["generation"], changed["status"]) == (2, said["status"])
+        assert (changed["metadata"]["generation"], changed["status"]) == (2, response["status"])
         wrong = await api.ask(
             "PATCH", f"{RULES}/r/status", {"status": {"conditions": [{}]}}, headers={"content-type": MERGE}
         )
@@ -70,7 +70,7 @@ async def test_the_status_is_written_apart_and_does_not_count_as_a_change() -> N
     ],
     ids=["another effect", "another value", "a time of its own"],
 )
-async def test_a_taint_counts_from_when_its_effect_began(change: dict[str, str], anew: bool) -> None:
+async def test_the_time_of_a_taint_restarts_with_its_effect(change: dict[str, str], anew: bool) -> None:
     async with serving() as api:
         long_ago = "2020-01-01T00:00:00Z"
         await api.ask("POST", RULES, rule(timeAdded=long_ago))
@@ -80,14 +80,14 @@ async def test_a_taint_counts_from_when_its_effect_began(change: dict[str, str],
         assert anew or since == change.get("timeAdded", long_ago)
 
 
-async def test_a_taint_without_a_time_counts_from_its_creation() -> None:
+async def test_a_taint_without_a_time_gets_that_of_its_creation() -> None:
     async with serving() as api:
         made = await api.ask("POST", RULES, rule())
         assert made.document["spec"]["taint"]["timeAdded"] == made.document["metadata"]["creationTimestamp"]
 
 
 @pytest.mark.parametrize("gate", ["DRADeviceTaints", "DRADeviceTaintRules"])
-async def test_without_their_gates_there_are_no_rules_and_with_them_they_are_back(gate: str) -> None:
+async def test_taint_rules_are_served_only_with_their_gates(gate: str) -> None:
     store = MemoryStore()
     async with serving(store) as api:
         await api.ask("POST", RULES, rule())
@@ -97,7 +97,7 @@ async def test_without_their_gates_there_are_no_rules_and_with_them_they_are_bac
         assert (await api.ask("GET", f"{RULES}/r")).code == 200
 
 
-async def test_roles_of_an_older_server_get_what_services_need_now_unless_somebody_objects() -> None:
+async def test_roles_of_an_older_server_get_missing_rules_unless_annotated() -> None:
     store = MemoryStore()
     names = ("dray:controller", "dray:scheduler")
     mine = {"apiGroups": ["mine.example.com"], "resources": ["things"], "verbs": ["get"]}
@@ -117,7 +117,7 @@ async def test_roles_of_an_older_server_get_what_services_need_now_unless_somebo
         assert again.document["metadata"]["resourceVersion"] == revision
 
 
-async def test_who_may_not_read_rules_is_told_that_devices_may_be_tainted(tmp_path: Path) -> None:
+async def test_a_scheduler_without_access_to_taint_rules_warns_about_tainted_devices(tmp_path: Path) -> None:
     reader = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

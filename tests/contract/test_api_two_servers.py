@@ -1,4 +1,4 @@
-"""Two API servers on one etcd: one history for both, and one holder for a device."""
+"""Two API servers on one etcd: one history for both, and one holder for each device."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_watchers_of_one_see_writes_through_the_other(etcd: tuple[str, ...
         assert await watch.tell(3) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
-async def test_a_watch_goes_on_at_the_other_server(etcd: tuple[str, ...]) -> None:
+async def test_a_watch_continues_at_the_other_server(etcd: tuple[str, ...]) -> None:
     async with _two(etcd) as (here, there):
         await here.create(config("a"))
         async with here.watch(path("configmaps")) as watch:
@@ -66,7 +66,7 @@ async def test_a_watch_goes_on_at_the_other_server(etcd: tuple[str, ...]) -> Non
             assert await watch.tell(1) == [("ADDED", "b")]
 
 
-async def test_pages_begun_at_one_go_on_at_the_other(etcd: tuple[str, ...]) -> None:
+async def test_a_list_continues_at_the_other_server(etcd: tuple[str, ...]) -> None:
     async with _two(etcd) as (here, there):
         for number in range(5):
             await here.create(config(f"c{number}"))
@@ -83,10 +83,10 @@ async def test_one_of_two_creates_wins(etcd: tuple[str, ...]) -> None:
             answers = await asyncio.gather(
                 *(api.ask("POST", path("configmaps"), config(f"c{number}")) for api in (here, there))
             )
-            assert sorted(said.code for said in answers) == [201, 409]
+            assert sorted(response.code for response in answers) == [201, 409]
 
 
-async def test_a_device_is_given_once_through_both(etcd: tuple[str, ...]) -> None:
+async def test_a_device_is_allocated_once_through_both_servers(etcd: tuple[str, ...]) -> None:
     async with _two(etcd) as (here, there):
         await here.create(resource_slice("s", devices=8))
         for number in range(16):
@@ -102,8 +102,8 @@ async def test_a_device_is_given_once_through_both(etcd: tuple[str, ...]) -> Non
                 for side, api in enumerate((here, there))
             ]
             answers = await asyncio.gather(*tries)
-            assert sorted(said.code for said in answers) == [200, 409], [s.document for s in answers]
-            (refused,) = (said for said in answers if said.code == 409)
+            assert sorted(response.code for response in answers) == [200, 409], [s.document for s in answers]
+            (refused,) = (response for response in answers if response.code == 409)
             assert f"gpu-{device}" in refused.message
 
 
@@ -120,7 +120,7 @@ async def test_dependents_and_namespaces_are_collected_once(etcd: tuple[str, ...
         assert await here.names(path("configmaps", namespace="n")) == []
 
 
-async def test_a_server_that_comes_later_knows_everything(etcd: tuple[str, ...]) -> None:
+async def test_a_server_that_starts_later_has_all_objects(etcd: tuple[str, ...]) -> None:
     place = b"/later/"
     async with _two(etcd, place) as (here, there):
         await here.create(resource_slice("s"))

@@ -1,4 +1,4 @@
-"""One object, three versions: every verb converts, and events have two groups."""
+"""One object in three versions: every verb converts, and events have two groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _asked(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", OLD)
-async def test_every_verb_speaks_every_version(version: str) -> None:
+async def test_every_verb_supports_every_version(version: str) -> None:
     async with serving() as api:
         home = path("resourceclaims", version=version)
         one = path("resourceclaims", "a", version=version)
@@ -82,9 +82,9 @@ async def test_applies_in_every_version_own_fields_of_one_object(version: str) -
 
 async def test_the_version_in_the_body_must_be_that_of_the_path() -> None:
     async with serving() as api:
-        said = await api.ask("POST", path("resourceclaims"), old_claim("a"))
-        assert said.code == 400
-        assert "resource.k8s.io/v1beta1" in said.message
+        response = await api.ask("POST", path("resourceclaims"), old_claim("a"))
+        assert response.code == 400
+        assert "resource.k8s.io/v1beta1" in response.message
 
 
 @pytest.mark.parametrize("version", OLD)
@@ -130,7 +130,7 @@ def _new_event(name: str) -> dict[str, Any]:
         "action": "Scheduling",
         "reason": "FailedScheduling",
         "regarding": {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"},
-        "note": "no room",
+        "note": "no space left",
         "type": "Warning",
         "deprecatedSource": {},
         "deprecatedFirstTimestamp": None,
@@ -146,12 +146,12 @@ async def _both(api: Api) -> None:
     await api.create(_new_event("b"), NEW_EVENTS)
 
 
-async def test_events_are_seen_through_both_groups() -> None:
+async def test_events_are_served_in_both_groups() -> None:
     async with serving() as api:
         await _both(api)
         assert await api.names(EVENTS) == await api.names(NEW_EVENTS) == ["a", "b"]
         old = (await api.get(EVENTS))["items"][1]
-        assert (old["apiVersion"], old["message"]) == ("v1", "no room")
+        assert (old["apiVersion"], old["message"]) == ("v1", "no space left")
         assert old["involvedObject"]["name"] == "p"
         assert old["reportingComponent"] == "default-scheduler"
         new = (await api.get(NEW_EVENTS))["items"][0]
@@ -161,7 +161,7 @@ async def test_events_are_seen_through_both_groups() -> None:
         assert new["deprecatedCount"] == 1
 
 
-async def test_events_are_chosen_by_what_they_are_about() -> None:
+async def test_events_are_selected_by_their_object() -> None:
     async with serving() as api:
         await _both(api)
         chosen = "involvedObject.name=p,involvedObject.namespace=default,involvedObject.uid=u"

@@ -1,4 +1,4 @@
-"""Watches: what begins them, what they tell, and how they end."""
+"""Watches: how they start, which events they send, and how they end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WATCH_LIST = {
 END = "k8s.io/initial-events-end"
 
 
-async def test_a_watch_without_a_revision_begins_with_the_present() -> None:
+async def test_a_watch_without_a_revision_starts_with_the_current_state() -> None:
     async with serving() as api:
         await api.create(config("a"))
         async with api.watch(CONFIGS) as watch:
@@ -39,7 +39,7 @@ async def test_a_watch_continues_after_a_revision() -> None:
             assert await watch.tell(2) == [("ADDED", "b"), ("DELETED", "a")]
 
 
-async def test_a_deleted_object_is_told_as_it_was_with_the_revision_of_its_end() -> None:
+async def test_a_deleted_event_has_the_last_state_and_the_revision_of_the_deletion() -> None:
     async with serving() as api:
         made = await api.create(config("a"))
         listed = await api.get(CONFIGS)
@@ -51,7 +51,7 @@ async def test_a_deleted_object_is_told_as_it_was_with_the_revision_of_its_end()
         assert int(event["object"]["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
 
 
-async def test_a_watchlist_tells_where_the_present_ends() -> None:
+async def test_a_watchlist_marks_the_end_of_initial_events() -> None:
     async with serving() as api:
         await api.create(claim("a"))
         await api.create(claim("b"))
@@ -71,7 +71,7 @@ async def test_a_watchlist_tells_where_the_present_ends() -> None:
             assert await watch.tell(1) == [("ADDED", "c")]
 
 
-async def test_a_watchlist_may_begin_later_than_a_revision() -> None:
+async def test_a_watchlist_may_start_not_older_than_a_revision() -> None:
     async with serving() as api:
         made = await api.create(config("a"))
         version = made["metadata"]["resourceVersion"]
@@ -84,7 +84,7 @@ async def test_a_watchlist_may_begin_later_than_a_revision() -> None:
             assert await watch.tell(1) == [("ADDED", "b")]
 
 
-async def test_an_object_that_comes_to_be_chosen_is_added_and_one_that_ceases_is_deleted() -> None:
+async def test_an_object_that_starts_to_match_is_added_and_one_that_stops_is_deleted() -> None:
     async with serving() as api:
         await api.create(config("a"))
         async with api.watch(CONFIGS, labelSelector="colour=red") as watch:
@@ -104,7 +104,7 @@ async def test_an_object_that_comes_to_be_chosen_is_added_and_one_that_ceases_is
             ]
 
 
-async def test_a_watch_by_fields_follows_them() -> None:
+async def test_a_watch_with_a_field_selector_follows_the_field() -> None:
     async with serving() as api:
         await api.create(pod("p"))
         query = "spec.nodeName=node-a"
@@ -119,7 +119,7 @@ async def test_a_watch_by_fields_follows_them() -> None:
             assert await watch.tell(1) == [("MODIFIED", "p")]
 
 
-async def test_other_kinds_and_namespaces_are_not_told() -> None:
+async def test_a_watch_does_not_see_other_kinds_and_namespaces() -> None:
     async with serving() as api, api.watch(path("resourceclaims")) as watch:
         await api.create(config("no"))
         await api.create(claim("no", "kube-system"))
@@ -129,7 +129,7 @@ async def test_other_kinds_and_namespaces_are_not_told() -> None:
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-async def test_a_watch_speaks_the_version_asked_for(version: str) -> None:
+async def test_a_watch_uses_the_requested_version(version: str) -> None:
     async with serving() as api:
         await api.create(claim("a"))
         async with api.watch(path("resourceclaims", version=version), **WATCH_LIST) as watch:
@@ -142,7 +142,7 @@ async def test_a_watch_speaks_the_version_asked_for(version: str) -> None:
         assert (asked if version == "v1beta1" else asked["exactly"])["count"] == 2
 
 
-async def test_quiet_watches_get_bookmarks_and_end_when_their_time_is_over() -> None:
+async def test_idle_watches_get_bookmarks_and_end_at_their_timeout() -> None:
     async with serving() as api:
         await api.create(config("a"))
         query = {"timeoutSeconds": "1", "allowWatchBookmarks": "true"}
@@ -156,7 +156,7 @@ async def test_quiet_watches_get_bookmarks_and_end_when_their_time_is_over() -> 
             assert await watch.everything() == []
 
 
-async def test_a_busy_watch_ends_in_time_too() -> None:
+async def test_a_busy_watch_ends_at_its_timeout() -> None:
     async with serving() as api, api.watch(CONFIGS, timeoutSeconds="1") as watch:
         ended = asyncio.create_task(watch.everything())
         for number in range(5):
@@ -164,7 +164,7 @@ async def test_a_busy_watch_ends_in_time_too() -> None:
         assert len(await ended) == 5
 
 
-async def test_a_forgotten_past_cannot_be_watched() -> None:
+async def test_a_compacted_revision_cannot_be_watched() -> None:
     async with serving() as api:
         made = await api.create(config("a"))
         await api.create(config("b"))
@@ -176,7 +176,7 @@ async def test_a_forgotten_past_cannot_be_watched() -> None:
             assert (gone["object"]["code"], gone["object"]["reason"]) == (410, "Expired")
 
 
-async def test_many_watchers_see_the_same() -> None:
+async def test_many_watchers_see_the_same_events() -> None:
     async with serving() as api:
         slices = path("resourceslices")
 
@@ -195,7 +195,7 @@ async def test_many_watchers_see_the_same() -> None:
         assert all(answer == answers[0] for answer in answers)
 
 
-async def test_the_old_path_of_watches_works() -> None:
+async def test_the_deprecated_path_of_watches_works() -> None:
     async with serving() as api:
         await api.create(config("a"))
         request = "/api/v1/watch/namespaces/default/configmaps"
@@ -204,9 +204,9 @@ async def test_the_old_path_of_watches_works() -> None:
 
 
 @pytest.mark.parametrize("seconds", ["-1", "soon", "9" * 30])
-async def test_a_watch_of_strange_length_is_refused_before_its_first_line(seconds: str) -> None:
+async def test_an_invalid_timeout_is_refused_before_the_first_event(seconds: str) -> None:
     async with serving() as api:
         await api.create(config("there"))
-        said = await api.ask("GET", CONFIGS, watch="true", timeoutSeconds=seconds)
-        assert said.code == 400
-        assert said.message == f"timeoutSeconds must be a whole number, not `{seconds}`"
+        response = await api.ask("GET", CONFIGS, watch="true", timeoutSeconds=seconds)
+        assert response.code == 400
+        assert response.message == f"timeoutSeconds must be a whole number, not `{seconds}`"

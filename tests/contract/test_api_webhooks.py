@@ -1,4 +1,4 @@
-"""The server asks admission webhooks: what they say, and what clients and records are told of it."""
+"""Admission webhooks: reviews, mutations, denials, and what clients and the audit log get of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CLAIMS = path("resourceclaims")
 CONFIGS = path("configmaps")
 
 
-def test_a_webhook_is_asked_with_everything_it_may_want_to_know():
-    async def story() -> None:
+def test_an_admission_review_is_complete():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.configure("validating", "c", world.entry())
             caller = world.api.as_user("ann", "system:masters", "staff")
@@ -48,33 +48,33 @@ def test_a_webhook_is_asked_with_everything_it_may_want_to_know():
                 "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"},
             }
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_denial_is_told_with_the_words_and_the_code_of_the_webhook():
-    async def story() -> None:
+def test_a_denial_has_the_message_and_code_of_the_webhook():
+    async def scenario() -> None:
         async with hooked() as world:
             status = {"code": 422, "reason": "Invalid", "message": "speed: must be at most 9"}
             world.hook.on(
                 "/check", lambda _asked: {"allowed": False, "status": status, "warnings": ["mind it"]}
             )
             await world.configure("validating", "c", world.entry())
-            said = await tried(world, claim("a"))
-            assert (said.code, said.reason) == (422, "Invalid")
-            assert said.message == (
+            response = await tried(world, claim("a"))
+            assert (response.code, response.reason) == (422, "Invalid")
+            assert response.message == (
                 'admission webhook "check.example.com" denied the request: speed: must be at most 9'
             )
-            assert "mind it" in said.warnings
+            assert "mind it" in response.warnings
             assert (await world.api.ask("GET", f"{CLAIMS}/a")).code == 404
             labels = ('webhook="check.example.com"', 'type="validating"', 'outcome="denied"')
             assert await world.metric("dray_webhook_requests_total", *labels, 'operation="CREATE"') == 1
             assert await world.metric("dray_webhook_duration_seconds_count", *labels) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_warnings_go_to_the_client_and_annotations_into_the_audit_log():
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on(
                 "/check",
@@ -85,22 +85,22 @@ def test_warnings_go_to_the_client_and_annotations_into_the_audit_log():
                 },
             )
             await world.configure("validating", "c", world.entry())
-            said = await tried(world, claim("a"))
-            assert said.code == 201
-            assert '299 - "deprecated x-evil: 1"' in said.warnings
-            assert "and more" in said.warnings
-            assert "x-evil" not in said.headers
+            response = await tried(world, claim("a"))
+            assert response.code == 201
+            assert '299 - "deprecated x-evil: 1"' in response.warnings
+            assert "and more" in response.warnings
+            assert "x-evil" not in response.headers
             lines = world.recorded()
             (noted,) = [line for line in lines if line["event"] == "annotated"]
             assert noted["annotations"] == {"check.example.com/policy": "seven"}
             (done,) = [line for line in lines if line["event"] == "complete" and line["id"] == noted["id"]]
             assert (done["verb"], done["resource"]) == ("create", "resourceclaims")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_what_a_webhook_changes_is_completed_and_judged_like_what_a_client_sends():
-    async def story() -> None:
+def test_a_mutated_object_gets_defaults_and_is_validated():
+    async def scenario() -> None:
         async with hooked() as world:
             more = {"name": "more", "exactly": {"deviceClassName": "gpu.example.com"}}
             world.hook.on("/add", lambda asked: labelled(asked, "team"))
@@ -118,15 +118,15 @@ def test_what_a_webhook_changes_is_completed_and_judged_like_what_a_client_sends
                 "/grow",
                 lambda _asked: patched({"op": "add", "path": "/spec/devices/requests/0/name", "value": "X"}),
             )
-            said = await tried(world, claim("b"))
-            assert (said.code, said.reason) == (422, "Invalid")
-            assert "spec.devices.requests[0].name" in said.message
+            response = await tried(world, claim("b"))
+            assert (response.code, response.reason) == (422, "Invalid")
+            assert "spec.devices.requests[0].name" in response.message
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_webhook_may_mend_what_would_be_refused():
-    async def story() -> None:
+def test_a_webhook_may_correct_an_invalid_object():
+    async def scenario() -> None:
         async with hooked() as world:
             name = {"op": "add", "path": "/spec/devices/requests/0/name", "value": "gpu"}
             world.hook.on("/mend", lambda _asked: patched(name))
@@ -135,7 +135,7 @@ def test_a_webhook_may_mend_what_would_be_refused():
             made = await world.api.create(claim("a", requests=asked))
             assert made["spec"]["devices"]["requests"][0]["name"] == "gpu"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -149,20 +149,20 @@ def test_a_webhook_may_mend_what_would_be_refused():
     ],
 )
 def test_a_patch_that_makes_another_object_or_none_is_refused_whatever_the_policy(operation, text):
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on("/spoil", lambda _asked: patched(operation))
             await world.configure("mutating", "c", world.entry("/spoil", failurePolicy="Ignore"))
-            said = await tried(world, claim("a"))
-            assert (said.code, said.reason) == (500, "InternalError")
-            assert 'admission webhook "spoil.example.com"' in said.message
-            assert text in said.message
+            response = await tried(world, claim("a"))
+            assert (response.code, response.reason) == (500, "InternalError")
+            assert 'admission webhook "spoil.example.com"' in response.message
+            assert text in response.message
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_device_that_a_webhook_gives_is_given_by_the_ledger_or_not_at_all():
-    async def story() -> None:
+def test_an_allocation_by_a_webhook_is_reviewed_by_the_ledger():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.api.create(resource_slice("s"))
             for name in ("a", "b"):
@@ -176,16 +176,18 @@ def test_a_device_that_a_webhook_gives_is_given_by_the_ledger_or_not_at_all():
             rule = {**CLAIM_RULE, "resources": ["resourceclaims/status"]}
             await world.configure("mutating", "c", world.entry("/steal", rules=[rule]))
             other = {"status": {"allocation": allocation("gpu-1")}}
-            said = await world.api.ask("PATCH", f"{CLAIMS}/b/status", other, headers={"content-type": MERGE})
-            assert (said.code, said.reason) == (409, "Conflict")
-            assert "gpu-0" in said.message
+            response = await world.api.ask(
+                "PATCH", f"{CLAIMS}/b/status", other, headers={"content-type": MERGE}
+            )
+            assert (response.code, response.reason) == (409, "Conflict")
+            assert "gpu-0" in response.message
             assert "status" not in await world.api.get(f"{CLAIMS}/b")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_mutating_webhooks_come_first_by_name_of_configuration_and_then_as_listed():
-    async def story() -> None:
+def test_mutating_webhooks_run_first_in_the_order_of_configurations():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.configure("validating", "a", world.entry("/v1"))
             await world.configure("mutating", "z", world.entry("/z1"), world.entry("/z2"))
@@ -193,11 +195,11 @@ def test_mutating_webhooks_come_first_by_name_of_configuration_and_then_as_liste
             await world.api.create(claim("a"))
             assert world.hook.order == ["/m1", "/z1", "/z2", "/v1"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_validating_webhooks_are_asked_at_the_same_time():
-    async def story() -> None:
+def test_validating_webhooks_run_concurrently():
+    async def scenario() -> None:
         async with hooked() as world:
             both = asyncio.Barrier(2)
 
@@ -210,11 +212,11 @@ def test_validating_webhooks_are_asked_at_the_same_time():
             await world.configure("validating", "c", world.entry("/one"), world.entry("/two"))
             assert (await tried(world, claim("a"))).code == 201
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_who_wants_to_see_later_changes_is_asked_once_more():
-    async def story() -> None:
+def test_reinvocation_calls_a_webhook_once_more():
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on("/late", lambda asked: labelled(asked, "late"))
             await world.configure(
@@ -230,11 +232,11 @@ def test_who_wants_to_see_later_changes_is_asked_once_more():
             assert "labels" not in first["object"]["metadata"]
             assert second["object"]["metadata"]["labels"] == {"late": "yes"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_updates_patches_and_deletes_are_told_with_what_was_there():
-    async def story() -> None:
+def test_reviews_of_updates_patches_and_deletes_have_the_old_object():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.api.create(claim("a"))
             await world.configure("validating", "c", world.entry())
@@ -258,29 +260,30 @@ def test_updates_patches_and_deletes_are_told_with_what_was_there():
                 ("DELETE", {"a": "c"}, None, "DeleteOptions"),
             ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_delete_may_be_denied_alone_and_in_a_collection_and_reads_are_nobodys_business():
-    async def story() -> None:
+def test_deletes_and_collection_deletes_may_be_denied_and_reads_are_not_reviewed():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.api.create(claim("a"))
             world.hook.on("/check", lambda asked: {"allowed": asked["operation"] != "DELETE"})
             await world.configure("validating", "c", world.entry())
-            said = await world.api.ask("DELETE", f"{CLAIMS}/a")
-            assert said.code == 400
+            response = await world.api.ask("DELETE", f"{CLAIMS}/a")
+            assert response.code == 400
             assert (
-                said.message == 'admission webhook "check.example.com" denied the request without explanation'
+                response.message
+                == 'admission webhook "check.example.com" denied the request without explanation'
             )
             assert (await world.api.ask("DELETE", CLAIMS)).code == 400
             assert await world.api.names(CLAIMS) == ["a"]
             assert [asked["name"] for asked in world.hook.requests("/check")] == ["a", "a"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_apply_creates_and_changes_through_webhooks():
-    async def story() -> None:
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on("/add", lambda asked: labelled(asked, asked["operation"].lower()))
             await world.configure("mutating", "c", world.entry("/add"))
@@ -289,11 +292,11 @@ def test_apply_creates_and_changes_through_webhooks():
             stored = await world.api.get(f"{CLAIMS}/a")
             assert stored["metadata"]["labels"] == {"create": "yes", "update": "yes"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_dry_run_is_told_as_one_and_stores_nothing():
-    async def story() -> None:
+def test_the_review_of_a_dry_run_says_so_and_nothing_is_stored():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.configure("validating", "c", world.entry())
             assert (await tried(world, claim("a"), dryRun="All")).code == 201
@@ -302,11 +305,11 @@ def test_a_dry_run_is_told_as_one_and_stores_nothing():
             assert asked["options"]["dryRun"] == ["All"]
             assert (await world.api.ask("GET", f"{CLAIMS}/a")).code == 404
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_change_meanwhile_is_put_to_the_webhook_again():
-    async def story() -> None:
+def test_a_conflict_on_the_object_calls_the_webhook_again():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.api.create(config("c"))
             await world.configure("validating", "c", world.entry(rules=[CONFIG_RULE]))
@@ -330,11 +333,11 @@ def test_a_change_meanwhile_is_put_to_the_webhook_again():
             assert final["object"]["metadata"]["labels"] == {"who": "slow", "other": "one"}
             assert final["oldObject"]["metadata"]["labels"] == {"other": "one"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_others_do_not_wait_for_who_waits_for_a_webhook():
-    async def story() -> None:
+def test_other_writes_do_not_wait_for_a_webhook_call():
+    async def scenario() -> None:
         async with hooked() as world:
             never = asyncio.Event()
             world.hook.on("/check", hanging(never))
@@ -347,30 +350,30 @@ def test_others_do_not_wait_for_who_waits_for_a_webhook():
             never.set()
             assert (await waiting).code == 201
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_the_largest_objects_are_asked_about_as_well():
-    async def story() -> None:
+def test_the_largest_objects_are_reviewed():
+    async def scenario() -> None:
         async with hooked() as world:
             world.hook.on("/add", lambda asked: labelled(asked, "seen"))
             await world.configure("mutating", "m", world.entry("/add", rules=[CONFIG_RULE]))
             await world.configure("validating", "v", world.entry(rules=[CONFIG_RULE]))
             large = {**config("large"), "data": {"key": "x" * (1400 * 1024)}}
-            said = await tried(world, large)
-            assert (said.code, said.document["metadata"].get("labels")) == (201, {"seen": "yes"})
+            response = await tried(world, large)
+            assert (response.code, response.document["metadata"].get("labels")) == (201, {"seen": "yes"})
             (asked,) = world.hook.requests("/check")
             assert asked["object"]["data"] == large["data"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_connections_are_used_again():
-    async def story() -> None:
+def test_webhook_connections_are_reused():
+    async def scenario() -> None:
         async with hooked() as world:
             await world.configure("validating", "c", world.entry())
             for number in range(5):
                 await world.api.create(claim(f"c-{number}"))
             assert len(world.hook.connections) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Create and update: what the server adds, what it keeps apart, and who wins a race."""
+"""Create and update: fields that the server sets, subresources, preconditions and races."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.contract.documents import (
 )
 
 
-async def test_a_new_object_gets_identity_and_owners() -> None:
+async def test_a_new_object_gets_a_uid_and_managed_fields() -> None:
     async with serving() as api:
         made = await api.create(config("a", labels={"x": "y"}), fieldManager="me")
         metadata = made["metadata"]
@@ -35,7 +35,7 @@ async def test_a_new_object_gets_identity_and_owners() -> None:
         assert metadata["labels"] == {"x": "y"}
 
 
-async def test_what_only_the_server_writes_is_not_taken_from_clients() -> None:
+async def test_server_owned_fields_of_clients_are_ignored() -> None:
     async with serving() as api:
         forged: dict = {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 77}
         made = await api.create(claim("a", **forged))
@@ -58,7 +58,7 @@ async def test_names_are_generated() -> None:
 
 
 @pytest.mark.parametrize("document", [device_class(), claim("a"), template("t"), resource_slice("s")])
-async def test_kinds_of_devices_can_be_written_and_read_back(document: dict) -> None:
+async def test_objects_of_resource_k8s_io_can_be_written_and_read(document: dict) -> None:
     async with serving() as api:
         made = await api.create(document)
         assert made["apiVersion"] == "resource.k8s.io/v1"
@@ -67,7 +67,7 @@ async def test_kinds_of_devices_can_be_written_and_read_back(document: dict) -> 
         assert await api.put(made, where) == made
 
 
-async def test_defaults_are_filled_in_and_seen() -> None:
+async def test_defaults_are_stored() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         asked = made["spec"]["devices"]["requests"][0]["exactly"]
@@ -80,7 +80,7 @@ async def test_defaults_are_filled_in_and_seen() -> None:
         assert (made["status"]["phase"], made["spec"]["finalizers"]) == ("Active", ["kubernetes"])
 
 
-async def test_a_new_claim_brings_no_status() -> None:
+async def test_a_new_claim_has_no_status() -> None:
     async with serving() as api:
         document = claim("a") | {"status": {"allocation": allocation()}}
         made = await api.create(document)
@@ -92,7 +92,7 @@ async def test_a_new_claim_brings_no_status() -> None:
 
 
 @pytest.mark.req("K3063-030")
-async def test_spec_and_status_are_written_apart() -> None:
+async def test_spec_and_status_are_written_separately() -> None:
     async with serving() as api:
         await api.create(device_class())
         await api.create(resource_slice("s"))
@@ -124,7 +124,7 @@ async def test_the_status_subresource_does_not_write_metadata() -> None:
         assert "finalizers" not in written["metadata"]
 
 
-async def test_generations_count_changes_of_substance() -> None:
+async def test_the_generation_counts_changes_of_the_spec() -> None:
     async with serving() as api:
         made = await api.create(resource_slice("s"))
         where = path("resourceslices", "s")
@@ -145,7 +145,7 @@ async def test_a_write_that_changes_nothing_writes_nothing() -> None:
         assert (await api.get(where))["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
-async def test_versions_and_identities_are_preconditions() -> None:
+async def test_resource_version_and_uid_are_preconditions() -> None:
     async with serving() as api:
         where = path("configmaps", "a")
         made = await api.create(config("a"))
@@ -174,12 +174,12 @@ async def test_one_of_many_updates_at_a_version_wins() -> None:
         where = path("configmaps", "a")
         tries = [api.ask("PUT", where, made | {"data": {"winner": str(number)}}) for number in range(20)]
         answers = await asyncio.gather(*tries)
-        assert sorted(said.code for said in answers) == [200] + [409] * 19
-        (won,) = (said.document for said in answers if said.code == 200)
+        assert sorted(response.code for response in answers) == [200] + [409] * 19
+        (won,) = (response.document for response in answers if response.code == 200)
         assert await api.get(where) == won
 
 
-async def test_patches_at_once_all_count() -> None:
+async def test_concurrent_patches_are_all_applied() -> None:
     async with serving() as api:
         await api.create(config("a"))
         where = path("configmaps", "a")
@@ -190,11 +190,11 @@ async def test_patches_at_once_all_count() -> None:
 async def test_one_of_many_creates_wins() -> None:
     async with serving() as api:
         answers = await asyncio.gather(*(api.ask("POST", path("configmaps"), config("a")) for _ in range(20)))
-        assert sorted(said.code for said in answers) == [201] + [409] * 19
-        assert {said.reason for said in answers if said.code == 409} == {"AlreadyExists"}
+        assert sorted(response.code for response in answers) == [201] + [409] * 19
+        assert {response.reason for response in answers if response.code == 409} == {"AlreadyExists"}
 
 
-async def test_leases_and_events_are_made_by_updates_and_others_are_not() -> None:
+async def test_an_update_creates_leases_and_events_and_no_other_kind() -> None:
     async with serving() as api:
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -202,50 +202,50 @@ async def test_leases_and_events_are_made_by_updates_and_others_are_not() -> Non
             "metadata": {"name": "l", "namespace": "kube-system"},
             "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15},
         }
-        said = await api.ask("PUT", path("leases", "l", namespace="kube-system"), lease)
-        assert said.code == 201
-        said = await api.ask("PUT", path("configmaps", "a"), config("a"))
-        assert (said.code, said.reason) == (404, "NotFound")
+        response = await api.ask("PUT", path("leases", "l", namespace="kube-system"), lease)
+        assert response.code == 201
+        response = await api.ask("PUT", path("configmaps", "a"), config("a"))
+        assert (response.code, response.reason) == (404, "NotFound")
 
 
-async def test_nothing_is_made_where_there_is_no_namespace() -> None:
+async def test_objects_need_an_existing_namespace() -> None:
     async with serving() as api:
-        said = await api.ask("POST", path("configmaps", namespace="no"), config("a", "no"))
-        assert (said.code, said.reason) == (404, "NotFound")
-        assert said.message == 'namespaces "no" not found'
+        response = await api.ask("POST", path("configmaps", namespace="no"), config("a", "no"))
+        assert (response.code, response.reason) == (404, "NotFound")
+        assert response.message == 'namespaces "no" not found'
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_a_dry_run_answers_and_changes_nothing(method: str) -> None:
+async def test_a_dry_run_stores_nothing(method: str) -> None:
     async with serving() as api:
         before = await api.create(config("a"))
         where = path("configmaps") if method == "POST" else path("configmaps", "a")
         body = {"POST": config("b"), "PUT": config("a") | {"data": {}}, "PATCH": {"data": {"x": "y"}}}
         headers = {"content-type": "application/merge-patch+json"} if method == "PATCH" else {}
-        said = await api.ask(method, where, body.get(method), headers=headers, dryRun="All")
-        assert said.code in (200, 201)
+        response = await api.ask(method, where, body.get(method), headers=headers, dryRun="All")
+        assert response.code in (200, 201)
         if method == "PATCH":
-            assert said.document["data"] == {"key": "value", "x": "y"}
+            assert response.document["data"] == {"key": "value", "x": "y"}
         if method == "POST":
-            assert said.document["metadata"]["uid"]
+            assert response.document["metadata"]["uid"]
         assert (await api.get(path("configmaps")))["items"] == [before]
         refused = await api.ask(method, where, body.get(method), headers=headers, dryRun="Some")
         assert refused.code in (400, 422), refused.document
         assert (await api.get(path("configmaps")))["items"] == [before]
 
 
-async def test_a_dry_run_is_judged_like_a_write() -> None:
+async def test_a_dry_run_is_validated_like_a_write() -> None:
     async with serving() as api:
         await api.create(config("a"))
-        said = await api.ask("POST", path("configmaps"), config("a"), dryRun="All")
-        assert (said.code, said.reason) == (409, "AlreadyExists")
-        said = await api.ask(
+        response = await api.ask("POST", path("configmaps"), config("a"), dryRun="All")
+        assert (response.code, response.reason) == (409, "AlreadyExists")
+        response = await api.ask(
             "POST", path("resourceclaims"), claim("bad", requests=[{"name": "r"}]), dryRun="All"
         )
-        assert said.code == 422
+        assert response.code == 422
 
 
-async def test_dry_runs_may_be_asked_for_in_the_body_of_a_delete() -> None:
+async def test_the_body_of_a_delete_may_request_a_dry_run() -> None:
     async with serving() as api:
         await api.create(config("a"))
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}
@@ -253,14 +253,14 @@ async def test_dry_runs_may_be_asked_for_in_the_body_of_a_delete() -> None:
         assert await api.names(path("configmaps")) == ["a"]
 
 
-async def test_immutable_parts_stay() -> None:
+async def test_immutable_fields_cannot_change() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         made["spec"]["devices"]["requests"][0]["exactly"]["count"] = 3
-        said = await api.ask("PUT", path("resourceclaims", "a"), made)
-        assert said.code == 422
-        assert said.document["details"]["causes"][0]["field"] == "spec"
-        assert "immutable" in said.message
+        response = await api.ask("PUT", path("resourceclaims", "a"), made)
+        assert response.code == 422
+        assert response.document["details"]["causes"][0]["field"] == "spec"
+        assert "immutable" in response.message
 
 
 async def test_a_pod_is_bound_once() -> None:
@@ -275,8 +275,12 @@ async def test_a_pod_is_bound_once() -> None:
         }
         wrong = {**binding, "metadata": {"name": "p", "uid": "another"}}
         assert (await api.ask("POST", where, wrong)).code == 409
-        said = await api.ask("POST", where, binding)
-        assert (said.code, said.document["kind"], said.document["status"]) == (201, "Status", "Success")
+        response = await api.ask("POST", where, binding)
+        assert (response.code, response.document["kind"], response.document["status"]) == (
+            201,
+            "Status",
+            "Success",
+        )
         bound = await api.get(path("pods", "p"))
         assert bound["spec"]["nodeName"] == "node-a"
         assert [c["status"] for c in bound["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
@@ -289,7 +293,7 @@ async def test_a_pod_is_bound_once() -> None:
         assert (await api.ask("POST", path("pods", "q", sub="binding"), binding)).code == 400
 
 
-async def test_a_binding_may_be_made_the_older_way() -> None:
+async def test_a_pod_can_be_bound_through_the_legacy_bindings_resource() -> None:
     async with serving() as api:
         await api.create(pod("p"))
         binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node-a"}}
@@ -304,12 +308,12 @@ async def test_a_binding_may_be_made_the_older_way() -> None:
         assert (await stranger.ask("POST", path("bindings"), binding)).code == 403
 
 
-async def test_what_only_the_server_writes_stays_whatever_clients_say() -> None:
+async def test_server_owned_fields_survive_updates() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         where = path("resourceclaims", "a")
-        said = await api.patch(where, {"metadata": {"generation": 77, "selfLink": "/forged"}})
-        assert said["metadata"] == made["metadata"]
+        response = await api.patch(where, {"metadata": {"generation": 77, "selfLink": "/forged"}})
+        assert response["metadata"] == made["metadata"]
         for field, value in (
             ("creationTimestamp", "2001-01-01T00:00:00Z"),
             ("deletionTimestamp", "2001-01-01T00:00:00Z"),
@@ -323,7 +327,7 @@ async def test_what_only_the_server_writes_stays_whatever_clients_say() -> None:
             assert refused.document["details"]["causes"][0]["field"] == f"metadata.{field}"
 
 
-async def test_a_pod_is_settled_when_it_is_made() -> None:
+async def test_a_new_pod_has_defaults_and_a_status() -> None:
     async with serving() as api:
         made = await api.create(pod("p"))
         where = path("pods", "p")
@@ -335,9 +339,9 @@ async def test_a_pod_is_settled_when_it_is_made() -> None:
         ]
         for spec in refusals:
             body = {"spec": spec}
-            said = await api.ask("PATCH", where, body, headers={"content-type": STRATEGIC})
-            assert said.code == 422, spec
-            assert f"`{next(iter(spec))}`" in said.message
+            response = await api.ask("PATCH", where, body, headers={"content-type": STRATEGIC})
+            assert response.code == 422, spec
+            assert f"`{next(iter(spec))}`" in response.message
         changes: list[dict] = [
             {"containers": [{"name": "c", "image": "pause:4"}]},
             {"activeDeadlineSeconds": 60},
@@ -352,7 +356,7 @@ async def test_a_pod_is_settled_when_it_is_made() -> None:
         assert replaced["status"]["phase"] == "Pending"
 
 
-async def test_plain_text_in_secrets_is_kept_like_the_rest() -> None:
+async def test_string_data_of_secrets_is_stored_encoded() -> None:
     async with serving() as api:
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
         made = await api.create(secret | {"stringData": {"a": "b"}, "data": {"c": "ZA=="}})
@@ -361,17 +365,17 @@ async def test_plain_text_in_secrets_is_kept_like_the_rest() -> None:
         assert changed["data"] == {"a": "eA==", "c": "ZA=="}
 
 
-async def test_empty_values_of_go_clients_are_no_values() -> None:
+async def test_empty_values_of_go_clients_are_dropped() -> None:
     async with serving() as api:
         empty: dict = {"labels": None, "annotations": None, "finalizers": None, "ownerReferences": None}
         document = claim("a", creationTimestamp=None, managedFields=None, **empty)
         document["spec"]["devices"] |= {"constraints": None, "config": None}
         document["spec"]["devices"]["requests"][0]["exactly"] |= {"selectors": None, "tolerations": None}
-        said = await api.ask("POST", path("resourceclaims"), document, fieldValidation="Strict")
-        assert said.code == 201, said.document
-        assert "constraints" not in said.document["spec"]["devices"]
+        response = await api.ask("POST", path("resourceclaims"), document, fieldValidation="Strict")
+        assert response.code == 201, response.document
+        assert "constraints" not in response.document["spec"]["devices"]
         document = pod("p", creationTimestamp=None, **empty)
         document["spec"] |= {"volumes": None, "resourceClaims": None, "nodeSelector": None}
         document["spec"]["containers"][0] |= {"resources": {"claims": None}, "env": None}
-        said = await api.ask("POST", path("pods"), document, fieldValidation="Strict")
-        assert said.code == 201, said.document
+        response = await api.ask("POST", path("pods"), document, fieldValidation="Strict")
+        assert response.code == 201, response.document

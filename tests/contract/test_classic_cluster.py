@@ -14,7 +14,6 @@ from dray.allocator.feature_gates import AllocatorGateFilter
 from dray.api.core import Pod
 from dray.client.client import Client
 from dray.client.transport import TransportRequest, TransportResponse
-from dray.client.transports.in_process import InProcessTransport
 from dray.controllers.runner import ControllerRunner
 from dray.placement.classic_negotiation import MAX_NODES, ReserveClassic
 from dray.scheduler import classic_claims as writing
@@ -35,6 +34,7 @@ from tests.contract.classic import (
     until,
 )
 from tests.contract.documents import node, pod
+from tests.support.in_process_transport import InProcessTransport
 
 req = pytest.mark.req
 QUICK = QueueTiming(initial_backoff=0.01, max_backoff=0.05)

@@ -59,7 +59,7 @@ async def test_people_can_read_what_was_recorded(way, tmp_path):
 async def test_the_same_words_are_one_event_with_a_count(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         hours = Hours()
-        client = reach.client(ClientOptions(time_source=hours.tempo))
+        client = reach.client(ClientOptions(time_source=hours.time_source))
         about = await client.create(pod("p"))
         events = recorder(client)
         for _ in range(3):
@@ -115,7 +115,7 @@ async def test_servers_without_the_new_events_get_the_old():
     api = FakeApi()
     api.answer("POST", OLD_EVENTS, lambda asked: Told(asked.body, 201))
     hours = Hours()
-    events = recorder(client_of(api, tempo=hours.tempo))
+    events = recorder(client_of(api, time_source=hours.time_source))
     events.record(SOMEBODY, "Reason", "note")
     await events.write_due()
     event = api.asked[-1].document
@@ -133,7 +133,7 @@ async def test_servers_without_the_new_events_get_the_old():
 
 async def test_an_event_the_server_forgot_begins_anew():
     api, hours = fake(lambda asked: Told(asked.body, 201)), Hours()
-    events = recorder(client_of(api, tempo=hours.tempo))
+    events = recorder(client_of(api, time_source=hours.time_source))
     for times in (1, 3, 1, 2):
         for _ in range(times):
             events.record(SOMEBODY, "Reason", "note")
@@ -147,14 +147,14 @@ async def test_an_event_the_server_forgot_begins_anew():
 async def test_failures_that_pass_are_waited_out_and_others_are_not():
     busy = failed(503, "ServiceUnavailable", "soon")
     api, hours = fake(busy, busy, lambda asked: Told(asked.body, 201)), Hours()
-    events = recorder(client_of(api, tempo=hours.tempo, attempts=1))
+    events = recorder(client_of(api, time_source=hours.time_source, max_attempts=1))
     events.record(SOMEBODY, "Reason", "note")
     for _ in range(4):
         await events.write_due()
         hours.clock.advance(10)
     assert (events.stats.created, events.stats.failed, events.stats.dropped) == (1, 2, 0)
     api = fake(failed(403, "Forbidden", "the namespace is being deleted"))
-    events = recorder(client_of(api, tempo=hours.tempo))
+    events = recorder(client_of(api, time_source=hours.time_source))
     events.record(SOMEBODY, "Reason", "note")
     for _ in range(4):
         await events.write_due()
@@ -164,7 +164,7 @@ async def test_failures_that_pass_are_waited_out_and_others_are_not():
 
 async def test_a_server_that_never_answers_is_given_up():
     api, hours = fake(failed(503, "ServiceUnavailable", "never")), Hours()
-    events = recorder(client_of(api, tempo=hours.tempo, attempts=1))
+    events = recorder(client_of(api, time_source=hours.time_source, max_attempts=1))
     events.record(SOMEBODY, "Reason", "note")
     for _ in range(20):
         await events.write_due()
@@ -174,7 +174,7 @@ async def test_a_server_that_never_answers_is_given_up():
 
 async def test_nobody_is_talked_about_without_end():
     api, hours = fake(lambda asked: Told(asked.body, 201)), Hours()
-    events = recorder(client_of(api, tempo=hours.tempo))
+    events = recorder(client_of(api, time_source=hours.time_source))
     for number in range(100):
         events.record(SOMEBODY, "Reason", f"attempt {number}")
     await events.write_due()

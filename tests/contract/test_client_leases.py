@@ -29,7 +29,7 @@ class Candidate:
 
     def __init__(self, reach: Reach, name: str) -> None:
         self.hours = Hours()
-        self.client = reach.client(ClientOptions(time_source=self.hours.tempo, max_attempts=1))
+        self.client = reach.client(ClientOptions(time_source=self.hours.time_source, max_attempts=1))
         self.election = LeaderElector(self.client, "leader", "kube-system", name)
         self.led = 0
 
@@ -197,7 +197,7 @@ def test_timings_that_would_let_two_lead_are_refused():
 async def test_a_heartbeat_makes_and_renews_its_lease(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         hours = Hours()
-        client = reach.client(ClientOptions(time_source=hours.tempo))
+        client = reach.client(ClientOptions(time_source=hours.time_source))
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
         node = await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
         owner["uid"] = node["metadata"]["uid"]
@@ -218,7 +218,7 @@ async def test_a_heartbeat_makes_and_renews_its_lease(way, tmp_path):
 async def test_a_heartbeat_that_fails_is_repeated_sooner(way, tmp_path, monkeypatch):
     async with reaching(way, tmp_path) as reach:
         hours = Hours()
-        client = reach.client(ClientOptions(time_source=hours.tempo))
+        client = reach.client(ClientOptions(time_source=hours.time_source))
         heart = Heartbeat(client, "n", "kube-system", HeartbeatOptions("n"))
         sound, broken = client.patch, 3
 

@@ -63,7 +63,7 @@ async def test_an_informer_follows_what_happens(way, tmp_path, initial_events):
         client = reach.client()
         before = await client.create(claim("before"))
         ways = InformerOptions(send_initial_events=initial_events)
-        async with informed(client, ResourceClaim, ways=ways) as (informer, told):
+        async with informed(client, ResourceClaim, options=ways) as (informer, told):
             assert informer.list_all() == [before]
             made = await client.create(claim("a"))
             changed = await client.patch(
@@ -103,7 +103,7 @@ async def test_an_informer_pages_through_a_long_list(way, tmp_path):
         client = reach.client()
         for number in range(12):
             await client.create(claim(f"c{number}"))
-        async with informed(client, ResourceClaim, ways=InformerOptions(page_size=5)) as (informer, _):
+        async with informed(client, ResourceClaim, options=InformerOptions(page_size=5)) as (informer, _):
             assert len(informer) == 12
 
 

@@ -121,7 +121,7 @@ async def test_a_pod_that_is_being_stopped_keeps_its_devices(tmp_path):
         await here.allocate("c", "p")
         await here.bind("p")
         await here.end("p", "Running")
-        await here.delete("p", grace=30)
+        await here.delete("p", grace_seconds=30)
         await here.stays(lambda: here.claim("c"))
         await here.delete("p")
         await here.until(lambda: free(here, "c"))

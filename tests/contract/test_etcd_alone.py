@@ -64,7 +64,7 @@ async def test_a_watch_asks_how_far_it_is_when_somebody_waits_for_a_change_of_ot
             await opened(cluster.endpoints, b"/theirs/") as theirs,
         ):
             # This etcd is too old to be asked while much happens, but here nothing else does.
-            vars(mine)["_may_ask_progress"] = True
+            vars(mine)["_has_reliable_progress"] = True
             async with aclosing(mine.watch(b"", await mine.get_revision(), bookmarks=3600)) as batches:
                 first = asyncio.ensure_future(anext(batches))
                 await asyncio.sleep(0.2)

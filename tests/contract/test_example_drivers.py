@@ -140,7 +140,7 @@ async def test_a_classic_driver_without_a_class_is_not_tried():
     assert {each.check: (each.verdict.value, each.why) for each in report.results} == {
         "prepare": (
             "not tried",
-            "nobody said of which ResourceClass claims should be: give --class NAME",
+            "the ResourceClass for claims is not known: give --class NAME",
         ),
         "prepare-unknown": ("yes", ""),
     }

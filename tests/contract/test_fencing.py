@@ -170,7 +170,7 @@ async def test_pods_that_cannot_leave_a_node_out_of_service_are_removed(tmp_path
         await here.make(node("node-a", taints=[out_of_service(effect="NoSchedule")]))
         await says(here, "node-a", READY)
         name = await seated(here)
-        await here.delete("p", grace=30)
+        await here.delete("p", grace_seconds=30)
         await here.stays(lambda: is_gone(here, "p"))
         await says(here, "node-a", LOST)
         await here.until(lambda: is_gone(here, "p"))

@@ -43,7 +43,7 @@ def machine_for(backend: Backend) -> type[RuleBasedStateMachine]:
             self.loop = asyncio.new_event_loop()
             self.opening = backend.open()
             self.store = self.wait(self.opening.__aenter__())
-            self.first = self.now = self.wait(self.store.revision())
+            self.first = self.now = self.wait(self.store.get_revision())
             self.states: dict[int, State] = {self.now: {}}
             self.changes: list[EventBatch] = []
             self.compacted = 0

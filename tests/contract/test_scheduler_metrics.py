@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dray.scheduler import scheduling_loop
+from dray.scheduler import pod_placer
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.controlled import by_name, pod
 from tests.contract.scheduled import asks, exactly, impatient, place
@@ -30,7 +30,7 @@ def number(scheduler: Scheduler, name: str, **labels: str) -> float | None:
 
 @pytest.mark.req("K5075-161", "K5075-167", "K4816-103")
 async def test_waiting_pods_and_the_time_of_plugins_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(scheduling_loop, "PLUGIN_TIMING_INTERVAL", 1)
+    monkeypatch.setattr(pod_placer, "PLUGIN_TIMING_INTERVAL", 1)
     async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
         await here.cluster(1, devices=1)
         await here.make(asks(exactly(), name="c", made=False), asks(exactly(), name="d", made=False))

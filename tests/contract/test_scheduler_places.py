@@ -199,9 +199,9 @@ async def test_what_a_pod_is_told_is_said_once_in_condition_and_event(way, tmp_p
         text = await here.until_refused("p", "no node can satisfy claim")
         entry = scheduler._queue.get((await here.pod("p")).metadata.uid)
         assert entry is not None
-        subject = resolve_pending_pod(entry.pod, scheduler._claim_lookup)
+        subject = resolve_pending_pod(entry.pod, scheduler._placer.claim_lookup)
         assert isinstance(subject, PendingPod)
-        refused = scheduler._run_placement(subject)
+        refused = scheduler._placer.run_cycle(subject)
         assert isinstance(refused, Unschedulable)
         assert explain_unschedulable(refused, scheduler._options.admission) == text
         await here.until(lambda: here.told("FailedScheduling"), lambda told: told == [text])

@@ -82,8 +82,8 @@ async def test_devices_that_will_not_become_ready_go_back(tmp_path):
 async def test_nobody_waits_for_devices_longer_than_allowed(tmp_path):
     time = Turned()
     async with place("inside", tmp_path) as here:
-        client, _ = here.unruly(time.tempo)
-        async with here.scheduling(client, binding_wait=600.0):
+        client, _ = here.unruly(time.time_source)
+        async with here.scheduling(client, max_binding_wait=600.0):
             await here.cluster(1, devices=0)
             await here.make(
                 devices_of("node-a", {"name": "gpu-0", **SLOW}), free("c"), pod("p", by_name("c"))
@@ -103,7 +103,7 @@ async def turned(here: Place, time: Turned, name: str) -> str | None:
 
 
 async def test_pods_that_wait_for_devices_keep_nobody_from_being_placed(tmp_path):
-    async with place("inside", tmp_path) as here, here.scheduling(in_flight=1):
+    async with place("inside", tmp_path) as here, here.scheduling(max_in_flight=1):
         await here.cluster(1, devices=0)
         slow = [{"name": f"gpu-{n}", **SLOW} for n in range(3)]
         await here.make(devices_of("node-a", *slow), *(free(f"c{n}") for n in range(3)))

@@ -49,7 +49,7 @@ async def make_cluster(here: Place, easy: int) -> None:
 
 
 async def is_searching(scheduler: Scheduler) -> bool:
-    return scheduler._search_worker.waiting > 0
+    return scheduler._placer.search_worker.waiting > 0
 
 
 async def waits_for_changes(scheduler: Scheduler) -> bool:
@@ -65,7 +65,9 @@ async def lease_of(here: Place) -> Document:
 async def test_a_search_without_end_keeps_nobody_from_leading_and_placing(way, tmp_path):
     async with (
         place(way, tmp_path) as here,
-        here.scheduling(elect=True, identity="only", timing=TWO_SECONDS, search_seconds=AN_HOUR) as scheduler,
+        here.scheduling(
+            leader_elect=True, identity="only", lease_timing=TWO_SECONDS, search_seconds=AN_HOUR
+        ) as scheduler,
     ):
         await make_cluster(here, easy=10)
         await here.make(hard_claim("hard"), pod("hard", by_name("hard")))
@@ -84,7 +86,7 @@ async def test_a_search_without_end_keeps_nobody_from_leading_and_placing(way, t
         assert last["acquireTime"] == first["acquireTime"]
         await here.until_refused("hard", "devices for claim default/hard are still being searched for")
         assert await is_searching(scheduler)
-        assert scheduler._devices.searches.ending_counts["GaveUp"] == 0
+        assert scheduler._placer.searches.ending_counts["GaveUp"] == 0
         assert not (await here.pod("hard")).spec.node_name
 
 
@@ -94,7 +96,7 @@ async def test_a_search_that_was_given_up_says_how_far_it_came_and_is_not_made_a
         await here.make(hard_claim("hard"), pod("hard", by_name("hard")))
         await here.until_refused("hard", "gave up after", f"of {WANTED} devices found", "--search-timeout")
         await here.until(partial(waits_for_changes, scheduler), bool)
-        searches = scheduler._devices.searches
+        searches = scheduler._placer.searches
         times, worked = searches.ending_counts["GaveUp"], searches.total_seconds
         assert times <= 1 + log2(MAX_TIME_FACTOR)  # once with every doubling of the time
         await here.make(hard_claim("same"), pod("same", by_name("same")))
@@ -110,7 +112,7 @@ async def test_a_pod_that_is_deleted_while_it_is_searched_for_costs_no_more(tmp_
         await here.until(partial(is_searching, scheduler), bool)
         await here.delete("hard")
         await here.until(partial(is_searching, scheduler), lambda still: not still)
-        assert scheduler._devices.searches.unfinished == 0
+        assert scheduler._placer.searches.unfinished == 0
 
 
 async def test_devices_that_come_while_a_search_goes_on_are_found(tmp_path):

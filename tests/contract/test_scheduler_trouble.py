@@ -172,7 +172,7 @@ async def test_a_search_that_was_given_up_says_so_and_gets_more_patience(tmp_pat
     """Every event of a search takes a second by the clock of this scheduler's searches."""
     seconds = count()
     async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
-        searches = scheduler._devices.searches
+        searches = scheduler._placer.searches
         searches.limit, searches.decision_seconds = TimeLimit(lambda: float(next(seconds)), 5.0), math.inf
         await here.cluster(1, devices=20)
         await here.make(asks(exactly(count=20), name="c", made=False), pod("p", by_name("c")))
@@ -292,17 +292,19 @@ async def test_another_scheduler_takes_over_where_one_ends(way, tmp_path):
     async with place(way, tmp_path) as here, here.controlled(), AsyncExitStack() as ends:
         await here.cluster(2, devices=2)
         await here.make(asks(exactly()))
-        await ends.enter_async_context(here.scheduling(elect=True, identity="first", timing=QUICK))
+        await ends.enter_async_context(
+            here.scheduling(leader_elect=True, identity="first", lease_timing=QUICK)
+        )
         await here.make(pod("p", by_template()))
         await here.until_bound("p")
-        async with here.scheduling(elect=True, identity="second", timing=QUICK) as second:
+        async with here.scheduling(leader_elect=True, identity="second", lease_timing=QUICK) as second:
             await here.make(pod("q", by_template()))
             await here.until_bound("q")
-            assert second._cycle == 0
+            assert second._placer.cycle == 0
             await ends.aclose()
             await here.make(pod("r", by_template()))
             await here.until_bound("r")
-            assert second._cycle > 0
+            assert second._placer.cycle > 0
             held = [device for found in (await here.held()).values() for device in found]
             assert len(set(held)) == 3
 
@@ -316,7 +318,7 @@ async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
     async with place("inside", tmp_path) as here:
         await here.cluster(1, devices=3)
         client, transport = here.unruly()
-        scheduler = Scheduler(client, choices(in_flight=1))
+        scheduler = Scheduler(client, choices(max_in_flight=1))
         try:
             async with asyncio.TaskGroup() as tasks:
                 await scheduler._informers.start(tasks)
@@ -331,7 +333,7 @@ async def test_a_leader_that_is_deposed_again_and_again_goes_on(tmp_path):
                         await here.until(partial(flying, scheduler), lambda count: count == 0)
                 raise Enough
         except* Enough:
-            assert scheduler._cycle >= 6
+            assert scheduler._placer.cycle >= 6
 
 
 @asynccontextmanager

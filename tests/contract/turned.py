@@ -13,7 +13,7 @@ class Turned:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.tempo = TimeSource(self.clock, self._sleep, lambda: 0.5)
+        self.time_source = TimeSource(self.clock, self._sleep, lambda: 0.5)
         self._asleep: list[tuple[float, asyncio.Future[None]]] = []
 
     async def _sleep(self, seconds: float) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.contract.running import pytest_pyfunc_call
 from tests.e2e.kubectl import NO_KUBECTL, Kubectl
 from tests.e2e.server import Running, clean_environment, running
-from tests.e2e.stage import Stage, upped
+from tests.e2e.use_case_cluster import Stage, upped
 
 __all__ = ["pytest_pyfunc_call"]
 
@@ -50,7 +50,7 @@ def kubectl(server: Running, home: Path, kubectl_program: str) -> Kubectl:
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kubeconfig of one `dray up` for all stories."""
+    """The kubeconfig of one `dray up` for all use cases."""
     with upped(tmp_path_factory.mktemp("up")) as kubeconfig:
         yield kubeconfig
 

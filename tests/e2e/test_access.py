@@ -124,7 +124,7 @@ def test_good_credentials_get_in(place):
     assert place.as_("jane")("GET", "/api").code == 200
 
 
-def test_without_credentials_only_the_open_doors_answer(place):
+def test_without_credentials_only_public_paths_answer(place):
     assert place.ask("GET", "/healthz").code == 200
     assert place.ask("GET", "/version").code == 200
     for path in ("/api", "/apis", PODS, "/metrics", "/openapi/v2", "/nothing", "/"):

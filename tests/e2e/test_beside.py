@@ -106,7 +106,7 @@ def services(place: Cluster, kubectl_of: Kubectl) -> Iterator[dict[str, Process]
 def test_services_live_with_the_rights_of_the_manifests(
     kubectl_of: Kubectl, services: dict[str, Process]
 ) -> None:
-    _lives_of_pods(kubectl_of)
+    _run_pods_to_the_end(kubectl_of)
     assert refusals(kubectl_of) == []
     for name, metric in (("scheduler", "scheduler_pending_pods"), ("controller", "workqueue_")):
         address = told_address(services[name])
@@ -123,7 +123,7 @@ def test_services_live_with_the_rights_of_the_manifests(
         assert process.log.read_text().splitlines()[-1] == "stopped"
 
 
-def _lives_of_pods(kubectl: Kubectl) -> None:
+def _run_pods_to_the_end(kubectl: Kubectl) -> None:
     """Pods of all kinds come, wait, are placed, lose their devices, and go."""
     ours = {"schedulerName": "dray"}
     classic = [{"name": "x", "template": {"spec": {"resourceClassName": "acme"}}}]

@@ -97,13 +97,13 @@ def inline(driver: str, entry: str = "res", **parameters: Any) -> dict[str, Any]
 
 
 def node(name: str) -> dict[str, Any]:
-    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     labels = {"kubernetes.io/hostname": name}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
-        "status": {"capacity": room, "allocatable": room},
+        "status": {"capacity": resources, "allocatable": resources},
     }
 
 
@@ -160,7 +160,7 @@ def test_an_immediate_claim_on_the_wrong_node_keeps_its_pod_waiting_and_says_so(
 
 
 @req("K3063-002", "K3063-039", "K3063-048", "K3063-069", "K3063-096", "K3063-098", "K3063-104", "K3063-119")
-def test_a_claim_of_an_inline_template_lives_and_dies_with_its_pod(place: Place) -> None:
+def test_a_claim_of_an_inline_template_is_created_and_deleted_with_its_pod(place: Place) -> None:
     driver = place.driver("node-c=1")
     place.pod("p", inline(driver, "gpu", memory="2Gi"))
     assert place.bound("p") == "node-c"

@@ -18,7 +18,7 @@ from tests.e2e.kubectl import NO_KUBECTL, Kubectl
 from tests.e2e.patience import until
 from tests.e2e.processes import Process
 from tests.e2e.server import clean_environment
-from tests.e2e.stage import Stage, node, pod, upped
+from tests.e2e.use_case_cluster import Stage, node, pod, upped
 
 req = pytest.mark.req
 CLAIMS = "resourceclaims.cdi.k8s.io"

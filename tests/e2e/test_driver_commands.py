@@ -17,7 +17,7 @@ from tests.contract.kitted import short_folder
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import ENDS_IN, until
 from tests.e2e.server import Running, command
-from tests.e2e.stage import node
+from tests.e2e.use_case_cluster import node
 
 LONGEST = 240
 NODE = "node-of-drivers"
@@ -92,7 +92,7 @@ def test_a_new_driver_is_good_as_it_comes(server: Running, kubectl: Kubectl):
     report = json.loads(found.stdout)
     assert (report["driver"], report["node"], report["good"]) == ("lamp.example.com", NODE, True)
     others = {each["name"]: each["why"] for each in report["checks"] if each["result"] != "yes"}
-    assert others == {"health": "the driver offers no stream of health"}
+    assert others == {"health": "the driver offers no health stream"}
 
 
 def test_a_bad_driver_is_told_what_is_wrong(server: Running, kubectl: Kubectl):

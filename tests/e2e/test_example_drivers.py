@@ -13,7 +13,7 @@ from tests.outside import ROOT
 from tests.unit.docs.pages import play
 
 DRIVERS = ROOT / "examples" / "drivers"
-STORIES = {
+USE_CASES = {
     "first": (),
     "gpu": (),
     "nic": ("K5075-018", "K5075-019", "K5075-020"),
@@ -21,17 +21,17 @@ STORIES = {
     "fpga": ("K3063-008", "K3063-009", "K3063-013", "K3063-149"),
     "env": ("K3063-154",),
 }
-"""Each driver, with the stories of the specification that its page tells."""
+"""Each driver, with the requirements of the specification that its page covers."""
 
 
 def test_every_driver_has_a_page_that_is_followed():
-    assert {path.parent.name for path in DRIVERS.glob("*/README.md")} == set(STORIES)
-    assert {path.parent.name for path in DRIVERS.glob("*/driver.py")} == set(STORIES)
+    assert {path.parent.name for path in DRIVERS.glob("*/README.md")} == set(USE_CASES)
+    assert {path.parent.name for path in DRIVERS.glob("*/driver.py")} == set(USE_CASES)
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.req(*ids)] if ids else []) for name, ids in STORIES.items()],
+    [pytest.param(name, marks=[pytest.mark.req(*ids)] if ids else []) for name, ids in USE_CASES.items()],
 )
 def test_a_driver_does_what_its_page_shows(name, kubectl_program):
     page = (DRIVERS / name / "README.md").read_text()
@@ -53,7 +53,7 @@ def _stopped(folder: Path) -> str:
 
 
 def test_pages_have_one_shape():
-    for name in STORIES:
+    for name in USE_CASES:
         page = (DRIVERS / name / "README.md").read_text()
         headings = [line for line in page.splitlines() if line.startswith("#")]
         assert len(headings) == 3, name

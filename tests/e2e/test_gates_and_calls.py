@@ -10,7 +10,6 @@ import pytest
 
 from tests.contract.api import path
 from tests.e2e.gated import Cluster, Restarts
-from tests.e2e.stage import claim, named, node, pod, request
 from tests.e2e.test_gates_and_skew import (
     ALTERNATIVES,
     EITHER,
@@ -24,6 +23,7 @@ from tests.e2e.test_gates_and_skew import (
     part,
     rooted,
 )
+from tests.e2e.use_case_cluster import claim, named, node, pod, request
 
 req = pytest.mark.req
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.api import path
 from tests.e2e.gated import Restarts
-from tests.e2e.stage import claim, named, node, pod, request, template
+from tests.e2e.use_case_cluster import claim, named, node, pod, request, template
 
 req = pytest.mark.req
 

@@ -11,7 +11,6 @@ from tests.e2e.gated import Cluster, Restarts
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.processes import cluster as apart
 from tests.e2e.server import clean_environment, running
-from tests.e2e.stage import Stage, claim, named, node, pod, request, template
 from tests.e2e.test_gates_and_skew import (
     ALTERNATIVES,
     EITHER,
@@ -26,6 +25,7 @@ from tests.e2e.test_gates_and_skew import (
     rooted,
     template_of,
 )
+from tests.e2e.use_case_cluster import Stage, claim, named, node, pod, request, template
 
 req = pytest.mark.req
 

@@ -23,7 +23,7 @@ API = "resource.k8s.io/v1"
 
 def published(node: str, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A node with devices."""
-    room = {"cpu": "8", "memory": "16Gi", "pods": "100"}
+    resources = {"cpu": "8", "memory": "16Gi", "pods": "100"}
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "pool": pool, "nodeName": node, "devices": devices}
     return [
@@ -31,7 +31,7 @@ def published(node: str, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": node},
-            "status": {"capacity": room, "allocatable": room},
+            "status": {"capacity": resources, "allocatable": resources},
         },
         {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec},
     ]

@@ -132,7 +132,7 @@ def recorded_watch(config: pytest.Config, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found.read_text().splitlines()]
 
 
-async def test_a_pod_with_a_templated_claim_lives_and_ends(server: Running, tmp_path: Path) -> None:
+async def test_a_pod_with_a_templated_claim_runs_and_ends(server: Running, tmp_path: Path) -> None:
     async with daemons(server.url, server.context(tmp_path)) as (scheduler, controller):
         work = Work(scheduler, controller, "interop-life")
         pod = await work.begin("p-template")

@@ -103,7 +103,7 @@ def test_selections_and_files_are_deleted(kubectl: Kubectl) -> None:
     assert "not found" in kubectl("delete", "cm", "nope", fails=True).err
 
 
-def test_a_namespace_goes_with_everything_in_it(kubectl: Kubectl) -> None:
+def test_a_namespace_is_deleted_with_its_contents(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", given=[config("m", kubectl.namespace), claim("c", kubectl.namespace)])
     kubectl("delete", "namespace", kubectl.namespace)
     assert kubectl("get", "cm,resourceclaims", "-o", "name").out == ""

@@ -152,7 +152,7 @@ def test_an_agent_that_was_killed_finds_its_containers_again(kubectl: Kubectl, n
     node.agent.stop(signal.SIGKILL)
     assert Path(f"/proc/{pid}").exists()
     ran = kubectl("logs", "p", fails=True)
-    assert f"the agent of node {NODE} cannot be asked at" in ran.err
+    assert f"the agent of node {NODE} cannot be reached at" in ran.err
     node.agent.start()
     assert Path(f"/proc/{pid}").exists()
     until(lambda: kubectl("logs", "p").out.startswith(f"pid={pid}\n"))
@@ -249,7 +249,7 @@ def test_the_node_tells_what_it_is(kubectl: Kubectl, node: Node) -> None:
     assert f"drivers register in {node.root}/plugins_registry" in text
 
 
-def test_an_agent_lives_with_the_rights_of_the_manifest(place: Cluster, kubectl: Kubectl) -> None:
+def test_an_agent_works_with_the_rights_of_the_manifest(place: Cluster, kubectl: Kubectl) -> None:
     apply = [kubectl.program, "apply", "-f", str(ROOT / "deploy" / "node.yaml")]  # in two namespaces
     subprocess.run(apply, env=dict(kubectl.environment), check=True, capture_output=True, timeout=60)
     token = kubectl("create", "token", "dray-node", "-n", "kube-system").out.strip()

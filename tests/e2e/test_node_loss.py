@@ -18,9 +18,9 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Node, Process, cluster, emptied
 from tests.e2e.server import clean_environment, command
-from tests.e2e.stage import fabric
 from tests.e2e.test_node import FROM_TEMPLATE, TALKS, pod, runs, says
 from tests.e2e.test_node import template as one_device
+from tests.e2e.use_case_cluster import fabric
 
 DRIVER = "plain.example.com"
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -26,10 +26,10 @@ from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Process
 from tests.e2e.programs import heedless, holder
 from tests.e2e.server import Running, clean_environment, command
-from tests.e2e.stage import fabric
 from tests.e2e.test_node import DRIVER, FROM_TEMPLATE, pod, runs
 from tests.e2e.test_node import template as one_device
 from tests.e2e.test_node_loss import eventually
+from tests.e2e.use_case_cluster import fabric
 
 BROKEN = [sys.executable, str(heedless.__file__)]
 SOON = "3"
@@ -180,7 +180,7 @@ def test_a_restored_server_hands_out_no_device_that_a_silent_node_uses(
 def test_without_the_waiting_a_device_is_used_twice(
     tmp_path: Path, kubectl_program: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: the same story with a broken build, or the one before proves nothing."""
+    """The control: the same steps with a broken build, or the one before proves nothing."""
     monkeypatch.setattr("tests.e2e.processes.command", lambda *words: [*BROKEN, *words])
     with placed(tmp_path, BROKEN, kubectl_program, home) as (place, kubectl):
         _first_life(place, kubectl)

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.e2e.server import clean_environment, command
-from tests.e2e.stage import upped
+from tests.e2e.use_case_cluster import upped
 from tests.outside import ROOT
 
 EXAMPLES = ROOT / "examples" / "cluster"
@@ -120,7 +120,7 @@ def test_everything_that_waits_is_explained_when_nothing_is_named(ml: Kubectl) -
     assert [line.split()[1] for line in text.splitlines() if line.startswith("Pod ")] == ["ml/finetune"]
 
 
-def test_nodes_are_left_out_for_their_taints_and_their_room(ml: Kubectl) -> None:
+def test_nodes_are_left_out_for_their_taints_and_free_resources(ml: Kubectl) -> None:
     pod = ml.get("pod", "finetune")
     spec = {
         "resourceClaims": pod["spec"]["resourceClaims"],

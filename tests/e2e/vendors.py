@@ -1,4 +1,4 @@
-"""A cluster for stories of the classic path: nodes, drivers of two parts, pods that check what they got."""
+"""A cluster for use cases of the classic path: nodes, drivers of two parts, pods that check what they got."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Place:
 
     def apart(self) -> Place:
         """The same cluster, with a namespace that nobody else uses."""
-        name = f"story-{next(_numbers)}"
+        name = f"case-{next(_numbers)}"
         self.kubectl("create", "namespace", name)
         kubectl = Kubectl(self.kubectl.program, self.kubectl.environment, name)
         return replace(self, kubectl=kubectl)

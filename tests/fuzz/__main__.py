@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from tests.fuzz.campaign import Report, run, saved, small
+from tests.fuzz.campaign import Report, run, save_input, small
 
 PIECE = 250
-"""Inputs per errand to a process: small enough that a run can end when it should."""
+"""Inputs per task of a process: few enough that a run can end in time."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"slowest: {seconds * 1000:.0f} ms ({mode}:{index})")
     for failure in report.failures:
         name = f"{failure.mode}-{chosen.seed}-{failure.index}"
-        path = saved(chosen.out, name, small(failure, chosen.seed))
+        path = save_input(chosen.out, name, small(failure, chosen.seed))
         print(f"\nFAILED {failure.signature}\n  {failure.error}\n  smallest input: {path}")
         print(f"  again: python -m tests.fuzz --seed {chosen.seed} --only {failure.mode}:{failure.index}")
     print(f"{report.passed} passed, {report.failed} failed")
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        "python -m tests.fuzz", description="Send broken inputs through every door."
+        "python -m tests.fuzz", description="Check how dray handles broken inputs."
     )
     parser.add_argument(
         "--structured", type=int, default=2000, metavar="N", help="documents broken on purpose"
@@ -68,7 +68,7 @@ def _pieces(mode: str, count: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _run(pieces: list[tuple[str, int, int]], chosen: argparse.Namespace, began: float) -> Report:
-    report, told = Report(), began
+    report, reported = Report(), began
     todo = iter(pieces)
     with ProcessPoolExecutor(chosen.jobs) as processes:
         waiting: set[Future[Report]] = set()
@@ -82,9 +82,9 @@ def _run(pieces: list[tuple[str, int, int]], chosen: argparse.Namespace, began: 
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for finished in done:
                 report.add(finished.result())
-            if time.monotonic() - told > 5:
-                told = time.monotonic()
-                rate = report.outcomes.total() / (told - began)
+            if time.monotonic() - reported > 5:
+                reported = time.monotonic()
+                rate = report.outcomes.total() / (reported - began)
                 print(f"{report.outcomes.total()} inputs, {rate:.0f}/s, {report.failed} failed", flush=True)
 
 

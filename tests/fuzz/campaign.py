@@ -1,9 +1,9 @@
-"""A run: inputs by number, what became of them, and the failures made small.
+"""A fuzzing run: inputs by number, their outcomes, and the failures minimised.
 
 Theory of operation: input number `i` of a run with seed `s` is made from `s` and `i` alone, so that any part
-of a run can be repeated, in any order and on any number of processes. A failure is known by its signature:
-the exception and the line of dray it came from, or the law it broke. One input per signature is kept and
-made small.
+of a run can be repeated, in any order and on any number of processes. A failure is identified by its
+signature: the exception and the line of dray it came from, or the property it broke. One input per signature
+is kept and minimised.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from random import Random
 from typing import Any
 
 from dray.api.json_text import find_non_json_values, write_json
-from tests.fuzz.journey import BrokenLawError, of_bytes, of_document
+from tests.fuzz.input_checks import BrokenLawError, check_bytes_input, check_document_input
 from tests.fuzz.mutations import broken
-from tests.fuzz.rawbytes import raw
+from tests.fuzz.raw_bytes import raw
 from tests.fuzz.shrink import small_bytes, small_document
 
 LONGEST = 20.0
@@ -33,19 +33,22 @@ TOO_SLOW = "too slow"
 
 
 class TooSlowError(Exception):
-    """An input did not come through in time."""
+    """The check of an input took too long."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to make inputs, the doors they go through, and how a failing one is made small."""
+    """How inputs are made, how they are checked, and how a failing one is minimised."""
 
     make: Callable[[Random], Any]
     send: Callable[[Any, Random], str]
     small: Callable[[Any, Callable[[Any], bool]], Any]
 
 
-MODES = {"structured": Mode(broken, of_document, small_document), "raw": Mode(raw, of_bytes, small_bytes)}
+MODES = {
+    "structured": Mode(broken, check_document_input, small_document),
+    "raw": Mode(raw, check_bytes_input, small_bytes),
+}
 
 
 @dataclass
@@ -60,7 +63,7 @@ class Failure:
 
 @dataclass
 class Report:
-    """What became of some inputs."""
+    """The outcomes of some inputs."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
@@ -81,37 +84,37 @@ class Report:
         self.slowest = max(self.slowest, other.slowest)
 
 
-def input_of(mode: str, seed: str, index: int) -> tuple[Any, Random]:
-    """An input by its number, and the chance that decides the rest of its way."""
+def make_input(mode: str, seed: str, index: int) -> tuple[Any, Random]:
+    """Make an input by its number, and the source of random choices for its check."""
     random = Random(f"{seed}:{mode}:{index}")
     return MODES[mode].make(random), Random(f"{seed}:{mode}:{index}:way")
 
 
 def run(mode: str, seed: str, start: int, stop: int) -> Report:
-    """Send a range of inputs on their way."""
+    """Check a range of inputs."""
     report = Report()
     for index in range(start, stop):
-        given, way = input_of(mode, seed, index)
+        given, way = make_input(mode, seed, index)
         began = time.perf_counter()
         try:
-            with _limited():
+            with _limit_time():
                 outcome = MODES[mode].send(given, way)
         except Exception as error:
-            signature = signature_of(error)
+            signature = compute_signature(error)
             outcome = f"FAILED {signature}"
             if all(failure.signature != signature for failure in report.failures):
-                report.failures.append(Failure(mode, index, signature, _told(error)))
+                report.failures.append(Failure(mode, index, signature, _format_error(error)))
         report.outcomes[f"{mode}: {outcome}" if not outcome.startswith("FAILED") else outcome] += 1
         report.slowest = max(report.slowest, (time.perf_counter() - began, mode, index))
     return report
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
-    """An input that takes for ever is a failure, too."""
+def _limit_time() -> Iterator[None]:
+    """Make a check that never ends a failure."""
 
     def late(_number: int, _frame: Any) -> None:
-        raise TooSlowError(f"still not through after {LONGEST} s")
+        raise TooSlowError(f"still not done after {LONGEST} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, LONGEST)
@@ -122,8 +125,8 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def signature_of(error: BaseException) -> str:
-    """What kind of failure this is: the law, or the exception and where it came from."""
+def compute_signature(error: BaseException) -> str:
+    """Return the signature of a failure: the property, or the exception and where it came from."""
     if isinstance(error, BrokenLawError):
         return f"law: {error}"
     if isinstance(error, TooSlowError):
@@ -134,43 +137,43 @@ def signature_of(error: BaseException) -> str:
     return f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno} {last.name}"
 
 
-def _told(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     return ascii("".join(traceback.format_exception_only(error)).strip())[1:-1][:500]
 
 
 def small(failure: Failure, seed: str) -> Any:
-    """The input of a failure without everything the failure does not need."""
-    given, _ = input_of(failure.mode, seed, failure.index)
+    """Return the input of a failure without everything the failure does not need."""
+    given, _ = make_input(failure.mode, seed, failure.index)
     mode = MODES[failure.mode]
     if failure.signature == TOO_SLOW:
         return given  # to try it a thousand times would take a day
 
     def fails(candidate: Any) -> bool:
         try:
-            with _limited():
+            with _limit_time():
                 mode.send(candidate, Random(f"{seed}:{failure.mode}:{failure.index}:way"))
         except Exception as error:
-            return signature_of(error) == failure.signature
+            return compute_signature(error) == failure.signature
         return False
 
     return mode.small(given, fails)
 
 
-def shown(given: Any) -> str:
-    """An input as Python writes it."""
+def format_input(given: Any) -> str:
+    """Format an input as Python source."""
     try:
         return ascii(given)
     except (RecursionError, ValueError):  # nested beyond what Python prints, or a number of 5,000 digits
         return f"<{type(given).__name__} that cannot be printed; repeat the run to have it>"
 
 
-def saved(folder: Path, name: str, given: Any) -> Path:
+def save_input(folder: Path, name: str, given: Any) -> Path:
     """Write an input down: bytes as they are, documents as JSON, or as Python if JSON cannot hold them."""
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(given, bytes):
         path, data = folder / f"{name}.bin", given
     elif find_non_json_values(given):
-        path, data = folder / f"{name}.txt", shown(given).encode()
+        path, data = folder / f"{name}.txt", format_input(given).encode()
     else:
         path, data = folder / f"{name}.json", write_json(given)
     path.write_bytes(data)

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from dray.api.kinds import KINDS
-from tests.fuzz.sound import sound
+from tests.fuzz.valid_documents import sound
 
 Place = tuple[Any, ...]
 

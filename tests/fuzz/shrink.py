@@ -1,4 +1,4 @@
-"""A failing input made small: whatever can go without changing the failure goes."""
+"""Minimisation of a failing input: removes whatever does not change the failure."""
 
 from __future__ import annotations
 

@@ -12,15 +12,15 @@ from dray.api.strategies.defaults import apply_defaults
 from dray.api.validation import validate_create, validate_stored
 from dray.errors import DecodeError
 from tests.fuzz import __main__ as command
-from tests.fuzz import campaign, journey
+from tests.fuzz import campaign, input_checks
 from tests.fuzz.mutations import MUTATIONS, broken, places
-from tests.fuzz.rawbytes import WAYS, raw
-from tests.fuzz.sound import TIME, in_every_version, sound
+from tests.fuzz.raw_bytes import WAYS, raw
+from tests.fuzz.valid_documents import TIME, in_every_version, sound
 
 
 @pytest.mark.parametrize("mode", campaign.MODES)
 def test_two_thousand_broken_inputs_do_no_harm(mode):
-    report = campaign.run(mode, "house", 0, 2000)
+    report = campaign.run(mode, "default", 0, 2000)
     assert [(failure.index, failure.signature, failure.error) for failure in report.failures] == []
     assert report.passed == 2000
 
@@ -42,9 +42,9 @@ def test_what_the_broken_ones_are_made_from_is_sound(document):
 
 def test_inputs_depend_on_seed_and_number_alone():
     for mode in campaign.MODES:
-        first, again = campaign.input_of(mode, "s", 7)[0], campaign.input_of(mode, "s", 7)[0]
-        assert campaign.shown(first) == campaign.shown(again)
-        assert campaign.shown(first) != campaign.shown(campaign.input_of(mode, "s", 8)[0])
+        first, again = campaign.make_input(mode, "s", 7)[0], campaign.make_input(mode, "s", 7)[0]
+        assert campaign.format_input(first) == campaign.format_input(again)
+        assert campaign.format_input(first) != campaign.format_input(campaign.make_input(mode, "s", 8)[0])
 
 
 @pytest.mark.parametrize("change", [change for _, change in MUTATIONS], ids=lambda change: change.__name__)
@@ -53,10 +53,10 @@ def test_every_mutation_breaks_something_and_leaves_the_original_alone(change):
     for seed in range(30):
         random = Random(seed)
         document = sound(random)
-        before = campaign.shown(document)
+        before = campaign.format_input(document)
         changed = change(random, document, random.choice(places(document)))
-        assert campaign.shown(document) == before
-        differs = differs or campaign.shown(changed) != before
+        assert campaign.format_input(document) == before
+        differs = differs or campaign.format_input(changed) != before
     assert differs
 
 
@@ -82,11 +82,13 @@ def test_an_exception_is_found_and_its_input_made_small(monkeypatch, tmp_path, c
     small = campaign.small(failure, "planted")
     assert set(small) == {"metadata"}
     assert set(small["metadata"]) == {"labels"}
-    assert campaign.saved(tmp_path, "x", small).read_bytes().startswith(b'{"metadata":{"labels":')
+    assert campaign.save_input(tmp_path, "x", small).read_bytes().startswith(b'{"metadata":{"labels":')
 
 
 def test_a_broken_law_is_found(monkeypatch):
-    monkeypatch.setattr(journey, "apply_defaults", lambda obj, *, now: codec.decode(codec.encode(obj)).object)
+    monkeypatch.setattr(
+        input_checks, "apply_defaults", lambda obj, *, now: codec.decode(codec.encode(obj)).object
+    )
     report = campaign.run("structured", "planted", 0, 50)
     assert "law: filling twice fills more" in {failure.signature for failure in report.failures}
 
@@ -96,7 +98,7 @@ def test_bytes_that_fail_are_made_small(monkeypatch):
         if b"apiVersion" in data:
             raise IndexError
 
-    monkeypatch.setattr(journey, "find_duplicate_fields", stumble)
+    monkeypatch.setattr(input_checks, "find_duplicate_fields", stumble)
     report = campaign.run("raw", "planted", 0, 30)
     (failure,) = [found for found in report.failures if found.signature.startswith("IndexError")]
     assert campaign.small(failure, "planted") == b"apiVersion"
@@ -107,12 +109,12 @@ def test_an_input_that_takes_for_ever_is_found(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(journey, "find_duplicate_fields", dawdle)
+    monkeypatch.setattr(input_checks, "find_duplicate_fields", dawdle)
     monkeypatch.setattr(campaign, "LONGEST", 0.05)
     report = campaign.run("raw", "planted", 0, 2)
     (failure,) = report.failures
     assert (report.failed, failure.signature) == (2, campaign.TOO_SLOW)
-    assert campaign.small(failure, "planted") == campaign.input_of("raw", "planted", 0)[0]
+    assert campaign.small(failure, "planted") == campaign.make_input("raw", "planted", 0)[0]
 
 
 def test_the_command_counts_and_ends_well(capsys, tmp_path):
@@ -126,10 +128,10 @@ def test_the_command_counts_and_ends_well(capsys, tmp_path):
 
 
 def test_what_json_cannot_hold_is_saved_as_python(tmp_path):
-    assert campaign.saved(tmp_path, "x", {1: float("nan")}).read_text() == "{1: nan}"
-    assert campaign.saved(tmp_path, "y", b"\xff").read_bytes() == b"\xff"
+    assert campaign.save_input(tmp_path, "x", {1: float("nan")}).read_text() == "{1: nan}"
+    assert campaign.save_input(tmp_path, "y", b"\xff").read_bytes() == b"\xff"
 
 
 def test_broken_documents_and_bytes_come_in_many_kinds():
-    assert len({campaign.shown(broken(Random(i))) for i in range(200)}) > 150
+    assert len({campaign.format_input(broken(Random(i))) for i in range(200)}) > 150
     assert len({raw(Random(i)) for i in range(200)}) > 190

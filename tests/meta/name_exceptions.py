@@ -8,5 +8,8 @@ PARTICIPLES: dict[str, str] = {}
 REPEATED_CLASSES: dict[str, str] = {}
 """Class name to the reason why two public classes have it."""
 
-METAPHORS: dict[str, str] = {}
+METAPHORS: dict[str, str] = {
+    "src/dray/explain/rendering/document.py": "a key of the JSON document that users have",
+    "tests/unit/explain/rendering/test_document.py": "a key of the JSON document that users have",
+}
 """Path of a file to the reason why it contains one of the words."""

@@ -26,9 +26,7 @@ def test_a_req_without_ids_is_a_mistake(value):
 def test_cases_name_requirements_at_any_depth(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "one.yaml").write_text(
-        "- case: first\n  req: K1-001\n"
-        "- case: second\n  then: {req: [K1-002, K2-001]}\n"
-        "---\ncase: no ids\n"
+        "- case: first\n  req: K1-001\n- case: second\n  then: {req: [K1-002, K2-001]}\n---\ncase: no ids\n"
     )
     assert find_ids_in_cases(tmp_path) == {"K1-001", "K1-002", "K2-001"}
 

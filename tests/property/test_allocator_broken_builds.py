@@ -1,4 +1,4 @@
-"""A build of the allocator that is broken on purpose is caught by the laws."""
+"""The allocator properties detect builds of the allocator that are broken on purpose."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answered() -> list[tuple[Problem, Answer]]:
     """Problems with their plain answers, made with a sound build once for all mistakes."""
     found = []
     for number in range(PROBLEMS):
-        problem = draw_numbered("house", number)
+        problem = draw_numbered("default", number)
         try:
             found.append((problem, plain_answer(problem)))
         except TooLarge:
@@ -40,9 +40,9 @@ def answered() -> list[tuple[Problem, Answer]]:
 
 @pytest.fixture(scope="module")
 def larger() -> list[Problem]:
-    """Problems with a structure that are too large for the plain search: some mistakes need room."""
-    structured = [draw_numbered("house", number, large=True) for number in range(2, 3 * LARGER, 3)]
-    return [draw_packing("house", number) for number in range(PACKED)] + structured
+    """Problems with a structure that are too large for the plain search: some mistakes show only there."""
+    structured = [draw_numbered("default", number, large=True) for number in range(2, 3 * LARGER, 3)]
+    return [draw_packing("default", number) for number in range(PACKED)] + structured
 
 
 @pytest.mark.parametrize("name", SABOTAGE)

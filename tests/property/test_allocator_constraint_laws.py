@@ -1,4 +1,4 @@
-"""Constraints: once broken never whole again; and on scalars what they always were."""
+"""Properties of constraints: a broken one stays broken, and scalars behave like lists of one value."""
 
 from __future__ import annotations
 

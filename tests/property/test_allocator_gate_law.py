@@ -1,9 +1,10 @@
-"""The gate law: behind a closed gate a claim is refused by the gate's name, or it is as if never written.
+"""Gates of the allocator: behind a closed gate a claim is refused by the gate's name, or its field is
+ignored.
 
-Admitted objects hold nothing of a closed gate, except in devices that are withheld and in what restricts a
-device to a node; admitting them again under any gates changes nothing; and what never held anything of the
-gate passes untouched. Closing a gate hides devices from new claims, never from the accounts: what is
-allocated behind it takes nothing that is held.
+Admitted objects have no field of a closed gate, except in devices that are withheld and in what restricts a
+device to a node; admitting them again under any gates changes nothing; and objects without fields of the gate
+pass unchanged. Closing a gate hides devices from new claims, never from the accounting: an allocation behind
+it takes nothing that is in use.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def had_by_new_claims(published):
     return msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, devices=devices))
 
 
-def at_the_door(claims, gates):
+def admit(claims, gates):
     """What is let in, and what was said instead."""
     try:
         return admit_claims(claims, gates), ""
@@ -67,7 +68,7 @@ def at_the_door(claims, gates):
 
 @pytest.mark.parametrize("gate", GATES)
 @given(data=st.data())
-def test_slices_behind_a_closed_gate_are_as_if_never_written(gate, data):
+def test_slices_behind_a_closed_gate_lose_its_fields(gate, data):
     published = data.draw(objects(SLICES))
     gates = without(gate)
     (admitted,) = admit_slices([published], gates)
@@ -81,12 +82,12 @@ def test_slices_behind_a_closed_gate_are_as_if_never_written(gate, data):
 
 @pytest.mark.parametrize("gate", GATES)
 @given(data=st.data())
-def test_claims_behind_a_closed_gate_are_refused_or_as_if_never_written(gate, data):
+def test_claims_behind_a_closed_gate_are_refused_or_lose_the_field(gate, data):
     asked = data.draw(objects(CLAIMS))
     gates = without(gate)
     closed = [name for name in GATES if not gates.is_enabled(name)]
     used = [name for name in closed if uses(asked, name, CLAIMS)]
-    admitted, fault = at_the_door([asked], gates)
+    admitted, fault = admit([asked], gates)
     if fault:
         assert any(name in fault for name in used)
         return
@@ -107,7 +108,7 @@ held_problems = st.randoms(use_true_random=False).map(lambda source: draw(source
 def handed_out_twice(gate, problem):
     """What an allocation behind a closed gate takes that is held, seen with every gate open."""
     gates = without(gate)
-    claims, fault = at_the_door(problem.claims, gates)
+    claims, fault = admit(problem.claims, gates)
     if fault:
         return []
     slices = admit_slices(problem.slices, gates)
@@ -135,7 +136,7 @@ def forgetting(admitted, published, closed):
     return msgspec.structs.replace(admitted, spec=msgspec.structs.replace(admitted.spec, devices=kept))
 
 
-def test_the_law_finds_an_admission_that_forgets(monkeypatch):
+def test_the_property_detects_an_admission_that_drops_devices_in_use(monkeypatch):
     monkeypatch.setattr(feature_gates, "_withhold_devices", forgetting)
     problems_drawn = (draw(Random(f"forgetting/{number}"), always=HELD) for number in range(600))
     assert any(handed_out_twice("DRADeviceBindingConditions", problem) for problem in problems_drawn)
@@ -144,7 +145,7 @@ def test_the_law_finds_an_admission_that_forgets(monkeypatch):
 @given(problem=problems, gates=gate_sets())
 def test_no_choice_of_gates_breaks_the_allocator(problem, gates):
     """Any problem under any gates has an answer or a fault that names a gate, and the same one each time."""
-    claims, fault = at_the_door(problem.claims, gates)
+    claims, fault = admit(problem.claims, gates)
     if fault:
         assert any(name in fault for name in GATES if not gates.is_enabled(name))
         return
@@ -153,7 +154,7 @@ def test_no_choice_of_gates_breaks_the_allocator(problem, gates):
     assert results_of(admitted) == results_of(admitted)
 
 
-def test_some_gate_changes_some_answer():
+def test_some_gate_changes_some_result():
     """The law is not empty: under closed gates problems are answered differently."""
     changed: set[str] = set()
     for number in range(300):
@@ -161,7 +162,7 @@ def test_some_gate_changes_some_answer():
         for gate in set(GATES) - changed:
             gates = without(gate)
             slices = admit_slices(problem.slices, gates)
-            claims, fault = at_the_door(problem.claims, gates)
+            claims, fault = admit(problem.claims, gates)
             admitted = world(slices, *claims, held=problem.held, classes=problem.classes, nodes=problem.nodes)
             if fault or results_of(admitted) != results_of(problem):
                 changed.add(gate)

@@ -1,8 +1,8 @@
-"""What the allocator gives, the ledger grants.
+"""The ledger grants what the allocator allocates.
 
-Both count who holds what, each in its own way: the allocator from claims, for a node; the ledger from rows,
-for the cluster. If the ledger denied what the allocator finds, a scheduler would try the same for ever. If
-it granted what the allocator counts as held, it would be no guard.
+Both count which devices are in use, each in its own way: the allocator from claims, for a node; the ledger
+from rows, for the cluster. If the ledger denied what the allocator finds, a scheduler would retry forever. If
+it granted what the allocator counts as in use, it would protect nothing.
 """
 
 from __future__ import annotations

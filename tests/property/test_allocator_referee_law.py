@@ -1,4 +1,4 @@
-"""The referee accepts what the search finds, and notices every forgery of it."""
+"""The verifier accepts what the search finds, and detects every forgery of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_solution_is_accepted(sound):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_forgery_is_noticed(name, sound):
+def test_a_forgery_is_detected(name, sound):
     forgery, rules = EVERY[name]
     noticed = 0
     for case in sound:
@@ -53,7 +53,7 @@ def test_a_forgery_is_noticed(name, sound):
     assert noticed > 2, "this forgery never applies"
 
 
-def test_more_devices_than_a_claim_may_hold_are_noticed(sound):
+def test_more_devices_than_a_claim_may_have_are_detected(sound):
     case = next(case for case in sound if len(case.results[0].devices.results) > 1)
     with limited(1):
         assert AllocationRule.LIMIT in {finding.rule for finding in findings(case)}

@@ -1,4 +1,4 @@
-"""The generated objects reach every field there is, so that no law passes because a field was never there."""
+"""The generated objects cover every field, so that no property holds because a field was never set."""
 
 from __future__ import annotations
 

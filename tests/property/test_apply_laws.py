@@ -1,4 +1,6 @@
-"""Laws of ownership: apply twice is once, separate hands keep apart, nobody owns what is not there."""
+"""Properties of server-side apply: idempotent, independent managers do not interfere, no absent field is
+owned.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,7 @@ def test_applying_twice_is_applying_once(steps, configuration):
 
 @fewer
 @given(pods("abc"), pods("xyz"))
-def test_separate_hands_may_come_in_any_order(mine, yours):
+def test_independent_managers_may_apply_in_any_order(mine, yours):
     one = applying(applying(None, mine, "me"), yours, "you", force=False)
     other = applying(applying(None, yours, "you"), mine, "me", force=False)
     assert unordered(bare(one)) == unordered(bare(other))
@@ -124,7 +126,7 @@ def test_separate_hands_may_come_in_any_order(mine, yours):
 
 @fewer
 @given(pods("abc"), pods("xyz"))
-def test_who_gives_everything_up_leaves_the_rest_as_it_was(mine, yours):
+def test_a_manager_that_gives_up_all_fields_leaves_the_rest(mine, yours):
     alone = applying(None, mine, "me")
     both = applying(alone, yours, "you", force=False)
     nothing = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
@@ -135,7 +137,7 @@ def test_who_gives_everything_up_leaves_the_rest_as_it_was(mine, yours):
 
 @fewer
 @given(writes)
-def test_nobody_owns_what_is_not_there(steps):
+def test_no_absent_field_is_owned(steps):
     live = history(steps)
     there = FieldSet(compare_documents(STRUCTURE, {}, bare(live)).changed).union(
         FieldSet(collect_fields(STRUCTURE, bare(live)))
@@ -149,7 +151,7 @@ def test_nobody_owns_what_is_not_there(steps):
 
 @fewer
 @given(writes, pods())
-def test_after_an_apply_the_object_says_what_was_applied(steps, configuration):
+def test_after_an_apply_the_object_has_the_applied_values(steps, configuration):
     live = applying(history(steps), configuration, "me")
     changed, _ = compare_documents(STRUCTURE, bare(live), configuration)
     assert changed == {}
@@ -178,7 +180,7 @@ def test_an_apply_without_force_fails_or_does_the_same(steps, configuration):
 
 @fewer
 @given(writes, pods())
-def test_whoever_updates_owns_exactly_what_changed(steps, document):
+def test_an_update_owns_exactly_what_changed(steps, document):
     live = history(steps)
     changed, _ = compare_documents(STRUCTURE, bare(live), document)
     after = owned(updating(live, document, "they"))

@@ -1,4 +1,4 @@
-"""Laws of decoding: one meaning, whichever way a document comes in and however it is spelt."""
+"""Properties of decoding: every path and every spelling gives the same object."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_bytes_and_documents_mean_the_same(kind, data):
 @each_route
 @fewer
 @given(data=st.data())
-def test_the_careful_way_means_the_same_as_the_fast_one(kind, version, data):
+def test_the_slow_path_gives_the_same_object_as_the_fast_one(kind, version, data):
     """An unknown field sends a document the careful way; what is left of it must be the same object."""
     document = written(data, kind, version)
     fast = codec.decode_document(document)
@@ -94,7 +94,7 @@ def test_the_order_of_fields_does_not_matter(kind, data):
 @each_kind
 @fewer
 @given(data=st.data())
-def test_open_objects_keep_what_we_do_not_know_and_closed_ones_report_it(kind, data):
+def test_open_objects_keep_unknown_fields_and_closed_ones_report_them(kind, data):
     document = data.draw(documents(kind)) if kind.open else written(data, kind, kind.version)
     decoded = codec.decode(write_json({**document, "zzz": [1]}))
     if kind in OPEN:
@@ -108,7 +108,7 @@ def test_open_objects_keep_what_we_do_not_know_and_closed_ones_report_it(kind, d
 @each_kind
 @fewer
 @given(data=st.data())
-def test_a_field_that_stands_twice_is_found(kind, data):
+def test_a_duplicate_field_is_found(kind, data):
     document = data.draw(documents(kind)) if kind.open else written(data, kind, kind.version)
     plain = json.loads(write_json(document))
     assert find_duplicate_fields(json.dumps(plain).encode()) == ()

@@ -1,4 +1,4 @@
-"""Laws of defaults: filled once, never over what was said, and independent of the version it was said in."""
+"""Properties of defaults: applied once, never over a value that is set, in every version alike."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_only_fields_of_the_table_that_were_unset_change(kind, data):
 @each_kind
 @fewer
 @given(data=st.data())
-def test_what_was_said_is_kept_and_what_was_not_is_the_tables_value(kind, data):
+def test_set_fields_are_kept_and_unset_ones_get_the_default(kind, data):
     obj = data.draw(objects(kind))
     filled = apply_defaults(obj, now=EARLY)
     for row in DEFAULTS.get(kind.type, ()):

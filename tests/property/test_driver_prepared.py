@@ -1,8 +1,8 @@
-"""Law: however prepare, unprepare, crashes and reboots mix, checkpoint, CDI files and devices agree.
+"""Checkpoint, CDI files and devices agree, however prepare, unprepare, crashes and reboots are mixed.
 
-After a prepare that succeeded there is one CDI file and the device is set up; a second one gives the same
+After a prepare that succeeded there is one CDI file and the device is set up; a second prepare gives the same
 reply. After an unprepare that succeeded there is neither. A device is never set up for two claims, and when
-everything was given back nothing is left.
+everything was unprepared nothing is left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from dray.api.resource import (
 from dray.client.client import Client
 from dray.client.rest_client import ClientOptions
 from dray.client.timing import TimeSource
-from dray.client.transports.in_process import InProcessTransport
 from dray.clock import ManualClock
 from dray.driver import Claim, Driver, Ready
 from dray.driver import metrics as m
@@ -43,6 +42,7 @@ from dray.driver.preparing.preparer import ClaimPreparer, PrepareResult, Request
 from dray.telemetry.logs import build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
 from tests.effort import effort
+from tests.support.in_process_transport import InProcessTransport
 
 NAME = "gpu.example.com"
 DEVICES = {"a": "gpu-0", "b": "gpu-1", "c": "gpu-0"}
@@ -223,10 +223,10 @@ steps = st.lists(
 @given(steps)
 @effort(0.8)
 @pytest.mark.req("K3063-134", "K3063-146")
-def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[str, str, str]]) -> None:
-    async def scene(root: Path) -> None:
+def test_checkpoint_files_and_devices_agree_whatever_happens(steps: list[tuple[str, str, str]]) -> None:
+    async def run(root: Path) -> None:
         world = World(root)
-        for what, name, fatal in story:
+        for what, name, fatal in steps:
             await world.do(what, name, fatal)
         for name in DEVICES:
             await world.do("unprepare", name, "")
@@ -237,15 +237,15 @@ def test_checkpoint_files_and_devices_agree_whatever_happens(story: list[tuple[s
 
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        asyncio.run(scene(root))
+        asyncio.run(run(root))
     finally:
         shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("then", ["prepare", "unprepare"])
 @pytest.mark.parametrize("place", [*FAIL_POINTS, *INSIDE])
-def test_after_a_crash_at_any_place_either_call_sets_it_right(place: str, then: str) -> None:
-    async def scene(root: Path) -> None:
+def test_after_a_crash_anywhere_either_call_restores_consistency(place: str, then: str) -> None:
+    async def run(root: Path) -> None:
         world = World(root)
         what = "unprepare" if "unprepare" in place else "prepare"
         if what == "unprepare":
@@ -260,6 +260,6 @@ def test_after_a_crash_at_any_place_either_call_sets_it_right(place: str, then: 
 
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        asyncio.run(scene(root))
+        asyncio.run(run(root))
     finally:
         shutil.rmtree(root)

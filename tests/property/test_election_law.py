@@ -1,9 +1,8 @@
-"""At no moment do two candidates lead, whatever their clocks, their luck and the way to the server.
+"""At most one candidate leads at any moment, whatever the clocks, random choices and network do.
 
-Time here is made: every candidate sleeps on one calendar, with a clock of its own that started elsewhere and
-runs up to one percent fast or slow. Calls take time on the way there and on the way back; they get lost on
-either way; candidates are killed without a word, or end and give the lease back. After every step at most one
-of them believes to lead.
+Time is simulated: every candidate sleeps on one calendar, with its own clock that has an offset and runs up
+to one percent fast or slow. Calls take time in both directions and get lost in either; candidates are killed,
+or stop and release the lease. After every step at most one of them believes to be the leader.
 """
 
 from __future__ import annotations

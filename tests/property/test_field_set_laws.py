@@ -1,4 +1,4 @@
-"""Laws of field sets: they are sets of paths, and writing them down loses nothing."""
+"""Properties of field sets: they are sets of paths, and encoding loses nothing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_set_is_its_parts(a, b):
 
 @fewer
 @given(pods(), pods())
-def test_a_comparison_turns_around(a, b):
+def test_a_comparison_is_symmetric(a, b):
     there, back = compare_documents(STRUCTURE, a, b), compare_documents(STRUCTURE, b, a)
     assert not FieldSet(there.changed).intersection(FieldSet(there.removed))
     assert FieldSet(there.changed).contains(FieldSet(back.removed))
@@ -80,7 +80,7 @@ def test_what_is_named_is_what_is_new(pod):
 
 @fewer
 @given(pods(), pods())
-def test_what_is_taken_out_is_gone_and_nothing_else(pod, other):
+def test_only_removed_paths_are_gone(pod, other):
     fields = FieldSet(collect_fields(STRUCTURE, other)).tree
     rest = remove_fields(STRUCTURE, pod, fields)
     left = FieldSet(collect_fields(STRUCTURE, rest))

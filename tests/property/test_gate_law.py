@@ -1,4 +1,4 @@
-"""The gate law: with a gate off, an object is as if it lacked the gate's fields, unless it was using them."""
+"""Gates of API objects: with a gate off, an object loses the gate's fields, unless it was using them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_gate_switches_nothing_but_its_own_fields(gate, data):
 @each_kind
 @fewer
 @given(data=st.data())
-def test_every_field_that_is_dropped_is_told(kind, data):
+def test_every_dropped_field_is_reported(kind, data):
     new, gates = data.draw(any_of(kind)), data.draw(gate_sets())
     kept = drop_disabled_fields(kind, new, None, gates)
     told = {field.path for field in kept.dropped}

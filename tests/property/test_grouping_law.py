@@ -1,4 +1,4 @@
-"""Groups of seats that are alike change nothing: a plain walk over every node finds the same."""
+"""Grouping equal nodes changes nothing: a plain loop over every node finds the same."""
 
 from __future__ import annotations
 
@@ -77,26 +77,26 @@ def plainly(
                 and opinion.other_nodes_rejection is not None
             ):
                 refused.setdefault(name, opinion.other_nodes_rejection.reason)
-    for name, seat in snapshot.node_states.items():
+    for name, state in snapshot.node_states.items():
         for _, opinion in formed:
-            verdict = opinion.filter(seat) if opinion.filter is not None else None
+            verdict = opinion.filter(state) if opinion.filter is not None else None
             if verdict is not None:
                 refused.setdefault(name, verdict.reason)
-    left = [seat for name, seat in snapshot.node_states.items() if name not in refused]
-    totals = dict.fromkeys([seat.name for seat in left], 0)
+    left = [state for name, state in snapshot.node_states.items() if name not in refused]
+    totals = dict.fromkeys([state.name for state in left], 0)
     for weight, opinion in formed:
         scores = (
-            opinion.normalize_scores([opinion.score(seat) for seat in left])
+            opinion.normalize_scores([opinion.score(state) for state in left])
             if opinion.score is not None
             else ()
         )
-        for seat, score in zip(left, scores, strict=False):
-            totals[seat.name] += weight * score
+        for state, score in zip(left, scores, strict=False):
+            totals[state.name] += weight * score
     return {name for name, total in totals.items() if total == max(totals.values())}, refused
 
 
 @given(clusters(), pods(), st.sampled_from(Scoring))
-def test_a_plain_walk_over_every_node_finds_the_same(
+def test_a_plain_loop_over_every_node_finds_the_same(
     snapshot: ClusterSnapshot, asked: Pod, scoring: Scoring
 ) -> None:
     who, profile = subject(asked), build_profile(PlacementOptions(scoring=scoring))

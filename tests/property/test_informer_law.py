@@ -1,10 +1,10 @@
-"""An informer shows what the server has, however often the way to it breaks.
+"""An informer shows the state of the server, however often the connection breaks.
 
-The server here has a history of writes, each of one or more objects, and a plan of what goes wrong with each
-watch: it is cut somewhere, it begins with events that were already sent, it is refused because the past is
-gone, or it simply ends. When nothing is left of the plan the informer must show the last state; what its
-listeners were told must add up to it, with every object's versions in order and nothing told twice; and
-unless the past was gone, no step may be missing.
+The server has a history of writes, each of one or more objects, and a plan of faults for each watch: it is
+cut, it starts with events that were already sent, it is refused because the history is gone, or it ends. When
+the plan is done the informer must show the last state; the events of its listeners must add up to it, with
+the versions of every object in order and no event twice; and unless the history was gone, no event may be
+missing.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class History(FakeApi):
         super().__init__()
         serves(self, "v1")
         self.coming, self.faults = list(writes), list(faults)
-        self.revision, self.lives = 100, 0
+        self.revision, self.created = 100, 0
         self.state: dict[str, dict[str, Any]] = {}
         self.events: list[Event] = []
         self.settled = asyncio.Event()
@@ -131,8 +131,8 @@ class History(FakeApi):
         for name, there in write.items():
             known = self.state.get(name)
             if there:
-                self.lives += known is None
-                uid = known["metadata"]["uid"] if known else f"uid-{self.lives}"
+                self.created += known is None
+                uid = known["metadata"]["uid"] if known else f"uid-{self.created}"
                 self.state[name] = claim(name, self.revision, uid)
                 self.events.append(Event(self.revision, "MODIFIED" if known else "ADDED", self.state[name]))
             elif known:
@@ -189,7 +189,7 @@ async def followed(server: History) -> tuple[Informer, Shadow]:
 @given(WRITES, FAULTS)
 @example([{"a": True, "b": True}], [Fault(1, cut=1)])
 @example([{"a": True}, {"b": True}], [Fault(2), Fault(0, again=2)])
-def test_an_informer_ends_where_the_server_is(writes, faults):
+def test_an_informer_reaches_the_state_of_the_server(writes, faults):
     server = History(writes, faults)
     informer, shadow = asyncio.run(followed(server))
     truth = {

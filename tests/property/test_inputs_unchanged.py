@@ -1,4 +1,4 @@
-"""Law: whoever is asked about an object or a document leaves it as it was."""
+"""Functions that read an object or a document leave it unchanged."""
 
 from __future__ import annotations
 

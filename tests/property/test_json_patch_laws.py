@@ -1,4 +1,4 @@
-"""Laws of JSON patches: a difference leads from one document to the other, and what is done can be undone."""
+"""Properties of JSON patches: a diff leads from one document to the other, and operations can be undone."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_two_patches_in_a_row_are_one_patch(a, b, c):
 
 
 @given(st.data(), json_objects)
-def test_what_stands_somewhere_passes_its_test(data, document):
+def test_an_existing_value_passes_its_test_operation(data, document):
     place = data.draw(st.sampled_from(places(document)))
     patch = [{"op": "test", "path": place, "value": value_at(document, place)}]
     assert json_patch.apply(document, patch) == document

@@ -1,4 +1,4 @@
-"""A label selector and its text are the same thing."""
+"""A label selector and its text are equivalent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_joining_two_texts_by_a_comma_selects_what_both_select(
 
 
 @given(st.text(max_size=40) | st.text("ab=!(),<>in not1 ", max_size=40))
-def test_any_text_is_read_or_refused_at_a_place_in_it(text: str) -> None:
+def test_any_text_is_parsed_or_refused_at_a_position(text: str) -> None:
     try:
         selector = ParsedLabelSelector.parse(text)
     except LabelSelectorError as refusal:

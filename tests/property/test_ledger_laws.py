@@ -1,8 +1,8 @@
-"""Laws of the ledger: nothing is ever held twice or overdrawn, and rows always equal what claims say.
+"""Properties of the ledger: no device is allocated twice or overdrawn, and rows always equal the claims.
 
-A machine grants, releases, prepares and frees at random, publishes devices anew, and crashes: a ruling that
-was worked out is thrown away, or comes too late because another one was faster. After every step the laws
-are checked by counting allocations, without the ledger's own code.
+A machine grants, releases, prepares and frees at random, publishes devices again, and crashes: a decision
+that was computed is discarded, or comes too late because another one was faster. After every step the
+properties are checked by counting allocations, without the code of the ledger.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self.rows: dict[bytes, bytes] = {}
         self.claims: dict[str, StoredClaim] = {}
-        self.births = 0
+        self.created = 0
         self.generation = 1
         self.published = pool(1, flipped=False)
         self.preparations: dict[str, tuple[str, Holder, tuple[StoredResult, ...]]] = {}
@@ -115,8 +115,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def grant(self, name: str, asked: list[dict[str, Any]]) -> tuple[StoredClaim, LedgerDecision]:
         old = self.claims.get(name)
         if old is None:
-            self.births += 1
-        uid = f"uid-{self.births}" if old is None else old.metadata.uid
+            self.created += 1
+        uid = f"uid-{self.created}" if old is None else old.metadata.uid
         claim = document(name, uid, asked)
         books = self.books()
         return claim, books.build_decision(
@@ -253,7 +253,7 @@ def pages(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(pages())
-def test_the_ledger_judges_pools_as_the_allocator_does(found: list[dict[str, Any]]) -> None:
+def test_the_ledger_evaluates_pools_as_the_allocator_does(found: list[dict[str, Any]]) -> None:
     contents = DeviceProfileTable(lambda expression, driver, device: True)
     named = [slice_ | {"metadata": {"name": f"s{i}"}} for i, slice_ in enumerate(found)]
     everything = [PreparedSlice(decode_document(slice_).object, contents) for slice_ in named]

@@ -1,4 +1,4 @@
-"""Laws of merge patches, plain and strategic: twice is once, nothing is nothing, inputs stay."""
+"""Properties of merge patches, plain and strategic: idempotent, an empty patch does nothing, inputs stay."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Law: scheduler and drivers find a node that suits all classic claims of a pod, if there is one.
+"""Scheduler and drivers find a node that suits all classic claims of a pod, if there is one.
 
-However little drivers say, whichever node the scheduler likes best each time, and whichever claim it gives
-back when it is stuck.
+This holds however few nodes the drivers report, whichever node the scheduler prefers each time, and whichever
+claim it releases when it is stuck.
 """
 
 from __future__ import annotations

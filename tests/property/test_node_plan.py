@@ -1,13 +1,13 @@
-"""Laws of the plan of a node agent, against drivers that fail, agents that die and machines that reboot.
+"""Properties of the plan of a node agent, with drivers that fail, agents that crash and machines that reboot.
 
-The machine is the shell: it keeps a record, makes the calls it is told to make, and dies where it likes. What
-drivers really have in their hands is kept beside it. The laws:
+The state machine keeps a record, makes the calls that the plan asks for, and crashes anywhere. What drivers
+really have prepared is kept beside it. The properties:
 
-- a pod is ready only when every driver of every claim of it said yes in this boot;
-- no driver is asked to let go of a claim that a pod uses;
-- a device is never in the hands of two claims, shares and admin access aside;
-- what a driver may have is always in the record, and when all pods have ended it is given back;
-- a pod becomes ready in one attempt when nothing is in its way and all drivers say yes.
+- a pod is ready only when every driver of all its claims succeeded in this boot;
+- no driver is asked to unprepare a claim that a pod uses;
+- a device is never prepared for two claims, shares and admin access aside;
+- what a driver may have prepared is always in the record, and is unprepared when all pods have ended;
+- a pod becomes ready in one attempt when nothing blocks it and all drivers succeed.
 """
 
 from __future__ import annotations

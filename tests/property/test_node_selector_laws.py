@@ -1,4 +1,4 @@
-"""Merging node selectors is conjunction, and a selector survives the way through its document."""
+"""Merging node selectors is conjunction, and a selector survives conversion to a document."""
 
 from __future__ import annotations
 

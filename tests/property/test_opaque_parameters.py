@@ -1,4 +1,4 @@
-"""Law: what a driver is told arrives as it was written, through every version, digit by digit."""
+"""Opaque parameters reach the driver as they were written, through every version, with every digit."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What is remembered between cycles changes nothing: pod after pod gets what a cold start would give it.
+"""Caches between scheduling cycles change nothing: each pod gets what a cold start would give it.
 
-A cluster is drawn with devices, alternatives, shares and claims that hold some of them. Pods that ask the
-same come one after the other through one overlay and one plugin, which remember photographs, shapes and
-searches. Each is compared with a plain reference that asks the allocator anew for every single node: the same
-nodes will do, the chosen one has the highest rank, and its claims get the same devices.
+A cluster is drawn with devices, alternatives, shares and claims that hold some of them. Pods with the same
+requests come one after the other through one cache and one plugin, which reuse snapshots, shapes and
+searches. Each is compared with a plain reference that calls the allocator for every single node: the same
+nodes are suitable, the chosen one has the highest score, and its claims get the same devices.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def decided(
 
 
 @given(problems | ranked(), st.integers(1, 3), st.integers(0, 5))
-def test_slices_change_nothing_but_when_the_answer_comes(problem: Problem, pods: int, turn: int) -> None:
+def test_time_slices_change_only_when_the_result_comes(problem: Problem, pods: int, turn: int) -> None:
     """The clock goes on by one with every event, and a decision has time for three of them."""
     ticks = count()
     sliced = DynamicResources(
@@ -170,9 +170,7 @@ def test_slices_change_nothing_but_when_the_answer_comes(problem: Problem, pods:
 
 @pytest.mark.req("K4816-065", "K4816-066", "K4816-067", "K4816-068")
 @given(problems | ranked(), st.integers(1, 3), st.integers(0, 5))
-def test_pods_that_come_one_after_the_other_get_what_a_cold_start_would_give(
-    problem: Problem, pods: int, turn: int
-) -> None:
+def test_consecutive_pods_get_what_a_cold_start_would_give(problem: Problem, pods: int, turn: int) -> None:
     plugin = DynamicResources(OPEN, one_share, unlimited())
     profile = SchedulerProfile((WeightedPlugin(plugin, 2),))
     _check(

@@ -1,8 +1,8 @@
-"""Publishing: what is written makes the pool what the driver told, and no more is written than that takes.
+"""Publishing: the writes make the pool what the driver published, and are no more than needed.
 
-A driver tells of a pool, then of another shape of it, and so on. A toy server keeps slices and fills in what
-servers fill in. Writes may stop anywhere; whoever looks meanwhile sees the pool as it was, as it shall be, or
-an incomplete one, never a mixture.
+A driver publishes a pool, then a changed one, and so on. A toy server keeps slices and sets the fields that
+servers set. Writes may stop anywhere; a reader sees the old pool, the new pool, or an incomplete one, never a
+mixture.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def order_of(offer: DesiredPool) -> list[str]:
 
 
 @given(histories(), st.booleans())
-def test_applying_the_plan_gives_the_pool_that_was_told_and_a_second_plan_is_empty(
+def test_applying_the_plan_gives_the_published_pool_and_a_second_plan_is_empty(
     told: list[DesiredPool], remembers: bool
 ) -> None:
     server = Server({})
@@ -171,7 +171,7 @@ def test_applying_the_plan_gives_the_pool_that_was_told_and_a_second_plan_is_emp
     for offer in told:
         plan = plan_pool(offer, HOME, server.standing, left)
         server.apply(plan)
-        assert server.view() == order_of(offer)
+        assert server.get_view() == order_of(offer)
         found = {device.name: device for each in server.standing for device in each.spec.devices}
         bare = {
             name: structs.replace(
@@ -193,16 +193,16 @@ def test_writes_that_stop_anywhere_show_the_old_pool_the_new_one_or_none(
 ) -> None:
     server, new = Server({}), data.draw(changes(old))
     server.apply(plan_pool(old, HOME, []))
-    before = server.view()
+    before = server.get_view()
     plan = plan_pool(new, HOME, server.standing)
     puts = data.draw(st.permutations(server.steps(plan)[: len(plan.creates) + len(plan.updates)]))
     steps = [*puts, *server.steps(plan)[len(puts) :]]
     stop = data.draw(st.integers(0, len(steps)))
     for step in steps[:stop]:
         server.do(step)
-        assert server.view() in (before, order_of(new), None)
+        assert server.get_view() in (before, order_of(new), None)
     server.apply(plan_pool(new, HOME, server.standing))
-    assert server.view() == order_of(new)
+    assert server.get_view() == order_of(new)
     assert plan_pool(new, HOME, server.standing).is_empty
 
 
@@ -229,7 +229,7 @@ def test_a_change_in_one_place_is_one_write_and_keeps_the_generation(
 
 
 @given(offers(), st.data())
-def test_what_somebody_deletes_comes_back_alone_and_as_it_was(old: DesiredPool, data: st.DataObject) -> None:
+def test_a_deleted_slice_is_restored_alone_and_unchanged(old: DesiredPool, data: st.DataObject) -> None:
     server = Server({})
     server.apply(plan_pool(old, HOME, []))
     left = tuple(server.standing)
@@ -257,7 +257,7 @@ def _fits(items: Sequence[object]) -> bool:
         st.tuples(st.integers(0, 30), st.integers(100, 130)), max_size=8, unique_by=lambda pair: pair[1]
     ),
 )
-def test_devices_that_stay_in_order_keep_their_page_unless_it_overflows(
+def test_devices_that_stay_in_order_keep_their_slice_unless_it_overflows(
     first: list[int], removed: set[int], added: list[tuple[int, int]]
 ) -> None:
     pages = lay_out_pages([plain(*first)], (), _fits)
@@ -301,4 +301,4 @@ def test_devices_in_use_stay_in_their_order_until_released(
         assert marked == (name not in told)
     assert retain_used_devices(new, server.standing, used) == kept
     server.apply(plan_pool(new, HOME, server.standing))
-    assert server.view() == order_of(new)
+    assert server.get_view() == order_of(new)

@@ -1,8 +1,8 @@
-"""The waiting room against a slow one that scans everybody: nobody lost, nobody doubled, no signal missed.
+"""The scheduling queue against a slow model that scans all pods: none lost, none twice, no signal missed.
 
-The machine adds, changes, gates, binds and deletes pods, takes and parks them, wakes by random signals and
-lets time pass. The slow room keeps a plain row for every pod and looks at all of them each time. After every
-step every pod is in the same place in both, and whoever is taken is one of those whose turn it is.
+The machine adds, changes, gates, binds and deletes pods, pops and requeues them, sends random signals and
+advances the clock. The model keeps a plain row for every pod and scans all of them each time. After every
+step every pod has the same state in both, and a popped pod is one of those that are next.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def matches(waits: Signal, happened: Signal) -> bool:
 
 @dataclass
 class Row:
-    """A pod in the slow room."""
+    """A pod in the model."""
 
     pod: Pod
     since: float
@@ -63,8 +63,8 @@ class Row:
         return -(self.pod.spec.priority or 0), self.since
 
 
-class Rooms(RuleBasedStateMachine):
-    """The waiting room and the slow one."""
+class Queues(RuleBasedStateMachine):
+    """The queue and its model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Rooms(RuleBasedStateMachine):
             return PluginRejection("P", "held back", frozenset({RELEASE}))
         return None
 
-    # The slow room.
+    # The model.
 
     def rise(self, row: Row) -> None:
         now, name = self.clock.monotonic(), row.pod.metadata.name
@@ -274,5 +274,5 @@ class Rooms(RuleBasedStateMachine):
         assert self.queue.in_flight == counts[QueuedPodState.TRYING]
 
 
-TestRooms = Rooms.TestCase
-TestRooms.settings = effort(1.5, stateful_step_count=50)
+TestQueues = Queues.TestCase
+TestQueues.settings = effort(1.5, stateful_step_count=50)

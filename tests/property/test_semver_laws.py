@@ -1,4 +1,4 @@
-"""Versions are in one total order, the one the specification describes word by word."""
+"""Versions are in one total order, the one of the specification."""
 
 from __future__ import annotations
 

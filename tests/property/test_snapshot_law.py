@@ -1,8 +1,8 @@
-"""A photograph that was changed step by step is the one that would be taken anew.
+"""A snapshot that is updated step by step equals one that is built from scratch.
 
-Nodes, slices, pods, claims and promises come, change and go. After every step the photograph of the overlay
-has the same seats and the same groups as one of everything at once; the one before it still is what it was;
-and whenever a device is no longer held, somebody hears of it.
+Nodes, slices, pods, claims and assumed allocations are added, changed and removed. After every step the
+snapshot of the cache has the same node states and groups as one built of everything at once; the snapshot
+before it is unchanged; and whenever a device is released, the listener is called.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def look(shape: NodeShape) -> tuple[object, ...]:
     return len(shape.profiles), shape.taken, shape.shared, shape.capacity_left, shape.counters_left
 
 
-def seats(snapshot: ClusterSnapshot) -> dict[str, Any]:
+def node_states(snapshot: ClusterSnapshot) -> dict[str, Any]:
     return {
-        name: (seat.traits, seat.node.metadata.labels, seat.requests, look(seat.shape))
-        for name, seat in snapshot.node_states.items()
+        name: (state.traits, state.node.metadata.labels, state.requests, look(state.shape))
+        for name, state in snapshot.node_states.items()
     }
 
 
@@ -58,8 +58,8 @@ def groups(snapshot: ClusterSnapshot) -> set[frozenset[str]]:
     return {frozenset(group) for group in snapshot.groups.values()}
 
 
-class Photographs(RuleBasedStateMachine):
-    """A cluster, the overlay that is told of it, and plain notes of the same."""
+class Snapshots(RuleBasedStateMachine):
+    """A cluster, the cache that is updated with it, and a plain model of the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class Photographs(RuleBasedStateMachine):
         return Pod(metadata=metadata, spec=spec, status=PodStatus(phase=phase))
 
     @invariant()
-    def the_photograph_is_true(self) -> None:
+    def the_snapshot_is_exact(self) -> None:
         snapshot = self.overlay.update_snapshot()
         stock = DeviceInventory(
             self.slices.values(), CLASSES, DeviceUsage.from_claims(self.overlay.claims), judged
@@ -178,17 +178,17 @@ class Photographs(RuleBasedStateMachine):
         for name, asked in self.guests.values():
             needs[name] = needs.get(name, NO_REQUESTS).add(asked)
         anew = ClusterSnapshot.build(self.nodes.values(), stock, needs)
-        assert seats(snapshot) == seats(anew)
+        assert node_states(snapshot) == node_states(anew)
         assert groups(snapshot) == groups(anew)
         assert snapshot.nodes.keys() == self.nodes.keys()
         for likeness, group in snapshot.groups.items():
-            for name, seat in group.items():
-                assert snapshot.node_states[name] is seat
-                assert seat.group_key == likeness
+            for name, state in group.items():
+                assert snapshot.node_states[name] is state
+                assert state.group_key == likeness
         if self.last is not None:
-            before, sat, alike = self.last
-            assert (seats(before), groups(before)) == (sat, alike)
-        self.last = (snapshot, seats(snapshot), groups(snapshot))
+            before, states, alike = self.last
+            assert (node_states(before), groups(before)) == (states, alike)
+        self.last = (snapshot, node_states(snapshot), groups(snapshot))
 
     @invariant()
     def what_is_given_back_is_heard(self) -> None:
@@ -200,5 +200,5 @@ class Photographs(RuleBasedStateMachine):
         self.held, self.heard = held, 0
 
 
-TestPhotographs = Photographs.TestCase
-TestPhotographs.settings = effort(1, stateful_step_count=40)
+TestSnapshots = Snapshots.TestCase
+TestSnapshots.settings = effort(1, stateful_step_count=40)

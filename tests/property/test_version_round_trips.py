@@ -1,4 +1,4 @@
-"""Law: an object goes through every version that is served, in any order, and loses nothing."""
+"""An object survives conversion through every served version, in any order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_V01_a_round_trip_loses_nothing(kind, version, data):  # noqa: N802
     "kind", [kind for kind in CLOSED if len(kind.versions) > 1], ids=lambda kind: kind.qualified_name
 )
 @given(data=st.data())
-def test_a_journey_through_all_versions_ends_where_it_began(kind, data):
+def test_converting_through_all_versions_gives_the_same_object(kind, data):
     oldest = kind.versions[-1]
     start = codec.encode(data.draw(objects(kind)), oldest)
     text = start

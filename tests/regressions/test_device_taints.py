@@ -147,7 +147,7 @@ async def test_t03_whoever_writes_a_rule_for_every_device_is_told_what_it_concer
         assert warned[0].startswith(everything)
         assert "evicted" in warned[0]
         assert warned[1:] == [
-            "spec.deviceSelector: devices published now: 2; devices given to claims: 1; "
+            "spec.deviceSelector: devices published now: 2; devices allocated to claims: 1; "
             "pods that may use them: 1"
         ]
         warned.clear()

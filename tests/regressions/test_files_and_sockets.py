@@ -25,9 +25,9 @@ from dray.errors import InputError
 from dray.node.claims.checkpoint import FILE, Checkpoint, LostCheckpoint
 from dray.node.claims.record import ClaimsRecord
 from dray.node.containers.runtime.process import ProcessRuntime
-from dray.node.server.authentication import load_or_create_certificate
+from dray.node.server.certificate import load_or_create_certificate
 from dray.wire.unix_sockets import secure_socket_directory
-from tests.unit.driver.onnode import DRIVER, Node, on_node
+from tests.unit.driver.driver_node import DRIVER, DriverNode, open_driver_node
 from tests.unit.node.doorway import Place, place
 from tests.unit.node.stage import Stage, container, played, pod
 
@@ -63,7 +63,7 @@ def victim(folder: Path) -> Path:
 
 def test_s11_nobody_else_reads_what_an_agent_keeps(tmp_path: Path) -> None:
     async def work(stage: Stage) -> None:
-        async with stage.agent(port=0, listen="127.0.0.1"):
+        async with stage.agent(port=0, listen_address="127.0.0.1"):
             await stage.create(pod("p", container("c", "sh", "-c", "echo hello; sleep 600"), claim="gpus"))
             await stage.claim("gpus", "p")
             await stage.phase("p", "Running")
@@ -93,29 +93,29 @@ def test_s11_the_root_of_an_agent_is_made_for_its_owner(tmp_path: Path, runtime:
 
 
 def test_s11_nobody_else_reads_what_a_driver_keeps_and_everybody_its_cdi_files() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            uid = await node.claim("c")
-            await line.ok(uid, "c")
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            uid = await node.create_claim("c")
+            await agent.prepare_ok(uid, "c")
             state = modes(node.state)
             assert state[f"prepared/{uid}.json"] == 0o600
             assert all(each & 0o077 == 0 for each in state.values()), state
-            assert {mode(each) for each in node.choices.cdi.iterdir()} == {0o644}
-            assert not list(node.choices.cdi.glob(".*")), "nothing half written is left"
-            await line.given_back(uid, "c")
+            assert {mode(each) for each in node.options.cdi.iterdir()} == {0o644}
+            assert not list(node.options.cdi.glob(".*")), "nothing half written is left"
+            await agent.unprepare_ok(uid, "c")
             assert all(each & 0o077 == 0 for each in modes(node.state).values())
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_s11_sockets_of_a_driver_are_its_own() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running():
-            sockets = build_socket_paths(DRIVER, node.choices.plugins, node.choices.registry)
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver():
+            sockets = build_socket_paths(DRIVER, node.options.plugins, node.options.registry)
             for path in (sockets.registration, sockets.endpoint):
                 assert (mode(path.parent), mode(path)) == (0o700, 0o600)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 # --- what lies in the place of a file ---
@@ -272,16 +272,16 @@ def test_s11_a_short_place_for_sockets_must_be_ours(monkeypatch: pytest.MonkeyPa
 # --- sockets that change under our eyes ---
 
 
-def _at_the_door(scene: Callable[[Place], Awaitable[None]]) -> None:
+def _at_the_door(scenario: Callable[[Place], Awaitable[None]]) -> None:
     async def run() -> None:
         async with place() as door:
-            await scene(door)
+            await scenario(door)
 
     asyncio.run(run())
 
 
 def test_s11_a_socket_that_becomes_a_link_is_let_go_and_not_called_again() -> None:
-    async def scene(door: Place) -> None:
+    async def scenario(door: Place) -> None:
         driver = await door.driver()
         await door.registered()
         path = driver.ways.registration()
@@ -294,30 +294,30 @@ def test_s11_a_socket_that_becomes_a_link_is_let_go_and_not_called_again() -> No
         hidden.rename(path)
         await door.registered()
 
-    _at_the_door(scene)
+    _at_the_door(scenario)
 
 
 def test_s11_a_stale_socket_is_taken_over_and_a_file_is_not() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            paths = build_socket_paths(DRIVER, node.choices.plugins, node.choices.registry)
+    async def scenario() -> None:
+        async with open_driver_node() as node:
+            paths = build_socket_paths(DRIVER, node.options.plugins, node.options.registry)
             _planted_sockets(node, paths.registration, paths.endpoint)
-            async with node.running() as line:
-                uid = await node.claim("c")
-                await line.ok(uid, "c")
-                await line.given_back(uid, "c")
+            async with node.run_driver() as agent:
+                uid = await node.create_claim("c")
+                await agent.prepare_ok(uid, "c")
+                await agent.unprepare_ok(uid, "c")
             for path in (paths.registration, paths.endpoint):
                 path.write_text(SECRET)
                 with pytest.raises(InputError, match="is in the way and is not a socket"):
-                    async with node.running():
+                    async with node.run_driver():
                         pass
                 assert path.read_text() == SECRET
                 path.unlink()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def _planted_sockets(node: Node, *paths: Path) -> None:
+def _planted_sockets(node: DriverNode, *paths: Path) -> None:
     for path in paths:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _socket(path, node.root)
@@ -325,15 +325,15 @@ def _planted_sockets(node: Node, *paths: Path) -> None:
 
 @pytest.mark.parametrize("which", ["registry", "plugins"])
 def test_s11_a_driver_does_not_serve_where_others_write(which: str) -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            directory: Path = getattr(node.choices, which)
+    async def scenario() -> None:
+        async with open_driver_node() as node:
+            directory: Path = getattr(node.options, which)
             if which == "plugins":
                 directory = directory / DRIVER
             directory.mkdir(mode=0o700, parents=True)
             directory.chmod(0o777)
             with pytest.raises(InputError, match="may be written to by others"):
-                async with node.running():
+                async with node.run_driver():
                     pass
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

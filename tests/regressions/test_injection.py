@@ -28,14 +28,15 @@ from dray.driver.service.driver_service import DriverService, DriverServiceOptio
 from dray.errors import InputError
 from dray.node import agent_metrics
 from dray.node.agent_metrics import NodeAgentMetrics
-from dray.node.containers.log_reader import LogReadOptions, build_log_path, read_log
+from dray.node.containers.log_files import build_log_path
+from dray.node.containers.log_reader import LogReadOptions, read_log
 from dray.node.containers.runtime.base import ContainerId, ContainerLaunch, ContainerNotStarted
 from dray.node.containers.runtime.process import ProcessRuntime
 from dray.node.containers.runtime.shim.log import ContainerLogWriter as ContainerLog
 from dray.node.plugins.driver_replies import sanitize_text
 from dray.telemetry.logs import StructuredLogger
 from dray.wire.grpc_services import DRA_V1, GrpcStub
-from tests.unit.driver.onnode import on_node
+from tests.unit.driver.driver_node import open_driver_node
 
 HOSTILE = (
     "../../etc/passwd",
@@ -82,19 +83,19 @@ def test_s10_names_of_devices_and_pools_stay_what_they_are_in_cdi_files(tmp_path
 
 @pytest.mark.parametrize("name", [*HOSTILE, "a.example.com/../../x", "/etc", "-", ""])
 def test_s10_a_driver_with_a_name_that_is_a_path_does_not_start(tmp_path: Path, name: str) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         class Odd(Driver):
             def devices(self) -> list[Any]:
                 return []
 
         Odd.name = name
-        async with on_node() as node:
+        async with open_driver_node() as node:
             with pytest.raises(InputError):
                 DriverService(
-                    Odd(), Client(node.way), DriverServiceOptions("n", tmp_path, tmp_path, tmp_path)
+                    Odd(), Client(node.transport), DriverServiceOptions("n", tmp_path, tmp_path, tmp_path)
                 )
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 # --- paths and shells of containers ---
@@ -108,13 +109,13 @@ def _launch(root: Path, name: str, *command: str, uid: str = "uid-1") -> Contain
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("field", ["name", "uid"])
 def test_s10_a_container_whose_name_is_a_path_is_not_started(tmp_path: Path, text: str, field: str) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = ProcessRuntime(tmp_path / "containers")
         answer = await runtime.start(_launch(tmp_path, **{"name": "c", "uid": "u", field: text}))
         assert isinstance(answer, ContainerNotStarted)
         await runtime.close()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     assert [each.name for each in tmp_path.rglob("*")] == ["containers"]
 
 
@@ -129,14 +130,14 @@ def test_s10_words_of_a_command_are_never_read_by_a_shell(tmp_path: Path) -> Non
     words = ("printf", "%s|", *(text for text in HOSTILE if "\0" not in text))
     launch = _launch(tmp_path, "c", *words)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         runtime = ProcessRuntime(tmp_path / "containers")
         await runtime.start(launch)
         assert (await runtime.wait(launch.id)).code == 0
         await runtime.remove(launch.id)
         await runtime.close()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     assert b"".join(read_log(launch.log, LogReadOptions())).decode() == "|".join([*words[2:], ""])
     assert not (tmp_path / "owned").exists()
 
@@ -251,12 +252,12 @@ def test_s10_devices_are_shown_as_yaml_that_says_what_they_say(text: str) -> Non
 def test_s10_a_call_for_a_claim_whose_name_is_a_path_asks_the_server_nothing(field: str, name: str) -> None:
     """A namespace that was empty ended in a fault, and the server was asked for `..`."""
 
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as line:
             asked = {"namespace": "default", "name": "c", "uid": "u", field: name}
             request = DRA_V1.methods["NodePrepareResources"].request(claims=[asked, {**asked, "uid": "v"}])
             answer = await GrpcStub(line.endpoint, DRA_V1).call("NodePrepareResources", request, timeout=30.0)
             assert all("there is no such claim" in each.error for each in answer.claims.values())
-            assert "ERROR" not in node.said
+            assert "ERROR" not in node.log_text
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

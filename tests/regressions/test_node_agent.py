@@ -295,7 +295,7 @@ async def test_k17_a_pod_that_the_node_runs_by_itself_has_no_claims(tmp_path):
         mirror = await here.pod("a")
         answer = await here.office.prepare(mirror)
         assert why(answer)[0] == "StaticPodWithClaims"
-        assert getattr(answer, "final", False)
+        assert getattr(answer, "is_final", False)
         assert here.gpu.calls == []
 
 

@@ -127,7 +127,7 @@ def test_k14_a_driver_that_was_killed_has_gone_after_the_grace_time_and_is_left_
                 # Nobody listens at that file, and nobody ever will.
                 here.clock.advance(GRACE)
                 await until(lambda: not here.registry._tasks, lambda: "".join(here.lines))
-                assert "left alone until it is replaced" in here.lines[-1]
+                assert "ignored until it is replaced" in here.lines[-1]
                 here.pass_time(100 * GRACE)
                 assert not here.registry._tasks
                 await asyncio.to_thread(driver.start)

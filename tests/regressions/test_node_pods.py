@@ -157,7 +157,7 @@ def test_k17_a_file_that_describes_a_pod_with_a_claim_is_refused_with_a_reason(t
                 f"plain-{NODE}"
             ]
             (said,) = [line for line in lines if "claims.json" in line]
-            assert "a pod from a file cannot have claims" in said
+            assert "a static pod cannot have claims" in said
             assert stage.driver.asked == []
 
     played(tmp_path, work)

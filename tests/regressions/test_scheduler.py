@@ -88,7 +88,7 @@ async def test_s01_no_device_is_promised_twice_however_answers_and_events_come(t
     async with place(WAY, tmp_path) as here, here.controlled():
         client, transport = here.unruly()
         transport.before = transport.after = transport.event = in_any_order(seed)
-        async with here.scheduling(client, in_flight=16) as scheduler:
+        async with here.scheduling(client, max_in_flight=16) as scheduler:
             faults = watched(scheduler)
             await here.cluster(4, devices=4)
             await here.make(asks(exactly()))
@@ -280,7 +280,7 @@ async def test_s06_a_member_that_fails_leaves_the_promise_to_the_others(tmp_path
                 raise InternalServerError(500, {"message": "the write was not to be"})
 
         transport.before = fail_the_first
-        async with here.scheduling(client, terms=LATER) as scheduler:
+        async with here.scheduling(client, queue_timing=LATER) as scheduler:
             await here.cluster(1, devices=1)
             await here.make(asks(exactly(), name="c", made=False), asks(exactly(), name="other", made=False))
             await here.make(pod("p", by_name("c")), pod("q", by_name("c")))
@@ -356,7 +356,7 @@ async def test_s08_an_attempt_that_breaks_leaves_no_promise(tmp_path):
                 raise RuntimeError("a mistake in the program")
 
         transport.before = breaks
-        async with here.scheduling(client, in_flight=1) as scheduler:
+        async with here.scheduling(client, max_in_flight=1) as scheduler:
             await here.cluster(1, devices=1)
             await here.make(asks(exactly(), name="c", made=False), asks(exactly(), name="d", made=False))
             await here.make(pod("p", by_name("c"), priority=10))

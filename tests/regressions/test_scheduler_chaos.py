@@ -84,7 +84,7 @@ async def test_when_the_trouble_is_over_all_is_well(tmp_path, seed):
         mischief = Mischief(transport, seed)
         await here.cluster(3, devices=3)
         await here.make(asks(exactly()), *(asks(exactly(), name=f"shared-{n}", made=False) for n in range(2)))
-        async with here.scheduling(client, in_flight=8) as scheduler:
+        async with here.scheduling(client, max_in_flight=8) as scheduler:
             await come_and_go(here, seed)
             mischief.lasts = False
             await here.until(lambda: faults(here, scheduler), lambda found: found == [])
@@ -133,8 +133,8 @@ def without_devices(each: Pod, claims: dict[str, Any]) -> list[str]:
 def could_be_placed(scheduler: Scheduler, each: Pod) -> bool:
     if each.spec.node_name:
         return False
-    subject = scheduler._build_subject(each)
+    subject = scheduler._placer._resolve_pod(each)
     if not isinstance(subject, PendingPod):
         return False
-    profile = build_profile(scheduler._options.placement, [scheduler._devices])
+    profile = build_profile(scheduler._options.placement, [scheduler._placer.devices])
     return isinstance(place_pod(scheduler._cache.update_snapshot(), subject, profile), Placement)

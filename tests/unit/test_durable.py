@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from dray import durable
 from dray.durable import (
     CorruptFileError,
+    FileLock,
     StateFile,
     UnsupportedVersionError,
     read_boot_id,
@@ -179,3 +181,61 @@ def test_the_boot_is_known_or_nobody_tells(tmp_path: Path, monkeypatch: pytest.M
     assert read_boot_id() == "0b5e1a7e"
     monkeypatch.setattr(durable, "_BOOT_ID_PATH", tmp_path / "none")
     assert read_boot_id() == ""
+
+
+def test_a_lock_is_exclusive_until_it_is_released(tmp_path: Path) -> None:
+    lock = FileLock.try_acquire(tmp_path / "lock")
+    assert lock is not None
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
+    assert FileLock.try_acquire(tmp_path / "lock") is None
+    lock.release()
+    with FileLock.acquire(tmp_path / "lock"):
+        assert FileLock.try_acquire(tmp_path / "lock") is None
+    again = FileLock.try_acquire(tmp_path / "lock")
+    assert again is not None
+    again.release()
+
+
+def test_a_released_lock_is_free_though_a_child_has_the_descriptor(tmp_path: Path) -> None:
+    lock = FileLock.acquire(tmp_path / "lock")
+    inherited = os.dup(lock.descriptor)
+    lock.release()
+    try:
+        with FileLock.acquire(tmp_path / "lock"):
+            pass
+    finally:
+        os.close(inherited)
+
+
+def test_the_lock_of_a_deleted_file_is_not_the_lock(tmp_path: Path, monkeypatch) -> None:
+    path, flock = tmp_path / "lock", fcntl.flock
+    deleted: list[int] = []
+
+    def delete_before_locking(descriptor: int, operation: int) -> None:
+        if not deleted:
+            deleted.append(path.stat().st_ino)
+            path.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", delete_before_locking)
+    with FileLock.acquire(path) as lock:
+        assert deleted
+        assert os.fstat(lock.descriptor).st_ino == path.stat().st_ino
+
+
+def test_a_lock_file_is_not_a_link(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic"):
+        FileLock.acquire(tmp_path / "lock")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_locks_and_directory_syncs_are_taken_here_alone() -> None:
+    """The shim is exempt: it starts for each container and imports nothing but the standard library."""
+    source = Path(durable.__file__).parent
+    found = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if re.search(r"\bfcntl\.flock|O_DIRECTORY\b.*\bO_RDONLY|O_RDONLY\b.*\bO_DIRECTORY", path.read_text())
+    }
+    assert found == {"durable.py", "node/containers/runtime/shim/program.py"}

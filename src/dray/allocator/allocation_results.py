@@ -98,7 +98,7 @@ def _collect_config(
     def scope(names: tuple[str, ...]) -> tuple[str, ...]:
         """No names where they cover every request as it was chosen."""
         covered = sum(
-            alternative.name in names or alternative.request_name in names for alternative in alternatives
+            alternative.name in names or alternative.request in names for alternative in alternatives
         )
         return () if covered == requests else names
 
@@ -112,7 +112,7 @@ def _collect_config(
             for config in allocation_request.classes[class_name].spec.config
         )
     names = {alternative.name for alternative in alternatives} | {
-        alternative.request_name for alternative in alternatives
+        alternative.request for alternative in alternatives
     }
     found += (
         DeviceAllocationConfiguration(

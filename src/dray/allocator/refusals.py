@@ -39,42 +39,34 @@ class RefusalReason(StrEnum):
     LEADS_NOWHERE = "LeadsNowhere"
 
 
-REASON_TEXTS: dict[RefusalReason, tuple[str, str]] = {
-    RefusalReason.UNSUITED: ("a selector is false", "choose a selector that some device meets"),
-    RefusalReason.BROKEN_SELECTOR: ("a selector fails on the device", 'guard it: `has(…)` or `"x" in …`'),
-    RefusalReason.IN_USE: ("in use", "wait until it is given back, or ask for another device"),
-    RefusalReason.TAKEN_HERE: ("taken by another request of the same pod", "ask for fewer devices"),
-    RefusalReason.CAPACITY_MISSING: ("has no such capacity", "ask for a capacity the device has"),
-    RefusalReason.CAPACITY_POLICY: (
-        "its policy does not allow that amount",
-        "ask for an amount the policy allows",
-    ),
-    RefusalReason.CAPACITY_SHORT: ("not enough capacity left", "ask for less"),
-    RefusalReason.CAPACITY_UNREPRESENTABLE: ("the amount is beyond what a range can hold", "ask for less"),
-    RefusalReason.COUNTER_SHORT: ("shared counters are used up", "free an overlapping device"),
-    RefusalReason.TAINTED: ("tainted", "tolerate the taint"),
-    RefusalReason.NODE_SELECTOR: ("its node selector has several terms", "publish one term"),
-    RefusalReason.ATTRIBUTE_MISSING: ("lacks the attribute of a constraint", "publish the attribute"),
-    RefusalReason.CONSTRAINT: ("violates a constraint", "relax the constraint"),
-    RefusalReason.TOO_MANY_DEVICES: ("more devices than a claim may hold", "ask for fewer devices"),
-    RefusalReason.NOTHING_MATCHES: ("no device matches", "choose a selector that some device meets"),
-    RefusalReason.TOO_FEW: ("not enough devices", "ask for fewer devices"),
-    RefusalReason.POOL_INCOMPLETE: (
-        "pool is incomplete",
-        "wait for its driver to publish the missing slices",
-    ),
-    RefusalReason.POOL_INVALID: ("pool is invalid", "its driver must publish a sound pool"),
+REASON_TEXTS: dict[RefusalReason, str] = {
+    RefusalReason.UNSUITED: "a selector is false",
+    RefusalReason.BROKEN_SELECTOR: "a selector fails on the device",
+    RefusalReason.IN_USE: "in use",
+    RefusalReason.TAKEN_HERE: "taken by another request of the same pod",
+    RefusalReason.CAPACITY_MISSING: "has no such capacity",
+    RefusalReason.CAPACITY_POLICY: "its policy does not allow that amount",
+    RefusalReason.CAPACITY_SHORT: "not enough capacity left",
+    RefusalReason.CAPACITY_UNREPRESENTABLE: "the amount is beyond what a range can hold",
+    RefusalReason.COUNTER_SHORT: "shared counters are used up",
+    RefusalReason.TAINTED: "tainted",
+    RefusalReason.NODE_SELECTOR: "its node selector has several terms",
+    RefusalReason.ATTRIBUTE_MISSING: "lacks the attribute of a constraint",
+    RefusalReason.CONSTRAINT: "violates a constraint",
+    RefusalReason.TOO_MANY_DEVICES: "more devices than a claim may hold",
+    RefusalReason.NOTHING_MATCHES: "no device matches",
+    RefusalReason.TOO_FEW: "not enough devices",
+    RefusalReason.POOL_INCOMPLETE: "pool is incomplete",
+    RefusalReason.POOL_INVALID: "pool is invalid",
     RefusalReason.BINDING_CONDITIONS: (
-        "needs binding conditions, but feature gate DRADeviceBindingConditions is off",
-        "turn DRADeviceBindingConditions on",
+        "needs binding conditions, but feature gate DRADeviceBindingConditions is off"
     ),
     RefusalReason.COUNTERS_OFF: (
-        "draws from shared counters, but feature gate DRAPartitionableDevices is off",
-        "turn DRAPartitionableDevices on",
+        "draws from shared counters, but feature gate DRAPartitionableDevices is off"
     ),
-    RefusalReason.LEADS_NOWHERE: ("of no use: too little is left for the rest then", "ask for fewer devices"),
+    RefusalReason.LEADS_NOWHERE: "of no use: too little is left for the rest then",
 }
-"""Reason, what it says, what usually helps. The hints people see are checked first: see explain/hints."""
+"""What each reason says. What would help is computed and proved: see `explain.remedies`."""
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,8 @@ unknown class, an unknown mode, more devices than a claim may have) raises `Unan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,6 +26,7 @@ from dray.api.resource import (
 )
 from dray.api.resource.claim import ALL, EXACT_COUNT
 from dray.errors import UnanswerableClaimError
+from dray.values.request_names import RequestName
 
 MAX_RESULTS = 32
 """Devices one claim can hold."""
@@ -37,6 +39,30 @@ _MODES = (EXACT_COUNT, ALL)
 ClassLookup = Callable[[str], DeviceClass | None]
 
 
+class SelectorOwnerKind(StrEnum):
+    """The kinds of objects that selectors come from."""
+
+    CLASS = "class"
+    REQUEST = "request"
+
+
+class SelectorOwner(NamedTuple):
+    """The class or request that a selector comes from."""
+
+    kind: SelectorOwnerKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class OwnedSelector(NamedTuple):
+    """The expression of a selector with its owner."""
+
+    owner: SelectorOwner
+    expression: str
+
+
 class RequestAlternative(msgspec.Struct, frozen=True, eq=False):
     """One alternative of a request.
 
@@ -45,9 +71,8 @@ class RequestAlternative(msgspec.Struct, frozen=True, eq=False):
     """
 
     name: str
-    request_name: str
     class_name: str
-    selectors: tuple[tuple[str, str], ...]
+    selectors: tuple[OwnedSelector, ...]
     count: int
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
@@ -55,11 +80,12 @@ class RequestAlternative(msgspec.Struct, frozen=True, eq=False):
     constraints: tuple[ClaimConstraint, ...]
     key: tuple[Any, ...]
     takes_all: bool
+    request: str
+    subrequest: str
 
-    @property
-    def is_subrequest(self) -> bool:
-        """Whether it is one of the alternatives of a `firstAvailable` request."""
-        return self.name != self.request_name
+    def find_owner(self, expression: str) -> SelectorOwner | None:
+        """The class or request that a selector comes from."""
+        return next((owner for owner, text in self.selectors if text == expression), None)
 
 
 class ClaimConstraint(msgspec.Struct, frozen=True, eq=False):
@@ -137,13 +163,14 @@ class _ClaimNormalizer:
         """The alternatives of a request, in order."""
         name, exactly, first = request.name, request.exactly, request.first_available
         if exactly is not None and not first:
-            alternative = self._build_alternative(name, name, exactly, bool(exactly.admin_access))
+            alternative = self._build_alternative(RequestName(name), exactly, bool(exactly.admin_access))
             if alternative.count > 0:
                 self._min_devices += alternative.count
             return (alternative,)
         if first and exactly is None:
+            names = [RequestName(name, sub.name) for sub in first]
             alternatives = tuple(
-                [self._build_alternative(name, f"{name}/{sub.name}", sub, False) for sub in first]
+                [self._build_alternative(*pair, False) for pair in zip(names, first, strict=True)]
             )
             # Mode "All" counts as -1: how many devices that is depends on the node.
             self._min_devices += max(min([alternative.count for alternative in alternatives]), 0)
@@ -158,8 +185,9 @@ class _ClaimNormalizer:
             raise self._build_error("spec.devices.requests", why)
 
     def _build_alternative(
-        self, request_name: str, name: str, spec: ExactDeviceRequest | DeviceSubRequest, admin: bool
+        self, request: RequestName, spec: ExactDeviceRequest | DeviceSubRequest, admin: bool
     ) -> RequestAlternative:
+        name = str(request)
         if spec.allocation_mode not in _MODES:
             why = f"allocation mode `{spec.allocation_mode}` is unknown; expected `ExactCount` or `All`"
             raise self._build_error(f"request `{name}`", why)
@@ -167,27 +195,29 @@ class _ClaimNormalizer:
             raise self._build_error(f"request `{name}`", f"count is {spec.count}; expected 0 or more")
         class_name = spec.device_class_name
         device_class = self._classes.get(class_name) or self._find_class(name, class_name)
-        selectors: tuple[tuple[str, str], ...] = ()
+        selectors: tuple[OwnedSelector, ...] = ()
         if device_class.spec.selectors:
-            selectors = self._read_expressions(name, f"class {class_name}", device_class.spec.selectors)
+            owner = SelectorOwner(SelectorOwnerKind.CLASS, class_name)
+            selectors = self._read_expressions(name, owner, device_class.spec.selectors)
         if spec.selectors:
-            selectors += self._read_expressions(name, f"request {name}", spec.selectors)
+            owner = SelectorOwner(SelectorOwnerKind.REQUEST, name)
+            selectors += self._read_expressions(name, owner, spec.selectors)
         amounts = self._read_amounts(name, spec.capacity) if spec.capacity is not None else ()
         every = spec.allocation_mode == ALL
         if admin:
             self.has_admin_access = True
         return RequestAlternative(
             name,
-            request_name,
             class_name,
             selectors,
             ALL_DEVICES if every else spec.count,
             admin,
             spec.tolerations,
             amounts,
-            self._select_constraints(name, request_name) if self.constraints else (),
+            self._select_constraints(request) if self.constraints else (),
             (tuple([text for _owner, text in selectors]), spec.tolerations, amounts),
             every,
+            *request,
         )
 
     def _find_class(self, request: str, name: str) -> DeviceClass:
@@ -203,8 +233,8 @@ class _ClaimNormalizer:
         return found
 
     def _read_expressions(
-        self, request: str, owner: str, selectors: tuple[DeviceSelector, ...]
-    ) -> tuple[tuple[str, str], ...]:
+        self, request: str, owner: SelectorOwner, selectors: tuple[DeviceSelector, ...]
+    ) -> tuple[OwnedSelector, ...]:
         """The expressions of selectors, each with its owner (class or request)."""
         found = []
         for selector in selectors:
@@ -213,7 +243,7 @@ class _ClaimNormalizer:
                 raise self._build_error(
                     f"request `{request}`", f"a selector of {owner} has no CEL expression"
                 )
-            found.append((owner, cel.expression))
+            found.append(OwnedSelector(owner, cel.expression))
         return tuple(found)
 
     def _read_amounts(self, request: str, capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
@@ -225,11 +255,11 @@ class _ClaimNormalizer:
             found.append((name, nanos))
         return tuple(found)
 
-    def _select_constraints(self, name: str, request_name: str) -> tuple[ClaimConstraint, ...]:
+    def _select_constraints(self, request: RequestName) -> tuple[ClaimConstraint, ...]:
         """The constraints that cover an alternative, by its own name or by that of its request."""
         covered = []
         for constraint, spec in zip(self.constraints, self._claim.spec.devices.constraints, strict=True):
-            if not spec.requests or name in spec.requests or request_name in spec.requests:
+            if not spec.requests or not {str(request), request.request}.isdisjoint(spec.requests):
                 covered.append(constraint)
         return tuple(covered)
 

@@ -26,7 +26,7 @@ class WithheldDevice(Device, frozen=True):
     @property
     def why(self) -> str:
         """The text of the reason."""
-        return REASON_TEXTS[self.withheld][0]
+        return REASON_TEXTS[self.withheld]
 
 
 def withhold(device: Device, reason: RefusalReason) -> WithheldDevice:

@@ -52,8 +52,8 @@ class _Envelope(msgspec.Struct, rename="camel"):
 # The cache answers most calls without entering Python: objects repeat few quantities many times. Numbers with
 # a fraction bypass it: equal `Decimal`s may be written differently, and a cache mixes them up.
 @lru_cache(maxsize=4096, typed=True)
-def _decode_custom(shape: type, value: Any) -> Any:
-    if shape is Quantity and isinstance(value, str | int) and not isinstance(value, bool):
+def _decode_custom(struct_type: type, value: Any) -> Any:
+    if struct_type is Quantity and isinstance(value, str | int) and not isinstance(value, bool):
         try:
             return Quantity.parse(value)
         except QuantityError as refused:
@@ -174,11 +174,11 @@ def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
     errors = [] if trusted else find_non_json_values(document)
     if errors:
         raise _build_decode_error(kind, version, errors)
-    shape = conversion.get_struct_type(kind, version)
+    struct_type = conversion.get_struct_type(kind, version)
     open_document = document if kind.open else None
     try:
         given, text = _normalize_text(kind, document)
-        obj = _get_cached_decoder(shape).decode(text)
+        obj = _get_cached_decoder(struct_type).decode(text)
         if version != kind.version:
             obj = _get_cached_decoder(kind.type).decode(
                 ENCODER.encode(conversion.convert_to_internal(kind, version, given))
@@ -186,7 +186,7 @@ def decode_document(document: Any, *, trusted: bool = False) -> DecodedObject:
         return DecodedObject(kind, version, obj, (), open_document)
     except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         pass  # the slow path below reports every problem
-    fitted, found = check_document(conversion.normalize_document(kind, document), shape)
+    fitted, found = check_document(conversion.normalize_document(kind, document), struct_type)
     if found.type_errors:
         raise _build_decode_error(kind, version, found.type_errors)
     obj = _get_cached_decoder(kind.type).decode(

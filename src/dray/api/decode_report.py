@@ -214,8 +214,8 @@ _SCALARS: tuple[tuple[type[inspect.Type], type, str], ...] = (
 
 
 def _fit_scalar(value: Any, kind: inspect.Type, path: FieldPath, findings: DecodeReport) -> Any:
-    for shape, python, expected in _SCALARS:
-        if isinstance(kind, shape):
+    for scalar_type, python, expected in _SCALARS:
+        if isinstance(kind, scalar_type):
             if not isinstance(value, python) or (python is int and isinstance(value, bool)):
                 return _report_wrong_type(findings, path, value, expected)
             break

@@ -11,14 +11,18 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from dray.api.fields import ROOT, FieldError, FieldErrorType, FieldPath, TypeMismatch
 from dray.errors import DecodeError
 from dray.values.quantity import Quantity
+
+Document: TypeAlias = Mapping[str, Any]
+"""A JSON object as plain values."""
 
 MAX_DEPTH = 100
 """Deeper nesting is an attack or an accident; no API object needs a tenth of it."""
@@ -101,10 +105,10 @@ def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
     Values are counted down in `remaining`: a list that contains itself, or that occurs in many places, has no
     end in JSON.
     """
-    shape = type(value)
-    if shape is str:
+    value_type = type(value)
+    if value_type is str:
         return value.isascii() or _is_unicode(value)
-    if shape is dict:
+    if value_type is dict:
         remaining[0] -= len(value)
         if depth >= MAX_DEPTH or remaining[0] < 0:
             return False
@@ -114,7 +118,7 @@ def _fits_json(value: Any, depth: int, remaining: list[int]) -> bool:
             if not _fits_json(item, depth + 1, remaining):
                 return False
         return True
-    if shape is list or shape is tuple:
+    if value_type is list or value_type is tuple:
         remaining[0] -= len(value)
         return (
             depth < MAX_DEPTH

@@ -10,7 +10,7 @@ this package.
 from __future__ import annotations
 
 from dray.cel.environment import CelProgram, Env, MeasuredResult, Variable
-from dray.cel.faults import CompileFault, CompileStage, EvalFault, FaultKind
+from dray.cel.faults import CompileFault, CompileStage, ErrorReason, EvalFault, FaultKind
 from dray.cel.syntax.variable_reads import PathRead
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "CompileFault",
     "CompileStage",
     "Env",
+    "ErrorReason",
     "EvalFault",
     "FaultKind",
     "MeasuredResult",

@@ -178,7 +178,7 @@ class CelProgram:
         try:
             value = self._run(frame)
         except CelError as error:
-            return EvalFault(error.message, FaultKind.ERROR, self.text, error.offset)
+            return EvalFault(error.message, FaultKind.ERROR, self.text, error.offset, error.reason)
         except BudgetError:
             return self._make_budget_fault()
         except Exception as broken:

@@ -37,6 +37,16 @@ class FaultKind(StrEnum):
     """A bug in this package, not in the expression."""
 
 
+class ErrorReason(StrEnum):
+    """Which error of CEL an evaluation ended with, where a program needs to know."""
+
+    OTHER = "other"
+    NO_SUCH_KEY = "no such key"
+    NO_SUCH_OVERLOAD = "no such overload"
+    NOT_BOOLEAN = "not boolean"
+    """The value is no boolean where one is required."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompileFault:
     """An expression that cannot be used, with every issue found, in the order of the text."""
@@ -64,6 +74,7 @@ class EvalFault:
     kind: FaultKind = FaultKind.ERROR
     text: str = ""
     offset: int | None = None
+    reason: ErrorReason = ErrorReason.OTHER
 
     def __str__(self) -> str:
         return self.message
@@ -77,10 +88,13 @@ class EvalFault:
 class CelError(Exception):
     """An error of the expression; the operators `&&` and `||` may absorb it."""
 
-    def __init__(self, message: str, offset: int | None = None) -> None:
+    def __init__(
+        self, message: str, offset: int | None = None, reason: ErrorReason = ErrorReason.OTHER
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.offset = offset
+        self.reason = reason
 
 
 class BudgetError(Exception):
@@ -98,4 +112,10 @@ class RejectedError(Exception):
 
 def make_overload_error(function: str = "", arguments: str = "") -> CelError:
     """The error of a function that does not exist for the values it was given."""
-    return CelError(f"no such overload: {function}({arguments})" if function else "no such overload")
+    message = f"no such overload: {function}({arguments})" if function else "no such overload"
+    return CelError(message, reason=ErrorReason.NO_SUCH_OVERLOAD)
+
+
+def make_key_error(key: str) -> CelError:
+    """The error of a key that a map does not have; the key as messages show it."""
+    return CelError(f"no such key: {key}", reason=ErrorReason.NO_SUCH_KEY)

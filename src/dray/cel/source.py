@@ -6,7 +6,10 @@ position is shown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from dray.cel.issue_causes import IssueCause
 
 SOURCE_NAME = "<input>"
 
@@ -19,10 +22,16 @@ class ExpressionPosition(NamedTuple):
 
 
 class ExpressionIssue(NamedTuple):
-    """One thing wrong with an expression, and the offset where it is."""
+    """One thing wrong with an expression, and the offset where it is; `message` is for people."""
 
     offset: int
     message: str
+    cause: IssueCause | None = None
+
+
+def sort_issues(issues: Iterable[ExpressionIssue]) -> list[ExpressionIssue]:
+    """The distinct issues in the order of the text."""
+    return sorted(set(issues), key=lambda issue: (issue.offset, issue.message))
 
 
 def locate_offset(text: str, offset: int) -> ExpressionPosition:

@@ -1,5 +1,6 @@
-"""How dray talks to an API server: transports, typed verbs, informers, events, leases.
+"""The Kubernetes API client: transports, typed verbs, informers, events and leases.
 
-It works the same against dray's own server and any Kubernetes API server, and it knows neither the server's
-inside nor what objects are for. Schedulers, controllers, node agents, drivers and doors import it.
+It works the same against dray's own server and any Kubernetes API server. It must not know the internals of a
+server nor what objects are for. The scheduler, the controllers, node agents, drivers, `cluster` and `cli`
+import it.
 """

@@ -1,4 +1,4 @@
-"""From a kubeconfig to a client, in one line."""
+"""Opens a client for a kubeconfig."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dray.client.transports.http import HttpTransport
 async def connect(
     file: str = "", context: str = "", options: ClientOptions | None = None
 ) -> AsyncIterator[Client]:
-    """A client of the server that a kubeconfig names, or of the cluster this process runs in."""
+    """Yield a client of the server that a kubeconfig names, or of the cluster this process runs in."""
     client = Client(HttpTransport(load_client_config(file, context)), options)
     try:
         yield client

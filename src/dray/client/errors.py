@@ -1,26 +1,26 @@
-"""Everything that can go wrong with a call, as one tree of exceptions.
+"""The exceptions of a call, as one tree.
 
-    ClientError                nothing came of a call
-    ├── Unreachable            no answer: refused, reset, timed out; `sent` says whether it may have happened
-    ├── WatchBroken            a watch said something that is no event; list again
-    ├── NotServed              the server has no version of the kind that we speak
-    ├── OutOfOffice            a write was not sent: whoever asked for it does not lead any more
-    └── ApiError               the server answered with a `Status` that says no
-        ├── BadRequest         400
-        ├── Unauthorized       401
-        ├── Forbidden          403
-        ├── NotFound           404
-        ├── AlreadyExists      409, the name is taken
-        ├── Conflict           409, the object changed, or a rule of the server objects
-        ├── Expired            410, the past asked for is gone; read the present
-        ├── Invalid            422, with one cause per field
-        ├── TooManyRequests    429, with `retry_after`
-        ├── ServerFault        500
-        ├── Unavailable        503, with `retry_after`
-        └── ServerTimeout      504
+    ClientError                     a call failed
+    ├── ServerUnreachableError      no response; `sent` says whether the call may have happened
+    ├── BrokenWatchError            a watch sent something that is no event; list again
+    ├── KindNotServedError          the server serves no version of the kind that we support
+    ├── NotLeaderError              a write was not sent: the process does not lead any more
+    └── ApiError                    the server responded with a `Status` that says no
+        ├── BadRequestError         400
+        ├── UnauthorizedError       401
+        ├── ForbiddenError          403
+        ├── NotFoundError           404
+        ├── AlreadyExistsError      409, the name is taken
+        ├── ConflictError           409, the object changed, or a rule of the server objects
+        ├── ResourceExpiredError    410, the requested version is too old; list again
+        ├── InvalidObjectError      422, with one cause per field
+        ├── TooManyRequestsError    429, with `retry_after`
+        ├── InternalServerError     500
+        ├── ServiceUnavailableError 503, with `retry_after`
+        └── ServerTimeoutError      504
 
-A `Status` nobody knows is a plain `ApiError`. Servers and proxies in between also answer without a `Status`;
-what they said then stands in the message.
+A `Status` with another code is a plain `ApiError`. Servers and proxies in between also respond without a
+`Status`; the message then quotes their text.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from dray.client.transport import TransportResponse
 from dray.errors import DecodeError, DrayError
 
 MAX_SHOWN_CHARS = 300
-"""How many characters of an answer that is no `Status` are worth showing."""
+"""How many characters of a response that is no `Status` are shown."""
 
 
 class ClientError(DrayError):
-    """Nothing came of a call."""
+    """A call failed."""
 
 
 class ServerUnreachableError(ClientError):
-    """No answer. `sent` is False when the server cannot have seen the request."""
+    """No response. `sent` is False when the server cannot have seen the request."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
@@ -50,19 +50,19 @@ class ServerUnreachableError(ClientError):
 
 
 class BrokenWatchError(ClientError):
-    """A watch said something that is no event of its kind."""
+    """A watch sent something that is no event of its kind."""
 
 
 class KindNotServedError(ClientError):
-    """The server has no version of the kind that we speak."""
+    """The server serves no version of the kind that we support."""
 
 
 class NotLeaderError(ClientError):
-    """A write was not sent: whoever asked for it does not lead any more."""
+    """A write was not sent: the process does not lead any more."""
 
 
 class StatusCause(NamedTuple):
-    """One reason for a failure: a word for programs, a text for people, the field it is about."""
+    """One cause of a failure: a reason for programs, a message for people, and the field."""
 
     reason: str
     message: str
@@ -70,7 +70,7 @@ class StatusCause(NamedTuple):
 
 
 class ApiError(ClientError):
-    """The server answered with a `Status` that says no."""
+    """The server responded with a `Status` that says no."""
 
     def __init__(self, code: int, status: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.code = code
@@ -79,8 +79,8 @@ class ApiError(ClientError):
         details = status.get("details")
         self.details: Mapping[str, Any] = details if isinstance(details, dict) else {}
         self.causes = tuple(_parse_cause(cause) for cause in self.details.get("causes") or ())
-        told = self.details.get("retryAfterSeconds")
-        self.retry_after = retry_after if retry_after is not None else float(told) if told else None
+        seconds = self.details.get("retryAfterSeconds")
+        self.retry_after = retry_after if retry_after is not None else float(seconds) if seconds else None
         super().__init__(self.message)
 
 
@@ -89,11 +89,11 @@ class BadRequestError(ApiError):
 
 
 class UnauthorizedError(ApiError):
-    """The server does not know who asks."""
+    """The server does not accept the credentials."""
 
 
 class ForbiddenError(ApiError):
-    """Who asks may not do this."""
+    """The user may not do this."""
 
 
 class NotFoundError(ApiError):
@@ -101,7 +101,7 @@ class NotFoundError(ApiError):
 
     @property
     def is_unknown_resource(self) -> bool:
-        """Whether the whole kind is unknown to the server, and not only this name."""
+        """Whether the server does not serve the kind at all."""
         return not self.details.get("name") and not self.details.get("kind")
 
 
@@ -114,23 +114,23 @@ class ConflictError(ApiError):
 
 
 class ResourceExpiredError(ApiError):
-    """The past asked for is gone; read the present."""
+    """The requested version is too old; list again."""
 
 
 class InvalidObjectError(ApiError):
-    """The object breaks rules of its kind."""
+    """The object violates rules of its kind."""
 
 
 class TooManyRequestsError(ApiError):
-    """The server is busy or a budget is used up; ask again later."""
+    """The server is busy or a disruption budget is exhausted; try again later."""
 
 
 class InternalServerError(ApiError):
-    """Something is broken in the server."""
+    """An internal error of the server."""
 
 
 class ServiceUnavailableError(ApiError):
-    """The server cannot answer just now."""
+    """The server cannot respond just now."""
 
 
 class ServerTimeoutError(ApiError):
@@ -156,22 +156,22 @@ _BY_REASON: Mapping[str, type[ApiError]] = MappingProxyType({"AlreadyExists": Al
 
 
 def build_api_error(status: Mapping[str, Any], code: int = 0, retry_after: float | None = None) -> ApiError:
-    """The failure a `Status` tells."""
-    told = status.get("code")
-    code = code or (told if isinstance(told, int) else 0)
-    shape = _BY_REASON.get(str(status.get("reason"))) or _BY_CODE.get(code, ApiError)
-    return shape(code, status, retry_after)
+    """Build the error for a `Status`."""
+    status_code = status.get("code")
+    code = code or (status_code if isinstance(status_code, int) else 0)
+    error_type = _BY_REASON.get(str(status.get("reason"))) or _BY_CODE.get(code, ApiError)
+    return error_type(code, status, retry_after)
 
 
 def parse_api_error(response: TransportResponse) -> ApiError:
-    """The failure an answer tells, whoever wrote it."""
+    """Build the error for a response, with or without a `Status`."""
     try:
         status = read_json(response.body)
     except DecodeError:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
-        said = response.body[:MAX_SHOWN_CHARS].decode("utf-8", "replace").strip()
-        status = {"message": f"the server answered {response.code}" + (f": {said}" if said else "")}
+        text = response.body[:MAX_SHOWN_CHARS].decode("utf-8", "replace").strip()
+        status = {"message": f"the server answered {response.code}" + (f": {text}" if text else "")}
     return build_api_error(status, response.code, _parse_seconds(response.headers.get("retry-after", "")))
 
 

@@ -1,12 +1,11 @@
-"""Events: what people should know about an object, told once.
+"""The event recorder: writes events about objects, with repetitions counted and rates limited.
 
-Theory of operation: `record` only notes; `run` writes. What is said again about the same object in the same
-words is one event with a count, and the count is written with growing pauses. An object that has too much
-said about it is not heard any more for a while; what is dropped is counted. Servers without `events.k8s.io`
-get events of the core group.
+Theory of operation: `record` only queues; `run` writes. A repetition of an event (same object, same text)
+increments its count, which is written at growing intervals. An object with too many different events is
+rate-limited; dropped events are counted. Servers without `events.k8s.io` get events of the core group.
 
-Rules for this file: telling must never hurt. `record` does not wait and does not fail, everything that is
-remembered has an upper limit, and a write that does not succeed in a few attempts is forgotten.
+Rules for this file: events must never harm. `record` does not wait and does not fail, everything that is
+remembered has a limit, and a write that fails a few times is dropped.
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ from dray.client.errors import (
     ServiceUnavailableError,
     TooManyRequestsError,
 )
-from dray.client.leases import format_micro_time
 from dray.client.object_refs import Document, get_key, get_kind, get_object_kind, get_uid
 from dray.client.patches import MergePatch
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import RateLimiter, TimeSource
-from dray.clock import format_timestamp
+from dray.clock import format_micro_timestamp, format_timestamp
 
 NEW_EVENT_KIND: Final = get_kind("Event.events.k8s.io")
 CORE_EVENT_KIND: Final = get_kind("Event")
@@ -41,7 +39,7 @@ CORE_EVENT_KIND: Final = get_kind("Event")
 MAX_NOTE_BYTES: Final = 1024
 MAX_REASON_BYTES: Final = 128
 MAX_CONCURRENT_WRITES: Final = 16
-"""So many events are written at a time; one after the other, a burst of them would never be told."""
+"""So many events are written at a time; one after the other, a burst would take too long."""
 MAX_REMEMBERED: Final = 2_000
 """How many different events, and how many objects, are remembered."""
 INITIAL_INTERVAL, MAX_INTERVAL = 10.0, 600.0
@@ -55,7 +53,7 @@ _RETRYABLE_ERRORS = (TooManyRequestsError, InternalServerError, ServiceUnavailab
 
 
 class InvolvedObject(NamedTuple):
-    """Who an event is about."""
+    """The object an event is about."""
 
     api_version: str
     kind: str
@@ -69,13 +67,13 @@ class InvolvedObject(NamedTuple):
 
 
 def to_involved_object(obj: Any) -> InvolvedObject:
-    """An object as the subject of an event."""
+    """Return the reference to an object for an event."""
     kind = get_object_kind(obj)
     return InvolvedObject(kind.internal_api_version, kind.name, *get_key(obj), get_uid(obj))
 
 
 class _EventKey(NamedTuple):
-    """What makes events the same."""
+    """What makes two events the same."""
 
     subject: InvolvedObject
     type: str
@@ -100,7 +98,7 @@ class _Series:
 
 @dataclass(slots=True)
 class EventStats:
-    """What became of events, for metrics."""
+    """Counters of events, for metrics."""
 
     recorded: int = 0
     created: int = 0
@@ -111,7 +109,7 @@ class EventStats:
 
 @dataclass
 class EventRecorder:
-    """Tells people about objects, in the name of `controller`."""
+    """Records events about objects, in the name of `controller`."""
 
     client: Client
     controller: str
@@ -130,10 +128,10 @@ class EventRecorder:
     def record(
         self, regarding: Any, reason: str, note: str, *, warning: bool = False, action: str = ""
     ) -> None:
-        """Note that something happened to an object (or to a `InvolvedObject`); written soon, if at all."""
+        """Record an event about an object (or an `InvolvedObject`); it is written soon, if at all."""
         self.stats.recorded += 1
         subject = regarding if isinstance(regarding, InvolvedObject) else to_involved_object(regarding)
-        said = _EventKey(
+        key = _EventKey(
             subject,
             "Warning" if warning else "Normal",
             truncate_text(reason, MAX_REASON_BYTES),
@@ -141,22 +139,22 @@ class EventRecorder:
             truncate_text(note, MAX_NOTE_BYTES),
         )
         now = self._time_source.clock.now()
-        known = self._series.get(said)
+        known = self._series.get(key)
         if known is None:
             if not self._is_within_limit(subject):
                 self.stats.dropped += 1
                 return
-            self._series[said] = _Series(now, now)
+            self._series[key] = _Series(now, now)
             self._forget_oldest()
         else:
             known.count += 1
             known.last = now
-            self._series.move_to_end(said)
-        self._pending[said] = None
+            self._series.move_to_end(key)
+        self._pending[key] = None
         self._wake.set()
 
     async def run(self) -> None:
-        """Write what was recorded, until cancelled."""
+        """Write recorded events until cancelled."""
         while True:
             self._wake.clear()
             await self.write_due()
@@ -165,9 +163,9 @@ class EventRecorder:
                     await self._wake.wait()
 
     async def write_due(self, *, everything: bool = False) -> None:
-        """Write what is due; everything that waits, before a program ends."""
+        """Write the events that are due; with `everything`, all that are pending, before a program ends."""
         now = self._time_source.clock.monotonic()
-        due = [said for said in self._pending if everything or self._is_due(said, now)]
+        due = [key for key in self._pending if everything or self._is_due(key, now)]
         for start in range(0, len(due), MAX_CONCURRENT_WRITES):
             await asyncio.gather(*map(self._write_pending, due[start : start + MAX_CONCURRENT_WRITES]))
 
@@ -176,7 +174,7 @@ class EventRecorder:
         return series is None or series.due <= now
 
     async def _write_pending(self, key: _EventKey) -> None:
-        """Write something, unless it was forgotten while others were written."""
+        """Write an event, unless it was dropped while others were written."""
         series = self._series.get(key)
         if key in self._pending:
             del self._pending[key]
@@ -195,20 +193,20 @@ class EventRecorder:
 
     def _forget_oldest(self) -> None:
         if len(self._series) > MAX_REMEMBERED:
-            said, _ = self._series.popitem(last=False)
-            if said in self._pending:
-                del self._pending[said]
+            key, _ = self._series.popitem(last=False)
+            if key in self._pending:
+                del self._pending[key]
                 self.stats.dropped += 1
 
     def _compute_next_delay(self) -> float | None:
-        waiting = [self._series[said].due for said in self._pending if said in self._series]
+        waiting = [self._series[key].due for key in self._pending if key in self._series]
         return max(0.0, min(waiting) - self._time_source.clock.monotonic()) if waiting else None
 
     async def _write_series(self, key: _EventKey, series: _Series) -> None:
         count = series.count
         try:
             if series.name and not await self._update_count(key, series):
-                # Servers forget events after a while: begin anew, with what was not told yet.
+                # Servers expire events after a while: start a new one, with what was not written yet.
                 series.first, series.name = series.last, ""
                 series.count, count = series.count - series.written, count - series.written
             if not series.name:
@@ -225,8 +223,8 @@ class EventRecorder:
     def _record_failure(self, key: _EventKey, series: _Series, error: Exception) -> None:
         self.stats.failed += 1
         series.attempts += 1
-        lasting = isinstance(error, ApiError) and not isinstance(error, _RETRYABLE_ERRORS)
-        if lasting or series.attempts >= MAX_ATTEMPTS:
+        permanent = isinstance(error, ApiError) and not isinstance(error, _RETRYABLE_ERRORS)
+        if permanent or series.attempts >= MAX_ATTEMPTS:
             self._series.pop(key, None)
             self.stats.dropped += 1
             return
@@ -234,11 +232,11 @@ class EventRecorder:
         self._pending[key] = None
 
     async def _update_count(self, key: _EventKey, series: _Series) -> bool:
-        """Write the count; False when the server has forgotten the event."""
+        """Write the count; False when the server has expired the event."""
         kind, last = await self._get_event_kind(), series.last
         if kind is NEW_EVENT_KIND:
             change: Document = {
-                "series": {"count": series.count, "lastObservedTime": format_micro_time(last)}
+                "series": {"count": series.count, "lastObservedTime": format_micro_timestamp(last)}
             }
         else:
             change = {"count": series.count, "lastTimestamp": format_timestamp(last)}
@@ -257,20 +255,20 @@ class EventRecorder:
             name = f"{key.subject.name[: 250 - len(stamp)]}.{stamp}"
             namespace = key.subject.namespace or "default"
             metadata = {"name": name, "namespace": namespace}
-            shown = (
+            content = (
                 self._build_new_event(key, series)
                 if kind is NEW_EVENT_KIND
                 else self._build_core_event(key, series)
             )
             head = {"apiVersion": kind.internal_api_version, "kind": kind.name, "metadata": metadata}
             with suppress(AlreadyExistsError):
-                await self.client.create(head | shown)
+                await self.client.create(head | content)
                 break
         series.name = name
         self.stats.created += 1
 
     async def _get_event_kind(self) -> Kind:
-        """Which events the server knows."""
+        """Return the kind of events that the server serves."""
         if self._kind is None:
             try:
                 await self.client.get_json(f"/apis/{NEW_EVENT_KIND.internal_api_version}")
@@ -281,7 +279,7 @@ class EventRecorder:
 
     def _build_new_event(self, key: _EventKey, series: _Series) -> Document:
         event = {
-            "eventTime": format_micro_time(series.first),
+            "eventTime": format_micro_timestamp(series.first),
             "reportingController": self.controller,
             "reportingInstance": truncate_text(self.instance, MAX_REASON_BYTES),
             "type": key.type,
@@ -291,7 +289,7 @@ class EventRecorder:
             "note": key.note,
         }
         if series.count > 1:
-            event["series"] = {"count": series.count, "lastObservedTime": format_micro_time(series.last)}
+            event["series"] = {"count": series.count, "lastObservedTime": format_micro_timestamp(series.last)}
         return event
 
     def _build_core_event(self, key: _EventKey, series: _Series) -> Document:
@@ -311,7 +309,7 @@ class EventRecorder:
 
 
 def truncate_text(text: str, limit: int) -> str:
-    """A text of at most `limit` bytes; what is cut off is cut at a letter and shown by `…`."""
+    """Truncate a text to at most `limit` bytes, between characters and with `…`."""
     coded = text.encode("utf-8", "replace")
     if len(coded) <= limit:
         return coded.decode()

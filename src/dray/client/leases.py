@@ -1,14 +1,13 @@
-"""Leases: who of several leads, and the sign of life of one.
+"""Leader election and heartbeats on leases.
 
 Theory of operation: a leader writes its name into a lease and renews it. Clocks of machines differ, so nobody
-compares the times written there with its own: a candidate notes when, on its own clock, the lease last
-changed, and may take it when it has not changed for as long as the lease says it holds. The leader counts
-from before it sent its last renewal that succeeded and stops leading after the renew deadline, which is
-shorter. So it has stopped before anybody else can begin, as far as clocks run at the same speed. What was
-written is known by the object's version: of two candidates that write at once, one gets a conflict.
+compares the times in the lease with its own: a candidate remembers when, on its own clock, the lease last
+changed, and may take it when it has not changed for the duration in the lease. The leader stops earlier,
+after its renew deadline. So it has stopped before another candidate can start, as far as clocks run at the
+same speed. Of two candidates that write at once, one gets a conflict, because writes are pinned to a version.
 
-Rules for this file: `is_leader` asks the clock each time. A process that was suspended finds itself out of
-office when it wakes, before it does anything else.
+Rules for this file: `is_leader` reads the clock each time. A process that was suspended is no leader when it
+resumes, before it does anything else.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from dray.client.client import Client
@@ -26,7 +24,9 @@ from dray.client.object_refs import Document, get_kind, get_resource_version
 from dray.client.patches import MergePatch
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
+from dray.clock import format_micro_timestamp
 from dray.errors import DrayError
+from dray.tasks import wait_for_first
 
 LEASE_KIND: Final = get_kind("Lease.coordination.k8s.io")
 _JITTER: Final = 1.2
@@ -34,7 +34,7 @@ _RELEASE_SECONDS: Final = 5.0
 
 
 class LeadershipLostError(DrayError):
-    """Somebody else leads, or may begin to."""
+    """Another candidate leads, or may start to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class LeaderElector:
     ) -> None:
         self.identity = identity
         self.leader = ""
-        """Who leads, as far as this candidate has seen."""
+        """The identity of the leader, as far as this candidate has seen."""
         self._client = client
         self._name, self._namespace = name, namespace
         self._timing = timing
@@ -81,33 +81,25 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this candidate leads at this very moment."""
+        """Whether this candidate leads at this moment."""
         return self._renewed_at is not None and self._compute_remaining_seconds() > 0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait to become leader, then `lead`. Returns when that returns; `LeadershipLostError` when it must
-        stop.
+        """Wait to become leader, then run `lead`. Return when it returns; `LeadershipLostError` when
+        leadership is lost.
 
-        However it ends, `lead` has ended before the lease is given back.
+        However it ends, `lead` has ended before the lease is released.
         """
         await self._acquire()
-        work, renewal = asyncio.ensure_future(lead()), asyncio.ensure_future(self._renew())
+        work = asyncio.ensure_future(lead())
         try:
-            await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                renewal.result()
+            if await wait_for_first(work, self._renew()) == 1:
                 raise LeadershipLostError(
                     f"`{self.identity}` no longer leads `{self._namespace}/{self._name}`"
                 )
-            await work
         finally:
-            for task in (work, renewal):
-                task.cancel()
-            await asyncio.wait((work, renewal))
-            for task in (work, renewal):
-                if not task.cancelled():
-                    task.exception()  # has been raised, or was said on the way out
-            await self._release()
+            if work.done():
+                await self._release()
 
     async def _acquire(self) -> None:
         while not await self._try_acquire_or_renew(self._timing.renew_deadline):
@@ -131,12 +123,12 @@ class LeaderElector:
                 return
 
     def _compute_remaining_seconds(self) -> float:
-        """Seconds for which this candidate still leads."""
+        """Return the seconds for which this candidate still leads."""
         assert self._renewed_at is not None
         return self._renewed_at + self._timing.renew_deadline - self._time_source.clock.monotonic()
 
     async def _try_acquire_or_renew(self, seconds: float) -> bool:
-        """Take or renew the lease, if that is possible now."""
+        """Acquire or renew the lease, if that is possible now."""
         try:
             async with asyncio.timeout(max(seconds, 0)):
                 return await self._acquire_or_renew()
@@ -169,7 +161,7 @@ class LeaderElector:
         return self._time_source.clock.monotonic() >= self._observed_at + float(holds)
 
     async def _create_lease(self, began: float) -> bool:
-        now = format_micro_time(self._time_source.clock.now())
+        now = format_micro_timestamp(self._time_source.clock.now())
         spec = self._build_spec(now) | {"acquireTime": now, "leaseTransitions": 0}
         metadata = {"name": self._name, "namespace": self._namespace}
         lease = {
@@ -184,7 +176,7 @@ class LeaderElector:
             return False
 
     async def _update_lease(self, version: str, began: float) -> bool:
-        now = format_micro_time(self._time_source.clock.now())
+        now = format_micro_timestamp(self._time_source.clock.now())
         spec = self._build_spec(now)
         if self.leader != self.identity:
             times = (self._observed or {}).get("leaseTransitions") or 0
@@ -211,17 +203,17 @@ class LeaderElector:
         }
 
     async def _release(self) -> None:
-        """Give the lease back, so that the next leader need not wait; nobody minds when that fails."""
-        held, self._renewed_at, self._version = self.is_leader, None, ""
-        if not held:
+        """Release the lease, so that the next leader need not wait; a failure is ignored."""
+        was_leader, self._renewed_at, self._version = self.is_leader, None, ""
+        if not was_leader:
             return
         with suppress(*CALL_ERRORS, TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
                 while not await self._try_release():
-                    pass  # a renewal that was under way when we stopped has arrived meanwhile
+                    pass  # a renewal that was in flight has arrived meanwhile
 
     async def _try_release(self) -> bool:
-        """Whether the lease is not ours any more; False when it changed while we looked."""
+        """Whether the lease is no longer ours; False when it changed meanwhile."""
         lease = await self._client.get(LEASE_KIND, self._name, self._namespace)
         self._observe(lease)
         if self.leader != self.identity:
@@ -238,17 +230,17 @@ class LeaderElector:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatOptions:
-    """The sign of life of one holder: how long it counts and how often it is given, in seconds."""
+    """The holder of a heartbeat lease, how long a renewal counts and how often it is made, in seconds."""
 
     holder: str
     duration_seconds: int = 40
     interval_seconds: float = 10.0
     get_owner_reference: Callable[[], Document] | None = None
-    """Tells an owner reference: the lease goes when the owner goes, and may come back with another."""
+    """Returns the owner reference: the lease is deleted with its owner."""
 
 
 class Heartbeat:
-    """Keeps one lease fresh; for example that of a node."""
+    """Renews one lease; for example that of a node."""
 
     def __init__(self, client: Client, name: str, namespace: str, options: HeartbeatOptions) -> None:
         self._client = client
@@ -256,10 +248,10 @@ class Heartbeat:
         self._options = options
         self._time_source = client.options.time_source
         self.failures = 0
-        """How many beats failed since the last one that did not."""
+        """How many renewals failed since the last one that succeeded."""
 
     async def run(self) -> None:
-        """Beat until cancelled; after a failure sooner than otherwise."""
+        """Renew until cancelled; after a failure sooner than otherwise."""
         backoff = Backoff(self._time_source, initial=0.2, maximum=self._options.interval_seconds)
         while True:
             try:
@@ -273,11 +265,11 @@ class Heartbeat:
                 await self._time_source.sleep(self._options.interval_seconds)
 
     async def renew(self) -> None:
-        """Give a sign of life now."""
+        """Renew the lease now."""
         spec = {
             "holderIdentity": self._options.holder,
             "leaseDurationSeconds": self._options.duration_seconds,
-            "renewTime": format_micro_time(self._time_source.clock.now()),
+            "renewTime": format_micro_timestamp(self._time_source.clock.now()),
         }
         try:
             await self._client.patch(LEASE_KIND, self._name, MergePatch({"spec": spec}), self._namespace)
@@ -295,8 +287,3 @@ class Heartbeat:
             "metadata": metadata,
             "spec": spec,
         }
-
-
-def format_micro_time(moment: datetime) -> str:
-    """A time with microseconds, as leases and events have it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,7 +1,7 @@
-"""Which objects are meant: kinds by name, paths, selections, and what identifies an object.
+"""References to objects: kinds by name, paths, selectors, and the identity of an object.
 
-Objects are structs for closed kinds and documents (plain dicts) for open ones; the functions here read the
-few fields that every object has from either.
+Objects are structs for closed kinds and documents (plain dicts) for open ones; these functions read the
+common metadata from either.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 class ObjectKey(NamedTuple):
-    """What tells objects of one kind apart; the namespace is empty outside all namespaces."""
+    """Namespace and name of an object; the namespace is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -32,7 +32,7 @@ class ObjectKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectSelector:
-    """Which objects of a kind: by labels and by fields, both in the words of Kubernetes."""
+    """Label and field selectors, in the syntax of Kubernetes."""
 
     labels: str = ""
     fields: str = ""
@@ -50,7 +50,9 @@ _BY_QUALIFIED_NAME: Mapping[str, Kind] = {kind.qualified_name: kind for kind in 
 
 
 def get_kind(name: str) -> Kind:
-    """A kind by its name: `Pod`, `ResourceClaim.resource.k8s.io`; a `ValueError` that helps otherwise."""
+    """Return a kind by its name: `Pod`, `ResourceClaim.resource.k8s.io`; a `ValueError` suggests a close
+    match.
+    """
     found = _BY_QUALIFIED_NAME.get(name)
     if found is None:
         near = difflib.get_close_matches(name, _BY_QUALIFIED_NAME, n=1)
@@ -59,19 +61,19 @@ def get_kind(name: str) -> Kind:
 
 
 def resolve_kind(kind: Kind | type[msgspec.Struct]) -> Kind:
-    """The row of a kind, given as itself or as the struct its objects are read as."""
+    """Return the row of a kind, given as itself or as the struct its objects are read as."""
     return kind if isinstance(kind, Kind) else get_kind_by_projection(kind)
 
 
 def get_object_kind(obj: msgspec.Struct | Mapping[str, Any]) -> Kind:
-    """What an object is."""
+    """Return the kind of an object."""
     return (
         get_kind_by_projection(type(obj)) if isinstance(obj, msgspec.Struct) else parse_document_kind(obj)[0]
     )
 
 
 def build_path(kind: Kind, version: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """Where objects are: all of them, those of a namespace, one, or a part of one."""
+    """Build the path of a collection, of one namespace's part of it, of an object, or of a subresource."""
     parts = ["/apis", kind.group, version] if kind.group else ["/api", version]
     if kind.namespaced and namespace:
         parts += ["namespaces", _quote_name(namespace)]
@@ -90,17 +92,17 @@ def _quote_name(name: str) -> str:
 
 
 class ObjectIdentity(NamedTuple):
-    """What tells an object from others and from its own past."""
+    """Key, uid and version of an object."""
 
     key: ObjectKey
     uid: str
-    """Another one under the same key is another object."""
+    """Another uid under the same key is another object."""
     resource_version: str
     """What a write may insist on."""
 
 
 def get_identity(obj: Any) -> ObjectIdentity:
-    """The stamp of a struct or a document."""
+    """Return the identity of a struct or a document."""
     if isinstance(obj, dict):
         given = obj.get("metadata")
         fields = given if isinstance(given, dict) else {}
@@ -115,15 +117,20 @@ def get_identity(obj: Any) -> ObjectIdentity:
 
 
 def get_key(obj: Any) -> ObjectKey:
-    """The key of an object."""
+    """Return the key of an object."""
     return get_identity(obj).key
 
 
 def get_uid(obj: Any) -> str:
-    """The uid of an object."""
+    """Return the uid of an object."""
     return get_identity(obj).uid
 
 
 def get_resource_version(obj: Any) -> str:
-    """The version of an object."""
+    """Return the resource version of an object."""
     return get_identity(obj).resource_version
+
+
+def parse_resource_version(version: str) -> int:
+    """Return a resource version as a number; -1 when it is none."""
+    return int(version) if version.isascii() and version.isdigit() else -1

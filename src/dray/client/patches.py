@@ -1,8 +1,9 @@
-"""Changes to an object that say what shall be different, and not the whole object.
+"""Patches: JSON patch, merge patch, strategic merge patch and server-side apply.
 
-Theory of operation: whoever writes back a whole object erases what it did not know. A change names only what
-it means. `build_merge_patch` works one out from an object as it was read and as it should be, and insists on
-the version that was read, so it is as strict as a whole update and leaves fields alone that we do not know.
+Theory of operation: a client that writes back a whole object erases fields it does not know. A patch names
+only what changes. `build_merge_patch` computes one from an object as it was read and as it should be, and
+`add_preconditions` pins it to the version that was read, so it is as strict as a whole update and keeps
+unknown fields.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dray.client.object_refs import Document
 
 
 class ObjectPatch(Protocol):
-    """A patch: its media type, its text, and what goes into the query."""
+    """A patch: its media type, its body, and its query parameters."""
 
     @property
     def content_type(self) -> str: ...
@@ -28,7 +29,7 @@ class ObjectPatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JsonPatch:
-    """Operations on places, one after the other; `test` makes it conditional."""
+    """Operations on paths, in order; `test` makes it conditional."""
 
     operations: Sequence[Mapping[str, Any]]
 
@@ -43,7 +44,7 @@ class JsonPatch:
 
 @dataclass(frozen=True, slots=True)
 class MergePatch:
-    """Fields as they should be; null removes; lists are replaced."""
+    """Fields as they should be; null removes a field; lists are replaced."""
 
     document: Mapping[str, Any]
 
@@ -73,7 +74,7 @@ class StrategicMergePatch:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPatch:
-    """Everything one manager wants of an object; the server remembers who wants what."""
+    """Everything one field manager wants of an object (server-side apply)."""
 
     document: Mapping[str, Any]
     field_manager: str
@@ -91,10 +92,10 @@ class ApplyPatch:
 def build_merge_patch(
     old: Mapping[str, Any], new: Mapping[str, Any], *, subresource: str = ""
 ) -> MergePatch | None:
-    """The change from `old` to `new`, for the object without its status or for one part of it.
+    """Build the patch from `old` to `new`, for the object without its status or for one subresource.
 
-    None when there is nothing to change. The status is a part of its own: a change of the object leaves it
-    out, as the server would.
+    None when there is nothing to change. The status is a subresource of its own: a patch of the object leaves
+    it out, as the server would.
     """
     if subresource:
         old, new = ({subresource: given.get(subresource)} for given in (old, new))
@@ -105,7 +106,7 @@ def build_merge_patch(
 
 
 def add_preconditions(patch: MergePatch, resource_version: str, uid: str = "") -> MergePatch:
-    """The patch, valid only for the object in this version."""
+    """Return the patch, valid only for the object in this version."""
     metadata: Document = {**(patch.document.get("metadata") or {}), "resourceVersion": resource_version}
     if uid:
         metadata["uid"] = uid

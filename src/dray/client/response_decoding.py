@@ -1,12 +1,12 @@
-"""Answers of a server to objects: one object, a list, an event of a watch.
+"""Decodes responses of a server: one object, a list, an event of a watch.
 
-Theory of operation: a `ResponseDecoder` knows the kind and the version the server speaks. What comes in the
-internal version is decoded in one go, envelope and object together, straight into the struct. Whatever does
-not fit (an older version, a field we do not know, a null, a `Status`) takes the long way over a document.
-Items of a list come without `apiVersion` and `kind`; they are added.
+Theory of operation: a `ResponseDecoder` is for one kind in the version that the server serves. The internal
+version is decoded in one step, envelope and object together, into the struct. Anything else (an older
+version, an unknown field, a null, a `Status`) is decoded through a document. Items of a list come without
+`apiVersion` and `kind`; they are added.
 
-Rules for this file: objects are decoded once. Fields we do not know are noted, never an error: the server may
-be newer than we are.
+Rules for this file: objects are decoded once. Unknown fields are recorded, never an error: the server may be
+newer than we are.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 _CHANGE_TYPES = frozenset({ADDED, MODIFIED, DELETED})
 
 MAX_UNKNOWN_FIELDS = 1_000
-"""Unknown fields that are noted for one kind: whether there are any is what matters."""
+"""Unknown fields that are recorded for one kind: whether there are any is what matters."""
 
 INITIAL_EVENTS_END_ANNOTATION = "k8s.io/initial-events-end"
 
 
 class ListMeta(msgspec.Struct, rename="camel", gc=False):
-    """What a list says about itself."""
+    """The metadata of a list."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
@@ -59,23 +59,23 @@ class ObjectList(msgspec.Struct, Generic[T]):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], gc=False):
-    """One line of a watch: what happened, and the object as it became (or was, when deleted)."""
+    """One line of a watch: the type of the change, and the object after it (or before a deletion)."""
 
     type: str
     object: T
 
 
 class Bookmark(msgspec.Struct, frozen=True, gc=False):
-    """The word of the server that everything up to a version has been sent."""
+    """The server's statement that everything up to a version has been sent."""
 
     resource_version: str
     initial_events_end: bool = False
 
 
 class ResponseDecoder:
-    """Reads objects of one kind in the version a server speaks.
+    """Decodes objects of one kind in the version that a server serves.
 
-    Objects of an open kind are documents, or, with `projected`, the fields of them that we read.
+    Objects of an open kind are documents, or, with `projected`, the struct of the fields that we read.
     """
 
     def __init__(self, kind: Kind, version: str, *, projected: bool = False) -> None:
@@ -92,7 +92,7 @@ class ResponseDecoder:
         self._event_decoder = get_decoder(WatchEvent[shape])
 
     def decode_object(self, data: bytes) -> Any:
-        """One object."""
+        """Decode one object."""
         if self._is_internal_version:
             try:
                 obj = self._object_decoder.decode(data)
@@ -104,17 +104,17 @@ class ResponseDecoder:
 
     @property
     def accepts_views(self) -> bool:
-        """Whether the struct of the internal version is all that is wanted."""
+        """Whether the struct of the internal version is all that is needed."""
         return self._is_internal_version and not self._as_document
 
     def decode_response(self, response: TransportResponse) -> Any:
-        """The object a server answered with."""
+        """Decode the object of a response."""
         if response.get_view is not None and self.accepts_views:
             return response.get_view()
         return self.decode_object(response.body)
 
     def decode_list(self, data: bytes) -> ObjectList[Any]:
-        """A page of a list."""
+        """Decode a page of a list."""
         if self._is_internal_version:
             try:
                 listing: ObjectList[Any] = self._list_decoder.decode(data)
@@ -135,7 +135,7 @@ class ResponseDecoder:
         return ObjectList(items, msgspec.convert(document.get("metadata") or {}, ListMeta))
 
     def decode_event(self, line: bytes) -> WatchEvent[Any] | Bookmark:
-        """A line of a watch; raises the failure that an ERROR tells, and `BrokenWatchError` for anything
+        """Decode a line of a watch; raise the failure of an ERROR event, and `BrokenWatchError` for anything
         else.
         """
         if self._is_internal_version:
@@ -194,7 +194,7 @@ _KIND_DECODER = msgspec.json.Decoder(_KindOnly)
 
 
 def is_status(data: bytes) -> bool:
-    """Whether a server told how it went instead of showing an object."""
+    """Whether the response is a `Status` instead of an object."""
     try:
         return _KIND_DECODER.decode(data).kind == "Status"
     except msgspec.MsgspecError:

@@ -1,14 +1,14 @@
-"""One call to the server, repeated when that is safe, and no faster than allowed.
+"""The REST client: one call to the server, retried when that is safe, and rate-limited.
 
-What is repeated, by what happened:
+What is retried, by failure:
 
-    nobody took the call             everything; it cannot have happened
-    the connection broke             reads only; a write may have happened
-    429, with a time to wait         everything; the server did not begin
-    503, with a time to wait         what may happen twice: GET, PUT, DELETE
+    connection refused               everything; it cannot have happened
+    connection broken                reads only; a write may have happened
+    429 with `Retry-After`           everything; the server did not start
+    503 with `Retry-After`           what may happen twice: GET, PUT, DELETE
     everything else                  nothing
 
-A wait is at least what the server asked for; when it asks for too much, the failure is the caller's.
+A wait is at least what the server asked for; when it asks for too much, the call fails.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from dray.client.transport import (
 from dray.errors import DecodeError
 
 CALL_ERRORS: Final = (ClientError, ClientConfigError, DecodeError)
-"""Whatever may keep a call from succeeding: the server, the way to it, our credentials, a useless answer."""
+"""Whatever may make a call fail: the server, the connection, the credentials, an invalid response."""
 
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
-"""Nobody waits longer than this many seconds because a server asked for it."""
+"""The longest wait that a server may ask for, in seconds."""
 
 _RETRYABLE_METHODS: Final = {
     429: frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"}),
@@ -48,7 +48,7 @@ _WARNING_PATTERN = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How a client behaves: its name, its pace, its patience."""
+    """The name, rate limit and retries of a client."""
 
     field_manager: str = "dray"
     max_attempts: int = 5
@@ -78,7 +78,7 @@ class RestClient:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         max_attempts: int | None = None,
     ) -> TransportResponse:
-        """The answer; a failure is raised."""
+        """Return the response; raise a failure."""
         request = self._add_default_headers(request)
         backoff: Backoff | None = None
         left = self.options.max_attempts if max_attempts is None else max_attempts
@@ -89,15 +89,15 @@ class RestClient:
             except (ApiError, ServerUnreachableError) as failed:
                 if left <= 0 or not _is_retryable(request, failed):
                     raise
-                asked = failed.retry_after if isinstance(failed, ApiError) else None
+                retry_after = failed.retry_after if isinstance(failed, ApiError) else None
             backoff = backoff or Backoff(self.options.time_source, initial=0.2, maximum=5.0)
-            await backoff.wait(asked or 0.0)
+            await backoff.wait(retry_after or 0.0)
 
     @asynccontextmanager
     async def open_stream(
         self, request: TransportRequest, *, idle_timeout: float
     ) -> AsyncIterator[TransportStream]:
-        """An answer in parts; a failure is raised. Nothing is repeated here."""
+        """Yield a response in chunks; raise a failure. Nothing is retried here."""
         if self._limiter is not None:
             await self._limiter.acquire()
         async with self.transport.stream(

@@ -1,4 +1,4 @@
-"""When things happen: clock, sleep and chance as one argument, waits that grow, and a limit on the rate."""
+"""Clock, sleep and random numbers as one argument, exponential backoff, and a rate limiter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dray.clock import Clock, SystemClock
 
 @dataclass(frozen=True, slots=True)
 class TimeSource:
-    """The clock, how to wait, and a number between 0 and 1 that nobody can foresee."""
+    """The clock, how to sleep, and random numbers between 0 and 1."""
 
     clock: Clock = field(default_factory=SystemClock)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -20,10 +20,10 @@ class TimeSource:
 
 
 class Backoff:
-    """Waits that double up to a longest, each spread so that many clients do not come back together.
+    """Waits that double up to a maximum, each with jitter so that many clients do not retry together.
 
-    A wait is between half and all of its length. When nothing failed for twice the longest wait, the next
-    failure is a first one again.
+    A wait is between half and all of its length. When nothing failed for twice the maximum, the next failure
+    is a first one again.
     """
 
     def __init__(self, time_source: TimeSource, *, initial: float = 0.8, maximum: float = 30.0) -> None:
@@ -33,7 +33,7 @@ class Backoff:
         self._last_used = time_source.clock.monotonic()
 
     def compute_delay(self) -> float:
-        """How long to wait this time."""
+        """Return how long to wait this time."""
         now = self._time_source.clock.monotonic()
         if now - self._last_used > 2 * self._maximum:
             self._next_delay = self._initial
@@ -42,7 +42,7 @@ class Backoff:
         return length * (0.5 + self._time_source.random_float() / 2)
 
     def reset(self) -> None:
-        """Things went well: the next wait is a first one."""
+        """Make the next wait a first one, after a success."""
         self._next_delay = self._initial
 
     async def wait(self, min_delay: float = 0.0) -> None:
@@ -65,14 +65,14 @@ class RateLimiter:
         self._refilled_at = time_source.clock.monotonic()
 
     async def acquire(self) -> None:
-        """Wait for a turn. Turns are handed out when asked for, so nobody can be overtaken."""
+        """Wait for a token. Tokens are reserved when asked for, so no caller can overtake another."""
         self._refill()
         self._tokens -= 1
         if self._tokens < 0:
             await self._time_source.sleep(-self._tokens / self._qps)
 
     def try_acquire(self) -> bool:
-        """Take a turn if there is one now."""
+        """Take a token if there is one now."""
         self._refill()
         if self._tokens < 1:
             return False

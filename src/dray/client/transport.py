@@ -1,11 +1,11 @@
-"""The protocol of transports: how a request reaches a server and how its answer comes back.
+"""The transport protocol: how a request reaches a server and how its response comes back.
 
-Theory of operation: a transport knows addresses, connections and who we are; it does not know objects. There
-are two: `http` talks to any Kubernetes API server, `inprocess` calls an ASGI application in this process.
-Everything above is written against the protocol and behaves the same on both.
+Theory of operation: a transport knows addresses, connections and credentials; it does not know objects.
+`transports.http` talks to any Kubernetes API server, `dray.cluster.local.transport` calls the API server in
+the same process. Everything above is written against the protocol and behaves the same on both.
 
-Rules for this file: structs, as some are made for every call. An answer of the server is a
-`TransportResponse`, whatever its code; no answer is an `Unreachable`.
+Rules for this file: structs, as some are made for every call. A response of the server is a
+`TransportResponse`, whatever its code; no response is a `ServerUnreachableError`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import msgspec
 JSON = "application/json"
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
-"""Seconds after which a request without an answer is given up."""
+"""Seconds after which a request without a response fails."""
 
 _EMPTY_MAPPING: Mapping[str, str] = MappingProxyType({})
 
 
 class TransportRequest(msgspec.Struct, frozen=True):
-    """What is asked of a server. The path is quoted already, the query is not."""
+    """A request to a server. The path is quoted already, the query is not."""
 
     method: str
     path: str
@@ -38,10 +38,10 @@ class TransportRequest(msgspec.Struct, frozen=True):
 
 
 class TransportResponse(msgspec.Struct, frozen=True):
-    """What the server answered; names of headers are in lower case.
+    """A response of the server; names of headers are in lower case.
 
-    `get_view` gives the object of the body as the struct of its kind in the internal version, where the
-    transport knows it without reading the body.
+    `get_view` returns the object of the body as the struct of its kind in the internal version, where the
+    transport has it without decoding the body.
     """
 
     code: int
@@ -51,7 +51,7 @@ class TransportResponse(msgspec.Struct, frozen=True):
 
 
 class TransportStream(msgspec.Struct, frozen=True):
-    """An answer that comes in parts; `code` and `headers` are known before the first one."""
+    """A response that comes in chunks; `code` and `headers` are known before the first one."""
 
     code: int
     headers: Mapping[str, str]
@@ -59,25 +59,27 @@ class TransportStream(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """A way to one server. Raises `Unreachable` when no answer comes."""
+    """A connection to one server. Raises `ServerUnreachableError` when no response comes."""
 
     @property
     def address(self) -> str:
-        """Where the server is, for people."""
+        """The address of the server, for messages."""
         ...
 
     async def request(
         self, request: TransportRequest, *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> TransportResponse:
-        """Ask, and wait for the whole answer, at most `timeout` seconds."""
+        """Send a request and wait for the whole response, at most `timeout` seconds."""
         ...
 
     def stream(
         self, request: TransportRequest, *, idle_timeout: float
     ) -> AbstractAsyncContextManager[TransportStream]:
-        """Ask, and hand out the answer as it comes; silence of so many seconds is `Unreachable`."""
+        """Send a request and yield the response as it comes; `ServerUnreachableError` after so many idle
+        seconds.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...

@@ -1,8 +1,9 @@
-"""Which version of a kind the server speaks: ours, or an older one that we can convert.
+"""Version negotiation: the version of a kind that the server serves, ours or an older one that we can
+convert.
 
-Kinds with one version need no question. For the others the server is asked once, version by version from the
-newest, and the answer is remembered until the server says that it does not know the path any more: it may
-have been upgraded or downgraded under our feet.
+Kinds with one version need no request. For the others the server is asked once, version by version from the
+newest, and the result is kept until the server does not know the path any more: it may have been upgraded or
+downgraded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dray.client.transport import TransportRequest
 
 
 class VersionNegotiator:
-    """What one server speaks."""
+    """The versions that one server serves."""
 
     def __init__(self, rest_client: RestClient) -> None:
         self._rest_client = rest_client
@@ -26,7 +27,7 @@ class VersionNegotiator:
         self._lock = asyncio.Lock()
 
     async def get_version(self, kind: Kind) -> str:
-        """The newest version of the kind that the server and we both speak."""
+        """Return the newest version of the kind that both the server and we support."""
         if len(kind.versions) == 1:
             return kind.version
         if kind not in self._versions:
@@ -36,11 +37,11 @@ class VersionNegotiator:
         return self._versions[kind]
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the server has the kind; asked anew each time."""
+        """Whether the server serves the kind; asked anew each time."""
         return await self._is_version_served(kind, await self.get_version(kind))
 
     def forget(self, kind: Kind) -> None:
-        """Ask again next time."""
+        """Negotiate again next time."""
         self._versions.pop(kind, None)
 
     async def _negotiate(self, kind: Kind) -> str:

@@ -1,5 +1,7 @@
-"""Reconcilers: they observe through informers, ask `claims` what to do, and write what they were told.
+"""The controllers: reconcilers of claims, device taints, nodes and service accounts, and the runner that
+starts them.
 
-Decisions are not taken here, and nothing here knows a server's inside: whatever serves the Kubernetes API
-will do. `cluster` and the command line import it; other services never do.
+They observe through informers, ask `claims` and `placement` for decisions and write the resulting actions;
+they must not decide themselves, and they use only the Kubernetes API, so any API server will do. `cluster`
+and `cli` import this package; other services never do.
 """

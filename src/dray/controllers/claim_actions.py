@@ -1,11 +1,11 @@
-"""Actions on claims, performed: each with the one write it needs, and what the server answered kept.
+"""Executes the actions that `claims/lifecycle` decided, one write each, and keeps the responses.
 
-Theory of operation: an action names the version of the object it was decided on, and so does its write; when
-somebody else was faster, the server says so and the object is read and decided about again. The answer to a
-write is what we know newest, and is laid over what the informers show. A write of which nobody knows whether
-it happened is looked for before it is repeated.
+Theory of operation: an action names the version of the object it was decided on, and so does its write; on a
+conflict the object is read and decided again. The response to a write is the newest known version, and is
+laid over the informers. When it is unknown whether a write happened, its result is looked for before the
+write is repeated.
 
-Rules for this file: nothing is decided here. What an action is for is in `claims/lifecycle`.
+Rules for this file: nothing is decided here.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ from dray.client.errors import (
 )
 from dray.client.events import EventRecorder
 from dray.client.informers.informer import strip_managed_fields
+from dray.client.object_refs import parse_resource_version
 from dray.client.patches import MergePatch, StrategicMergePatch
 from dray.client.rest_client import CALL_ERRORS
-from dray.controllers import metrics as measures
+from dray.controllers import metrics as controller_metrics
 from dray.controllers.informers import SharedInformers
 from dray.controllers.mutation_cache import MutationCache
 from dray.telemetry.metrics import MetricsRegistry
@@ -60,19 +61,19 @@ _FAILED_CREATION_REASON = "FailedResourceClaimCreation"
 
 @dataclass
 class ClaimActionExecutor:
-    """Writes what was decided."""
+    """Writes claim actions."""
 
     client: Client
     shared_informers: SharedInformers
     recorder: EventRecorder
     metrics: MetricsRegistry
     _uncertain_pods: set[str] = field(default_factory=set)
-    """Pods for which a claim may have been made, and nobody told us."""
+    """Pods for which a claim may have been created without a response."""
     _written_versions: dict[str, int] = field(default_factory=dict)
-    """Pods whose status we wrote, with the version it has since."""
+    """Pods whose status was written here, with the resulting version."""
 
     async def execute(self, action: ClaimAction) -> None:
-        """Carry out an action; `ConflictError` when it was decided on an object that has changed since."""
+        """Execute an action; `ConflictError` when the object has changed since the decision."""
         match action:
             case CreateClaim():
                 await self.create_claims([action])
@@ -92,22 +93,22 @@ class ClaimActionExecutor:
     # --- pods ---
 
     def is_informer_behind(self, pod: Pod) -> bool:
-        """Whether we know better than the informer: it will show soon what we have written."""
+        """Whether the informer does not show yet what was written here."""
         written = self._written_versions.get(pod.metadata.uid)
         if written is None:
             return False
-        if int(pod.metadata.resource_version) >= written:
+        if parse_resource_version(pod.metadata.resource_version) >= written:
             del self._written_versions[pod.metadata.uid]
             return False
         return True
 
     def forget_pod(self, pod: Pod) -> None:
-        """A pod is gone."""
+        """Forget a deleted pod."""
         self._uncertain_pods.discard(pod.metadata.uid)
         self._written_versions.pop(pod.metadata.uid, None)
 
     async def create_claims(self, actions: Sequence[CreateClaim]) -> None:
-        """Make the claims of a pod; those that are there after all are only noted."""
+        """Create the claims of a pod; those that exist already are only taken over."""
         pod = actions[0].pod
         if pod.metadata.uid in self._uncertain_pods:
             await self._read_owned_claims(pod)
@@ -135,7 +136,7 @@ class ClaimActionExecutor:
         )
 
     async def _read_owned_claims(self, pod: Pod) -> None:
-        """Look for claims that were made for a pod without our knowledge."""
+        """Look for claims of a pod whose creation got no response."""
         for claim in (await self.client.list(ResourceClaim, pod.metadata.namespace)).items:
             if claim_names.is_owned_by(claim.metadata, pod):
                 self.shared_informers.claim_cache.put(strip_managed_fields(claim))
@@ -145,20 +146,20 @@ class ClaimActionExecutor:
         if await self._has_recorded_claim(action):
             return
         claim = action.claim
-        admin = isinstance(claim, ResourceClaim) and measures.has_admin_access(claim)
+        admin = isinstance(claim, ResourceClaim) and controller_metrics.has_admin_access(claim)
         try:
-            made: Any = await self.client.create(claim)
+            created: Any = await self.client.create(claim)
         except AlreadyExistsError:
             if claim.metadata.name:
                 await self.read_claim(claim)
                 return
             raise
         except CALL_ERRORS as failed:
-            measures.count_creation(self.metrics, succeeded=False, admin_access=admin)
+            controller_metrics.count_creation(self.metrics, succeeded=False, admin_access=admin)
             self._report_creation_failure(action, failed)
             raise
-        measures.count_creation(self.metrics, succeeded=True, admin_access=admin)
-        self._get_cache(made).put(strip_managed_fields(made))
+        controller_metrics.count_creation(self.metrics, succeeded=True, admin_access=admin)
+        self._get_cache(created).put(strip_managed_fields(created))
 
     def _report_creation_failure(self, action: CreateClaim, error: Exception) -> None:
         if isinstance(error, ApiError) and not isinstance(error, _TRANSIENT_ERRORS):
@@ -171,20 +172,21 @@ class ClaimActionExecutor:
             self._uncertain_pods.add(action.pod.metadata.uid)
 
     async def _has_recorded_claim(self, action: CreateClaim) -> bool:
-        """Whether the claim that the pod's status names exists, although we do not see it."""
-        for said in action.pod.status.resource_claim_statuses:
-            if said.name == action.entry and said.resource_claim_name:
+        """Whether the claim named in the pod's status exists although the informer does not show it."""
+        for recorded in action.pod.status.resource_claim_statuses:
+            if recorded.name == action.entry and recorded.resource_claim_name:
                 namespace = action.pod.metadata.namespace
                 found = await self._read_object(
-                    self.shared_informers.claim_cache, said.resource_claim_name, namespace
+                    self.shared_informers.claim_cache, recorded.resource_claim_name, namespace
                 )
                 return found is not None and claim_names.is_owned_by(found.metadata, action.pod)
         return False
 
     async def _record_claims(self, action: RecordClaims) -> None:
-        """Tell a pod which claims it has: all of them in one write, and no entry is ever taken away.
+        """Record the claims in the pod's status: all in one write, and no entry is ever removed.
 
-        What somebody else recorded meanwhile stays: the pod may be on its node already, with that claim.
+        Entries that another writer recorded meanwhile stay: the pod may be on its node already, with that
+        claim.
         """
         metadata = action.pod.metadata
         statuses = [
@@ -197,7 +199,7 @@ class ClaimActionExecutor:
             pod = await self.client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
         except NotFoundError:
             return
-        self._written_versions[metadata.uid] = int(pod["metadata"]["resourceVersion"])
+        self._written_versions[metadata.uid] = parse_resource_version(pod["metadata"]["resourceVersion"])
 
     # --- claims ---
 
@@ -206,7 +208,7 @@ class ClaimActionExecutor:
         await self._write_status(action.claim, {"reservedFor": _to_documents(consumers)})
 
     async def _release_claim(self, action: ReleaseClaim) -> None:
-        """Take consumers off, and with the last of them the devices, in one write."""
+        """Remove consumers, and with the last of them the allocation, in one write."""
         left = [each for each in action.claim.status.reserved_for if each.uid not in action.uids]
         change: dict[str, Any] = {}
         if len(left) < len(action.claim.status.reserved_for):
@@ -218,7 +220,7 @@ class ClaimActionExecutor:
         await self._write_status(action.claim, change)
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
-        """Remove the finalizer; with the last one a claim that is being deleted goes."""
+        """Remove the finalizer; with the last one a claim that is being deleted is gone."""
         metadata = action.claim.metadata
         left = [name for name in metadata.finalizers if name != claim_names.FINALIZER]
         pins = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
@@ -235,57 +237,57 @@ class ClaimActionExecutor:
 
     async def _delete_claim(self, action: DeleteClaim) -> None:
         claim: Any = action.claim
-        metadata, newest = claim.metadata, self._get_cache(claim)
+        metadata, cache = claim.metadata, self._get_cache(claim)
         try:
             left = await self.client.delete(
                 type(claim), metadata.name, metadata.namespace, DeleteOptions(uid=metadata.uid)
             )
         except (NotFoundError, ConflictError):
-            newest.remove(claim)
+            cache.remove(claim)
             return
         if left is None or not left.metadata.finalizers:
-            newest.remove(claim)
+            cache.remove(claim)
         else:
-            newest.put(strip_managed_fields(left))
+            cache.put(strip_managed_fields(left))
 
     async def _write_status(self, claim: Any, change: dict[str, Any]) -> None:
         metadata = claim.metadata
         pins = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
         patch = MergePatch({"metadata": pins, "status": change})
-        newest = self._get_cache(claim)
+        cache = self._get_cache(claim)
         try:
             written = await self.client.patch(
                 type(claim), metadata.name, patch, metadata.namespace, subresource="status"
             )
         except NotFoundError:
-            newest.remove(claim)
+            cache.remove(claim)
             return
-        newest.put(strip_managed_fields(written))
+        cache.put(strip_managed_fields(written))
 
     # --- reading ---
 
     async def read_claim(self, claim: AnyClaim) -> None:
-        """Read a claim as it is now."""
-        newest = self._get_cache(claim)
-        if await self._read_object(newest, claim.metadata.name, claim.metadata.namespace) is None:
-            newest.remove(claim)
+        """Read a claim from the server."""
+        cache = self._get_cache(claim)
+        if await self._read_object(cache, claim.metadata.name, claim.metadata.namespace) is None:
+            cache.remove(claim)
 
     async def read_pod(self, name: str, namespace: str, uid: str) -> None:
-        """Find out whether a pod that is not seen is really gone."""
+        """Ask the server whether a pod that the informer does not show is really gone."""
         pod = await self._read_object(self.shared_informers.pod_cache, name, namespace)
         self.shared_informers.clear_pod_uncertainty(uid)
         if pod is None or pod.metadata.uid != uid:
             self.shared_informers.mark_pod_gone(uid)
 
     async def read_templates(self, names: Iterable[tuple[str, str]]) -> bool:
-        """Ask for templates that are not seen; whether there is one after all."""
-        newest = self.shared_informers.template_cache
-        unseen = [(namespace, name) for namespace, name in names if newest.get(namespace, name) is None]
-        found = [await self._read_object(newest, name, namespace) for namespace, name in unseen]
+        """Read templates that the informer does not show; whether one exists."""
+        cache = self.shared_informers.template_cache
+        unseen = [(namespace, name) for namespace, name in names if cache.get(namespace, name) is None]
+        found = [await self._read_object(cache, name, namespace) for namespace, name in unseen]
         return any(template is not None for template in found)
 
     async def read_pods(self, namespace: str) -> None:
-        """Learn of pods that we have not seen come."""
+        """Read pods of a namespace that the informer may not show yet."""
         for pod in (await self.client.list(Pod, namespace)).items:
             self.shared_informers.pod_cache.put(strip_managed_fields(pod))
 
@@ -294,9 +296,9 @@ class ClaimActionExecutor:
             found = await self.client.get(cache.kind, name, namespace)
         except NotFoundError:
             return None
-        kept = strip_managed_fields(found)
-        cache.put(kept)
-        return kept
+        stripped = strip_managed_fields(found)
+        cache.put(stripped)
+        return stripped
 
     def _get_cache(self, claim: AnyClaim) -> MutationCache[Any]:
         if isinstance(claim, ResourceClaim):
@@ -306,7 +308,7 @@ class ClaimActionExecutor:
 
 
 def _hide_generated_name(error: ApiError, claim: AnyClaim) -> str:
-    """What the server said, without the name it had chosen: that is another one each time."""
+    """Return the server's message without the generated name, which differs each time."""
     name, prefix = str(error.details.get("name") or ""), claim.metadata.generate_name
     return error.message.replace(name, prefix) if prefix and name.startswith(prefix) else error.message
 

@@ -1,11 +1,11 @@
-"""Eviction for taints of devices: pods that use a device which got a taint they do not tolerate are deleted.
+"""The controller that evicts pods from devices with `NoExecute` taints they do not tolerate.
 
-Theory of operation: when a taint comes or goes, the claims that were given one of its devices are found by
-index, and their pods are looked at; so are the pods of a claim that changes. Whose pods those are is what the
-claim says in `reservedFor`, and not what pods say of their claims: a pod may have devices without naming any
-claim in its spec. A pod that must go later is looked at again then. What to do is in `claims/taint_eviction`.
+Theory of operation: when a taint is added or removed, an index gives the claims that have one of its devices,
+and the controller checks their pods; it also checks the pods of a claim that changes. The pods of a claim are
+those in its `reservedFor`, not those that name the claim: a pod may have devices without naming any claim in
+its spec. A pod that must go later is checked again then. The decision is in `claims/taint_eviction`.
 
-Rules for this file: a pod is judged anew at the moment it is deleted. How it is deleted is in `evictor`.
+Rules for this file: a pod is evaluated anew at the moment it is deleted. `pod_evictor` deletes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dray.claims.taint_eviction import LONG_AGO, DeviceEviction, DevicePath, fin
 from dray.client.client import Client
 from dray.client.events import EventRecorder
 from dray.client.object_refs import ObjectKey
-from dray.controllers import metrics as measures
+from dray.controllers import metrics as controller_metrics
 from dray.controllers.device_taints import DeviceTaintIndex
 from dray.controllers.informers import CONSUMER_INDEX, MAX_REMEMBERED_PODS, SharedInformers
 from dray.controllers.pod_evictor import EvictionWording, PodEvictor
@@ -42,13 +42,13 @@ _DEVICE_INDEX: Final = "device"
 
 
 class EvictionHistory:
-    """Who was evicted since the controller began, and how many for which rule."""
+    """The pods evicted since the controller started, and their number per rule."""
 
     def __init__(self) -> None:
         self._uids: OrderedDict[str, None] = OrderedDict()
         self._counts: Counter[str] = Counter()
         self.on_evicted: Callable[[str], None] = lambda _rule: None
-        """Told the rule that a pod had to go for."""
+        """Receives the name of the rule that evicted a pod."""
 
     def record(self, eviction: DeviceEviction) -> None:
         self._uids[eviction.pod.metadata.uid] = None
@@ -63,11 +63,11 @@ class EvictionHistory:
         return uid in self._uids
 
     def count_for_rule(self, rule: str) -> int:
-        """How many pods went for a rule."""
+        """Count the pods that a rule evicted."""
         return self._counts[rule]
 
     def forget_rule(self, rule: str) -> None:
-        """A rule is gone; another one of its name begins anew."""
+        """Forget a deleted rule; another one of its name starts at zero."""
         self._counts.pop(rule, None)
 
 
@@ -83,7 +83,7 @@ class DeviceTaintEvictionController:
         metrics: MetricsRegistry,
         log: StructuredLogger,
     ) -> None:
-        self._client, self._shared_informers, self._taints = client, shared_informers, taints
+        self._shared_informers, self.taints = shared_informers, taints
         self._metrics, self._log = metrics, log
         self._evictor = PodEvictor(client, recorder, WORDING)
         self._clock = client.options.time_source.clock
@@ -96,13 +96,13 @@ class DeviceTaintEvictionController:
         shared_informers.pods.listen(self._on_pod_added, self._on_pod_updated)
 
     async def run(self) -> None:
-        """Watch over taints, until cancelled; the informers have seen everything once."""
+        """Evict pods until cancelled; the informers are synced."""
         await self.queue.run(self._reconcile, self._log_failure, WORKERS)
 
     def _log_failure(self, key: ObjectKey, error: Exception) -> None:
-        self._log.warning("an eviction is tried again later", pod=str(key), why=str(error))
+        self._log.warning("an eviction failed and is tried again later", pod=str(key), why=str(error))
 
-    # --- what wakes whom ---
+    # --- event handlers ---
 
     def _on_device_taints_changed(self, device: DevicePath) -> None:
         for claim in self._shared_informers.claims.get_by_index(_DEVICE_INDEX, device):
@@ -110,17 +110,17 @@ class DeviceTaintEvictionController:
 
     def _on_rules_changed(self, rules: Iterable[DeviceTaintRule]) -> None:
         for claim in self._shared_informers.claims.list_all():
-            if any(rule_selects(rule, *place) for place in list_allocated_devices(claim) for rule in rules):
+            if any(rule_selects(rule, *device) for device in list_allocated_devices(claim) for rule in rules):
                 self._enqueue_consumers(claim)
 
     def _on_claim_changed(self, claim: ResourceClaim) -> None:
-        if self._taints and any(
-            any(self._taints.get_taints(place)) for place in list_allocated_devices(claim)
+        if self.taints and any(
+            any(self.taints.get_taints(device)) for device in list_allocated_devices(claim)
         ):
             self._enqueue_consumers(claim)
 
     def _on_pod_added(self, pod: Pod) -> None:
-        if self._taints and pod.spec.node_name and self._list_pod_claims(pod):
+        if self.taints and pod.spec.node_name and self._list_pod_claims(pod):
             self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
 
     def _on_pod_updated(self, old: Pod, new: Pod) -> None:
@@ -148,21 +148,21 @@ class DeviceTaintEvictionController:
         if await self._evictor.evict(eviction.pod, eviction.why):
             self.history.record(eviction)
             self._log.info("a pod was evicted", pod=str(key), why=eviction.why)
-            self._metrics.count(measures.EVICTIONS)
-            if eviction.at.year > LONG_AGO.year:  # a taint without a time was always there
-                self._metrics.observe(measures.EVICTION_SECONDS, -left)
+            self._metrics.count(controller_metrics.EVICTIONS)
+            if eviction.at.year > LONG_AGO.year:  # a taint without a time has no duration
+                self._metrics.observe(controller_metrics.EVICTION_SECONDS, -left)
 
     def _decide_eviction(self, pod: Pod) -> DeviceEviction | None:
         if pod.metadata.uid in self.history:
             return None
-        return find_device_eviction(pod, self._list_pod_claims(pod), self._taints.get_taints)
+        return find_device_eviction(pod, self._list_pod_claims(pod), self.taints.get_taints)
 
     def _list_pod_claims(self, pod: Pod) -> list[ResourceClaim]:
         return self._shared_informers.claims.get_by_index(CONSUMER_INDEX, pod.metadata.uid)
 
 
 def list_allocated_devices(claim: ResourceClaim) -> list[DevicePath]:
-    """The devices a claim was given."""
+    """List the devices allocated to a claim."""
     allocation = claim.status.allocation
     if allocation is None:
         return []

@@ -1,9 +1,10 @@
-"""What taint rules have done, written into their status: who still has to go, or would have to.
+"""The controller that writes the status of taint rules: how many pods they evicted and still have to evict.
 
-Theory of operation: a rule is counted when it comes or changes, and some seconds after anything it selects
-changed: a slice, a claim, a pod that uses one. The pause makes one write of many evictions, and lets the
-watch show what was just deleted; what it does not show yet is known from whoever evicts, so a pod is never
-told as gone and as still to go. A rule of the effect `None` shows this way whom `NoExecute` would end.
+Theory of operation: the status of a rule is computed when the rule is added or changed, and some seconds
+after anything it selects changed: a slice, a claim, a pod that uses one. The delay combines many evictions
+into one write, and lets the watch show what was just deleted; the eviction history adds what it does not show
+yet, so a pod is never counted twice. A rule with the effect `None` shows this way which pods `NoExecute`
+would evict.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from dray.client.errors import ConflictError, NotFoundError
 from dray.client.informers.informer import Informer
 from dray.client.patches import StrategicMergePatch
 from dray.clock import format_timestamp
-from dray.controllers.device_taint_eviction import EvictionHistory, list_allocated_devices
-from dray.controllers.device_taints import DeviceTaintIndex
+from dray.controllers.device_taint_eviction import DeviceTaintEvictionController, list_allocated_devices
 from dray.controllers.informers import CONSUMER_INDEX, SharedInformers
 from dray.controllers.workqueue import WorkQueue
 from dray.telemetry.logs import StructuredLogger
@@ -32,11 +32,11 @@ from dray.telemetry.metrics import MetricsRegistry
 
 QUEUE_NAME: Final = "device_taint_rules"
 STATUS_DELAY_SECONDS: Final = 5.0
-"""Seconds after a change before a rule is counted again."""
+"""Seconds after a change before the status of a rule is computed again."""
 
 
 class DeviceTaintRuleController:
-    """Keeps the status of taint rules."""
+    """Writes the status of taint rules."""
 
     informers: tuple[Informer[object], ...] = ()
 
@@ -44,24 +44,19 @@ class DeviceTaintRuleController:
         self,
         client: Client,
         shared_informers: SharedInformers,
-        taint_state: tuple[DeviceTaintIndex, EvictionHistory],
+        eviction: DeviceTaintEvictionController,
         metrics: MetricsRegistry,
         log: StructuredLogger,
         *,
         status_delay: float = STATUS_DELAY_SECONDS,
     ) -> None:
-        taints, evicted = taint_state
-        self._client, self._shared_informers, self._taints, self._eviction_history = (
-            client,
-            shared_informers,
-            taints,
-            evicted,
-        )
+        self._client, self._shared_informers = client, shared_informers
+        self._taints, self._eviction_history = eviction.taints, eviction.history
         self._log, self._status_delay = log, status_delay
         self._clock = client.options.time_source.clock
         self.queue: WorkQueue[str] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
-        if taints.rules is not None:
-            self._register_listeners(taints.rules)
+        if self._taints.rules is not None:
+            self._register_listeners(self._taints.rules)
 
     def _register_listeners(self, rules: Informer[DeviceTaintRule]) -> None:
         self._eviction_history.on_evicted = lambda rule: self.queue.add_after(rule, self._status_delay)
@@ -75,13 +70,15 @@ class DeviceTaintRuleController:
         )
 
     async def run(self) -> None:
-        """Count, until cancelled; the informers have seen everything once."""
+        """Write statuses until cancelled; the informers are synced."""
         await self.queue.run(self._reconcile, self._log_failure, 1)
 
     def _log_failure(self, name: str, error: Exception) -> None:
-        self._log.warning("the status of a taint rule is written later", rule=name, why=str(error))
+        self._log.warning(
+            "writing the status of a taint rule failed and is tried again later", rule=name, why=str(error)
+        )
 
-    # --- what wakes whom ---
+    # --- event handlers ---
 
     def _on_rule_added(self, rule: DeviceTaintRule) -> None:
         self.queue.add(rule.metadata.name)
@@ -118,18 +115,18 @@ class DeviceTaintRuleController:
                 self._enqueue_later(rules, list_allocated_devices(claim))
 
     def _enqueue_later(self, rules: Iterable[DeviceTaintRule], devices: Iterable[DevicePath]) -> None:
-        known = list(devices)
+        paths = list(devices)
         for rule in rules:
-            if any(rule_selects(rule, *place) for place in known):
+            if any(rule_selects(rule, *path) for path in paths):
                 self.queue.add_after(rule.metadata.name, self._status_delay)
 
-    # --- counting ---
+    # --- reconciliation ---
 
     async def _reconcile(self, name: str) -> None:
         rule = None if self._taints.rules is None else self._taints.rules.get(name)
         if rule is None:
             return
-        reach = compute_impact(
+        impact = compute_impact(
             rule,
             self._taints.slices.list_all(),
             self._shared_informers.claims.list_all(),
@@ -137,7 +134,7 @@ class DeviceTaintRuleController:
             self._eviction_history.__contains__,
         )
         now = format_timestamp(self._clock.now())
-        condition = build_condition(rule, reach, self._eviction_history.count_for_rule(name), now=now)
+        condition = build_condition(rule, impact, self._eviction_history.count_for_rule(name), now=now)
         if condition not in rule.status.conditions:
             await self._write_condition(rule, condition)
 
@@ -150,7 +147,7 @@ class DeviceTaintRuleController:
         patch = StrategicMergePatch(
             {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}
         )
-        with suppress(NotFoundError, ConflictError):  # it is gone, or another one has its name
+        with suppress(NotFoundError, ConflictError):  # the rule is gone, or another one has its name
             await self._client.patch(DeviceTaintRule, metadata.name, patch, subresource="status")
 
 

@@ -1,8 +1,8 @@
-"""The taints of devices as controllers see them: those that drivers publish, and those of rules.
+"""Index of the `NoExecute` taints of devices: those that drivers publish, and those of taint rules.
 
-Theory of operation: taints that end pods are kept by the place of their device as slices change. Rules are
-few and select by name, so they are asked about a place when somebody wants to know; that way they also reach
-devices whose slice is gone while a pod still uses them. A server that has no rules is not asked for them.
+Theory of operation: published taints are indexed by device as slices change. Rules are few and select by
+name, so they are matched when the taints of a device are looked up; that way they also reach devices whose
+slice is gone while a pod still uses them. A server that does not serve rules is not asked for them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dray.telemetry.logs import StructuredLogger
 
 
 class DeviceTaintIndex:
-    """Which devices have taints that end pods."""
+    """The devices with taints that evict pods."""
 
     def __init__(self, client: Client, log: StructuredLogger, *, rules: bool) -> None:
         self.slices = Informer(client, ResourceSlice, options=build_informer_options(log))
         self.rules = Informer(client, DeviceTaintRule, options=build_informer_options(log)) if rules else None
         self._published: dict[DevicePath, dict[ObjectKey, tuple[DeviceTaint, ...]]] = {}
         self._evicting_rules: dict[str, DeviceTaintRule] = {}
-        self._notify_device_changed: Callable[[DevicePath], None] = lambda _place: None
+        self._notify_device_changed: Callable[[DevicePath], None] = lambda _device: None
         self._notify_rules_changed: Callable[[list[DeviceTaintRule]], None] = lambda _rules: None
 
     @property
@@ -40,7 +40,7 @@ class DeviceTaintIndex:
         on_device_changed: Callable[[DevicePath], None],
         on_rules_changed: Callable[[list[DeviceTaintRule]], None],
     ) -> None:
-        """Hear of places, and of rules as they were and are, whose taints that end pods are different now."""
+        """Listen to changes of evicting taints: the devices concerned, or the rules before and after."""
         self._notify_device_changed, self._notify_rules_changed = on_device_changed, on_rules_changed
         self.slices.listen(
             lambda new: self._on_slice_changed(None, new),
@@ -55,11 +55,11 @@ class DeviceTaintIndex:
             )
 
     def __bool__(self) -> bool:
-        """Whether there is any taint that ends pods."""
+        """Whether any taint evicts pods."""
         return bool(self._published or self._evicting_rules)
 
     def get_taints(self, device: DevicePath) -> Iterator[DeviceTaint]:
-        """The taints of a device that end pods."""
+        """Yield the evicting taints of a device."""
         for taints in self._published.get(device, {}).values():
             yield from taints
         for rule in self._evicting_rules.values():
@@ -67,7 +67,7 @@ class DeviceTaintIndex:
                 yield build_rule_taint(rule)
 
     def list_rules(self) -> list[DeviceTaintRule]:
-        """Every rule, whatever its effect."""
+        """List all rules, whatever their effect."""
         return [] if self.rules is None else self.rules.list_all()
 
     def _on_slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
@@ -77,32 +77,32 @@ class DeviceTaintIndex:
         holder = new or old
         assert holder is not None
         key = ObjectKey("", holder.metadata.name)
-        for place in before.keys() | after.keys():
-            self._set_published_taints(place, key, after.get(place, ()))
-            if before.get(place) != after.get(place):
-                self._notify_device_changed(place)
+        for device in before.keys() | after.keys():
+            self._set_published_taints(device, key, after.get(device, ()))
+            if before.get(device) != after.get(device):
+                self._notify_device_changed(device)
 
     def _set_published_taints(
         self, device: DevicePath, key: ObjectKey, taints: tuple[DeviceTaint, ...]
     ) -> None:
-        there = self._published.setdefault(device, {})
+        by_slice = self._published.setdefault(device, {})
         if taints:
-            there[key] = taints
+            by_slice[key] = taints
         else:
-            there.pop(key, None)
-        if not there:
+            by_slice.pop(key, None)
+        if not by_slice:
             del self._published[device]
 
     def _on_rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
         if old is not None and new is not None and old.spec == new.spec:
             return
-        concerned = [each for each in (old, new) if each is not None and _is_evicting(each)]
+        evicting = [each for each in (old, new) if each is not None and _is_evicting(each)]
         if old is not None:
             self._evicting_rules.pop(old.metadata.name, None)
         if new is not None and _is_evicting(new):
             self._evicting_rules[new.metadata.name] = new
-        if concerned:
-            self._notify_rules_changed(concerned)
+        if evicting:
+            self._notify_rules_changed(evicting)
 
 
 def _is_evicting(rule: DeviceTaintRule) -> bool:
@@ -112,7 +112,7 @@ def _is_evicting(rule: DeviceTaintRule) -> bool:
 def _list_evicting_taints(
     resource_slice: ResourceSlice | None,
 ) -> Iterable[tuple[DevicePath, tuple[DeviceTaint, ...]]]:
-    """The devices of a slice whose taints end pods, with those taints."""
+    """Yield the devices of a slice that have evicting taints, with those taints."""
     if resource_slice is None:
         return
     spec = resource_slice.spec

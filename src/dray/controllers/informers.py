@@ -1,4 +1,4 @@
-"""What the controllers see: informers, their indexes, and our own newest knowledge laid over them."""
+"""The informers that the controllers share, their indexes, and the mutation caches over them."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ OWNER_INDEX, CONSUMER_INDEX, TEMPLATE_INDEX, CLAIM_INDEX, INLINE_CLAIM_INDEX = (
 )
 NODE_INDEX: Final = "node"
 MAX_REMEMBERED_PODS: Final = 100_000
-"""How many pods that were seen to go are remembered."""
+"""How many deleted pods are remembered."""
 
 
 def build_informer_options(log: StructuredLogger) -> InformerOptions:
-    """How the controllers look: without what they do not read, and not in silence when they see nothing."""
+    """Build the options of an informer: without managed fields, and with failures logged."""
 
     def log_failure(failed: Exception) -> None:
-        log.warning("objects cannot be watched just now", why=str(failed))
+        log.warning("listing or watching objects failed", why=str(failed))
 
     return InformerOptions(transform=strip_managed_fields, on_failure=log_failure)
 
 
 class SharedInformers:
-    """Pods, claims and templates, as they are."""
+    """Informers and caches of pods, claims and templates."""
 
     def __init__(self, client: Client, log: StructuredLogger, *, classic: bool) -> None:
-        how = build_informer_options(log)
-        self.pods = Informer(client, Pod, options=how)
-        self.claims = Informer(client, ResourceClaim, options=how)
-        self.templates = Informer(client, ResourceClaimTemplate, options=how)
-        self.classic_claims = Informer(client, ClassicResourceClaim, options=how) if classic else None
+        options = build_informer_options(log)
+        self.pods = Informer(client, Pod, options=options)
+        self.claims = Informer(client, ResourceClaim, options=options)
+        self.templates = Informer(client, ResourceClaimTemplate, options=options)
+        self.classic_claims = Informer(client, ClassicResourceClaim, options=options) if classic else None
         self.claims.add_index(OWNER_INDEX, _get_owner_uids)
         self.claims.add_index(CONSUMER_INDEX, _get_consumer_uids)
         self.pods.add_index(TEMPLATE_INDEX, list_template_names)
@@ -81,27 +81,27 @@ class SharedInformers:
         return None if self.classic_claim_cache is None else self.classic_claim_cache.get(namespace, name)
 
     def mark_pod_gone(self, uid: str) -> None:
-        """A pod is gone for certain."""
+        """Remember that a pod is deleted."""
         self._uncertain_pods.discard(uid)
         self._gone_pods[uid] = None
         if len(self._gone_pods) > MAX_REMEMBERED_PODS:
             self._gone_pods.popitem(last=False)
 
     def is_pod_gone(self, uid: str) -> bool:
-        """Whether a pod was seen to go; when not, it may also be one that we have not seen come."""
+        """Whether the deletion of a pod is known; if not, the pod may also be one not seen yet."""
         return uid in self._gone_pods
 
     def mark_pod_uncertain(self, uid: str) -> None:
-        """A pod that was over has a claim again: a server that was restored may have the pod once more."""
+        """Mark a finished pod that has a claim again: a restored server may have the pod once more."""
         self._gone_pods.pop(uid, None)
         self._uncertain_pods.add(uid)
 
     def is_pod_uncertain(self, uid: str) -> bool:
-        """Whether the server has to be asked what became of a pod, whatever was seen of it."""
+        """Whether the server has to be asked for a pod, whatever the informer shows."""
         return uid in self._uncertain_pods
 
     def clear_pod_uncertainty(self, uid: str) -> None:
-        """The server was asked."""
+        """Clear the mark after the server was asked."""
         self._uncertain_pods.discard(uid)
 
     def list_informers(self) -> list[Informer[Any]]:
@@ -118,25 +118,25 @@ def _get_consumer_uids(claim: ResourceClaim | ClassicResourceClaim) -> list[str]
 
 
 def list_template_names(pod: Pod) -> list[tuple[str, str]]:
-    """The templates a pod makes claims from."""
+    """List the templates that a pod names."""
     namespace = pod.metadata.namespace
     names = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
     return [(namespace, name) for name in names if name is not None]
 
 
 def list_claim_names(pod: Pod) -> Iterator[tuple[str, str]]:
-    """The claims a pod names, or was told that they were made for it."""
+    """List the claims that a pod names or has recorded in its status."""
     namespace = pod.metadata.namespace
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_name is not None:
             yield namespace, entry.resource_claim_name
-    for said in pod.status.resource_claim_statuses:
-        if said.resource_claim_name is not None:
-            yield namespace, said.resource_claim_name
+    for recorded in pod.status.resource_claim_statuses:
+        if recorded.resource_claim_name is not None:
+            yield namespace, recorded.resource_claim_name
 
 
 def _list_inline_claim_names(pod: Pod) -> list[tuple[str, str]]:
-    """The classic claims that a pod's inline templates make."""
+    """List the classic claims that a pod's inline templates make."""
     namespace = pod.metadata.namespace
     return [
         (namespace, claim_names.build_classic_name(pod, entry))

@@ -1,7 +1,7 @@
-"""What the controllers count and time; names and labels are those of Kubernetes and of the KEPs.
+"""The metrics of the controllers; names and labels are those of Kubernetes and of the KEPs.
 
 Rules for this file: a metric is a row of the table. KEP-3063 and KEP-4816 name the counters of creations
-differently; both names are told, from one number.
+differently; both names are exposed, from one number.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def count_creation(metrics: MetricsRegistry, *, succeeded: bool, admin_access: b
 
 
 class ObservedQueue(Protocol):
-    """What is told of a queue."""
+    """The state of a work queue that metrics show."""
 
     @property
     def name(self) -> str: ...
@@ -112,7 +112,7 @@ class ObservedQueue(Protocol):
 
 
 def register_queue_metrics(metrics: MetricsRegistry, queues: Callable[[], Iterable[ObservedQueue]]) -> None:
-    """Tell how much waits and how long work takes whenever somebody reads."""
+    """Collect the depth and running work of the queues at scrape time."""
     metrics.add_callback(DEPTH, lambda: [((queue.name,), len(queue)) for queue in queues()])
     metrics.add_callback(
         UNFINISHED, lambda: [((queue.name,), sum(queue.get_work_durations())) for queue in queues()]
@@ -124,9 +124,9 @@ def register_queue_metrics(metrics: MetricsRegistry, queues: Callable[[], Iterab
 
 
 class ClaimCounts:
-    """How many claims there are of which sort, counted as they come, change and go.
+    """The number of claims by their labels, updated as claims are added, changed and deleted.
 
-    Counting them whenever somebody reads would hold everything up in a cluster with many.
+    Counting them at scrape time would block the event loop in a cluster with many claims.
     """
 
     def __init__(self, claims: Informer[ResourceClaim]) -> None:
@@ -151,7 +151,7 @@ class ClaimCounts:
             del self.by_labels[labels]
 
     def count_allocated(self) -> list[tuple[LabelValues, float]]:
-        """How many have devices, without and with alternatives."""
+        """Count the allocated claims, without and with alternatives."""
         found: Counter[str] = Counter()
         for (_, allocated, alternatives, _), count in self.by_labels.items():
             if allocated == "true":
@@ -160,7 +160,7 @@ class ClaimCounts:
 
 
 def register_claim_metrics(metrics: MetricsRegistry, counts: Callable[[], ClaimCounts | None]) -> None:
-    """Tell how many claims there are whenever somebody reads."""
+    """Collect the number of claims at scrape time."""
 
     def list_claims() -> Iterable[tuple[LabelValues, float]]:
         now = counts()
@@ -184,7 +184,7 @@ def _build_labels(claim: ResourceClaim) -> LabelValues:
 
 
 def _is_from_template(claim: ResourceClaim) -> bool:
-    """Whether a claim was made from a template."""
+    """Whether a claim was created from a template."""
     return claim_names.POD_CLAIM_NAME_ANNOTATION in claim.metadata.annotations
 
 

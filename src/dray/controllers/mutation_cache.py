@@ -1,9 +1,9 @@
-"""Objects as we last wrote or read them ourselves, until the informer has come as far.
+"""The mutation cache: objects as this process last wrote or read them, until the informer has caught up.
 
-Theory of operation: an informer is always a little behind. Whoever decides by it alone decides again what it
-did a moment ago: makes a claim twice, releases what is released. So the answer to every write and direct read
-is laid over the informer, and is taken away when the informer shows that version or a later one. An object
-that we saw to be gone is laid over as absent, as long as the informer still shows it.
+Theory of operation: an informer is always a little behind. A controller that decides by it alone repeats what
+it did a moment ago: it creates a claim twice, or releases what is released. So the response to every write
+and direct read is laid over the informer, and dropped when the informer shows that version or a later one. An
+object that is known to be deleted is laid over as absent, as long as the informer still shows it.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from dray.client.informers.informer import Informer
-from dray.client.object_refs import ObjectKey, get_identity
+from dray.client.object_refs import ObjectKey, get_identity, parse_resource_version
 
 T = TypeVar("T")
 
 SWEEP_SIZE: Final = 2_000
-"""With so many entries it is worth looking for those that are obsolete and were never asked for."""
+"""With so many entries the cache drops those that are obsolete and were never looked up."""
 
 
 class _CachedMutation(NamedTuple):
     object: Any
-    """None: there is none of this uid any more."""
+    """None: the object with this uid is deleted."""
     version: int
     uid: str
 
 
 class MutationCache(Generic[T]):
-    """The objects of an informer, with our own knowledge laid over them."""
+    """The objects of an informer, overlaid with newer versions."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class MutationCache(Generic[T]):
         return len(self._entries)
 
     def put(self, obj: T) -> None:
-        """This is what the server has, as far as we know."""
+        """Take over the newest version of an object."""
         key, uid, version = get_identity(obj)
-        number = _parse_version(version)
+        number = parse_resource_version(version)
         known = self._entries.get(key)
         if known is not None and known.version > number:
             return
@@ -63,14 +63,14 @@ class MutationCache(Generic[T]):
             self._sweep()
 
     def remove(self, obj: T) -> None:
-        """This object is gone."""
+        """Take over that an object is deleted."""
         key, uid, version = get_identity(obj)
         self._drop(key)
         if self._is_in_informer(key, uid):
-            self._entries[key] = _CachedMutation(None, _parse_version(version), uid)
+            self._entries[key] = _CachedMutation(None, parse_resource_version(version), uid)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The newest we know of an object."""
+        """Return the newest known version of an object."""
         key = ObjectKey(namespace, name)
         if key in self._entries:
             entry = self._get_current(key)
@@ -80,7 +80,7 @@ class MutationCache(Generic[T]):
         return self.informer.get(name, namespace)
 
     def get_by_index(self, value: Hashable) -> list[T]:
-        """The objects for which the index gives this value."""
+        """Return the objects for which the index gives this value."""
         found = self.informer.get_by_index(self._index, value)
         if not self._entries:
             return found
@@ -95,12 +95,12 @@ class MutationCache(Generic[T]):
             yield from self._index_func(obj)
 
     def _get_current(self, key: ObjectKey) -> _CachedMutation | None:
-        """What is laid over a key, unless the informer has come as far."""
+        """Return the entry of a key, unless the informer has caught up."""
         entry = self._entries[key]
         if entry.object is None:
             obsolete = not self._is_in_informer(key, entry.uid)
         else:
-            obsolete = _parse_version(self.informer.resource_version) >= entry.version
+            obsolete = parse_resource_version(self.informer.resource_version) >= entry.version
         if obsolete:
             self._drop(key)
             return None
@@ -115,7 +115,7 @@ class MutationCache(Generic[T]):
         entry = self._entries.get(key)
         if entry is None or (entry.object is None and entry.uid == uid):
             return
-        if _parse_version(version) >= entry.version:
+        if parse_resource_version(version) >= entry.version:
             self._drop(key)
 
     def _on_deleted(self, obj: T) -> None:
@@ -139,7 +139,3 @@ class MutationCache(Generic[T]):
         for key in list(self._entries):
             self._get_current(key)
         self._sweep_at = max(SWEEP_SIZE, 2 * len(self._entries))
-
-
-def _parse_version(version: str) -> int:
-    return int(version) if version.isascii() and version.isdigit() else -1

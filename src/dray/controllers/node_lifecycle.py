@@ -1,18 +1,18 @@
-"""Nodes that give no sign of life, or say that they are not ready: their condition and their taints.
+"""The node lifecycle controller: writes the condition and taints of nodes that are unreachable or not ready.
 
-Theory of operation: an agent renews the lease of its node every few seconds. What counts is when we saw the
-lease change last, on our own clock, not what time the node wrote into it. A node whose lease did not change
-for a while is suspected: the server is asked for the lease itself, because our watch may be late. Only when
-the server answers twice, some seconds apart, that nothing was renewed, the node is lost; so neither a watch
-that stands still nor a server that was away makes nodes disappear. What a node said before it was lost is
-noted on it, and is said again when it comes back, until the node speaks for itself.
+Theory of operation: an agent renews the lease of its node every few seconds. What counts is when this process
+saw the lease change last, on its own clock, not the time that the node wrote into it. A node whose lease did
+not change for a while is suspected: the controller reads the lease from the server, because its watch may be
+late. Only when the server answers twice, some seconds apart, that nothing was renewed, the node is
+unreachable; so neither a stalled watch nor a server outage makes nodes unreachable. The last readiness of the
+node is kept in an annotation, and is restored when it comes back, until the node reports its own.
 
-When most nodes look lost at once, something between them and the server is broken and not the nodes: then
-nothing is done but saying so.
+When most nodes look unreachable at once, the network between them and the server is broken and not the nodes:
+then the controller only reports it.
 
-A node without a lease is none that an agent keeps, and is left alone.
+A node without a lease has no agent, and is left alone.
 
-On a cluster of Kubernetes its own controllers do this; for dray's server it is part of the upkeep.
+On a cluster of Kubernetes its own controllers do this; on dray's server it is part of the upkeep.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from dray.telemetry.metrics import MetricsRegistry
 QUEUE_NAME: Final = "node_health"
 LEASE_NAMESPACE: Final = "kube-node-lease"
 CONFIRMATION_SECONDS: Final = 15.0
-"""Seconds before that in which the server must have answered twice that nothing was renewed."""
+"""Seconds between the two answers of the server that confirm a suspicion."""
 HOLD_SECONDS: Final = 30.0
-"""Seconds after which a node is looked at again while most of them look lost."""
+"""Seconds until a node is checked again while most nodes look unreachable."""
 READY_BEFORE_ANNOTATION: Final = "dray.dev/ready-before-lost"
-"""An annotation: the status of `Ready` when the node was last heard of."""
+"""An annotation: the last status of `Ready` before the node became unreachable."""
 WORKERS: Final = 4
 
 
 class NodeLifecycleController:
-    """Says of nodes that they are lost, or not ready, and that they are back."""
+    """Marks nodes as unreachable or not ready, and as ready again."""
 
     def __init__(
         self,
@@ -77,34 +77,34 @@ class NodeLifecycleController:
         self.informers: tuple[Informer[Any], ...] = (self._leases,)
         self.queue: WorkQueue[str] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
         self._renewals: dict[str, tuple[str | None, float]] = {}
-        """By node: the renewal that was seen last, and when."""
+        """By node: the renewal time seen last, and when it was seen."""
         self._suspected_since: dict[str, float] = {}
         """Since when the server itself says that nothing was renewed."""
         self.is_disrupted = False
-        """Whether most nodes look lost, so that nothing is done about any."""
+        """Whether most nodes look unreachable, so that none is marked."""
         self._leases.listen(self._on_lease_updated, lambda _old, new: self._on_lease_updated(new))
         nodes.listen(
             self._on_node_updated, lambda _old, new: self._on_node_updated(new), self._on_node_deleted
         )
 
     async def run(self) -> None:
-        """Look after nodes, until cancelled; the informers have seen everything once."""
+        """Monitor nodes until cancelled; the informers are synced."""
         await self.queue.run(self._reconcile, self._log_failure, WORKERS)
 
     def _log_failure(self, name: str, error: Exception) -> None:
-        self._log.warning("a node is looked at again later", node=name, why=str(error))
+        self._log.warning("checking a node failed and is tried again later", node=name, why=str(error))
 
-    # --- what is seen ---
+    # --- event handlers ---
 
     def _on_lease_updated(self, lease: Lease) -> None:
         name, renewed = lease.metadata.name, lease.spec.renew_time
         known = self._renewals.get(name)
         if known is not None and known[0] == renewed:
             return
-        was_silent = known is not None and self._is_unresponsive(name)
+        was_unresponsive = known is not None and self._is_unresponsive(name)
         self._renewals[name] = (renewed, self._clock.monotonic())
         self._suspected_since.pop(name, None)
-        if known is None or was_silent:
+        if known is None or was_unresponsive:
             self.queue.add(name)
 
     def _on_node_updated(self, node: Node) -> None:
@@ -119,12 +119,14 @@ class NodeLifecycleController:
         return self._clock.monotonic() - self._renewals[name][1]
 
     def _is_unresponsive(self, name: str) -> bool:
-        """Whether a node is lost for all we know."""
-        doubted = self._suspected_since.get(name)
-        sure = doubted is not None and self._clock.monotonic() - doubted >= self._confirmation_seconds
-        return sure and self._get_seconds_since_renewal(name) >= self._grace_period
+        """Whether a node is confirmed to be unreachable."""
+        suspected = self._suspected_since.get(name)
+        confirmed = (
+            suspected is not None and self._clock.monotonic() - suspected >= self._confirmation_seconds
+        )
+        return confirmed and self._get_seconds_since_renewal(name) >= self._grace_period
 
-    # --- what is done ---
+    # --- reconciliation ---
 
     async def _reconcile(self, name: str) -> None:
         node = self._nodes.get(name)
@@ -132,26 +134,26 @@ class NodeLifecycleController:
             return
         await self._confirm_with_server(name)
         if name not in self._renewals:
-            return  # it went meanwhile
-        silent = self._is_unresponsive(name)
-        if self._update_disruption() and silent:
+            return  # it was deleted meanwhile
+        unresponsive = self._is_unresponsive(name)
+        if self._update_disruption() and unresponsive:
             self._recorder.record(node, "NodesLookLost", _DISRUPTION_MESSAGE, warning=True)
             self.queue.add_after(name, HOLD_SECONDS)
             return
-        await self._write_health(node, compute_readiness(node, lease_expired=silent))
-        if not silent:
+        await self._write_health(node, compute_readiness(node, lease_expired=unresponsive))
+        if not unresponsive:
             self.queue.add_after(name, self._compute_next_check(name))
 
     def _compute_next_check(self, name: str) -> float:
-        """How long a node needs not be looked at when nothing is heard of it."""
-        quiet, doubted = self._get_seconds_since_renewal(name), self._suspected_since.get(name)
-        if doubted is None:
+        """Return the seconds until a node without news is checked again."""
+        quiet, suspected = self._get_seconds_since_renewal(name), self._suspected_since.get(name)
+        if suspected is None:
             return max(self._grace_period - self._confirmation_seconds - quiet, 0.0) + 0.001
-        sure = self._confirmation_seconds - (self._clock.monotonic() - doubted)
-        return max(self._grace_period - quiet, sure, 0.0) + 0.001
+        confirmed = self._confirmation_seconds - (self._clock.monotonic() - suspected)
+        return max(self._grace_period - quiet, confirmed, 0.0) + 0.001
 
     async def _confirm_with_server(self, name: str) -> None:
-        """Ask the server itself about a node that was not heard of for a while; a call that fails says no."""
+        """Read the lease of a node without recent renewal from the server; a failed call confirms nothing."""
         if self._get_seconds_since_renewal(name) < self._grace_period - self._confirmation_seconds:
             return
         try:
@@ -165,21 +167,21 @@ class NodeLifecycleController:
             self._suspected_since.setdefault(name, self._clock.monotonic())
 
     def _update_disruption(self) -> bool:
-        # Those in doubt count: nodes that went at one time are not all found silent at one time.
-        known = min(len(self._renewals), len(self._nodes))  # leases may be left of nodes that are gone
+        # Suspected nodes count: nodes that fail at the same time are not confirmed at the same time.
+        known = min(len(self._renewals), len(self._nodes))  # leases may outlive their nodes
         holding = is_majority_lost(len(self._suspected_since), known)
         if holding != self.is_disrupted:
             self.is_disrupted = holding
             if holding:
                 self._log.error(_DISRUPTION_MESSAGE, silent=len(self._suspected_since), nodes=known)
             else:
-                self._log.info("most nodes give signs of life again")
+                self._log.info("most nodes send heartbeats again")
                 for name in self._suspected_since:
                     self.queue.add(name)
         return holding
 
     async def _write_health(self, node: Node, health: NodeReadiness) -> None:
-        """Write what a node's health is, where it is not written yet."""
+        """Write the taints and the condition of a node where they differ."""
         now, name = format_timestamp(self._clock.now()), node.metadata.name
         taints = compute_taints(node, health, now=now)
         if taints is not node.spec.taints:
@@ -195,27 +197,27 @@ class NodeLifecycleController:
             await self._write_condition(name, condition)
 
     async def _write_taints(self, node: Node, health: NodeReadiness, taints: tuple[Any, ...]) -> None:
-        # Taints are one value to the server, so somebody else's change meanwhile must not get lost.
+        # The patch replaces the whole list, so a concurrent change must cause a conflict.
         metadata: dict[str, Any] = {"resourceVersion": node.metadata.resource_version}
         ready = find_ready_condition(node)
         if health is NodeReadiness.LOST and ready is not None and ready.status in ("True", "False"):
             metadata["annotations"] = {READY_BEFORE_ANNOTATION: ready.status}
         change = MergePatch({"metadata": metadata, "spec": {"taints": taints or None}})
         await self._client.patch(Node, node.metadata.name, change)
-        said = _MESSAGES[health]
-        self._log.info(said, node=node.metadata.name)
-        self._recorder.record(node, _EVENT_REASONS[health], said, warning=health is not NodeReadiness.WELL)
+        message = _MESSAGES[health]
+        self._log.info(message, node=node.metadata.name)
+        self._recorder.record(node, _EVENT_REASONS[health], message, warning=health is not NodeReadiness.WELL)
 
     async def _write_condition(self, name: str, condition: NodeCondition) -> None:
         change = StrategicMergePatch({"status": {"conditions": [condition]}})
         await self._client.patch(Node, name, change, subresource="status")
 
 
-_DISRUPTION_MESSAGE: Final = "most nodes give no sign of life: nothing is done about any of them"
+_DISRUPTION_MESSAGE: Final = "most nodes send no heartbeats: none of them is marked as unreachable"
 _MESSAGES: Final = {
     NodeReadiness.WELL: "the node is back",
-    NodeReadiness.NOT_READY: "the node says that it is not ready",
-    NodeReadiness.LOST: "the node gives no sign of life",
+    NodeReadiness.NOT_READY: "the node reports that it is not ready",
+    NodeReadiness.LOST: "the node sends no heartbeats",
 }
 _EVENT_REASONS: Final = {
     NodeReadiness.WELL: "NodeReady",

@@ -1,11 +1,11 @@
-"""Pods that must leave their node: it has a taint that they do not tolerate, or not any longer.
+"""The controller that evicts pods from nodes with `NoExecute` taints they do not tolerate.
 
-Theory of operation: when the taints of a node change, its pods are looked at; so is a pod that comes to a
-node with such taints. A pod that must leave later is looked at again then. Deleting is all that is done: a
-pod of a node that is lost stays on its way out until the node itself says that it ended, or an administrator
-declares the node out of service (see `orphans`), because until then it may run and use its devices.
+Theory of operation: when the taints of a node change, its pods are checked; so is a pod that is bound to a
+node with such taints. A pod that must leave later is checked again then. The controller only deletes: a pod
+on an unreachable node stays terminating until the node itself reports its end, or an administrator declares
+the node out of service (see `pod_garbage_collector`), because until then it may run and use its devices.
 
-On a cluster of Kubernetes its own controllers do this; for dray's server it is part of the upkeep.
+On a cluster of Kubernetes its own controllers do this; on dray's server it is part of the upkeep.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ class NodeTaintEvictionController:
         self._evictor = PodEvictor(client, recorder, WORDING)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
         self.is_on_hold: Callable[[], bool] = lambda: False
-        """Whether nobody knows which nodes are lost, so that no pod leaves one for that."""
+        """Whether it is uncertain which nodes are unreachable, so that no pod is evicted for that."""
         nodes.listen(self._on_node_added, self._on_node_updated)
         shared_informers.pods.listen(self._on_pod_added, self._on_pod_updated)
 
     async def run(self) -> None:
-        """Look after pods, until cancelled; the informers have seen everything once."""
+        """Evict pods until cancelled; the informers are synced."""
         await self.queue.run(self._reconcile, self._log_failure, WORKERS)
 
     def _log_failure(self, key: ObjectKey, error: Exception) -> None:
-        self._log.warning("an eviction is tried again later", pod=str(key), why=str(error))
+        self._log.warning("an eviction failed and is tried again later", pod=str(key), why=str(error))
 
     def _on_node_added(self, node: Node) -> None:
         if _has_no_execute_taint(node):
@@ -89,14 +89,14 @@ class NodeTaintEvictionController:
         pod = self._shared_informers.pods.get(key.name, key.namespace)
         if pod is None:
             return
-        leave = self._decide_eviction(pod, key)
-        left = 0.0 if leave is None else (leave.at - self._clock.now()).total_seconds()
-        if leave is None or left > 0:
+        eviction = self._decide_eviction(pod, key)
+        left = 0.0 if eviction is None else (eviction.at - self._clock.now()).total_seconds()
+        if eviction is None or left > 0:
             await self._evictor.cancel_eviction(pod)
-            if leave is not None:
+            if eviction is not None:
                 self.queue.add_after(key, left)
-        elif await self._evictor.evict(pod, leave.why):
-            self._log.info("a pod was evicted", pod=str(key), why=leave.why)
+        elif await self._evictor.evict(pod, eviction.why):
+            self._log.info("a pod was evicted", pod=str(key), why=eviction.why)
 
     def _decide_eviction(self, pod: Pod, key: ObjectKey) -> NodeEviction | None:
         if pod.metadata.deletion_timestamp is not None or reservation.is_pod_finished(pod):
@@ -104,10 +104,10 @@ class NodeTaintEvictionController:
         node = self._nodes.get(pod.spec.node_name)
         taints = () if node is None else node.spec.taints
         if self.is_on_hold():
-            sure = tuple(taint for taint in taints if taint.key != UNREACHABLE)
-            if sure != taints:
+            certain = tuple(taint for taint in taints if taint.key != UNREACHABLE)
+            if certain != taints:
                 self.queue.add_after(key, HOLD_SECONDS)
-            taints = sure
+            taints = certain
         return find_node_eviction(pod, taints)
 
 

@@ -1,9 +1,8 @@
-"""How a pod is made to go: it is said why, once, and the pod is deleted as anybody would delete it.
+"""The pod evictor: writes the condition `DisruptionTarget`, records an event, and deletes the pod.
 
-Theory of operation: first the condition `DisruptionTarget` is written, then the pod is deleted, naming its
-uid; its node stops it in its own time. When the deletion fails it is tried again by whoever asked, and
-nothing is said a second time. A pod that may stay after all, before its deletion succeeded, is no target any
-more.
+Theory of operation: first the condition is written, then the pod is deleted with its uid as a precondition;
+its node stops it gracefully. When the deletion fails the caller tries again, and the condition is not written
+a second time. A pod that may stay after all, before its deletion succeeded, gets the condition `False`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 @dataclass(frozen=True, slots=True)
 class EvictionWording:
-    """In whose name pods go: the reason of the condition, that of the event, and how its message begins."""
+    """The texts of an eviction: the reasons of the condition and the event, and how the message begins."""
 
     reason: str
     event_reason: str
@@ -33,16 +32,16 @@ class EvictionWording:
 
 
 class PodEvictor:
-    """Makes pods go, and says why."""
+    """Evicts pods."""
 
     def __init__(self, client: Client, recorder: EventRecorder, wording: EvictionWording) -> None:
         self._client, self._recorder, self._wording = client, recorder, wording
         self._clock = client.options.time_source.clock
         self._marked: set[str] = set()
-        """Pods that were called targets, and are not deleted yet."""
+        """Pods with the condition written by this process that are not deleted yet."""
 
     async def evict(self, pod: Pod, why: str) -> bool:
-        """Delete a pod, saying why; False when it was gone already."""
+        """Delete a pod and say why; False when it was gone already."""
         metadata = pod.metadata
         try:
             if metadata.uid not in self._marked and not self._is_target(pod):
@@ -55,7 +54,7 @@ class PodEvictor:
         return True
 
     async def cancel_eviction(self, pod: Pod) -> None:
-        """Take back what was said of a pod whose deletion failed until it could stay."""
+        """Reset the condition of a pod that may stay, because its deletion failed until now."""
         if pod.metadata.deletion_timestamp is not None or pod.metadata.uid not in self._marked:
             return
         with suppress(NotFoundError, ConflictError):
@@ -82,7 +81,7 @@ class PodEvictor:
         await self._client.patch(Pod, metadata.name, patch, metadata.namespace, subresource="status")
 
     def _is_target(self, pod: Pod) -> bool:
-        """Whether it was said already that a pod must go for this."""
+        """Whether the pod has the condition for this reason already."""
         return any(
             each.type == DISRUPTION_TARGET and each.status == "True" and each.reason == self._wording.reason
             for each in pod.status.conditions

@@ -1,12 +1,12 @@
-"""Pods that no node will ever end, because it is gone or given up: they are marked as failed and removed.
+"""The pod garbage collector: fails and deletes pods whose node is gone or out of service.
 
-Theory of operation: a pod whose node is not there is looked at again after a time of grace, because a node
-may come back, and because pods may be seen before their node. Then the server is asked; when there is still
-no such node, the pod goes without waiting for a node to agree. So does a pod that is on its way out of a node
-that somebody declared out of service and that is not ready. The claims they used are freed by the claim
-controller, as for any pod that is gone; what the node may still have in its hands the ledger holds back.
+Theory of operation: a pod whose node does not exist is checked again after a grace period, because a node may
+come back, and because the watch may show a pod before its node. Then the server is asked; when there is still
+no such node, the pod is deleted without grace. So is a terminating pod on a node that is declared out of
+service and not ready. The claim controller releases the claims of these pods, as of any deleted pod; devices
+that the node may still have prepared the ledger holds back.
 
-On a cluster of Kubernetes its own controllers do this; for dray's server it is part of the upkeep.
+On a cluster of Kubernetes its own controllers do this; on dray's server it is part of the upkeep.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from dray.telemetry.metrics import MetricsRegistry
 
 QUEUE_NAME: Final = "orphaned_pods"
 GRACE_SECONDS: Final = 40.0
-"""Seconds a node may be absent before its pods are taken for lost."""
+"""Seconds a node may be absent before its pods are deleted."""
 WORKERS: Final = 4
 
 
 class PodGarbageCollector:
-    """Ends pods whose node is gone, or does not end them itself any more."""
+    """Deletes pods whose node is gone, or does not stop them any more."""
 
     def __init__(
         self,
@@ -65,11 +65,13 @@ class PodGarbageCollector:
         )
 
     async def run(self) -> None:
-        """Look for pods without a node, until cancelled; the informers have seen everything once."""
+        """Collect pods without a node until cancelled; the informers are synced."""
         await self.queue.run(self._reconcile, self._log_failure, WORKERS)
 
     def _log_failure(self, key: ObjectKey, error: Exception) -> None:
-        self._log.warning("a pod without a node is tried again later", pod=str(key), why=str(error))
+        self._log.warning(
+            "deleting a pod without a node failed and is tried again later", pod=str(key), why=str(error)
+        )
 
     def _on_pod_added(self, pod: Pod) -> None:
         node = self._nodes.get(pod.spec.node_name) if pod.spec.node_name else None
@@ -110,7 +112,7 @@ class PodGarbageCollector:
             await self._remove_pod(pod, f"node {name} is gone")
 
     async def _read_node(self, node: str) -> Node | None:
-        """A node as the server itself knows it."""
+        """Read a node from the server."""
         try:
             return await self._client.get(Node, node)
         except NotFoundError:
@@ -121,11 +123,11 @@ class PodGarbageCollector:
         try:
             if not reservation.is_pod_finished(pod):
                 await self._mark_failed(pod, why)
-            how = DeleteOptions(uid=metadata.uid, grace_seconds=0)
-            await self._client.delete(Pod, metadata.name, metadata.namespace, how)
+            options = DeleteOptions(uid=metadata.uid, grace_seconds=0)
+            await self._client.delete(Pod, metadata.name, metadata.namespace, options)
         except (NotFoundError, ConflictError):
             return  # the pod is gone, or another one has its name
-        self._log.info("a pod was ended", pod=f"{metadata.namespace}/{metadata.name}", why=why)
+        self._log.info("a pod was deleted", pod=f"{metadata.namespace}/{metadata.name}", why=why)
 
     async def _mark_failed(self, pod: Pod, why: str) -> None:
         self._recorder.record(pod, "NodeLost", f"the pod is deleted: {why}", warning=True)
@@ -136,5 +138,5 @@ class PodGarbageCollector:
 
 
 def _is_stuck(pod: Pod, node: Node | None) -> bool:
-    """Whether a pod is on its way out of a node that will not let it go."""
+    """Whether a terminating pod is on a node that allows forced deletion."""
     return pod.metadata.deletion_timestamp is not None and node is not None and allows_forced_deletion(node)

@@ -1,13 +1,14 @@
-"""The claim controller: watches pods, claims and templates, and keeps claims as `claims/lifecycle` says.
+"""The resource claim controller: creates, records, reserves, releases and deletes claims as
+`claims/lifecycle` decides.
 
 Theory of operation: listeners ask whether there is something to do and add the key of a pod or claim to the
-queue; workers ask again when its turn comes, perform, and go on with what the server answered until nothing
-is left to do. So a pod with templates costs one creation per entry and one write of its status, and its end
-one write that removes the finalizer, with which reservation, devices and claim go. What wakes a pod is found
-by index: the template it waits for, the claim it uses.
+queue; workers decide again when they take it, execute the actions, and repeat with the server's responses
+until nothing is left to do. So a pod with templates costs one creation per entry and one write of its status,
+and its end one write that removes the finalizer, with which reservation, allocation and claim go. Indexes
+find the pods that an event concerns: by the template they wait for, by the claim they use.
 
-Rules for this file: informers lag. That a pod is absent is believed only when its deletion was seen or the
-server says so; that a placed pod has no reservation is looked at twice, the second time at the server.
+Rules for this file: informers lag. A pod counts as absent only when its deletion was seen or the server says
+so; a placed pod without a reservation is checked twice, the second time against the server.
 """
 
 from __future__ import annotations
@@ -52,14 +53,15 @@ from dray.telemetry.metrics import MetricsRegistry
 
 QUEUE_NAME: Final = "resource_claim"
 SETTLE_SECONDS: Final = 1.0
-"""Seconds in which what looks wrong usually comes right: a pod with a node that seems to have no reservation
-was reserved a moment before, and a claim whose pod is gone is being collected."""
+"""Seconds in which a state that looks wrong usually resolves itself: the reservation of a placed pod was
+written a moment before, and a claim whose pod is gone is being garbage-collected.
+"""
 MAX_STEPS: Final = 8
-"""How often a claim is decided about in one go; more means that somebody keeps changing it."""
+"""How often a claim is decided in one reconciliation; more means that another writer keeps changing it."""
 
 
 class ClaimWorkItem(NamedTuple):
-    """What there is to look at."""
+    """The kind and name of an object to reconcile."""
 
     kind: type[Pod] | type[ResourceClaim] | type[ClassicResourceClaim]
     namespace: str
@@ -70,7 +72,7 @@ class ClaimWorkItem(NamedTuple):
 
 
 class ResourceClaimController:
-    """Makes the claims of pods, and ends them."""
+    """Creates the claims of pods, and releases and deletes them."""
 
     def __init__(
         self,
@@ -101,21 +103,21 @@ class ResourceClaimController:
         self._register_listeners()
 
     def _register_listeners(self) -> None:
-        sights = self._shared_informers
-        sights.pods.listen(self._on_pod_added, self._on_pod_updated, self._on_pod_deleted)
-        sights.claims.listen(
+        informers = self._shared_informers
+        informers.pods.listen(self._on_pod_added, self._on_pod_updated, self._on_pod_deleted)
+        informers.claims.listen(
             lambda claim: self._on_claim_updated(None, claim), self._on_claim_updated, self._on_claim_deleted
         )
-        sights.templates.listen(self._on_template_added)
-        if sights.classic_claims is not None:
-            sights.classic_claims.listen(
+        informers.templates.listen(self._on_template_added)
+        if informers.classic_claims is not None:
+            informers.classic_claims.listen(
                 self._on_classic_claim_updated,
                 lambda _old, new: self._on_classic_claim_updated(new),
                 self._enqueue_pods_by_name,
             )
 
     async def run(self) -> None:
-        """Keep the claims, until cancelled; the informers have seen everything once."""
+        """Reconcile claims until cancelled; the informers are synced."""
         await self.queue.run(self._reconcile, self._log_failure, self._workers)
 
     async def _reconcile(self, item: ClaimWorkItem) -> None:
@@ -123,9 +125,9 @@ class ResourceClaimController:
 
     def _log_failure(self, item: ClaimWorkItem, error: Exception) -> None:
         if not isinstance(error, ConflictError):
-            self._log.warning("a claim is tried again later", about=str(item), why=str(error))
+            self._log.warning("reconciling failed and is tried again later", about=str(item), why=str(error))
 
-    # --- what wakes whom ---
+    # --- event handlers ---
 
     def _on_pod_added(self, pod: Pod) -> None:
         if pod.spec.resource_claims:
@@ -140,7 +142,7 @@ class ResourceClaimController:
             self._enqueue_claims(new)
 
     def _has_missing_claims(self, pod: Pod) -> bool:
-        """Whether an entry with a template has no claim that is recorded and there."""
+        """Whether an entry with a template has no claim that is recorded and exists."""
         entries = pod.spec.resource_claims
         return any(
             entry.resource_claim_template_name is not None and find_claim(pod, entry, self._lookup) is None
@@ -153,16 +155,16 @@ class ResourceClaimController:
         self._enqueue_claims(pod)
 
     def _enqueue_claims(self, pod: Pod) -> None:
-        """A pod is over: look at the claims it used, owned, or wanted."""
-        sights, uid = self._shared_informers, pod.metadata.uid
+        """Check the claims that a finished pod used, owned, or named."""
+        informers, uid = self._shared_informers, pod.metadata.uid
         for index in (CONSUMER_INDEX, OWNER_INDEX):
-            for claim in sights.claims.get_by_index(index, uid):
+            for claim in informers.claims.get_by_index(index, uid):
                 self._enqueue(claim)
-            if sights.classic_claims is not None:
-                for classic in sights.classic_claims.get_by_index(index, uid):
+            if informers.classic_claims is not None:
+                for classic in informers.classic_claims.get_by_index(index, uid):
                     self._enqueue(classic)
         for namespace, name in list_claim_names(pod):
-            named = sights.claims.get(name, namespace)
+            named = informers.claims.get(name, namespace)
             if named is not None and not named.status.reserved_for and named.status.allocation is not None:
                 self._enqueue(named)
 
@@ -181,7 +183,7 @@ class ResourceClaimController:
                     self._enqueue(pod)
 
     def _on_claim_deleted(self, claim: ResourceClaim) -> None:
-        """A pod whose claim was deleted under its hands gets another."""
+        """Check the pods of a deleted claim: they get another one."""
         self._uncollected_since.pop(claim.metadata.uid, None)
         for owner in claim.metadata.owner_references:
             pod = (
@@ -204,7 +206,7 @@ class ResourceClaimController:
             self._enqueue(claim)
 
     def _enqueue_pods_by_name(self, claim: AnyClaim) -> None:
-        """A claim is gone: pods whose inline template makes one of that name look again."""
+        """Check the pods whose inline template makes a claim of the name of a deleted one."""
         for pod in self._shared_informers.pods.get_by_index(
             INLINE_CLAIM_INDEX, claim_names.get_namespaced_name(claim.metadata)
         ):
@@ -220,7 +222,7 @@ class ResourceClaimController:
         if pod is None or self._executor.is_informer_behind(pod):
             return
         actions = decide_for_pod(pod, self._lookup)
-        # A template that was made a moment before its pod may be seen after it.
+        # The watch may show a template after a pod that was created later.
         if _has_events(actions) and await self._executor.read_templates(list_template_names(pod)):
             actions = decide_for_pod(pod, self._lookup)
         creations = [action for action in actions if isinstance(action, CreateClaim)]
@@ -255,10 +257,10 @@ class ResourceClaimController:
     # --- claims ---
 
     async def _reconcile_claim(self, item: ClaimWorkItem) -> None:
-        newest, decide = self._claim_kinds[item.kind]
+        cache, decide = self._claim_kinds[item.kind]
         listed = False
         for _ in range(MAX_STEPS):
-            claim = newest.get(item.namespace, item.name)
+            claim = cache.get(item.namespace, item.name)
             actions = [] if claim is None else decide(claim, self._lookup)
             if claim is None or not actions:
                 return
@@ -280,10 +282,10 @@ class ResourceClaimController:
     def _is_awaiting_collection(
         self, item: ClaimWorkItem, claim: AnyClaim, actions: Iterable[ClaimAction]
     ) -> bool:
-        """Whether to leave a claim whose pod is gone to the collector of garbage, for a moment.
+        """Whether to leave a claim whose pod is gone to the garbage collector, for a moment.
 
-        Usually it is marked for deletion a moment later and can then go with its devices in one write. To
-        take the devices first would cost two writes more, and race with the mark.
+        Usually the collector marks it for deletion a moment later, and it then goes with its devices in one
+        write. To release the devices first would cost two writes more, and race with the mark.
         """
         waits = (
             isinstance(claim, ResourceClaim)
@@ -300,7 +302,9 @@ class ResourceClaimController:
         return waited < SETTLE_SECONDS
 
     async def _refresh_unseen_pods(self, claim: AnyClaim, actions: Iterable[ClaimAction]) -> bool:
-        """Ask the server for pods that seem over only because they are not seen; whether there were any."""
+        """Read pods that seem finished only because the informer does not show them; whether there were
+        any.
+        """
         uids = frozenset[str]().union(
             *(each.uids for each in actions if isinstance(each, ReleaseClaim | RemoveFinalizer))
         )
@@ -321,7 +325,7 @@ class ResourceClaimController:
         return pod is not None and pod.metadata.uid == consumer.uid and reservation.is_pod_finished(pod)
 
     def _is_known(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether what is known of a pod suffices: it is there, or it was seen to go."""
+        """Whether the state of a pod is certain: it is there, or its deletion was seen."""
         if self._shared_informers.is_pod_uncertain(uid):
             return False
         if self._shared_informers.is_pod_gone(uid):
@@ -342,6 +346,6 @@ def _has_become_placed(old: Pod, new: Pod) -> bool:
 
 
 def _is_unused(claim: AnyClaim, actions: Iterable[ClaimAction]) -> bool:
-    """Whether devices are to be taken only because no pod is seen that wants them."""
+    """Whether devices are released only because no pod is seen that uses them."""
     ending = claim.metadata.deletion_timestamp is not None
     return not ending and any(isinstance(action, ReleaseClaim) and not action.uids for action in actions)

@@ -1,8 +1,9 @@
-"""All controllers together, as one thing to run: informers, queues, events, and who of several leads.
+"""The controller runner: builds and runs all controllers of a cluster, with leader election.
 
-Theory of operation: whoever leads (everybody, without election) builds everything anew, lets the informers
-see everything once, and only then acts; so a new leader begins with all that its predecessor wrote. When
-leadership is lost everything is thrown away, and the candidate waits for its next turn.
+Theory of operation: a leader (every runner, without election) builds informers and controllers anew, waits
+until the informers are synced, and only then starts the controllers; so a new leader starts with everything
+that its predecessor wrote. When leadership is lost everything is discarded, and the runner waits for its next
+turn.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dray.client.informers.informer import Informer
 from dray.client.leases import DEFAULT_LEASE_TIMING, LeaderElector, LeadershipLostError, LeaseTiming
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
-from dray.controllers import metrics as measures
+from dray.controllers import metrics as controller_metrics
 from dray.controllers.device_taint_eviction import DeviceTaintEvictionController
 from dray.controllers.device_taint_rules import STATUS_DELAY_SECONDS, DeviceTaintRuleController
 from dray.controllers.device_taints import DeviceTaintIndex
@@ -39,12 +40,12 @@ from dray.telemetry.metrics import MetricsRegistry
 LEASE_NAME: Final = "dray-controller"
 LEASE_NAMESPACE: Final = "kube-system"
 COMPONENT_NAME: Final = "dray-controller"
-"""Whom events name as their source."""
+"""The source that events name."""
 
 
 @dataclass(frozen=True)
 class ControllerOptions:
-    """What somebody who starts the controllers chooses."""
+    """Options of the controllers."""
 
     identity: str = COMPONENT_NAME
     leader_elect: bool = False
@@ -55,14 +56,15 @@ class ControllerOptions:
     taint_rules: bool = True
     """Whether rules put taints on devices; never without taints of devices."""
     rule_status_delay: float = STATUS_DELAY_SECONDS
-    """Seconds after a change before the status of a rule is counted again."""
+    """Seconds after a change before the status of a rule is computed again."""
     upkeep: bool = False
-    """Whether to do what `kube-controller-manager` does elsewhere: default accounts, lost nodes
-    and their pods."""
+    """Whether to do what `kube-controller-manager` does elsewhere: default accounts, lost nodes and their
+    pods.
+    """
     missing_node_grace: float = GRACE_SECONDS
-    """Seconds a node may be absent before its pods are taken for lost."""
+    """Seconds a node may be absent before its pods are deleted."""
     node_silence: float = MONITOR_GRACE_PERIOD
-    """Seconds a node may give no sign of life before it is taken for lost."""
+    """Seconds without a heartbeat after which a node is unreachable."""
     workers: int = 32
     log: StructuredLogger = field(default_factory=build_silent_logger)
 
@@ -72,14 +74,14 @@ class ClusterController(Protocol):
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """What it looks at besides what all look at."""
+        """The informers it needs besides the shared ones."""
         ...
 
     @property
-    def queue(self) -> measures.ObservedQueue: ...
+    def queue(self) -> controller_metrics.ObservedQueue: ...
 
     async def run(self) -> None:
-        """Do its work until cancelled; all informers have seen everything once."""
+        """Work until cancelled; all informers are synced."""
         ...
 
 
@@ -91,62 +93,65 @@ class ControllerRunner:
         self._elector: LeaderElector | None = None
         self._unguarded_client = client
         self._client = client.guard_writes(self._is_leader) if self._options.leader_elect else client
-        self._queues: list[measures.ObservedQueue] = []
+        self._queues: list[controller_metrics.ObservedQueue] = []
         self._shared_informers: SharedInformers | None = None
-        self._claim_counts: measures.ClaimCounts | None = None
+        self._claim_counts: controller_metrics.ClaimCounts | None = None
         self.ready = asyncio.Event()
-        """Set while everything has been seen once and is being kept; a candidate that waits is not."""
-        self.metrics = MetricsRegistry(measures.METRIC_DEFINITIONS)
-        measures.register_queue_metrics(self.metrics, lambda: self._queues)
-        measures.register_claim_metrics(self.metrics, lambda: self._claim_counts)
+        """Set while this runner leads and its informers are synced."""
+        self.metrics = MetricsRegistry(controller_metrics.METRIC_DEFINITIONS)
+        controller_metrics.register_queue_metrics(self.metrics, lambda: self._queues)
+        controller_metrics.register_claim_metrics(self.metrics, lambda: self._claim_counts)
 
     async def run(self) -> None:
-        """Keep the cluster, until cancelled; with election, whenever it is this one's turn."""
-        choices = self._options
-        if not choices.leader_elect:
+        """Run the controllers until cancelled; with leader election, only while this runner leads."""
+        options = self._options
+        if not options.leader_elect:
             await self._lead()
             return
         while True:
-            election = LeaderElector(
+            elector = LeaderElector(
                 self._unguarded_client,
-                choices.lease_name,
+                options.lease_name,
                 LEASE_NAMESPACE,
-                choices.identity,
-                choices.lease_timing,
+                options.identity,
+                options.lease_timing,
             )
-            self._elector = election
+            self._elector = elector
             try:
-                await election.run(self._lead)
+                await elector.run(self._lead)
             except LeadershipLostError as lost:
-                choices.log.warning("another controller leads now", why=str(lost))
+                options.log.warning("another controller leads now", why=str(lost))
 
     def _is_leader(self) -> bool:
         return self._elector is not None and self._elector.is_leader
 
     async def _lead(self) -> None:
-        client, choices = self._client, self._options
-        recorder = EventRecorder(client, COMPONENT_NAME, choices.identity)
-        sights = self._shared_informers = SharedInformers(
-            client, choices.log, classic=await self._is_served(ClassicResourceClaim)
+        client, options = self._client, self._options
+        recorder = EventRecorder(client, COMPONENT_NAME, options.identity)
+        informers = self._shared_informers = SharedInformers(
+            client, options.log, classic=await self._is_served(ClassicResourceClaim)
         )
-        self._claim_counts = measures.ClaimCounts(sights.claims)
-        rules = choices.taint_rules and await self._is_served(DeviceTaintRule)
-        members = self._build_controllers(
-            sights, recorder, DeviceTaintIndex(client, choices.log, rules=rules)
+        self._claim_counts = controller_metrics.ClaimCounts(informers.claims)
+        rules = options.taint_rules and await self._is_served(DeviceTaintRule)
+        controllers = self._build_controllers(
+            informers, recorder, DeviceTaintIndex(client, options.log, rules=rules)
         )
-        informers = [*sights.list_informers(), *(each for member in members for each in member.informers)]
-        self._queues = [member.queue for member in members]
+        started = [
+            *informers.list_informers(),
+            *(each for controller in controllers for each in controller.informers),
+        ]
+        self._queues = [controller.queue for controller in controllers]
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(recorder.run())
-                for informer in informers:
+                for informer in started:
                     tasks.create_task(informer.run())
-                for informer in informers:
+                for informer in started:
                     await informer.wait_for_sync()
-                for member in members:
-                    tasks.create_task(member.run())
+                for controller in controllers:
+                    tasks.create_task(controller.run())
                 self.ready.set()
-                choices.log.info("the controllers have seen everything and begin")
+                options.log.info("the informers are synced, the controllers start")
         finally:
             self.ready.clear()
             self._queues, self._shared_informers, self._claim_counts = [], None, None
@@ -154,46 +159,48 @@ class ControllerRunner:
     def _build_controllers(
         self, shared_informers: SharedInformers, recorder: EventRecorder, taints: DeviceTaintIndex
     ) -> list[ClusterController]:
-        client, choices, metrics = self._client, self._options, self.metrics
-        members: list[ClusterController] = [
+        client, options, metrics = self._client, self._options, self.metrics
+        controllers: list[ClusterController] = [
             ResourceClaimController(
-                client, shared_informers, recorder, metrics, choices.log, workers=choices.workers
+                client, shared_informers, recorder, metrics, options.log, workers=options.workers
             )
         ]
-        if choices.device_taints:
-            ending = DeviceTaintEvictionController(
-                client, shared_informers, taints, recorder, metrics, choices.log
+        if options.device_taints:
+            eviction = DeviceTaintEvictionController(
+                client, shared_informers, taints, recorder, metrics, options.log
             )
-            seen, pause = (taints, ending.history), choices.rule_status_delay
-            counting = DeviceTaintRuleController(
-                client, shared_informers, seen, metrics, choices.log, status_delay=pause
+            delay = options.rule_status_delay
+            rule_status = DeviceTaintRuleController(
+                client, shared_informers, eviction, metrics, options.log, status_delay=delay
             )
-            members += (ending, counting)
-        if choices.upkeep:
-            members.append(ServiceAccountController(client, metrics, choices.log))
-            members += self._build_node_controllers(shared_informers, recorder)
-        return members
+            controllers += (eviction, rule_status)
+        if options.upkeep:
+            controllers.append(ServiceAccountController(client, metrics, options.log))
+            controllers += self._build_node_controllers(shared_informers, recorder)
+        return controllers
 
     def _build_node_controllers(
         self, shared_informers: SharedInformers, recorder: EventRecorder
     ) -> list[ClusterController]:
-        client, choices, metrics, log = self._client, self._options, self.metrics, self._options.log
-        orphans = PodGarbageCollector(
-            client, shared_informers, recorder, metrics, log, grace=choices.missing_node_grace
+        client, options, metrics, log = self._client, self._options, self.metrics, self._options.log
+        garbage = PodGarbageCollector(
+            client, shared_informers, recorder, metrics, log, grace=options.missing_node_grace
         )
-        health = NodeLifecycleController(
-            client, orphans.nodes, recorder, metrics, log, grace_period=choices.node_silence
+        lifecycle = NodeLifecycleController(
+            client, garbage.nodes, recorder, metrics, log, grace_period=options.node_silence
         )
-        leaving = NodeTaintEvictionController(client, shared_informers, orphans.nodes, recorder, metrics, log)
-        leaving.is_on_hold = lambda: health.is_disrupted
-        return [orphans, health, leaving]
+        node_eviction = NodeTaintEvictionController(
+            client, shared_informers, garbage.nodes, recorder, metrics, log
+        )
+        node_eviction.is_on_hold = lambda: lifecycle.is_disrupted
+        return [garbage, lifecycle, node_eviction]
 
     async def _is_served(self, kind: type[msgspec.Struct]) -> bool:
-        """Whether the server knows a kind that not all have; it may not answer yet."""
+        """Whether the server serves an optional kind; waits while it does not answer."""
         backoff = Backoff(self._client.options.time_source)
         while True:
             try:
                 return await self._client.serves(kind)
             except CALL_ERRORS as failed:
-                self._options.log.warning("the server does not say what it serves", why=str(failed))
+                self._options.log.warning("cannot read which kinds the server serves", why=str(failed))
                 await backoff.wait()

@@ -1,6 +1,6 @@
-"""The account `default` of every namespace: pods that name no account run as it.
+"""The controller that creates the service account `default` in every namespace.
 
-On a cluster of Kubernetes its own controllers do this; for dray's server it is part of the upkeep.
+On a cluster of Kubernetes its own controllers do this; on dray's server it is part of the upkeep.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SERVICE_ACCOUNT_KIND: Final = get_kind("ServiceAccount")
 
 
 class ServiceAccountController:
-    """Gives every namespace its account."""
+    """Creates the default service account of every namespace."""
 
     def __init__(self, client: Client, metrics: MetricsRegistry, log: StructuredLogger) -> None:
         self._client, self._log = client, log
         self._namespaces = Informer(client, Namespace, options=build_informer_options(log))
-        how = InformerOptions(on_failure=build_informer_options(log).on_failure)
+        options = InformerOptions(on_failure=build_informer_options(log).on_failure)
         self._accounts = Informer(
-            client, SERVICE_ACCOUNT_KIND, field_selector=f"metadata.name={DEFAULT_ACCOUNT}", options=how
+            client, SERVICE_ACCOUNT_KIND, field_selector=f"metadata.name={DEFAULT_ACCOUNT}", options=options
         )
         self.informers: tuple[Informer[Any], ...] = (self._namespaces, self._accounts)
         self.queue: WorkQueue[str] = WorkQueue(QUEUE_NAME, client.options.time_source, metrics)
@@ -39,11 +39,13 @@ class ServiceAccountController:
         self._accounts.listen(deleted=lambda account: self.queue.add(get_key(account).namespace))
 
     async def run(self) -> None:
-        """Make accounts, until cancelled; the informers have seen everything once."""
+        """Create accounts until cancelled; the informers are synced."""
         await self.queue.run(self._reconcile, self._log_failure, 1)
 
     def _log_failure(self, namespace: str, error: Exception) -> None:
-        self._log.warning("an account is tried again later", namespace=namespace, why=str(error))
+        self._log.warning(
+            "creating a service account failed and is tried again later", namespace=namespace, why=str(error)
+        )
 
     async def _reconcile(self, name: str) -> None:
         namespace = self._namespaces.get(name)
@@ -60,7 +62,7 @@ class ServiceAccountController:
             with suppress(AlreadyExistsError):
                 await self._client.create(account)
         except (NotFoundError, ConflictError, ForbiddenError):
-            # A namespace that is on its way out takes nothing new, and need not have it.
+            # A terminating namespace takes no new objects, and needs no account.
             if await self._needs_account(name):
                 raise
 

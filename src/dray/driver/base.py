@@ -1,12 +1,12 @@
-"""What a driver's author sees: the class to write, the claims that come, the answers that go.
+"""The base classes of drivers, and the values that authors get and return: claims, devices, results.
 
-Theory of operation: a driver says which devices there are, makes them ready for a claim and takes them back.
-Everything else (sockets, registration, publishing, checkpoints, CDI files, retries, two calls at once) is the
-kit's. `prepare` should do little: what can fail belongs where devices are told or allocated. It may be called
-again for a claim after a crash, and `unprepare` after a `prepare` that never ended or never began; both must
-then do what is left to do.
+Theory of operation: a driver lists its devices, prepares them for a claim and unprepares them. The kit does
+everything else: sockets, registration, publishing, checkpoints, CDI files, retries, concurrent calls.
+`prepare` should do little: what can fail belongs into `devices` or the allocation. The kit may call it again
+for a claim after a crash, and `unprepare` after a `prepare` that never ended or never began; both must then
+do what is left to do.
 
-Rules for this file: shapes only; who calls them is in `running` and `work`.
+Rules for this file: only classes; `service` and `preparing` call them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dray.values.quantity import Quantity
 from dray.wire.cdi import DeviceNode, Hook, Mount
 
 Schema: TypeAlias = Any
-"""A type that msgspec can read: usually a struct, `dict[str, str]`, or `dict` for anything."""
+"""A type that msgspec can decode: usually a struct, `dict[str, str]`, or `dict` for anything."""
 Parameters: TypeAlias = Schema | Mapping[str, Schema] | None
-"""One schema, or schemas by the `kind` that parameters say they are, or none: nothing is accepted then."""
+"""One schema, or schemas by the `kind` of the parameters, or none: then no parameters are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +38,36 @@ class Setting:
     """`class` or `claim`."""
     parameters: Any
     written: bytes = field(default=b"", repr=False, compare=False)
-    """The same as it was written, in JSON."""
+    """The parameters as they were written, in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """One device, or a share of one, that a claim got from this driver."""
+    """One device, or a share of one, that is allocated to a claim."""
 
     request: str
     """The name of the request in the claim."""
     pool: str
     device: str
     subrequest: str = ""
-    """Which alternative of the request it was, where it had some."""
+    """The alternative of the request that was allocated, if it has alternatives."""
     share_id: str = ""
     consumed: Mapping[str, Quantity] = field(default_factory=dict, hash=False)
-    """How much of each capacity is this share's."""
+    """How much of each capacity this share consumes."""
     admin: bool = False
-    """Access for an administrator: others may be using the device."""
+    """Whether this is admin access: other claims may use the device."""
     config: tuple[Setting, ...] = field(default=(), hash=False)
-    """What applies to it, that of the class before that of the claim."""
+    """The configuration for the device, that of the class before that of the claim."""
 
     @property
     def parameters(self) -> Any:
-        """The configuration that counts: the claim's, else the class's, the last one of each; else None."""
+        """The effective parameters: the claim's, else the class's, the last one of each; else None."""
         return self.config[-1].parameters if self.config else None
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Who a claim is reserved for: usually a pod."""
+    """A consumer that a claim is reserved for: usually a pod."""
 
     name: str
     uid: str
@@ -76,7 +76,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim with the devices it got from this driver."""
+    """A claim with its devices of this driver."""
 
     namespace: str
     name: str
@@ -90,17 +90,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ClassicClaim:
-    """A claim of `cdi.k8s.io` that the driver's controller allocated, with what it wrote about it."""
+    """A claim of `cdi.k8s.io` that the driver's controller allocated, with the attributes it wrote."""
 
     namespace: str
     name: str
     uid: str
     attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """`status.attributes`: what the controller wants the node to know."""
+    """`status.attributes`, which the controller writes for the driver on the node."""
     parameters: Any = None
     """`spec.parameters`, decoded by the driver's schema when it has one."""
     written: bytes = field(default=b"", repr=False, compare=False)
-    """The same as they were written, in JSON."""
+    """The parameters as they were written, in JSON."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -108,7 +108,7 @@ class ClassicClaim:
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """What a driver reports about a device in the claim."""
+    """What a driver reports about a device, for the claim's status."""
 
     conditions: Sequence[Condition] = ()
     data: Any = None
@@ -118,10 +118,10 @@ class DeviceStatus:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A device that is ready, with what containers that use it need.
+    """A prepared device, with the edits for containers that use it.
 
     `mounts` may be written as `host:container[:options]`, `device_nodes` as the path of a device file. `cdi`
-    names devices of CDI files that somebody else wrote. A classic driver leaves `got` out.
+    names devices of CDI files that the kit does not write. A classic driver leaves `got` out.
     """
 
     got: Got | None = None
@@ -133,13 +133,13 @@ class Ready:
     status: DeviceStatus | None = None
 
     def __post_init__(self) -> None:
-        for name, kinds, several in _READY_FIELD_TYPES:
-            given: Any = getattr(self, name)
-            if several and isinstance(given, str | Mapping):
-                raise InputError(f"Ready({name}=...): expected a list, got `{given!r}`")
-            for each in given if several else (given,):
-                if not isinstance(each, kinds):
-                    expected = " or ".join(f"`{kind.__name__}`" for kind in kinds)
+        for name, types, is_list in _READY_FIELD_TYPES:
+            value: Any = getattr(self, name)
+            if is_list and isinstance(value, str | Mapping):
+                raise InputError(f"Ready({name}=...): expected a list, got `{value!r}`")
+            for each in value if is_list else (value,):
+                if not isinstance(each, types):
+                    expected = " or ".join(f"`{each_type.__name__}`" for each_type in types)
                     raise InputError(f"Ready({name}=...): expected {expected}, got `{each!r}`")
         for name in self.env:
             if not name or "=" in name:
@@ -155,25 +155,25 @@ _READY_FIELD_TYPES: Final[tuple[tuple[str, tuple[type, ...], bool], ...]] = (
     ("cdi", (str,), True),
     ("status", (DeviceStatus, NoneType), False),
 )
-"""What an author may say that is ready: which types, and whether it is a list of them."""
+"""The types of each field of `Ready`, and whether it is a list of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """How a device is."""
+    """The health of a device."""
 
     device: str
     healthy: bool | None
-    """None: nobody knows."""
+    """None: unknown."""
     message: str = ""
     pool: str = ""
     """Empty: the node's own pool."""
     timeout_seconds: int = 0
-    """For how long this holds without being told again; 0: as the agent decides."""
+    """How long the state is valid without an update; 0: as the agent decides."""
 
 
 class Driver:
-    """Base of drivers. A driver sets `name` and says what `devices` there are; the rest has defaults.
+    """Base of drivers. A driver sets `name` and lists its `devices`; everything else has defaults.
 
     `devices`, `prepare`, `unprepare` and `health` may be plain methods, which run in a thread, or `async`
     ones. `prepare` and `unprepare` of different claims run at the same time, never of the same claim.
@@ -182,55 +182,55 @@ class Driver:
     name: ClassVar[str] = ""
     """The driver's name, a DNS subdomain: `gpu.example.com`."""
     parameters: ClassVar[Parameters] = None
-    """What opaque parameters in claims and classes must look like."""
+    """The schema of opaque parameters in claims and classes."""
     refresh_seconds: ClassVar[float] = 60.0
-    """How often `devices` is asked again without `changed`."""
+    """How often `devices` is called again without `changed`."""
     health_seconds: ClassVar[float] = 5.0
-    """How often `health` is asked while somebody listens."""
+    """How often `health` is called while an agent has a health stream open."""
 
     node: str = ""
-    """The node this driver runs on; set before anything is asked."""
+    """The node this driver runs on; set before any method is called."""
     _listener: Callable[[], None] | None = None
 
     def devices(self) -> Iterable[Device | Pool] | Awaitable[Iterable[Device | Pool]]:
-        """The devices there are, in the order in which they should be given out."""
+        """Return the devices, in the order in which they should be allocated."""
         return ()
 
     def prepare(self, claim: Any) -> Iterable[Ready] | Awaitable[Iterable[Ready]]:
-        """Make the devices of a claim ready, and say what containers need for them."""
+        """Prepare the devices of a claim, and return what containers need for them."""
         return [Ready(got) for got in claim.devices]
 
     def unprepare(self, claim: Any) -> Awaitable[None] | None:
-        """Take the devices of a claim back: the claim as it was prepared, though it may be gone by now."""
+        """Undo `prepare`: the claim is as it was prepared, though it may be deleted by now."""
         return None
 
     def changed(self) -> None:
-        """Tell the kit that devices or their health are others now. May be called from any thread."""
+        """Notify the kit that devices or their health changed. May be called from any thread."""
         if self._listener is not None:
             self._listener()
 
     def set_change_listener(self, listener: Callable[[], None] | None) -> None:
-        """For the kit: whom `changed` calls."""
+        """Set the function that `changed` calls; for the kit only."""
         self._listener = listener
 
 
 class HealthyDriver(Driver):
-    """A driver that tells how its devices are; any driver with a method of this name does."""
+    """A driver that reports the health of its devices; every driver with a method `health` does."""
 
     def health(self) -> Iterable[DeviceState] | Awaitable[Iterable[DeviceState]]:
-        """How devices are. Those that are not mentioned are healthy or unknown, as nobody can tell."""
+        """Return the health of devices; that of a device that is not mentioned is unknown."""
         return ()
 
 
 class ClassicDriver(Driver):
     """Base of drivers for claims of `cdi.k8s.io`, which their own controller allocates.
 
-    `prepare` and `unprepare` get a `ClassicClaim`; there is nothing to publish.
+    `prepare` and `unprepare` get a `ClassicClaim`; nothing is published.
     """
 
     controller: ClassVar[type[Any] | None] = None
     """The driver's `ClassicController`, which the command `controller` runs."""
 
     def prepare(self, claim: ClassicClaim) -> Iterable[Ready] | Awaitable[Iterable[Ready]]:
-        """Make what was allocated ready, and say what containers need for it."""
+        """Prepare what was allocated, and return what containers need for it."""
         return [Ready()]

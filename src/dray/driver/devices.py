@@ -1,11 +1,11 @@
-"""Devices and pools as a driver's author writes them, in plain Python values.
+"""Devices and pools as driver authors write them, in plain Python values.
 
-Theory of operation: `device` turns texts, numbers and lists into the device of the API and has it judged by
-the rules of the API at once, so that a mistake is told where it was made, with the device and the field.
+Theory of operation: `device` converts strings, numbers and lists into the device of the API and validates it
+at once, so that an error is raised where the mistake was made, and names the device and the field.
 
-A warning for whoever changes devices while they are allocated: shares that were given out were measured by
-the request policy of that time. Do not change the policy of a capacity (`default`, `min`, `max`, `step`,
-`values`) while claims hold the device; publish it under another name, or wait until it is free.
+A warning about changes of allocated devices: the request policy of the time determined the size of the shares
+that claims have. Do not change the policy of a capacity (`default`, `min`, `max`, `step`, `values`) while
+claims hold the device; publish it under another name, or wait until it is free.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Attribute: TypeAlias = Scalar | Sequence[Scalar]
 
 
 class Reach(Enum):
-    """Which nodes reach something, where that is not one node or a selection by labels."""
+    """Which nodes reach a pool or device, when it is neither one node nor a selection by labels."""
 
     ALL_NODES = "every node"
     PER_DEVICE = "each device says so itself"
@@ -54,15 +54,15 @@ Nodes: TypeAlias = str | Mapping[str, str] | NodeSelector | Reach
 
 
 class InvalidDeviceError(InputError):
-    """A device or pool that no server would take; the message names it and the field."""
+    """A device or pool is invalid; the message names it and the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """An amount of a shared device, with what one share may take of it.
+    """A capacity of a shared device, with the request policy for its shares.
 
-    Either `values`, or `min` with `max` and `step`, or only a `default`. Not to be changed while the device
-    is allocated: see the warning above.
+    Either `values`, or `min` with `max` and `step`, or only a `default`. Do not change it while the device is
+    allocated: see the warning above.
     """
 
     value: Amount
@@ -74,14 +74,14 @@ class Capacity:
 
 
 class DeviceFields(TypedDict, total=False):
-    """What can be said about a device besides its name."""
+    """The fields of a device besides its name."""
 
     attributes: Mapping[str, Attribute]
     capacity: Mapping[str, Amount | Capacity]
     shared: bool
-    """Several claims may have shares of it at the same time."""
+    """Whether several claims may have shares of it at the same time."""
     draws: Mapping[str, Mapping[str, Amount]]
-    """What it takes from the pool's counters: `{"gpu-0-memory": {"memory": "20Gi"}}`."""
+    """What it consumes of the pool's counters: `{"gpu-0-memory": {"memory": "20Gi"}}`."""
     taints: Iterable[str | DeviceTaint]
     """`key=value:NoSchedule`, as kubectl writes taints."""
     nodes: Nodes
@@ -92,24 +92,24 @@ class DeviceFields(TypedDict, total=False):
 
 
 def device(name: str, **fields: Unpack[DeviceFields]) -> Device:
-    """One device; `InvalidDeviceError` says at once what no server would take."""
-    place, nodes = f"device `{name}`", fields.get("nodes")
-    _check_known_fields(fields, place)
-    made = Device(
+    """Build one device; raises `InvalidDeviceError` when a server would refuse it."""
+    path, nodes = f"device `{name}`", fields.get("nodes")
+    _check_known_fields(fields, path)
+    built = Device(
         name=name,
         attributes={
-            key: _to_attribute(value, f"{place}: attributes[{key}]")
+            key: _to_attribute(value, f"{path}: attributes[{key}]")
             for key, value in fields.get("attributes", {}).items()
         },
         capacity={
-            key: _to_capacity(value, f"{place}: capacity[{key}]")
+            key: _to_capacity(value, f"{path}: capacity[{key}]")
             for key, value in fields.get("capacity", {}).items()
         },
         consumes_counters=tuple(
-            DeviceCounterConsumption(counter_set=key, counters=_to_counters(drawn, f"{place}: draws[{key}]"))
-            for key, drawn in fields.get("draws", {}).items()
+            DeviceCounterConsumption(counter_set=key, counters=_to_counters(amounts, f"{path}: draws[{key}]"))
+            for key, amounts in fields.get("draws", {}).items()
         ),
-        taints=tuple(_parse_taint(taint, f"{place}: taints") for taint in fields.get("taints", ())),
+        taints=tuple(_parse_taint(taint, f"{path}: taints") for taint in fields.get("taints", ())),
         binds_to_node=True if fields.get("binds_to_node") else None,
         binding_conditions=tuple(fields.get("binding_conditions", ())),
         binding_failure_conditions=tuple(fields.get("binding_failure_conditions", ())),
@@ -118,13 +118,13 @@ def device(name: str, **fields: Unpack[DeviceFields]) -> Device:
         node_selector=to_node_selector(nodes),
         all_nodes=True if nodes is Reach.ALL_NODES else None,
     )
-    _validate_device(made, place, chooses_nodes=nodes is not None)
-    return made
+    _validate_device(built, path, selects_nodes=nodes is not None)
+    return built
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Devices of a pool that belong together on pages of their own, with their own priority."""
+    """Devices of a pool that are published in slices of their own, with their own priority."""
 
     devices: tuple[Device, ...]
     priority: int | None = None
@@ -138,8 +138,8 @@ class Slice:
 class Pool:
     """A pool: devices under one name that are published and become visible together.
 
-    `devices` are the ones without a priority of their own, `slices` groups of devices with one. Without
-    `nodes` a pool belongs to the node that the driver runs on.
+    `devices` are those without a priority of their own, `slices` groups of devices with one. Without `nodes`
+    a pool belongs to the node that the driver runs on.
     """
 
     name: str
@@ -157,17 +157,17 @@ class Pool:
         counters: Mapping[str, Mapping[str, Amount]] | None = None,
         nodes: Nodes | None = None,
     ) -> None:
-        given = _check_types((Device, Slice), devices, f"pool `{name}`")
-        plain = tuple(each for each in given if isinstance(each, Device))
-        grouped = tuple(each for each in given if isinstance(each, Slice))
-        sets = (
+        items = _check_types((Device, Slice), devices, f"pool `{name}`")
+        plain = tuple(each for each in items if isinstance(each, Device))
+        grouped = tuple(each for each in items if isinstance(each, Slice))
+        counter_sets = (
             CounterSet(name=key, counters=_to_counters(amounts, f"pool `{name}`: counters[{key}]"))
             for key, amounts in (counters or {}).items()
         )
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "slices", ((Slice(plain),) if plain else ()) + grouped)
         object.__setattr__(self, "priority", priority)
-        object.__setattr__(self, "counters", tuple(sets))
+        object.__setattr__(self, "counters", tuple(counter_sets))
         object.__setattr__(self, "nodes", nodes)
         _check_unique_names(self)
         _check_draws(self)
@@ -179,155 +179,157 @@ class Pool:
 
 
 def group_into_pools(devices: Iterable[Device | Pool], node: str) -> tuple[Pool, ...]:
-    """What `devices()` yields, as pools: devices without a pool are those of the node's own pool."""
-    given = _check_types((Device, Pool), devices, "`devices`")
-    loose = [each for each in given if isinstance(each, Device)]
-    pools = [each for each in given if isinstance(each, Pool)]
-    if loose:
+    """Group what `devices()` yields into pools: devices without a pool belong to the node's own pool."""
+    items = _check_types((Device, Pool), devices, "`devices`")
+    without_pool = [each for each in items if isinstance(each, Device)]
+    pools = [each for each in items if isinstance(each, Pool)]
+    if without_pool:
         if any(pool.name == node for pool in pools):
             raise InvalidDeviceError(
-                f"pool `{node}`: it holds the devices that were told without a pool, and was told as a "
-                "pool too; put those devices into it"
+                f"pool `{node}`: `devices` yields it as a pool, and yields devices without a "
+                "pool, which belong "
+                "to it too; put those devices into the pool"
             )
-        pools.insert(0, Pool(node, loose))
+        pools.insert(0, Pool(node, without_pool))
     names = [pool.name for pool in pools]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidDeviceError(f"pool `{twice[0]}`: told twice")
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise InvalidDeviceError(f"pool `{duplicates[0]}`: `devices` yields it twice")
     return tuple(pools)
 
 
 def to_node_selector(nodes: Nodes | None) -> NodeSelector | None:
-    """The selector that labels or a selector stand for; None for everything else."""
+    """Return the selector for labels or a selector; None for everything else."""
     if isinstance(nodes, NodeSelector):
         return nodes
     if not isinstance(nodes, Mapping):
         return None
-    wanted = tuple(
+    requirements = tuple(
         NodeSelectorRequirement(key=key, operator="In", values=(value,)) for key, value in nodes.items()
     )
-    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=wanted),))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=requirements),))
 
 
-# --- plain values to those of the API ---
+# --- conversion to the API's values ---
 
 _VALUE_TYPES: Final[tuple[tuple[type, str, Callable[[Any], Any]], ...]] = (
-    (bool, "bool", bool),  # before int: a bool is one
+    (bool, "bool", bool),  # before int: a bool is an int
     (int, "int", int),
     (Version, "version", lambda version: version.text),
     (str, "string", str),
 )
 
 
-def _to_attribute(value: Attribute, place: str) -> DeviceAttribute:
+def _to_attribute(value: Attribute, path: str) -> DeviceAttribute:
     if not isinstance(value, list | tuple):
-        member, plain = _to_member(value, place)
+        member, plain = _to_member(value, path)
         return DeviceAttribute(**{f"{member}_value": plain})
     if not value:
-        raise InvalidDeviceError(f"{place}: a list must not be empty")
-    members = [_to_member(each, f"{place}[{position}]") for position, each in enumerate(value)]
+        raise InvalidDeviceError(f"{path}: a list must not be empty")
+    members = [_to_member(each, f"{path}[{position}]") for position, each in enumerate(value)]
     names = sorted({member for member, _ in members})
     if len(names) > 1:
         raise InvalidDeviceError(
-            f"{place}: a list holds values of one type, this one has {' and '.join(names)}"
+            f"{path}: a list holds values of one type, this one has {' and '.join(names)}"
         )
     plain_values: Any = tuple(plain for _, plain in members)
     return DeviceAttribute(**{f"{names[0]}_values": plain_values})
 
 
-def _to_member(value: object, place: str) -> tuple[str, Any]:
+def _to_member(value: object, path: str) -> tuple[str, Any]:
     for kind, member, plain in _VALUE_TYPES:
         if isinstance(value, kind):
             return member, plain(value)
     raise InvalidDeviceError(
-        f"{place}: expected a text, a whole number, a bool, a version or a list of them, got `{value!r}`"
+        f"{path}: expected a text, a whole number, a bool, a version or a list of them, got `{value!r}`"
     )
 
 
-def _to_capacity(value: Amount | Capacity, place: str) -> DeviceCapacity:
+def _to_capacity(value: Amount | Capacity, path: str) -> DeviceCapacity:
     if not isinstance(value, Capacity):
-        return DeviceCapacity(value=_to_quantity(value, place))
+        return DeviceCapacity(value=_to_quantity(value, path))
     bounds = None
     if value.min is not None or value.max is not None or value.step is not None:
         bounds = CapacityRequestPolicyRange(
-            min=_to_optional_quantity(value.min, f"{place}.min"),
-            max=_to_optional_quantity(value.max, f"{place}.max"),
-            step=_to_optional_quantity(value.step, f"{place}.step"),
+            min=_to_optional_quantity(value.min, f"{path}.min"),
+            max=_to_optional_quantity(value.max, f"{path}.max"),
+            step=_to_optional_quantity(value.step, f"{path}.step"),
         )
     policy = CapacityRequestPolicy(
-        default=_to_optional_quantity(value.default, f"{place}.default"),
-        valid_values=tuple(_to_quantity(each, f"{place}.values") for each in value.values),
+        default=_to_optional_quantity(value.default, f"{path}.default"),
+        valid_values=tuple(_to_quantity(each, f"{path}.values") for each in value.values),
         valid_range=bounds,
     )
     return DeviceCapacity(
-        value=_to_quantity(value.value, place),
+        value=_to_quantity(value.value, path),
         request_policy=None if policy == CapacityRequestPolicy() else policy,
     )
 
 
-def _to_optional_quantity(value: Amount | None, place: str) -> Quantity | None:
-    return None if value is None else _to_quantity(value, place)
+def _to_optional_quantity(value: Amount | None, path: str) -> Quantity | None:
+    return None if value is None else _to_quantity(value, path)
 
 
-def _to_quantity(value: Amount, place: str) -> Quantity:
+def _to_quantity(value: Amount, path: str) -> Quantity:
     if isinstance(value, Quantity):
         return value
     try:
         return Quantity.parse(value)
     except (QuantityError, TypeError) as wrong:
-        raise InvalidDeviceError(f"{place}: expected an amount, for example `80Gi`: {wrong}") from None
+        raise InvalidDeviceError(f"{path}: expected an amount, for example `80Gi`: {wrong}") from None
 
 
-def _to_counters(amounts: Mapping[str, Amount], place: str) -> dict[str, Counter]:
-    return {key: Counter(value=_to_quantity(each, f"{place}[{key}]")) for key, each in amounts.items()}
+def _to_counters(amounts: Mapping[str, Amount], path: str) -> dict[str, Counter]:
+    return {key: Counter(value=_to_quantity(each, f"{path}[{key}]")) for key, each in amounts.items()}
 
 
-def _parse_taint(taint: str | DeviceTaint, place: str) -> DeviceTaint:
+def _parse_taint(taint: str | DeviceTaint, path: str) -> DeviceTaint:
     if isinstance(taint, DeviceTaint):
         return taint
-    what, colon, effect = taint.rpartition(":")
+    key_and_value, colon, effect = taint.rpartition(":")
     if not colon:
-        raise InvalidDeviceError(f"{place}: expected `key=value:effect` or `key:effect`, got `{taint}`")
-    key, _, value = what.partition("=")
+        raise InvalidDeviceError(f"{path}: expected `key=value:effect` or `key:effect`, got `{taint}`")
+    key, _, value = key_and_value.partition("=")
     return DeviceTaint(key=key, value=value, effect=effect)
 
 
-# --- judging at once ---
+# --- validation ---
 
 
-def _validate_device(built: Device, place: str, *, chooses_nodes: bool) -> None:
-    page = ResourceSlice(
+def _validate_device(built: Device, path: str, *, selects_nodes: bool) -> None:
+    resource_slice = ResourceSlice(
         spec=ResourceSliceSpec(
             driver="driver.example.com",
             pool=ResourcePool(name="pool", generation=1, resource_slice_count=1),
-            per_device_node_selection=True if chooses_nodes else None,
-            all_nodes=None if chooses_nodes else True,
+            per_device_node_selection=True if selects_nodes else None,
+            all_nodes=None if selects_nodes else True,
             devices=(built,),
         )
     )
     problems = [
         str(problem).removeprefix("spec.devices[0]").lstrip(".")
-        for problem in validate_create(page)
+        for problem in validate_create(resource_slice)
         if problem.path.startswith("spec.devices")
     ]
     if problems:
-        raise InvalidDeviceError(f"{place}: {'; '.join(problems)}")
+        raise InvalidDeviceError(f"{path}: {'; '.join(problems)}")
 
 
 def _check_unique_names(pool: Pool) -> None:
     seen: set[str] = set()
     for each in pool.devices:
         if each.name in seen:
-            raise InvalidDeviceError(f"pool `{pool.name}`: device `{each.name}` is there twice")
+            raise InvalidDeviceError(f"pool `{pool.name}`: device `{each.name}` is in it twice")
         seen.add(each.name)
 
 
 def _check_draws(pool: Pool) -> None:
-    """Nobody else would say it: a device that draws from what is not there is never given to anybody."""
-    sets = {each.name: each.counters for each in pool.counters}
+    """Check that consumed counters exist: no server does, and no claim would ever get such a device."""
+    counter_sets = {each.name: each.counters for each in pool.counters}
     for each in pool.devices:
         for draw in each.consumes_counters:
-            unknown = [f"`{name}`" for name in draw.counters if name not in sets.get(draw.counter_set, {})]
+            available = counter_sets.get(draw.counter_set, {})
+            unknown = [f"`{name}`" for name in draw.counters if name not in available]
             if unknown:
                 raise InvalidDeviceError(
                     f"pool `{pool.name}`: device `{each.name}` draws {', '.join(unknown)} from "
@@ -335,23 +337,23 @@ def _check_draws(pool: Pool) -> None:
                 )
 
 
-def _check_known_fields(fields: Mapping[str, Any], place: str) -> None:
-    """What is misspelt must not be passed over: without its counters a device may be given out twice."""
+def _check_known_fields(fields: Mapping[str, Any], path: str) -> None:
+    """Refuse misspelt fields: without its counters a device may be allocated twice."""
     known = DeviceFields.__annotations__
     for name in fields:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1) or sorted(known)
-            meant = ", ".join(f"`{each}`" for each in near)
-            raise InvalidDeviceError(f"{place}: there is no `{name}`; did you mean {meant}?")
+            suggestions = difflib.get_close_matches(name, known, n=1) or sorted(known)
+            meant = ", ".join(f"`{each}`" for each in suggestions)
+            raise InvalidDeviceError(f"{path}: there is no `{name}`; did you mean {meant}?")
 
 
-def _check_types(kinds: tuple[type, ...], given: Iterable[Any], place: str) -> tuple[Any, ...]:
-    """What was given; `InvalidDeviceError` when something else is among it."""
-    found = tuple(given)
-    for each in found:
-        if not isinstance(each, kinds):
-            expected = " and ".join(f"`{kind.__name__}`" for kind in kinds)
+def _check_types(types: tuple[type, ...], values: Iterable[Any], path: str) -> tuple[Any, ...]:
+    """Return the values as a tuple; raises `InvalidDeviceError` when one has another type."""
+    checked = tuple(values)
+    for each in checked:
+        if not isinstance(each, types):
+            expected = " and ".join(f"`{each_type.__name__}`" for each_type in types)
             raise InvalidDeviceError(
-                f"{place}: expected values of {expected} (`device(...)` makes one), got `{each!r}`"
+                f"{path}: expected values of {expected} (`device(...)` makes one), got `{each!r}`"
             )
-    return found
+    return checked

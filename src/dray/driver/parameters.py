@@ -1,11 +1,11 @@
-"""Opaque parameters: what a driver's schema says about them, and what is wrong, with the field.
+"""Decoding of opaque parameters by a driver's schema, with an error that lists every problem and its field.
 
-Theory of operation: a schema is any type that msgspec can read, usually a struct. What was written is walked
-beside the type, so that everything wrong is told at once, each with its path and what was expected there; a
-field that nobody knows is wrong too, whatever the struct says, because it is most often a typing mistake.
-What passes is then read. `apiVersion` and `kind` may always be written; they choose among several schemas.
+Theory of operation: a schema is any type that msgspec can decode, usually a struct. The parameters are first
+compared with the type, so that the error lists all problems at once, each with its path and what was expected
+there; an unknown field is a problem too, whatever the struct allows, because it is most often a typo. Valid
+parameters are then decoded. `apiVersion` and `kind` are always allowed; they select one of several schemas.
 
-Rules for this file: nothing here knows a claim; the place where parameters stand is an argument.
+Rules for this file: no claims; the path of the parameters is an argument.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ERROR_PATH: Final = re.compile(r"^(?P<text>.*?) - at `(?:key in )?\$(?P<path>.*
 
 
 class ParameterProblem(NamedTuple):
-    """One thing wrong: where, and what was expected."""
+    """One problem: its path, and what was expected there."""
 
     path: str
     text: str
@@ -39,33 +39,33 @@ class ParameterProblem(NamedTuple):
 
 
 class InvalidParametersError(InputError):
-    """Parameters that the schema does not allow, with everything that is wrong."""
+    """The schema does not allow the parameters; lists every problem."""
 
     def __init__(self, problems: tuple[ParameterProblem, ...]) -> None:
         super().__init__("; ".join(map(str, problems)))
         self.problems = problems
 
 
-def decode_parameters(schemas: Parameters, raw: bytes, place: str = "") -> Any:
-    """Parameters as their schema reads them; `InvalidParametersError` tells all that is wrong."""
+def decode_parameters(schemas: Parameters, raw: bytes, path: str = "") -> Any:
+    """Decode parameters by their schema; raises `InvalidParametersError` with every problem."""
     if schemas is None:
-        raise _make_error(place, "this driver takes no parameters")
+        raise _make_error(path, "this driver takes no parameters")
     try:
         written = read_json(raw)
     except DecodeError as broken:
-        raise _make_error(place, f"not JSON: {broken}") from None
-    schema, document = _select_schema(schemas, written, place)
-    problems = tuple(_find_problems(document, inspect.type_info(schema), place))
+        raise _make_error(path, f"not JSON: {broken}") from None
+    schema, document = _select_schema(schemas, written, path)
+    problems = tuple(_find_problems(document, inspect.type_info(schema), path))
     if problems:
         raise InvalidParametersError(problems)
     try:
         return msgspec.convert(document, schema, dec_hook=_decode_custom)
     except msgspec.ValidationError as wrong:
-        raise _convert_error(wrong, place) from None
+        raise _convert_error(wrong, path) from None
 
 
 def build_json_schema(schemas: Parameters) -> Any:
-    """What is accepted, as JSON Schema."""
+    """Build the JSON Schema of the accepted parameters."""
     if schemas is None:
         return False
     if isinstance(schemas, Mapping):
@@ -73,120 +73,118 @@ def build_json_schema(schemas: Parameters) -> Any:
     return msgspec.json.schema(schemas, schema_hook=_build_custom_schema)
 
 
-# --- which schema ---
+# --- selection of the schema ---
 
 
-def _select_schema(schemas: Parameters, written: Any, place: str) -> tuple[Any, Any]:
+def _select_schema(schemas: Parameters, written: Any, path: str) -> tuple[Any, Any]:
     if not isinstance(schemas, Mapping):
         return schemas, _strip_identity(schemas, written)
     if not isinstance(written, dict):
-        raise _make_error(place, f"expected an object with `kind`, got {_format_value(written)}")
+        raise _make_error(path, f"expected an object with `kind`, got {_format_value(written)}")
     kind, version = written.get("kind"), written.get("apiVersion")
     schema = schemas.get(f"{version}/{kind}") or schemas.get(str(kind))
     if schema is None:
         raise _make_error(
-            _join_path(place, "kind"), f"expected one of {_format_values(schemas)}, got {_format_value(kind)}"
+            _join_path(path, "kind"), f"expected one of {_format_values(schemas)}, got {_format_value(kind)}"
         )
     return schema, _strip_identity(schema, written)
 
 
 def _strip_identity(schema: Any, written: Any) -> Any:
-    """The document without `apiVersion` and `kind`, unless the schema has a place for them."""
-    told = inspect.type_info(schema)
-    if not isinstance(told, inspect.StructType) or not isinstance(written, dict):
+    """Remove `apiVersion` and `kind` from a document, unless the schema has these fields."""
+    schema_type = inspect.type_info(schema)
+    if not isinstance(schema_type, inspect.StructType) or not isinstance(written, dict):
         return written
-    own = {field.encode_name for field in told.fields}
+    own = {field.encode_name for field in schema_type.fields}
     return {name: each for name, each in written.items() if name in own or name not in _IDENTITY}
 
 
-# --- walking what was written beside the type ---
+# --- checks by type ---
 
 
-def _find_problems(value: Any, schema_type: inspect.Type, place: str) -> Iterator[ParameterProblem]:
-    walk = _CHECKS_BY_TYPE.get(type(schema_type))
-    if walk is not None:
-        yield from walk(value, schema_type, place)
+def _find_problems(value: Any, schema_type: inspect.Type, path: str) -> Iterator[ParameterProblem]:
+    check = _CHECKS_BY_TYPE.get(type(schema_type))
+    if check is not None:
+        yield from check(value, schema_type, path)
 
 
-def _check_struct(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+def _check_struct(value: Any, schema_type: Any, path: str) -> Iterator[ParameterProblem]:
     if not isinstance(value, dict):
-        yield ParameterProblem(place, f"expected an object, got {_format_value(value)}")
+        yield ParameterProblem(path, f"expected an object, got {_format_value(value)}")
         return
     fields = {field.encode_name: field for field in schema_type.fields}
     if schema_type.__class__ is inspect.StructType and schema_type.tag_field:
         fields.setdefault(schema_type.tag_field, None)
     for name, each in value.items():
         if name not in fields:
-            yield ParameterProblem(_join_path(place, name), f"unknown field{_suggest_name(name, fields)}")
+            yield ParameterProblem(_join_path(path, name), f"unknown field{_suggest_name(name, fields)}")
         elif fields[name] is not None:
-            yield from _find_problems(each, fields[name].type, _join_path(place, name))
+            yield from _find_problems(each, fields[name].type, _join_path(path, name))
     for name, field in fields.items():
         if field is not None and field.required and name not in value:
-            yield ParameterProblem(_join_path(place, name), "required, but not given")
+            yield ParameterProblem(_join_path(path, name), "required, but not given")
 
 
-def _check_list(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+def _check_list(value: Any, schema_type: Any, path: str) -> Iterator[ParameterProblem]:
     if not isinstance(value, list):
-        yield ParameterProblem(place, f"expected a list, got {_format_value(value)}")
+        yield ParameterProblem(path, f"expected a list, got {_format_value(value)}")
         return
     for position, each in enumerate(value):
-        yield from _find_problems(each, schema_type.item_type, f"{place}[{position}]")
+        yield from _find_problems(each, schema_type.item_type, f"{path}[{position}]")
 
 
-def _check_dict(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+def _check_dict(value: Any, schema_type: Any, path: str) -> Iterator[ParameterProblem]:
     if not isinstance(value, dict):
-        yield ParameterProblem(place, f"expected an object, got {_format_value(value)}")
+        yield ParameterProblem(path, f"expected an object, got {_format_value(value)}")
         return
     for name, each in value.items():
-        yield from _find_problems(each, schema_type.value_type, f"{place}[{name}]")
+        yield from _find_problems(each, schema_type.value_type, f"{path}[{name}]")
 
 
-def _check_enum(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+def _check_enum(value: Any, schema_type: Any, path: str) -> Iterator[ParameterProblem]:
     allowed = [each.value for each in schema_type.cls]
     if value not in allowed:
-        yield ParameterProblem(
-            place, f"expected one of {_format_values(allowed)}, got {_format_value(value)}"
-        )
+        yield ParameterProblem(path, f"expected one of {_format_values(allowed)}, got {_format_value(value)}")
 
 
-def _check_literal(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+def _check_literal(value: Any, schema_type: Any, path: str) -> Iterator[ParameterProblem]:
     if value not in schema_type.values or isinstance(value, bool):
         yield ParameterProblem(
-            place, f"expected one of {_format_values(schema_type.values)}, got {_format_value(value)}"
+            path, f"expected one of {_format_values(schema_type.values)}, got {_format_value(value)}"
         )
 
 
-def _check_scalar(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+def _check_scalar(value: Any, schema_type: Any, path: str) -> Iterator[ParameterProblem]:
     expected, kinds = _SCALAR_TYPES[type(schema_type)]
-    sound = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-    if not sound:
-        yield ParameterProblem(place, f"expected {expected}, got {_format_value(value)}")
+    is_valid = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+    if not is_valid:
+        yield ParameterProblem(path, f"expected {expected}, got {_format_value(value)}")
 
 
-def _check_union(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
-    meant = [each for each in schema_type.types if value is None or type(each) is not inspect.NoneType]
-    found = [list(_find_problems(value, each, place)) for each in meant]
+def _check_union(value: Any, schema_type: Any, path: str) -> Iterator[ParameterProblem]:
+    alternatives = [each for each in schema_type.types if value is None or type(each) is not inspect.NoneType]
+    found = [list(_find_problems(value, each, path)) for each in alternatives]
     if not all(found):
         return
     if len(found) == 1:
         yield from found[0]
         return
-    # The alternative that came furthest is the one that was meant.
+    # The alternative whose problems are deepest is probably the one that was meant.
     deepest = max(found, key=lambda each: max(len(problem.path) for problem in each))
-    if any(len(problem.path) > len(place) for problem in deepest):
+    if any(len(problem.path) > len(path) for problem in deepest):
         yield from deepest
         return
     texts = [each[0].text.partition(", got ")[0].removeprefix("expected ") for each in found]
-    yield ParameterProblem(place, f"expected {' or '.join(dict.fromkeys(texts))}, got {_format_value(value)}")
+    yield ParameterProblem(path, f"expected {' or '.join(dict.fromkeys(texts))}, got {_format_value(value)}")
 
 
-def _check_quantity(value: Any, schema_type: Any, place: str) -> Iterator[ParameterProblem]:
+def _check_quantity(value: Any, schema_type: Any, path: str) -> Iterator[ParameterProblem]:
     if schema_type.cls is not Quantity:
         return
     try:
         Quantity.from_json_value(value)
     except (QuantityError, TypeError) as wrong:
-        yield ParameterProblem(place, f"expected an amount, for example `20Gi`: {wrong}")
+        yield ParameterProblem(path, f"expected an amount, for example `20Gi`: {wrong}")
 
 
 _SCALAR_TYPES: Final[Mapping[type, tuple[str, tuple[type, ...]]]] = {
@@ -211,36 +209,36 @@ _CHECKS_BY_TYPE: Final[Mapping[type, Any]] = {
     inspect.CustomType: _check_quantity,
     **dict.fromkeys(_SCALAR_TYPES, _check_scalar),
 }
-"""What else msgspec can read is left to it; it tells one thing at a time then."""
+"""Other types are left to msgspec, which reports one problem at a time."""
 
 
-# --- reading, and words ---
+# --- decoding and messages ---
 
 
 def _decode_custom(kind: type, value: Any) -> Any:
     if kind is Quantity:
         return Quantity.from_json_value(value)
-    raise TypeError(f"a schema with `{kind.__name__}` cannot be read; use a struct or a plain type")
+    raise TypeError(f"a schema with `{kind.__name__}` cannot be decoded; use a struct or a plain type")
 
 
 def _build_custom_schema(kind: type) -> dict[str, Any]:
     if kind is Quantity:
         return {"type": "string", "description": "an amount, for example `20Gi`"}
-    raise TypeError(f"a schema with `{kind.__name__}` cannot be told; use a struct or a plain type")
+    raise TypeError(f"a schema with `{kind.__name__}` has no JSON Schema; use a struct or a plain type")
 
 
-def _convert_error(wrong: msgspec.ValidationError, place: str) -> InvalidParametersError:
-    found = _ERROR_PATH.match(str(wrong))
-    text, path = (found["text"], found["path"]) if found else (str(wrong), "")
-    return _make_error((place + path).lstrip("."), text[:1].lower() + text[1:])
+def _convert_error(wrong: msgspec.ValidationError, path: str) -> InvalidParametersError:
+    match = _ERROR_PATH.match(str(wrong))
+    text, subpath = (match["text"], match["path"]) if match else (str(wrong), "")
+    return _make_error((path + subpath).lstrip("."), text[:1].lower() + text[1:])
 
 
-def _make_error(place: str, text: str) -> InvalidParametersError:
-    return InvalidParametersError((ParameterProblem(place, text),))
+def _make_error(path: str, text: str) -> InvalidParametersError:
+    return InvalidParametersError((ParameterProblem(path, text),))
 
 
-def _join_path(place: str, name: str) -> str:
-    return f"{place}.{name}" if place else name
+def _join_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _format_values(values: Any) -> str:
@@ -248,9 +246,9 @@ def _format_values(values: Any) -> str:
 
 
 def _suggest_name(name: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return f"; did you mean `{near[0]}`?"
+    suggestions = difflib.get_close_matches(name, known, n=1)
+    if suggestions:
+        return f"; did you mean `{suggestions[0]}`?"
     return f"; expected one of {_format_values(known)}" if known else ""
 
 

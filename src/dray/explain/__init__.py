@@ -1,8 +1,8 @@
-"""From the beats of a search to understanding: why these devices, why not, what would help.
+"""Explanations: why claims get these devices, why they do not fit, and what would help.
 
-`diagnose` asks the same engine that allocates and makes a `Diagnosis` of its story; the page for people, the
-line for events and the document for machines are made of it here and nowhere else. Nothing here decides
-anything, reads files, prints or knows colours. Placement, the simulator and the doors import it; the
+`diagnose` runs the search of the allocator and turns its trace into a `Diagnosis`; the text page, the
+one-line summary for events and the JSON document are rendered from it. The package decides nothing, reads no
+files, prints nothing and has no colours. Placement, the simulation and the command line import it; the
 allocator never does.
 """
 

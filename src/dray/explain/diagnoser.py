@@ -1,8 +1,8 @@
-"""From a question to a diagnosis: every kind of node is asked once, and what would help is tried.
+"""The diagnoser: searches once per kind of node, builds the reports, and looks for hints.
 
-Theory of operation: nodes whose devices are the same, taken the same, have one shape, and one search answers
-for all of them. Only the flaws of their pools may still differ, so nodes are kept apart by both. Each group
-gets one story. When nothing fits, `hints` looks for changes, starting from the closest stories.
+Theory of operation: nodes with equal devices in equal use have one shape, and one search answers for all of
+them. Only the flaws of their pools may still differ, so nodes are grouped by both. Each group gets one
+report. When no node fits, `remedies.hints` looks for changes that help, starting from the closest reports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dray.explain.search_trace import DETAILED_STEPS, SearchTrace, trace_search_
 from dray.explain.work_budget import PAUSE_INTERVAL, Steps, WorkBudget, run_to_end
 
 MAX_DETAILED_TRACES = 50
-"""How many different shapes get the patience that a full story takes; further ones are told in short."""
+"""How many different shapes get a detailed trace; the others get the trace of a pruned search."""
 
 
 def diagnose(
@@ -38,11 +38,10 @@ def diagnose(
     pod: str = "",
     hints: int = MAX_HINTS,
 ) -> Diagnosis:
-    """Why some claims fit which node with which devices, or why they fit none, and what would help.
+    """Explain which nodes satisfy some claims with which devices, or why none does, and what would help.
 
     The claims are those of one pod that still need devices. `pod` is its name, as `namespace/name`, and empty
-    for a claim on its own. At most `hints` hints are looked for; none when it is 0. `work_budget` says how
-    much work all this may be.
+    for a claim on its own. `hints` limits the number of hints. `work_budget` limits the work.
     """
     return run_to_end(
         diagnose_stepwise(inventory, claims, nodes, work_budget=work_budget, pod=pod, hints=hints)
@@ -58,24 +57,24 @@ def diagnose_stepwise(
     pod: str = "",
     hints: int = MAX_HINTS,
 ) -> Steps[Diagnosis]:
-    """The same in small steps."""
+    """Like `diagnose`, in small steps."""
     work_budget = work_budget or WorkBudget()
     ordered = sorted(nodes, key=lambda node: node.metadata.name)
     question = DiagnosisQuestion(inventory, tuple(claims), ordered, hints)
     try:
-        ask = normalize_claims(claims, inventory.classes.get)
+        allocation_request = normalize_claims(claims, inventory.classes.get)
     except UnanswerableClaimError as fault:
         found = (yield from find_hints(question, (), work_budget)) if hints else ()
         return diagnose_fault(fault, claims, pod=pod, hints=found)
-    scenes = yield from _collect_evidence(inventory, ask, ordered, work_budget)
-    verdict = _decide_verdict(scenes)
-    helping = hints > 0 and verdict is not DiagnosisVerdict.FITS
-    tried = (yield from find_hints(question, scenes, work_budget)) if helping else ()
+    evidence = yield from _collect_evidence(inventory, allocation_request, ordered, work_budget)
+    verdict = _decide_verdict(evidence)
+    needs_hints = hints > 0 and verdict is not DiagnosisVerdict.FITS
+    tried = (yield from find_hints(question, evidence, work_budget)) if needs_hints else ()
     return Diagnosis(
         verdict=verdict,
         pod=pod,
         claims=tuple(format_claim_name(claim) for claim in claims),
-        node_reports=tuple(scene.report for scene in scenes),
+        node_reports=tuple(one.report for one in evidence),
         hints=tried,
     )
 
@@ -87,7 +86,7 @@ def diagnose_fault(
     pod: str = "",
     hints: Sequence[Hint] = (),
 ) -> Diagnosis:
-    """The diagnosis of a claim that no node could ever answer."""
+    """The diagnosis of a claim that no node can ever satisfy."""
     return Diagnosis(
         verdict=DiagnosisVerdict.FAULTY,
         pod=pod,
@@ -103,7 +102,7 @@ def _collect_evidence(
     nodes: Sequence[Node],
     work_budget: WorkBudget,
 ) -> Steps[list[NodeEvidence]]:
-    """One scene per kind of node, the best or closest first."""
+    """The evidence of each kind of node, the best or closest first."""
     alike: dict[tuple[NodeShape, tuple[object, ...]], list[NodeView]] = {}
     for number, node in enumerate(nodes, 1):
         if number % PAUSE_INTERVAL == 0:
@@ -112,25 +111,27 @@ def _collect_evidence(
         alike.setdefault((view.shape, _normalize_flaws(view, inventory.find_hidden_pools(node))), []).append(
             view
         )
-    tales: dict[NodeShape, SearchTrace] = {}
-    scenes = []
+    traces: dict[NodeShape, SearchTrace] = {}
+    evidence = []
     for (shape, _), views in alike.items():
-        if shape not in tales:
-            patience = DETAILED_STEPS if len(tales) < MAX_DETAILED_TRACES else 0
-            tales[shape] = yield from trace_search_stepwise(allocation_request, shape, work_budget, patience)
-        witness = RefusalDescriber(
+        if shape not in traces:
+            detailed_steps = DETAILED_STEPS if len(traces) < MAX_DETAILED_TRACES else 0
+            traces[shape] = yield from trace_search_stepwise(
+                allocation_request, shape, work_budget, detailed_steps
+            )
+        describer = RefusalDescriber(
             allocation_request, views[0], inventory.usage, inventory.find_hidden_pools(views[0].node)
         )
         names = tuple([view.node.metadata.name for view in views])
-        scenes.append(
-            (yield from build_node_evidence(allocation_request, witness, tales[shape], names, work_budget))
+        evidence.append(
+            (yield from build_node_evidence(allocation_request, describer, traces[shape], names, work_budget))
         )
         yield from work_budget.pause()
-    return sorted(scenes, key=compute_closeness)
+    return sorted(evidence, key=compute_closeness)
 
 
 def _normalize_flaws(view: NodeView, hidden: Sequence[PoolId]) -> tuple[object, ...]:
-    """The flaws of a node's pools, alike for nodes that differ only in their own name."""
+    """The flaws of the pools of a node, equal for nodes that differ only in their name."""
     if not view.shape.flaws and not hidden:
         return ()
     flaws = list_pool_flaws(view, hidden)
@@ -138,7 +139,7 @@ def _normalize_flaws(view: NodeView, hidden: Sequence[PoolId]) -> tuple[object, 
 
 
 def _decide_verdict(evidence: Sequence[NodeEvidence]) -> DiagnosisVerdict:
-    outcomes = {scene.report.outcome for scene in evidence}
+    outcomes = {one.report.outcome for one in evidence}
     if NodeOutcome.FITS in outcomes:
         return DiagnosisVerdict.FITS
     return DiagnosisVerdict.UNKNOWN if NodeOutcome.GAVE_UP in outcomes else DiagnosisVerdict.REFUSED

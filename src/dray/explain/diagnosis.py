@@ -1,11 +1,11 @@
-"""What the beats add up to: a diagnosis, as values.
+"""The diagnosis: the values that an explanation consists of.
 
-A diagnosis has one story for all nodes that look alike. A story tells what was found, where the search
-ended, and there, alternative by alternative and device by device, the first rule that said no. Devices and
-claims go by name here; in a story of several nodes the names are those of the first one.
+A diagnosis has one report for all nodes that look alike. A report says what was found, where the search
+ended, and there, alternative by alternative and device by device, the first rule that refused. Devices and
+claims go by name here; in a report about several nodes the names are those of the first one.
 
-Rules for this file: values only. The fields of `RefusalDetails` and its companions are the keys of the
-document, so they are only ever added to.
+Rules for this file: values only. The fields of `RefusalDetails` and its companions are the keys of the JSON
+document, so fields are only added.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from enum import StrEnum
 import msgspec
 
 from dray.allocator.refusals import RefusalReason
+from dray.allocator.requests import SelectorOwnerKind
 
 
 class DiagnosisPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of what a diagnosis is made of."""
+    """Base of the parts of a diagnosis."""
 
 
 class DiagnosisVerdict(StrEnum):
-    """The answer for the whole question."""
+    """The answer for all nodes."""
 
     FITS = "Fits"
     REFUSED = "DoesNotFit"
@@ -31,7 +32,7 @@ class DiagnosisVerdict(StrEnum):
 
 
 class NodeOutcome(StrEnum):
-    """The answer of one node."""
+    """The answer for one node."""
 
     FITS = "Fits"
     REFUSED = "DoesNotFit"
@@ -40,7 +41,7 @@ class NodeOutcome(StrEnum):
 
 
 class DeviceName(DiagnosisPart, frozen=True):
-    """A device as the cluster knows it."""
+    """The full name of a device."""
 
     driver: str
     pool: str
@@ -51,17 +52,18 @@ class DeviceName(DiagnosisPart, frozen=True):
 
 
 class RefusalDetails(DiagnosisPart, frozen=True):
-    """One no with everything a sentence about it needs; what does not apply is empty.
+    """One refusal with everything a sentence about it needs; fields that do not apply are empty.
 
-    `owner` is who brought a selector (`class gpu`, `request gpu`), `condition` the part of it that is false,
-    `subject` and `value` what that part looks at and what the device has. `request` (and its `claim`, when
-    that is another one) is who of the same pod took a device. `name` is an attribute, capacity or counter,
-    with amounts as quantities. `rule` is the DeviceTaintRule behind a taint. `expected` is what earlier
-    devices pin, `peers` which ones do.
+    `owner` is the class or request of a selector (`class gpu`, `request gpu`), `condition` the part of it
+    that is false, `subject` and `value` the field that this part reads and its value on the device. `request`
+    (and its `claim`, when that is another one) is the request of the same pod that took the device. `name` is
+    an attribute, capacity or counter, with amounts as quantities. `rule` is the DeviceTaintRule of a taint.
+    `expected` is the value that earlier devices pin, `peers` are these devices.
     """
 
     reason: RefusalReason
     owner: str = ""
+    owner_kind: SelectorOwnerKind | None = None
     expression: str = ""
     condition: str = ""
     subject: str = ""
@@ -80,16 +82,26 @@ class RefusalDetails(DiagnosisPart, frozen=True):
     expected: str = ""
     peers: tuple[str, ...] = ()
 
+    @property
+    def is_outside_class(self) -> bool:
+        """Whether the device does not belong to the class at all."""
+        return self.reason is RefusalReason.UNSUITED and self.owner_kind is SelectorOwnerKind.CLASS
+
 
 class DeviceOutcome(DiagnosisPart, frozen=True):
-    """What became of one device at one point; no `why` when it was found."""
+    """The outcome for one device at one point; no `why` when it was found."""
 
     device: DeviceName
     why: RefusalDetails | None = None
 
+    @property
+    def is_outside_class(self) -> bool:
+        """Whether the device does not belong to the class at all."""
+        return self.why is not None and self.why.is_outside_class
+
 
 class FoundDevice(DiagnosisPart, frozen=True):
-    """A device that a request got, and the devices before it that it did not get."""
+    """A device that was allocated to a request, and the devices before it that were passed over."""
 
     claim: str
     request: str
@@ -103,7 +115,7 @@ class FoundDevice(DiagnosisPart, frozen=True):
 
 
 class NearestDevice(DiagnosisPart, frozen=True):
-    """The device that comes nearest to a selector: what it fails, and what it has there.
+    """The device that comes closest to a selector: the condition it fails, and its value.
 
     `all_but` says that it meets every other condition of the selector.
     """
@@ -117,7 +129,11 @@ class NearestDevice(DiagnosisPart, frozen=True):
 
 
 class FailedAttempt(DiagnosisPart, frozen=True):
-    """An alternative that could not be had: what stood in its way as a whole, or device by device."""
+    """An alternative that could not be allocated: what prevents it as a whole, or device by device.
+
+    `request` names the request, or the alternative as `request/subrequest`; for an alternative,
+    `alternative_of` and `subrequest` are its parts.
+    """
 
     claim: str
     request: str
@@ -129,10 +145,12 @@ class FailedAttempt(DiagnosisPart, frozen=True):
     obstacle: RefusalDetails | None = None
     devices: tuple[DeviceOutcome, ...] = ()
     nearest: NearestDevice | None = None
+    alternative_of: str = ""
+    subrequest: str = ""
 
 
 class PoolFlaw(DiagnosisPart, frozen=True):
-    """A pool that lends nothing; in `pattern` the name of the node is `<node>`."""
+    """A pool whose devices cannot be allocated; in `pattern` the name of the node is `<node>`."""
 
     driver: str
     pool: str
@@ -145,12 +163,12 @@ class PoolFlaw(DiagnosisPart, frozen=True):
 
 
 class NodeReport(DiagnosisPart, frozen=True):
-    """What happened on nodes that look alike, the first by name first.
+    """The result for nodes that look alike, sorted by name.
 
-    `attempts` are the alternatives at which the search ended; for a node that fits, those it had to leave
-    behind. `untried` are requests nobody came to. `fault` is the device that could not be judged. For a
-    search that was given up, `seconds` of work tell how long it went on, `most_found` how many of the
-    `wanted` devices it found at once, `stuck_at` the request it found none for then.
+    `attempts` are the alternatives at which the search ended; for a node that fits, those it skipped.
+    `untried` are requests that the search did not reach. `fault` is the device that could not be evaluated.
+    For a search that was given up, `seconds` is its time, `most_found` how many of the `wanted` devices it
+    found at once, `stuck_at` the request it found none for then.
     """
 
     nodes: tuple[str, ...]
@@ -169,13 +187,13 @@ class NodeReport(DiagnosisPart, frozen=True):
 
     @property
     def rank(self) -> int:
-        """How far down the lists of alternatives the requests had to go; less is better."""
+        """The sum of the positions of the chosen alternatives; less is better."""
         chosen = {(found.claim, found.request): found.alternative for found in self.found}
         return sum(chosen.values())
 
 
 class ClaimFault(DiagnosisPart, frozen=True):
-    """A claim that no node could ever answer: which one, where in it, why."""
+    """A claim that no node can ever satisfy: which one, which field, why."""
 
     claim: str
     field: str
@@ -193,7 +211,7 @@ class Hint(DiagnosisPart, frozen=True):
 
 
 class Diagnosis(DiagnosisPart, frozen=True):
-    """The whole answer: stories with the best or closest nodes first, and what would help."""
+    """The whole answer: reports with the best or closest nodes first, and hints."""
 
     verdict: DiagnosisVerdict
     pod: str = ""
@@ -204,10 +222,10 @@ class Diagnosis(DiagnosisPart, frozen=True):
 
     @property
     def node_count(self) -> int:
-        """How many nodes were looked at."""
-        return sum(len(story.nodes) for story in self.node_reports)
+        """How many nodes were searched."""
+        return sum(len(report.nodes) for report in self.node_reports)
 
     @property
     def best(self) -> NodeReport | None:
-        """The story of the best node that fits."""
+        """The report of the best node that fits."""
         return self.node_reports[0] if self.verdict is DiagnosisVerdict.FITS else None

@@ -1,4 +1,4 @@
-"""Small words: lists, numbers, texts that came from outside."""
+"""Wording shared by all text output: lists, numbers, and text from outside on one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_TEXT_LENGTH = 72
 
 
 def to_single_line(text: str, max_length: int = 0) -> str:
-    """A text on one line, without characters that do not print; cut where it is longer than allowed."""
+    """A text on one line, without unprintable characters, and cut to the maximal length."""
     line = " ".join(text.split())
     line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
     return line if not max_length or len(line) <= max_length else line[: max_length - 1] + "…"
@@ -29,14 +29,14 @@ def pluralize(count: int, noun: str) -> str:
 
 
 def format_count(count: int) -> str:
-    """A number as people read it."""
+    """A number with separators of thousands."""
     return f"{count:,}"
 
 
 def format_work(steps: int, seconds: float) -> str:
-    """How much work a search did: `1 s of work`, or its steps where nobody measured time.
+    """How much work a search did: `1 s of work`, or its steps where time was not measured.
 
-    Rounded, so that two searches that were given the same time read the same.
+    Rounded, so that two searches with the same time limit read the same.
     """
     if not seconds:
         return pluralize(steps, "step")
@@ -48,6 +48,6 @@ def format_work(steps: int, seconds: float) -> str:
 
 
 def describe_progress(steps: int, seconds: float, found: int, wanted: int, request: str = "") -> str:
-    """How far a search came that was given up."""
+    """How far a search got before it was given up."""
     text = f"after {format_work(steps, seconds)}, with at most {found} of {pluralize(wanted, 'device')} found"
     return f"{text} and none left for request `{request}`" if request else text

@@ -1,9 +1,9 @@
-"""How much work an explanation may be, and in how small pieces it is done.
+"""The work budget of an explanation: its limits in time and steps, and its pauses.
 
-Theory of operation: an explanation is a generator that pauses now and then, for those who have other things
-to do in between. With a clock it also has a limit: so many seconds of work for each search and ten times as
-much for everything together, pauses not counted. What is not known by then is told as given up, and hints
-that were not tried are left out. Without a clock a search may take so many steps.
+Theory of operation: an explanation is a generator that pauses now and then, for callers with other work. With
+a clock it has a limit in seconds of work for each search and one for all together; pauses do not count. A
+search that exceeds it is reported as given up, and untried hints are left out. Without a clock, the steps of
+a search are limited.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dray.allocator.search.trace import GaveUp, SearchEnding
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Something on its way, for those who have other things to do in between."""
+"""A computation in small steps, for callers with other work in between."""
 
 SLICE_SECONDS: Final = 0.01
 """Work between two pauses of a search."""
 PAUSE_INTERVAL: Final = 128
-"""Devices or nodes that are looked at between two pauses."""
+"""Devices or nodes between two pauses."""
 
 
 def run_to_end(steps: Steps[T]) -> T:
-    """What steps lead to, without a pause."""
+    """The result of a stepwise computation, run without pauses."""
     while True:
         try:
             next(steps)
@@ -46,9 +46,9 @@ def _read_stopped_clock() -> float:
 
 
 class WorkBudget:
-    """The work of one explanation.
+    """The work budget of one explanation.
 
-    `find_given_up` tells of searches that were given up already: they are not made again.
+    `find_given_up` returns the ending of a search that was given up already: it is not repeated.
     """
 
     def __init__(
@@ -69,20 +69,20 @@ class WorkBudget:
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds of work that are left; counted from when somebody first asks."""
+        """Seconds of work that are left, counted from the first call."""
         if self._started_at is None:
             self._started_at = self._clock()
         return self._total_seconds - (self._clock() - self._started_at)
 
     def pause(self) -> Steps[None]:
-        """Let others work; that time does not count."""
+        """Yield to the caller; that time does not count."""
         began = self._clock()
         yield
         if self._started_at is not None:
             self._started_at += self._clock() - began
 
     def run_search(self, search: ResumableSearch, max_seconds: float = math.inf) -> Steps[SearchEnding]:
-        """Run a search to its end, or until it has used up its time or what is left of all time."""
+        """Run a search to its end, or until its time or the total time is used up."""
         allowed = min(self._seconds_per_search, max_seconds, self.remaining_seconds)
         while (ending := search.advance(self._clock, SLICE_SECONDS)) is None and search.spent < allowed:
             yield from self.pause()

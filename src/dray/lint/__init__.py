@@ -1,8 +1,8 @@
-"""Lint: everything that can be said about manifests before anybody runs them, as findings.
+"""Lint: static checks of manifests, reported as findings.
 
-Documents come in, findings go out: what is wrong, where it stands, what was expected, what to write instead.
-Nothing here reads files, prints or decides an exit code; `RULES` is the table the reference is made from. The
-doors may import it, and nothing below it knows that it exists.
+A finding says what is wrong, where, what is expected and what to write instead. The package reads no files,
+prints nothing and decides no exit code; `RULES` is the table that the reference documentation is generated
+from. The command line and the simulation import it; no package below it does.
 """
 
 from dray.lint.cross_object_checks import crosscheck

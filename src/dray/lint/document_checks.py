@@ -1,16 +1,15 @@
-"""One document at a time: decode, old shapes, gates, defaults, rules; and what to remember for later.
+"""Checks of one document: decoding, old shapes, feature gates, defaults, validation; and its facts for later.
 
-Theory of operation: an object is brought through the same doors as at an API server, and whatever it meets on
-the way is a complaint: old shapes are repaired, what cannot be decoded is named, fields behind a gate that is
-off are dropped, defaults are filled in, the rules of the kind are asked. Rules speak of the internal form; a
-`Seat` knows the way from there back to the fields as they were written.
+Theory of operation: an object passes the same stages as at an API server, and each stage may yield findings:
+old shapes are repaired, decoding errors are reported, fields behind a disabled gate are dropped, defaults are
+filled in, the object is validated. Validation errors have paths of the internal form; a `_PathContext` maps
+them back to the fields as they were written.
 
-Rules for this file: no rule of the API is written here; they are asked, worded and placed.
+Rules for this file: no rule of the API is written here; field errors are reworded and located.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +19,17 @@ import msgspec
 from dray.api.codec import decode_document
 from dray.api.conversion import get_struct_type, normalize_document, translate_path
 from dray.api.decode_report import UnknownField, check_document
-from dray.api.fields import FieldError, FieldErrorType
+from dray.api.fields import (
+    AboveMaximum,
+    BelowMinimum,
+    FieldError,
+    FieldErrorType,
+    MalformedQuantity,
+    OffGrid,
+    SubrequestReference,
+    TypeMismatch,
+    UnknownName,
+)
 from dray.api.kinds import Kind, find_kind
 from dray.api.strategies.create import CreateStrategyResult, apply_create_strategy
 from dray.api.strategies.gated_fields import FeatureGateFilter, find_disabling_gate
@@ -31,7 +40,7 @@ from dray.lint.document_kind import KnownObject, WorkloadTemplate, identify
 from dray.lint.findings import FieldFinding, LintFinding, ObjectLocation, locate_finding
 from dray.lint.legacy.pods import check_spelling, repair_pod
 from dray.lint.legacy.repairs import Repair, map_path_back, repair_document
-from dray.lint.object_facts import ObjectFacts, extract_details
+from dray.lint.object_facts import ObjectFacts, add_details
 from dray.lint.rules import RULE_BY_FAULT
 from dray.lint.selectors.compilation import check_selector_groups
 from dray.lint.suggestions import suggest_name
@@ -43,7 +52,7 @@ DEFAULT_NAMESPACE = "default"
 
 @dataclass(frozen=True, slots=True)
 class InspectionResult:
-    """Everything about one document: what to say, what to remember, how many objects were looked into."""
+    """The findings of one document, its facts for the checks across objects, and how many objects it has."""
 
     findings: tuple[LintFinding, ...]
     facts: tuple[ObjectFacts, ...]
@@ -51,38 +60,38 @@ class InspectionResult:
 
 
 def inspect_document(document: ManifestDocument, gates: GateSet, *, now: str) -> InspectionResult:
-    """Look into one document and every object in it."""
+    """Check one document and every object in it."""
     findings = [
         locate_finding(
             FieldFinding(
                 "duplicate-key",
-                twice.path,
-                f"`{twice.key}` stands here a second time; the first is at line {twice.first.line}",
+                duplicate.path,
+                f"`{duplicate.key}` stands here a second time; the first is at line {duplicate.first.line}",
                 expected="every key once",
                 hint="readers keep the last value and forget the others",
             ),
             document,
             _format_subject(document.value),
-            twice.second,
+            duplicate.second,
         )
-        for twice in document.duplicates
+        for duplicate in document.duplicates
     ]
     facts: list[ObjectFacts] = []
     objects = 0
     for item in expand_items(document):
         subject = _format_subject(item.value)
-        for said in _inspect_object(item, subject, gates, now):
-            if isinstance(said, ObjectFacts):
-                facts.append(said)
+        for result in _inspect_object(item, subject, gates, now):
+            if isinstance(result, ObjectFacts):
+                facts.append(result)
             else:
-                findings.append(locate_finding(said, item, subject))
-                objects -= said.rule == "not-checked"
+                findings.append(locate_finding(result, item, subject))
+                objects -= result.rule == "not-checked"
         objects += 1
     return InspectionResult(tuple(findings), tuple(facts), objects)
 
 
 def _format_subject(value: Any) -> str:
-    """`ResourceClaim ml/train`, as far as the document says so."""
+    """`ResourceClaim ml/train`, as far as the document has these fields."""
     if not isinstance(value, Mapping):
         return ""
     metadata = value.get("metadata")
@@ -103,7 +112,7 @@ def _inspect_object(
         )
         return
     identity = identify(value)
-    where = ObjectLocation(item.source.name, item.ordinal, item.prefix, subject)
+    location = ObjectLocation(item.source.name, item.ordinal, item.prefix, subject)
     match identity:
         case FieldFinding():
             yield identity
@@ -111,15 +120,15 @@ def _inspect_object(
             pod, repairs = repair_pod(value)
             yield from (repair.finding for repair in repairs)
             yield from check_spelling(pod)
-            yield from _validate_object(pod, _PathContext(kind, version, repairs), where, gates, now)
+            yield from _validate_object(pod, _PathContext(kind, version, repairs), location, gates, now)
         case KnownObject(kind=kind, version=version):
             value, repairs = (
                 repair_document(value, kind.name, version) if _is_device_kind(kind) else (value, [])
             )
             yield from (repair.finding for repair in repairs)
-            yield from _validate_object(value, _PathContext(kind, version, repairs), where, gates, now)
-        case WorkloadTemplate(template=way):
-            yield from _inspect_pod_template(value, way, where, gates, now)
+            yield from _validate_object(value, _PathContext(kind, version, repairs), location, gates, now)
+        case WorkloadTemplate(template=path):
+            yield from _inspect_pod_template(value, path, location, gates, now)
 
 
 def _is_device_kind(kind: Kind) -> bool:
@@ -145,15 +154,15 @@ def _inspect_pod_template(
     pod, repairs = repair_pod(
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")}
     )
-    seat = _PathContext(kind, "v1", repairs, template_path)
-    for complaint in (*(repair.finding for repair in repairs), *check_spelling(pod)):
-        yield replace(complaint, path=join_path(template_path, complaint.path))
-    yield from _validate_object(pod, seat, location, gates, now)
+    context = _PathContext(kind, "v1", repairs, template_path)
+    for finding in (*(repair.finding for repair in repairs), *check_spelling(pod)):
+        yield replace(finding, path=join_path(template_path, finding.path))
+    yield from _validate_object(pod, context, location, gates, now)
 
 
 @dataclass(frozen=True, slots=True)
 class _PathContext:
-    """An object's kind and version, and the way back from its internal form to how it was written."""
+    """The kind and version of an object, and the mapping of its paths to those in the file."""
 
     kind: Kind
     version: str
@@ -161,38 +170,38 @@ class _PathContext:
     prefix: str = ""
 
     def to_written_path(self, path: str) -> str:
-        """A path of the internal form, as it was written."""
+        """The path in the file of a path of the internal form."""
         return self.restore_repaired_path(translate_path(self.kind, self.version, path))
 
     def restore_repaired_path(self, path: str) -> str:
-        """A path of the version, as it was written."""
+        """The path in the file of a path of the version."""
         return join_path(self.prefix, map_path_back(path, self.repairs))
 
 
 def _validate_object(
     value: Mapping[str, Any], context: _PathContext, location: ObjectLocation, gates: GateSet, now: str
 ) -> Iterator[FieldFinding | ObjectFacts]:
-    """Bring an object through the doors; what it meets there, and what to remember of it."""
-    closed = find_disabling_gate(context.kind, gates)
-    if closed is not None:
+    """Decode, default and validate an object; its findings and its facts."""
+    gate = find_disabling_gate(context.kind, gates)
+    if gate is not None:
         what = f"`{context.kind.name}` of `{context.kind.format_api_version(context.version)}`"
-        message = f"{what} is not served: feature gate `{closed}` is off"
-        hint = f"`--feature-gates {closed}=true` turns it on"
-        yield FieldFinding("gate-off", "apiVersion", message, expected=f"gate `{closed}` on", hint=hint)
+        message = f"{what} is not served: feature gate `{gate}` is off"
+        hint = f"`--feature-gates {gate}=true` turns it on"
+        yield FieldFinding("gate-off", "apiVersion", message, expected=f"gate `{gate}` on", hint=hint)
         return
     try:
         decoded = decode_document(value)
-    except DecodeError as refused:
-        yield from _report_decode_errors(value, context, refused)
+    except DecodeError as error:
+        yield from _report_decode_errors(value, context, error)
         return
     yield from (_report_unknown_field(field, context) for field in decoded.unknown_fields)
-    judged = apply_create_strategy(
+    created = apply_create_strategy(
         context.kind,
         _apply_default_namespace(decoded.object, context.kind),
         FeatureGateFilter(gates),
         now=now,
     )
-    for dropped in judged.dropped:
+    for dropped in created.dropped:
         yield FieldFinding(
             "field-dropped",
             context.to_written_path(dropped.path),
@@ -201,36 +210,31 @@ def _validate_object(
             hint=f"`--feature-gates {dropped.gate}=true` turns it on",
             at_key=True,
         )
-    obj = judged.object
-    details = extract_details(obj, context.to_written_path)
-    details["asks"], unusable = check_selector_groups(details.get("asks", ()), gates)
+    obj = created.object
+    name = "" if context.prefix else obj.metadata.name
+    facts = ObjectFacts(location, context.kind.group, context.kind.name, obj.metadata.namespace, name)
+    facts = add_details(facts, obj, context.to_written_path)
+    groups, unusable = check_selector_groups(facts.selector_groups, gates)
     yield from unusable
-    yield from _report_field_errors(judged, context, {complaint.path for complaint in unusable})
-    yield ObjectFacts(
-        location,
-        context.kind.group,
-        context.kind.name,
-        obj.metadata.namespace,
-        "" if context.prefix else obj.metadata.name,
-        **details,
-    )
+    yield from _report_field_errors(created, context, {finding.path for finding in unusable})
+    yield replace(facts, selector_groups=groups)
 
 
 def _report_field_errors(
     validated: CreateStrategyResult, context: _PathContext, reported_paths: set[str]
 ) -> Iterator[FieldFinding]:
-    """The rules an object breaks, and what validation finds odd about it.
+    """The errors and warnings of validation.
 
-    Validation compiles selectors, too, and says less about what it finds: what was said is not said again.
+    Validation compiles selectors, too, with less detail: paths with a finding are not reported again.
     """
     broken = _merge_findings(_convert_field_error(error, context) for error in validated.errors)
-    yield from (complaint for complaint in broken if complaint.path not in reported_paths)
-    for caution in collect_warnings(validated.object):
-        yield FieldFinding("suspicious", context.to_written_path(caution.path), caution.text)
+    yield from (finding for finding in broken if finding.path not in reported_paths)
+    for warning in collect_warnings(validated.object):
+        yield FieldFinding("suspicious", context.to_written_path(warning.path), warning.text)
 
 
 def _apply_default_namespace(obj: Any, kind: Kind) -> Any:
-    """The object in the namespace that tools put it in when it names none."""
+    """The object in the default namespace when it names none, as tools apply it."""
     if not kind.namespaced or obj.metadata.namespace:
         return obj
     metadata = msgspec.structs.replace(obj.metadata, namespace=DEFAULT_NAMESPACE)
@@ -268,71 +272,66 @@ _EXPECTED_BY_FAULT: Mapping[FieldErrorType, str] = {
     FieldErrorType.FORBIDDEN: "no such field here",
     FieldErrorType.NOT_FOUND: "the name of something that exists",
 }
-_TYPE_ERROR = re.compile(r"expected (?P<expected>.*), got (?P<got>[^,]*)")
 _QUOTING_HINTS: Mapping[tuple[str, str], str] = {
     ("a string", "a boolean"): "YAML reads `y`, `n`, `yes`, `no`, `on` and `off` as booleans; quote the text",
     ("a string", "a number"): "quote it if it is text",
     ("an integer", "a string"): "no quotes around a number",
 }
-_QUOTED_NAME = re.compile(r'[`"]([^`"]+)[`"]')
-# Some rules say what is, not what should be; these are what follows from them.
-_EXPECTATION_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r".* is (?:larger|more) than .*: (.+)"), r"at most \1"),
-    (re.compile(r".* is less than .*: (.+)"), r"at least \1"),
-    (re.compile(r".* is not a multiple of a given step \((.+)\) from \((.+)\)"), r"\2 plus a multiple of \1"),
-)
 
 
 def _convert_field_error(error: FieldError, context: _PathContext, *, internal: bool = True) -> FieldFinding:
     """A field error in the words of lint: what is there, and what was expected."""
     path = (context.to_written_path if internal else context.restore_repaired_path)(error.path)
-    message = error.body.removesuffix(f": {error.detail}") if error.detail else error.body
-    expected = error.detail or _EXPECTED_BY_FAULT.get(error.type, "")
-    types = _TYPE_ERROR.fullmatch(error.detail)
-    hint = ""
-    if types:
-        message, expected = f"{message}, which is {types['got']}", types["expected"]
-        hint = _QUOTING_HINTS.get((expected, types["got"]), "")
-    if error.path.endswith(".request") and "/" in str(error.value):
-        return FieldFinding(
-            "subrequest-in-pod",
-            path,
-            f"`{error.value}` names an alternative; a container uses a request, whichever one was chosen",
-            expected=f"`{str(error.value).partition('/')[0]}`",
-        )
-    if error.type in (FieldErrorType.NOT_FOUND, FieldErrorType.NOT_SUPPORTED):
-        hint = suggest_name(str(error.value), _QUOTED_NAME.findall(error.detail))
-    elif error.type is FieldErrorType.INVALID and not internal:  # the only values that decoding judges
-        why, _, hint = error.detail.removeprefix(f"`{error.value}`: ").partition("; ")
-        message, expected = f"{message}, {why}", "a quantity, for example `10Gi` or `500m`"
-    elif follows := _derive_expectation(error.detail):
-        message, expected = f"{message}, {error.detail}", follows
-    elif str(error.value).count('"') == 1:
-        hint = "a quote is missing at the other end of the text"
-    forbidden = error.type is FieldErrorType.FORBIDDEN
-    # A rule about a key of a map names the map; the value it complains about is the key.
-    key = (
-        f"{path}[{error.value}]"
-        if isinstance(error.value, str) and error.type is FieldErrorType.INVALID
-        else ""
+    # A rule about a key of a map names the map; the value it reports is the key.
+    is_key = isinstance(error.value, str) and error.type is FieldErrorType.INVALID
+    finding = FieldFinding(
+        RULE_BY_FAULT[error.type],
+        path,
+        replace(error, detail="").body,
+        expected=error.detail or _EXPECTED_BY_FAULT.get(error.type, ""),
+        at_key=error.type is FieldErrorType.FORBIDDEN,
+        pointer_path=f"{path}[{error.value}]" if is_key else "",
     )
-    rule = RULE_BY_FAULT[error.type]
-    return FieldFinding(rule, path, message, expected=expected, hint=hint, at_key=forbidden, pointer_path=key)
+    return _add_violation(finding, error)
 
 
-def _derive_expectation(statement: str) -> str:
-    """What to expect, from a rule that only says what is wrong."""
-    found = ((pattern.fullmatch(statement), text) for pattern, text in _EXPECTATION_PATTERNS)
-    return next((match.expand(text) for match, text in found if match), "")
+def _add_violation(finding: FieldFinding, error: FieldError) -> FieldFinding:
+    """The finding with what the broken rule says beyond its text."""
+    message = finding.message
+    match error.violation:
+        case SubrequestReference(request):
+            name = (
+                f"`{error.value}` names an alternative; a container uses a request, whichever one was chosen"
+            )
+            return FieldFinding("subrequest-in-pod", finding.path, name, expected=f"`{request}`")
+        case TypeMismatch(expected, found):
+            hint = _QUOTING_HINTS.get((expected, found), "")
+            return replace(finding, message=f"{message}, which is {found}", expected=expected, hint=hint)
+        case UnknownName(allowed):
+            return replace(finding, hint=suggest_name(str(error.value), allowed))
+        case MalformedQuantity(problem, hint):
+            expected = "a quantity, for example `10Gi` or `500m`"
+            return replace(finding, message=f"{message}, {problem}", expected=expected, hint=hint)
+        case AboveMaximum(maximum):
+            return replace(finding, message=f"{message}, {error.detail}", expected=f"at most {maximum}")
+        case BelowMinimum(minimum):
+            return replace(finding, message=f"{message}, {error.detail}", expected=f"at least {minimum}")
+        case OffGrid(start, step):
+            expected = f"{start} plus a multiple of {step}"
+            return replace(finding, message=f"{message}, {error.detail}", expected=expected)
+        case None if str(error.value).count('"') == 1:
+            return replace(finding, hint="a quote is missing at the other end of the text")
+        case None:
+            return finding
 
 
 def _merge_findings(findings: Iterable[FieldFinding]) -> list[FieldFinding]:
-    """Several rules that one value breaks, as one complaint."""
+    """Several rules that one value breaks, as one finding."""
     merged: dict[tuple[str, str, str], FieldFinding] = {}
-    for complaint in findings:
-        key = (complaint.rule, complaint.path, complaint.message)
+    for finding in findings:
+        key = (finding.rule, finding.path, finding.message)
         first = merged.get(key)
-        if first is not None and complaint.expected not in first.expected:
-            complaint = replace(first, expected=f"{first.expected}; {complaint.expected}")
-        merged[key] = complaint
+        if first is not None and finding.expected not in first.expected:
+            finding = replace(first, expected=f"{first.expected}; {finding.expected}")
+        merged[key] = finding
     return list(merged.values())

@@ -1,4 +1,4 @@
-"""What a document says it is: one of our kinds, a workload with pods inside, something else, or a mistake."""
+"""Identification of documents: a known kind, a workload with a pod template, or a finding."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dray.api.kinds import KINDS, Kind, find_kind, parse_document_kind, split_api_version
-from dray.errors import DecodeError
+from dray.api.kinds import (
+    KINDS,
+    Kind,
+    UnknownKindError,
+    find_kind,
+    parse_document_kind,
+    split_api_version,
+)
 from dray.lint.findings import FieldFinding
 from dray.lint.suggestions import suggest_name
 from dray.manifests.writer import to_yaml_block
@@ -16,7 +22,7 @@ from dray.manifests.writer import to_yaml_block
 
 @dataclass(frozen=True, slots=True)
 class KnownObject:
-    """An object of one of our kinds."""
+    """An object of a known kind."""
 
     kind: Kind
     version: str
@@ -24,7 +30,7 @@ class KnownObject:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTemplate:
-    """An object of another kind that makes pods from a template."""
+    """An object of another kind that creates pods from a template."""
 
     template: str
 
@@ -41,7 +47,7 @@ WORKLOADS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("", "PodTemplate"): "template",
     }
 )
-"""Kinds whose pods are checked, and where their template stands."""
+"""Kinds whose pods are checked, and the path of their template."""
 
 _DRA_GROUPS = ("resource.k8s.io", "cdi.k8s.io")
 _DRA_KINDS = frozenset(kind.name for kind in KINDS if kind.group in _DRA_GROUPS and not kind.is_opaque)
@@ -49,7 +55,7 @@ _CURRENT_API_VERSION = "resource.k8s.io/v1"
 
 
 def identify(document: Mapping[str, Any]) -> KnownObject | WorkloadTemplate | FieldFinding:
-    """What to check a document as, or what to say about it instead."""
+    """What a document is checked as, or the finding about it."""
     api_version, name = document.get("apiVersion"), document.get("kind")
     for field, value, example in (
         ("apiVersion", api_version, _CURRENT_API_VERSION),
@@ -95,14 +101,14 @@ def _report_unknown_kind(
     try:
         parse_document_kind(document)
         message = f"unknown kind `{name}`"
-    except DecodeError as refused:
-        message, _, _ = str(refused).partition("; ")
+    except UnknownKindError as error:
+        message = error.problem
     if kind is not None:
         served = ", ".join(f"`{kind.format_api_version(version)}`" for version in kind.versions)
         return FieldFinding("unknown-kind", "apiVersion", message, expected=f"one of {served}")
-    homes = [f"`{other.internal_api_version}`" for other in KINDS if other.name == name]
-    if homes:
-        return FieldFinding("unknown-kind", "apiVersion", message, expected=" or ".join(homes))
+    versions = [f"`{other.internal_api_version}`" for other in KINDS if other.name == name]
+    if versions:
+        return FieldFinding("unknown-kind", "apiVersion", message, expected=" or ".join(versions))
     names = [other.name for other in KINDS if other.group == group]
     expected = "one of " + ", ".join(f"`{known}`" for known in names)
     return FieldFinding("unknown-kind", "kind", message, expected=expected, hint=suggest_name(name, names))
@@ -110,7 +116,7 @@ def _report_unknown_kind(
 
 @dataclass(frozen=True, slots=True)
 class _RemovedKind:
-    """A kind of an alpha version: until when it was there and what took its place."""
+    """A kind of an alpha version: the release that removed it, and its replacement."""
 
     removed_in: str
     replacement: str
@@ -127,14 +133,14 @@ _REMOVED_KINDS: Mapping[str, _RemovedKind] = MappingProxyType(
 
 
 def _report_removed_api(document: Mapping[str, Any], name: str, version: str) -> FieldFinding:
-    gone = _REMOVED_KINDS.get(name)
+    removed = _REMOVED_KINDS.get(name)
     api_version = f"resource.k8s.io/{version}"
-    if gone is not None:
+    if removed is not None:
         return FieldFinding(
             "removed-api",
             "kind",
-            f"`{name}` of `{api_version}` was removed in Kubernetes {gone.removed_in}",
-            expected=gone.replacement,
+            f"`{name}` of `{api_version}` was removed in Kubernetes {removed.removed_in}",
+            expected=removed.replacement,
             rewrite=_rewrite_as_device_class(document) if name == "ResourceClass" else "",
         )
     if version == "v1alpha3" and name in _DRA_KINDS:
@@ -150,7 +156,7 @@ _LIKE_BETA_HINT = (
     "its fields are those of `v1beta1`: change `apiVersion` to that, then `dray convert --to v1`"
 )
 _ALPHA3_HINTS: Mapping[str, str] = MappingProxyType(
-    {"DeviceTaintRule": "its fields are those of `v1`, but `deviceClassName` and `selectors` are gone"}
+    {"DeviceTaintRule": "its fields are those of `v1`, but `deviceClassName` and `selectors` are removed"}
 )
 
 

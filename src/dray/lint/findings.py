@@ -1,16 +1,16 @@
-"""What lint has to say: complaints about an object, and findings: complaints with a place in a file.
+"""Findings: what a check reports about a field of an object, and the same with a position in a file.
 
-Theory of operation: a check knows an object and field paths, nothing of lines. It yields `FieldFinding`s.
-Those about one document become `LintFinding`s at once, while the document is at hand. Those that only show
-when all documents are known (a class that nobody defines) are `DeferredFinding`s, which say where they
-belong; `resolve_deferred` reads just the files concerned once more. So no document has to be kept.
+Theory of operation: a check works on an object and field paths, not on lines. It yields `FieldFinding`s.
+Those about one document become `LintFinding`s at once, while the document is in memory. Those that need all
+documents (a class that no manifest defines) are `DeferredFinding`s, which carry the location of their object;
+`resolve_deferred` reads only the files concerned once more. So no document has to be kept.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from dray.lint.rules import RULES, Severity
 from dray.lint.source_positions import locate_character
@@ -21,7 +21,7 @@ from dray.manifests.source import START_POSITION
 
 @dataclass(frozen=True, slots=True)
 class ObjectLocation:
-    """Which object of which file, with the words to call it by."""
+    """The location of an object: its file, the document in it, and its name for messages."""
 
     source: str
     ordinal: int
@@ -34,8 +34,8 @@ TextOffset = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class FieldFinding:
-    """Something to say about a field of an object; the path is that of the object as it was written."""
+class FindingText:
+    """What a finding says, wherever it is; the path is that of the object as it was written."""
 
     rule: str
     path: str
@@ -43,6 +43,12 @@ class FieldFinding:
     expected: str = ""
     hint: str = ""
     rewrite: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFinding(FindingText):
+    """A finding about a field of an object, before its position in a file is known."""
+
     at_key: bool = False
     severity: Severity | None = None
     pointer_path: str = ""
@@ -53,28 +59,22 @@ class FieldFinding:
 
 @dataclass(frozen=True, slots=True)
 class DeferredFinding:
-    """A complaint about an object seen earlier, and perhaps the other object it is at odds with."""
+    """A finding about an object of an earlier document, and perhaps the other object it conflicts with."""
 
     location: ObjectLocation
     finding: FieldFinding
     other: tuple[ObjectLocation, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LintFinding:
-    """Something to say about a place in a file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintFinding(FindingText):
+    """A finding with its severity and its position in a file."""
 
-    rule: str
     severity: Severity
     source: str
     line: int
     column: int
-    object: str
-    path: str
-    message: str
-    expected: str = ""
-    hint: str = ""
-    rewrite: str = ""
+    object: str = ""
     excerpt: str = ""
 
 
@@ -84,7 +84,7 @@ def locate_finding(
     subject: str,
     known_position: TextPosition | None = None,
 ) -> LintFinding:
-    """A complaint about a document that is at hand."""
+    """Locate a finding in a document that is in memory."""
     position = known_position or _find_position(
         document,
         finding.pointer_path or finding.path,
@@ -110,20 +110,17 @@ def _build_lint_finding(
     finding: FieldFinding, source: str, subject: str, position: TextPosition, excerpt: str
 ) -> LintFinding:
     return LintFinding(
-        rule=finding.rule,
+        **{name: getattr(finding, name) for name in _TEXT_FIELDS},
         severity=finding.severity or RULES[finding.rule].severity,
         source=source,
         line=position.line,
         column=position.column,
         object=subject,
-        path=finding.path,
-        message=finding.message,
-        expected=finding.expected,
-        hint=finding.hint,
-        rewrite=finding.rewrite,
         excerpt=excerpt,
     )
 
+
+_TEXT_FIELDS = tuple(field.name for field in fields(FindingText))
 
 DocumentReader = Callable[[str], Iterable[ManifestDocument]]
 """Reads the documents of a file again, by the name of its source."""
@@ -132,28 +129,28 @@ _FieldLocation = tuple[ObjectLocation, str, bool, TextOffset | None]
 
 
 def resolve_deferred(deferred: Iterable[DeferredFinding], reopen: DocumentReader) -> list[LintFinding]:
-    """Charges as findings; every file they concern is read once."""
+    """Locate deferred findings; every file concerned is read once."""
     deferred = list(deferred)
-    spots: set[_FieldLocation] = {_get_field_location(charge) for charge in deferred}
-    spots |= {(*charge.other, False, None) for charge in deferred if charge.other}
-    places = _find_positions(spots, reopen)
+    locations: set[_FieldLocation] = {_get_field_location(one) for one in deferred}
+    locations |= {(*one.other, False, None) for one in deferred if one.other}
+    positions = _find_positions(locations, reopen)
     found = []
-    for charge in deferred:
-        position, excerpt = places[_get_field_location(charge)]
+    for one in deferred:
+        position, excerpt = positions[_get_field_location(one)]
         finding = _build_lint_finding(
-            charge.finding, charge.location.source, charge.location.subject, position, excerpt
+            one.finding, one.location.source, one.location.subject, position, excerpt
         )
-        if charge.other:
-            where, path = charge.other
-            also = f"{where.source}:{places[where, path, False, None][0]}"
+        if one.other:
+            where, path = one.other
+            also = f"{where.source}:{positions[where, path, False, None][0]}"
             finding = replace(finding, message=f"{finding.message}, see {also}")
         found.append(finding)
     return found
 
 
 def _get_field_location(deferred: DeferredFinding) -> _FieldLocation:
-    complaint = deferred.finding
-    return deferred.location, complaint.path, complaint.at_key, complaint.text_offset
+    finding = deferred.finding
+    return deferred.location, finding.path, finding.at_key, finding.text_offset
 
 
 def _find_positions(
@@ -161,12 +158,12 @@ def _find_positions(
 ) -> dict[_FieldLocation, tuple[TextPosition, str]]:
     found = dict.fromkeys(locations, (START_POSITION, ""))
     wanted: dict[tuple[str, int], list[_FieldLocation]] = defaultdict(list)
-    for spot in found:
-        wanted[spot[0].source, spot[0].ordinal].append(spot)
+    for location in found:
+        wanted[location[0].source, location[0].ordinal].append(location)
     for source in sorted({source for source, _ in wanted}):
         for document in reopen(source):
-            for spot in wanted.get((source, document.ordinal), ()):
-                where, path, at_key, inside = spot
+            for location in wanted.get((source, document.ordinal), ()):
+                where, path, at_key, inside = location
                 position = _find_position(document, join_path(where.prefix, path), at_key, inside)
-                found[spot] = (position, document.source.get_line(position.line))
+                found[location] = (position, document.source.get_line(position.line))
     return found

@@ -1,13 +1,13 @@
-"""What is remembered of an object for the checks across objects: names, references and pages, no documents.
+"""Facts about an object for the checks across objects: names, references and slices instead of documents.
 
-Rules for this file: everything here is small and frozen; a thousand slices must fit in a few megabytes. Field
+Rules for this file: facts are small and frozen; those of a thousand slices must fit in a few megabytes. Field
 paths are those of the object as it was written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -28,14 +28,15 @@ from dray.api.resource import (
     ResourceSliceSpec,
 )
 from dray.lint.findings import ObjectLocation
+from dray.values.request_names import RequestName
 
 PathTranslator = Callable[[str], str]
-"""From a path in the internal form to the path as it was written."""
+"""Translates a path in the internal form to the path as it was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassUse:
-    """A class that is asked for: where, and its name."""
+    """A reference to a class: where, and its name."""
 
     path: str
     name: str
@@ -43,7 +44,7 @@ class ClassUse:
 
 @dataclass(frozen=True, slots=True)
 class SelectorUse:
-    """A selector: where its expression stands, and whether it can be used at all."""
+    """A selector: the path of its expression, and whether it compiles."""
 
     path: str
     expression: str
@@ -52,7 +53,7 @@ class SelectorUse:
 
 @dataclass(frozen=True, slots=True)
 class SelectorGroup:
-    """Selectors that must all be true of one device, after those of the class; a class asks for itself."""
+    """Selectors that must all be true of one device, after those of the class; a class has a group, too."""
 
     class_name: str
     selectors: tuple[SelectorUse, ...]
@@ -70,7 +71,7 @@ class PodClaimUse:
 
 @dataclass(frozen=True, slots=True)
 class ContainerClaimUse:
-    """A container that uses one request of an entry."""
+    """A container that uses one request of a pod claim; validation reports names of alternatives."""
 
     path: str
     entry: str
@@ -79,10 +80,10 @@ class ContainerClaimUse:
 
 @dataclass(frozen=True, slots=True)
 class SliceFacts:
-    """One slice: its place in a pool, the devices on it, and each type an attribute has, with where.
+    """One slice: its pool, its devices, and each type an attribute has, with a path.
 
-    `contents` is the slice with as much of its devices as selectors can see, as JSON: devices are many, and
-    as text they are small.
+    `contents` is the slice with the device fields that selectors can read, as JSON: devices are many, and
+    JSON text is small.
     """
 
     driver: str
@@ -97,7 +98,7 @@ class SliceFacts:
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """One object, as far as other objects are concerned."""
+    """One object, as far as checks of other objects need it."""
 
     location: ObjectLocation
     group: str
@@ -106,40 +107,45 @@ class ObjectFacts:
     name: str
     device_classes: tuple[ClassUse, ...] = ()
     classic_classes: tuple[ClassUse, ...] = ()
-    asks: tuple[SelectorGroup, ...] = ()
+    selector_groups: tuple[SelectorGroup, ...] = ()
     requests: tuple[str, ...] = ()
-    entries: tuple[PodClaimUse, ...] = ()
-    uses: tuple[ContainerClaimUse, ...] = ()
-    page: SliceFacts | None = None
+    claim_uses: tuple[PodClaimUse, ...] = ()
+    container_uses: tuple[ContainerClaimUse, ...] = ()
+    slice: SliceFacts | None = None
 
 
-def extract_details(obj: Any, translate_path: PathTranslator) -> dict[str, Any]:
-    """What other objects may ask about an object, as fields of `ObjectFacts`."""
-    look = _EXTRACTORS.get(type(obj))
-    return look(obj, translate_path) if look is not None else {}
+def add_details(facts: ObjectFacts, obj: Any, translate_path: PathTranslator) -> ObjectFacts:
+    """The facts of an object with those that only its kind has."""
+    extract = _EXTRACTORS.get(type(obj))
+    return extract(facts, obj, translate_path) if extract is not None else facts
 
 
-def _extract_class(obj: DeviceClass, translate_path: PathTranslator) -> dict[str, Any]:
+def _extract_class(facts: ObjectFacts, obj: DeviceClass, translate_path: PathTranslator) -> ObjectFacts:
     uses = _list_selector_uses(obj.spec.selectors, "spec", translate_path)
-    return {"asks": (SelectorGroup(obj.metadata.name, uses),)}
+    return replace(facts, selector_groups=(SelectorGroup(obj.metadata.name, uses),))
 
 
-def _extract_claim(obj: ResourceClaim, translate_path: PathTranslator) -> dict[str, Any]:
-    return _extract_requests(obj.spec.devices, "spec.devices", translate_path)
+def _extract_claim(facts: ObjectFacts, obj: ResourceClaim, translate_path: PathTranslator) -> ObjectFacts:
+    return _extract_requests(facts, obj.spec.devices, "spec.devices", translate_path)
 
 
-def _extract_template(obj: ResourceClaimTemplate, translate_path: PathTranslator) -> dict[str, Any]:
-    return _extract_requests(obj.spec.spec.devices, "spec.spec.devices", translate_path)
+def _extract_template(
+    facts: ObjectFacts, obj: ResourceClaimTemplate, translate_path: PathTranslator
+) -> ObjectFacts:
+    return _extract_requests(facts, obj.spec.spec.devices, "spec.spec.devices", translate_path)
 
 
-def _extract_requests(devices: DeviceClaim, prefix: str, translate_path: PathTranslator) -> dict[str, Any]:
-    return {
-        "device_classes": tuple(
+def _extract_requests(
+    facts: ObjectFacts, devices: DeviceClaim, prefix: str, translate_path: PathTranslator
+) -> ObjectFacts:
+    return replace(
+        facts,
+        device_classes=tuple(
             ClassUse(translate_path(path), name) for path, name in _list_class_uses(devices, prefix) if name
         ),
-        "asks": tuple(_list_selector_groups(devices, prefix, translate_path)),
-        "requests": tuple(request.name for request in devices.requests),
-    }
+        selector_groups=tuple(_list_selector_groups(devices, prefix, translate_path)),
+        requests=tuple(request.name for request in devices.requests),
+    )
 
 
 def _list_selector_groups(
@@ -147,16 +153,15 @@ def _list_selector_groups(
 ) -> Iterator[SelectorGroup]:
     for i, request in enumerate(devices.requests):
         here = f"{prefix}.requests[{i}]"
-        wants: dict[str, ExactDeviceRequest | DeviceSubRequest] = {
-            f"{here}.firstAvailable[{j}]": alternative
-            for j, alternative in enumerate(request.first_available)
+        alternatives: dict[str, ExactDeviceRequest | DeviceSubRequest] = {
+            f"{here}.firstAvailable[{j}]": subrequest for j, subrequest in enumerate(request.first_available)
         }
         if request.exactly is not None:
-            wants[f"{here}.exactly"] = request.exactly
-        for path, want in wants.items():
-            uses = _list_selector_uses(want.selectors, path, translate_path)
+            alternatives[f"{here}.exactly"] = request.exactly
+        for path, alternative in alternatives.items():
+            uses = _list_selector_uses(alternative.selectors, path, translate_path)
             if uses:
-                yield SelectorGroup(want.device_class_name, uses)
+                yield SelectorGroup(alternative.device_class_name, uses)
 
 
 def _list_selector_uses(
@@ -178,18 +183,21 @@ def _list_class_uses(devices: DeviceClaim, prefix: str) -> Iterator[tuple[str, s
             yield f"{here}.firstAvailable[{j}].deviceClassName", alternative.device_class_name
 
 
-def _extract_classic_claim(obj: ClassicResourceClaim, translate_path: PathTranslator) -> dict[str, Any]:
+def _extract_classic_claim(
+    facts: ObjectFacts, obj: ClassicResourceClaim, translate_path: PathTranslator
+) -> ObjectFacts:
     name = obj.spec.resource_class_name
-    return {"classic_classes": (ClassUse(translate_path("spec.resourceClassName"), name),) if name else ()}
+    uses = (ClassUse(translate_path("spec.resourceClassName"), name),) if name else ()
+    return replace(facts, classic_classes=uses)
 
 
-def _extract_pod(obj: Pod, translate_path: PathTranslator) -> dict[str, Any]:
-    entries, classes = [], []
+def _extract_pod(facts: ObjectFacts, obj: Pod, translate_path: PathTranslator) -> ObjectFacts:
+    claim_uses, classes = [], []
     for i, entry in enumerate(obj.spec.resource_claims):
         here = f"spec.resourceClaims[{i}]"
         by_template = entry.resource_claim_template_name
         field_name = "resourceClaimName" if by_template is None else "resourceClaimTemplateName"
-        entries.append(
+        claim_uses.append(
             PodClaimUse(
                 entry.name, translate_path(f"{here}.{field_name}"), entry.resource_claim_name, by_template
             )
@@ -197,28 +205,23 @@ def _extract_pod(obj: Pod, translate_path: PathTranslator) -> dict[str, Any]:
         if entry.template is not None and entry.template.spec.resource_class_name:
             path = translate_path(f"{here}.template.spec.resourceClassName")
             classes.append(ClassUse(path, entry.template.spec.resource_class_name))
-    return {
-        "entries": tuple(entries),
-        "classic_classes": tuple(classes),
-        "uses": tuple(_list_container_uses(obj, translate_path)),
-    }
+    return replace(
+        facts,
+        claim_uses=tuple(claim_uses),
+        classic_classes=tuple(classes),
+        container_uses=tuple(_list_container_uses(obj, translate_path)),
+    )
 
 
 def _list_container_uses(obj: Pod, translate_path: PathTranslator) -> Iterator[ContainerClaimUse]:
-    lists = {
-        "initContainers": obj.spec.init_containers,
-        "containers": obj.spec.containers,
-        "ephemeralContainers": obj.spec.ephemeral_containers,
-    }
-    for name, containers in lists.items():
-        for i, container in enumerate(containers):
-            for j, claim in enumerate(container.resources.claims):
-                if claim.request:
-                    path = translate_path(f"spec.{name}[{i}].resources.claims[{j}].request")
-                    yield ContainerClaimUse(path, claim.name, claim.request)
+    for name, i, container in obj.spec.iterate_containers():
+        for j, claim in enumerate(container.resources.claims):
+            if claim.request and not RequestName.parse(claim.request).subrequest:
+                path = translate_path(f"spec.{name}[{i}].resources.claims[{j}].request")
+                yield ContainerClaimUse(path, claim.name, claim.request)
 
 
-def _extract_slice(obj: ResourceSlice, translate_path: PathTranslator) -> dict[str, Any]:
+def _extract_slice(facts: ObjectFacts, obj: ResourceSlice, translate_path: PathTranslator) -> ObjectFacts:
     spec = obj.spec
     types: dict[tuple[str, str], str] = {}
     for i, device in enumerate(spec.devices):
@@ -227,7 +230,7 @@ def _extract_slice(obj: ResourceSlice, translate_path: PathTranslator) -> dict[s
             if held is not None:
                 full = name if "/" in name else f"{spec.driver}/{name}"
                 types.setdefault((full, held[0]), f"spec.devices[{i}].attributes[{name}]")
-    page = SliceFacts(
+    slice_facts = SliceFacts(
         driver=spec.driver,
         pool=spec.pool.name,
         generation=spec.pool.generation,
@@ -237,7 +240,7 @@ def _extract_slice(obj: ResourceSlice, translate_path: PathTranslator) -> dict[s
         attribute_types=tuple((name, held, translate_path(path)) for (name, held), path in types.items()),
         contents=encode(_trim_to_selector_view(obj)),
     )
-    return {"page": page}
+    return replace(facts, slice=slice_facts)
 
 
 def _trim_to_selector_view(obj: ResourceSlice) -> ResourceSlice:
@@ -254,7 +257,7 @@ def _trim_to_selector_view(obj: ResourceSlice) -> ResourceSlice:
     return ResourceSlice(spec=spec)
 
 
-_EXTRACTORS: Mapping[type, Callable[[Any, PathTranslator], dict[str, Any]]] = MappingProxyType(
+_EXTRACTORS: Mapping[type, Callable[[ObjectFacts, Any, PathTranslator], ObjectFacts]] = MappingProxyType(
     {
         DeviceClass: _extract_class,
         ResourceClaim: _extract_claim,

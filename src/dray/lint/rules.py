@@ -1,8 +1,8 @@
-"""Every rule of lint: its name, how much it weighs, what it is about, and a manifest that breaks it.
+"""The table of lint rules: name, severity, description, and a manifest that breaks the rule.
 
-Rules for this file: a finding names a rule of this table or it is a mistake; the reference in `docs/` and the
-tests read the same rows. Rules of validation (`required`, `invalid` ...) are one row per kind of fault,
-because the rules themselves are those of the API and are documented with its fields.
+Rules for this file: every finding names a rule of this table; the reference in `docs/` and the tests read the
+same rows. Rules of validation (`required`, `invalid` ...) are one row per type of error, because the rules
+themselves are those of the API and are documented with its fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dray.api.fields import FieldErrorType
 
 
 class Severity(StrEnum):
-    """How much a finding weighs; only errors fail a run by default."""
+    """The severity of a finding; only errors fail a run by default."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 is the gravest."""
+        """0 is the most severe."""
         return _RANKS[self]
 
 

@@ -1,11 +1,11 @@
-"""Where one character of a text value stands in its file.
+"""Positions of single characters of a YAML or JSON text value in its file.
 
-Theory of operation: a document knows where a value starts, not how it was written. So the value is read once
-more from the lines of the file, this time noting where each character comes from: plain, in quotes, or as a
-block. What was read must be the text that the document holds, character by character; if it is not (an
-alias, a rare escape), nobody guesses, and the place is where the value starts.
+Theory of operation: a document has the position where a value starts, not how it was written. So the value is
+read once more from the lines of the file, this time recording where each character comes from: plain, in
+quotes, or as a block. The result must equal the text of the document, character by character; if it does not
+(an alias, a rare escape), the position is where the value starts.
 
-Rules for this file: lines in, places out; no meaning of the text is known here.
+Rules for this file: lines in, positions out; the meaning of the text does not matter here.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from dray.manifests import ManifestDocument, ManifestSource, TextPosition
 
 _LocatedChar = tuple[str, TextPosition]
 _ANCHORS_AND_TAGS = re.compile(r"(?:[&!]\S*\s+)*")
-"""Anchors and tags, which may stand before a value."""
+"""Anchors and tags, which may precede a value."""
 _KEY = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"'][^:]*?)\s*:(?=\s|$)""")
 _ESCAPES: Mapping[str, str] = MappingProxyType(
     {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "/": "/", " ": " ", "b": "\b", "f": "\f"}
 )
 _ESCAPE_LENGTHS: Mapping[str, int] = MappingProxyType({"x": 2, "u": 4, "U": 8})
 _MAX_LINES_BELOW = 100
-"""So many lines below its key a value is looked for."""
+"""How many lines below its key a value is searched."""
 
 
 def locate_character(document: ManifestDocument, path: str, text: str, offset: int) -> TextPosition:
-    """Where the character of a text value stands; where the value starts when that cannot be said."""
+    """The position of a character of a text value; where the value starts when it cannot be found."""
     start = document.locate(path)
     for at in (start, _find_value_below_key(document.source, start)):
-        places = _locate_characters(document.source, at, text) if at is not None else None
-        if places:
-            if offset < len(places):
-                return places[offset]
-            line, column = places[-1]
+        positions = _locate_characters(document.source, at, text) if at is not None else None
+        if positions:
+            if offset < len(positions):
+                return positions[offset]
+            line, column = positions[-1]
             return TextPosition(line, column + 1)
     return start
 
 
 def _find_value_below_key(source: ManifestSource, at: TextPosition) -> TextPosition | None:
-    """Where the value of a key starts, when it stands on a line below."""
+    """Where the value of a key starts, when it is on a line below."""
     key = _KEY.match(source.get_line(at.line), at.column - 1)
     column = key.end() if key else 0
     for line in range(at.line, at.line + _MAX_LINES_BELOW) if key else ():
@@ -56,7 +56,7 @@ def _find_value_below_key(source: ManifestSource, at: TextPosition) -> TextPosit
 
 
 def _locate_characters(source: ManifestSource, at: TextPosition, text: str) -> list[TextPosition] | None:
-    """The place of every character of a text that starts here; nothing when another text does."""
+    """The position of every character of a text that starts here; None when another text does."""
     line = source.get_line(at.line)
     before = _ANCHORS_AND_TAGS.match(line, at.column - 1)
     column = before.end() if before else at.column - 1

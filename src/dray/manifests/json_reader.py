@@ -35,14 +35,14 @@ def parse_values(source: ManifestSource) -> Iterator[tuple[int, Any, bool]]:
     """
     twice = False
 
-    def noting(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def note_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal twice
         made = dict(pairs)
         twice = twice or len(made) != len(pairs)
         return made
 
     decoder = json.JSONDecoder(
-        object_pairs_hook=noting, parse_float=_parse_fraction, parse_constant=_refuse_constant
+        object_pairs_hook=note_duplicates, parse_float=_parse_fraction, parse_constant=_refuse_constant
     )
     index = _skip_space(source.text, 0)
     while index < len(source.text):

@@ -1,6 +1,7 @@
-"""The loop around placement: pods wait here, are tried one after the other, and are bound.
+"""The scheduler: a queue of pending pods, the loop that places and binds them, and the reports on pods that
+wait.
 
-What decides lives in `placement` and `claims`; here are only the waiting, the writing and the telling, and
-they use nothing but `client`, so that any Kubernetes API server will do. `cluster` and `cli` import it, and
-no other service does.
+Decisions belong to `placement` and `claims`; this package queues, writes and reports. It reaches the cluster
+only through `client`, so any Kubernetes API server will do. `cluster` and `cli` import it, and no other
+service does.
 """

@@ -1,14 +1,15 @@
-"""The signature: a placement becomes true, write by write, or is taken back.
+"""The binder: writes a placement to the server, claim by claim and then the pod, or undoes it.
 
-Theory of operation: a claim gets its devices and its consumer in one write of its status, on the version it
-was decided on; a newer version is read and judged again. Pods that share a claim take turns at it, and who
-has the turn reserves it for all that wait, so that a claim of a hundred pods is not written a hundred times.
-When every claim is the pod's, and its devices are ready, the binding is posted. A failure that is certain
-takes the pod off its claims again, and devices that nobody else uses go back; after one that is uncertain
-(no answer came) everything stays, and the watch will tell.
+Theory of operation: a claim gets its allocation and its consumer in one write of its status, on the version
+the placement was decided on; after a conflict the newer version is read and checked again. Pods that share a
+claim take its lock one after the other, and the holder of the lock reserves the claim for all that wait, so a
+claim of a hundred pods is not written a hundred times. When every claim is reserved for the pod and its
+devices are ready, the binding is posted. After a definite failure the binder removes the pod from its claims
+again and releases devices that no other pod uses. After an uncertain one (no response came) everything stays,
+and the watch shows the outcome.
 
-Rules for this file: nothing is decided here that the cycle did not decide; what does not fit any more is
-`StalePlacementError`, and the pod is tried again.
+Rules for this file: the binder decides nothing that the scheduling cycle did not decide. A placement that
+does not fit any more raises `StalePlacementError`, and the pod is tried again.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ from dray.errors import DrayError
 from dray.placement.plugins.dynamic_resources import find_unreachable_claim
 from dray.placement.scheduling_cycle import Placement
 from dray.scheduler.assume_cache import ClaimAssumeCache
+from dray.tasks import wait_for_first
 
 MAX_WRITE_ATTEMPTS: Final = 5
-"""How often a claim that others write too is read and judged again."""
+"""How often a claim that others write too is read and checked again."""
 
 
 class StalePlacementError(DrayError):
@@ -51,7 +53,7 @@ class StalePlacementError(DrayError):
 
 
 class DevicesNotReadyError(StalePlacementError):
-    """The devices are there and did not become ready; the message says which, and what they wait for."""
+    """The devices are allocated and did not become ready; the message says which, and what they wait for."""
 
 
 class PodGoneOrBoundError(StalePlacementError):
@@ -60,18 +62,18 @@ class PodGoneOrBoundError(StalePlacementError):
 
 @dataclass(slots=True)
 class _ClaimLock:
-    """Who writes a claim now, and for whom else."""
+    """The lock of one claim, and the consumers that its holder reserves it for."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting_consumers: dict[str, ConsumerReference] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Replaced when it is set: several pods may wait for the devices of one claim."""
     users: int = 0
-    """How many hold on to this: it is theirs together until the last of them lets go."""
+    """How many tasks use this lock; it is removed with the last of them."""
 
 
 class Binder:
-    """Makes placements true."""
+    """Writes placements."""
 
     def __init__(self, client: Client, claims: ClaimAssumeCache, max_wait: float = MAX_WAIT_SECONDS) -> None:
         self._client = client
@@ -80,24 +82,26 @@ class Binder:
         self._max_wait = max_wait
         self._claim_locks: dict[str, _ClaimLock] = {}
         self._reserved_by_us: set[tuple[str, str]] = set()
-        """Claims and pods that were reserved for each other by us, while these pods are on their way. What
-        another scheduler wrote for a pod that both of us try is not ours to take back."""
+        """Claim and pod uids of reservations this scheduler made, while these pods are in flight.
+        Reservations that another scheduler made for the same pod are not undone.
+        """
         self.conflicts = 0
         """Writes that met another version, or a ledger that objected; for metrics."""
 
     def notify_claim_changed(self, claim: ResourceClaim) -> None:
-        """A claim changed: whoever waits for its devices looks again."""
-        turns = self._claim_locks.get(claim.metadata.uid)
-        if turns is not None:
-            turns.changed.set()
-            turns.changed = asyncio.Event()
+        """Wake the pods that wait for the devices of a claim that changed."""
+        claim_lock = self._claim_locks.get(claim.metadata.uid)
+        if claim_lock is not None:
+            claim_lock.changed.set()
+            claim_lock.changed = asyncio.Event()
 
     async def bind_claims(
         self, placement: Placement, on_waiting: Callable[[str], None] = lambda _why: None
     ) -> None:
-        """Give the claims their devices and wait until these are ready; raises when that fails.
+        """Allocate and reserve the claims of a placement and wait until their devices are ready; raise when
+        that fails.
 
-        `on_waiting` is told what they wait for when they are not ready yet: that may take minutes.
+        `on_waiting` receives what the devices wait for while they are not ready: that may take minutes.
         """
         subject = placement.pending_pod
         try:
@@ -106,7 +110,7 @@ class Binder:
             for claim in subject.claims:
                 await self._wait_for_devices(claim, on_waiting)
         except DevicesNotReadyError:
-            # A scheduler that is no more may have reserved them: they are of no use to the pod all the same.
+            # A scheduler that ran before may have reserved them: they are of no use to the pod all the same.
             if not await self.is_gone_or_bound(subject.pod):
                 self._reserved_by_us.update(
                     (claim.metadata.uid, subject.pod.metadata.uid) for claim in subject.claims
@@ -118,7 +122,7 @@ class Binder:
             raise
 
     async def bind_pod(self, placement: Placement) -> None:
-        """Bind a pod whose claims have their devices; raises when that fails."""
+        """Bind a pod whose claims are reserved; raise when that fails."""
         pod, node = placement.pending_pod.pod, placement.node
         try:
             await self._client.bind(
@@ -131,9 +135,9 @@ class Binder:
             raise
 
     async def is_gone_or_bound(self, pod: Pod) -> bool:
-        """Whether a pod is gone or has a node, from somebody else or by a write whose answer got lost.
+        """Whether a pod is gone or has a node, by another writer or by a write whose response got lost.
 
-        The server itself is asked: what is taken from a pod that runs is given to another.
+        This asks the server itself: devices taken from a pod that runs would be given to another.
         """
         try:
             now = await self._client.get(Pod, pod.metadata.name, pod.metadata.namespace)
@@ -144,33 +148,33 @@ class Binder:
     # --- claims ---
 
     async def _bind_claim(self, claim: ResourceClaim, pod: Pod, node: Node) -> None:
-        """A claim has its devices and is reserved for the pod."""
-        async with self._use_claim_lock(claim) as turns:
-            turns.waiting_consumers[pod.metadata.uid] = reservation.build_consumer(pod)
+        """Allocate a claim and reserve it for the pod."""
+        async with self._use_claim_lock(claim) as claim_lock:
+            claim_lock.waiting_consumers[pod.metadata.uid] = reservation.build_consumer(pod)
             try:
-                async with turns.lock:
+                async with claim_lock.lock:
                     for _ in range(MAX_WRITE_ATTEMPTS):
-                        if await self._try_reserve(claim, pod, node, turns):
+                        if await self._try_reserve(claim, pod, node, claim_lock):
                             return
             finally:
-                turns.waiting_consumers.pop(pod.metadata.uid, None)
+                claim_lock.waiting_consumers.pop(pod.metadata.uid, None)
         raise StalePlacementError(f"claim {_format_claim_name(claim)} changes faster than it can be written")
 
     @asynccontextmanager
     async def _use_claim_lock(self, claim: ResourceClaim) -> AsyncIterator[_ClaimLock]:
-        """The turns at a claim, kept while somebody has or waits for one."""
+        """Yield the lock of a claim, which exists while somebody holds or waits for it."""
         uid = claim.metadata.uid
-        turns = self._claim_locks.setdefault(uid, _ClaimLock())
-        turns.users += 1
+        claim_lock = self._claim_locks.setdefault(uid, _ClaimLock())
+        claim_lock.users += 1
         try:
-            yield turns
+            yield claim_lock
         finally:
-            turns.users -= 1
-            if not turns.users:
+            claim_lock.users -= 1
+            if not claim_lock.users:
                 del self._claim_locks[uid]
 
     async def _try_reserve(self, claim: ResourceClaim, pod: Pod, node: Node, claim_lock: _ClaimLock) -> bool:
-        """One try to reserve a claim; False when it was another version than we knew."""
+        """Try once to reserve a claim; False when the server has another version than we knew."""
         stored = self._check_stored_claim(claim, pod, node)
         if stored is None:
             return await self._is_still_reserved(claim, pod)
@@ -194,10 +198,10 @@ class Binder:
         return True
 
     async def _is_still_reserved(self, claim: ResourceClaim, pod: Pod) -> bool:
-        """Whether the server says so, too, when it was not us who reserved a claim for a pod just now.
+        """Whether the server confirms a reservation that this scheduler did not make itself.
 
-        A server that was restored from a copy has pods and claims of an earlier time, and of the two we may
-        have seen the pod first.
+        A server that was restored from a backup has older pods and claims, and the watch may show the pod
+        first.
         """
         if (claim.metadata.uid, pod.metadata.uid) in self._reserved_by_us:
             return True
@@ -205,7 +209,9 @@ class Binder:
         return now.status.allocation is not None and reservation.is_reserved_for(now, pod)
 
     def _check_stored_claim(self, claim: ResourceClaim, pod: Pod, node: Node) -> ResourceClaim | None:
-        """The claim as it is stored, when something is to be written; None when it is the pod's already."""
+        """Return the stored claim when something has to be written; None when it is reserved for the pod
+        already.
+        """
         stored = self._claims.get_stored(claim)
         if stored is None:
             raise StalePlacementError(f"claim {_format_claim_name(claim)} was deleted")
@@ -224,30 +230,32 @@ class Binder:
     def _build_reserved_claim(
         self, stored: ResourceClaim, allocation: AllocationResult, consumers: Iterable[ConsumerReference]
     ) -> ResourceClaim:
-        """The claim with its devices, reserved for everybody who waits, as far as there is room."""
+        """Build the claim with its allocation, reserved for all waiting consumers up to the limit."""
         old = stored.status
         if old.allocation is None and any(result.binding_conditions for result in allocation.devices.results):
             now = format_timestamp(self._time_source.clock.now())
             allocation = msgspec.structs.replace(allocation, allocation_timestamp=now)
         there = {consumer.uid for consumer in old.reserved_for}
         new = [consumer for consumer in consumers if consumer.uid not in there]
-        room = reservation.MAX_CONSUMERS - len(old.reserved_for)
+        free = reservation.MAX_CONSUMERS - len(old.reserved_for)
         status = msgspec.structs.replace(
-            old, allocation=old.allocation or allocation, reserved_for=(*old.reserved_for, *new[:room])
+            old, allocation=old.allocation or allocation, reserved_for=(*old.reserved_for, *new[:free])
         )
         return msgspec.structs.replace(stored, status=status)
 
     async def _add_finalizer(self, stored: ResourceClaim) -> ResourceClaim:
-        """The claim with the finalizer that keeps it while it has devices; before it gets any."""
+        """Add the finalizer that keeps a claim while it has devices, before it gets any."""
         metadata = msgspec.structs.replace(
             stored.metadata, finalizers=(*stored.metadata.finalizers, FINALIZER)
         )
-        kept = await self._client.patch_changes(stored, msgspec.structs.replace(stored, metadata=metadata))
-        self._claims.update(kept)
-        return kept
+        protected = await self._client.patch_changes(
+            stored, msgspec.structs.replace(stored, metadata=metadata)
+        )
+        self._claims.update(protected)
+        return protected
 
     async def _write_status(self, old: ResourceClaim, new: ResourceClaim) -> ResourceClaim:
-        """Write the status; only what differs when the server knows fields that we do not."""
+        """Write the status; only the differences when the server has fields that we do not know."""
         if self._client.get_unknown_fields(ResourceClaim):
             return await self._client.patch_changes(old, new, subresource="status")
         return await self._client.update_status(new)
@@ -255,13 +263,13 @@ class Binder:
     async def _reread_after_conflict(
         self, claim: ResourceClaim, sent: ResourceClaim, refused: ConflictError
     ) -> None:
-        """The claim as it is now; a refusal of the very version we sent is a word about its devices."""
+        """Read the claim again; a refusal of the very version we sent is about its devices."""
         now = await self._read_claim(claim)
         if now.metadata.resource_version == sent.metadata.resource_version:
             raise StalePlacementError(refused.message) from None
 
     async def _read_claim(self, claim: ResourceClaim) -> ResourceClaim:
-        """The claim as it is now, or another one of its name."""
+        """Read the claim, or another one of its name, from the server."""
         try:
             now = await self._client.get(ResourceClaim, claim.metadata.name, claim.metadata.namespace)
         except NotFoundError:
@@ -273,7 +281,7 @@ class Binder:
         return now
 
     async def reread_claims(self, placement: Placement) -> None:
-        """No answer came to a write: learn from the server what became of it, however long that takes."""
+        """Read the claims of a placement whose write got no response, however long that takes."""
         backoff = Backoff(self._time_source)
         for claim in placement.pending_pod.claims:
             while True:
@@ -295,7 +303,7 @@ class Binder:
         if stored is None or not has_binding_conditions(stored):
             return
         began = self._time_source.clock.monotonic()
-        async with self._use_claim_lock(claim) as turns:
+        async with self._use_claim_lock(claim) as claim_lock:
             while True:
                 stored = self._claims.get_stored(claim)
                 if stored is None or stored.status.allocation is None:
@@ -312,24 +320,16 @@ class Binder:
                 if left <= 0:
                     raise DevicesNotReadyError(f"{why} for more than {self._max_wait:g} seconds")
                 on_waiting(why)
-                await self._wait_for_change(turns.changed, left)
+                await self._wait_for_change(claim_lock.changed, left)
 
     async def _wait_for_change(self, changed: asyncio.Event, seconds: float) -> None:
-        """Wait for news, and no longer than so many seconds."""
-        waits = {
-            asyncio.ensure_future(changed.wait()),
-            asyncio.ensure_future(self._time_source.sleep(seconds)),
-        }
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        """Wait until the claim changes, at most so many seconds."""
+        await wait_for_first(changed.wait(), self._time_source.sleep(seconds))
 
-    # --- taking back ---
+    # --- undo ---
 
     async def unreserve_claims(self, placement: Placement) -> None:
-        """Take the pod off the claims it was put on; devices that nobody else uses go back."""
+        """Remove the pod from the claims reserved for it; release devices that no other pod uses."""
         pod = placement.pending_pod.pod
         for claim in placement.pending_pod.claims:
             stored = self._claims.get_stored(claim)
@@ -341,15 +341,15 @@ class Binder:
                     continue  # the next attempt finds the claim reserved, and goes on from there
 
     def forget_placement(self, placement: Placement) -> None:
-        """A pod is on its way no longer, however it ended."""
+        """Forget the reservations of a pod that is no longer in flight."""
         self._reserved_by_us -= {
             (claim.metadata.uid, placement.pending_pod.pod.metadata.uid)
             for claim in placement.pending_pod.claims
         }
 
     async def release_claim(self, claim: ResourceClaim, pod: Pod) -> None:
-        """Take the pod off one claim; when nobody else uses it, the devices go back."""
-        async with self._use_claim_lock(claim) as turns, turns.lock:
+        """Remove the pod from one claim; the allocation goes with the last consumer."""
+        async with self._use_claim_lock(claim) as claim_lock, claim_lock.lock:
             for _ in range(MAX_WRITE_ATTEMPTS):
                 stored = self._claims.get_stored(claim)
                 if stored is None:

@@ -1,10 +1,10 @@
-"""The cluster as the scheduler counts it: what was seen, with everything on its way laid over it.
+"""The scheduler cache: the cluster as seen, with assumed pods and pending allocations applied.
 
-Theory of operation: claims are kept in the book of claims, pods by the node they count for, slices and
-classes as they are. Each change notes which nodes look different after it. `update_snapshot` makes the next
-snapshot of exactly those changes, so that a cycle costs what changed and not what there is.
+Theory of operation: claims are kept in the assume cache, pods by the node they count for, slices and classes
+as they are. Each change records the nodes it affects. `update_snapshot` derives the next snapshot from
+exactly these changes, so that a cycle costs what changed and not what exists.
 
-Rules for this file: nothing here waits, so no cycle ever sees half of a change.
+Rules for this file: no method awaits, so no cycle sees half of a change.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class _AssignedPod:
 
 
 class SchedulerCache:
-    """What counts now."""
+    """The nodes, pods, slices, classes and claims that count now."""
 
     def __init__(self, admission: AllocatorGateFilter, on_freed: Callable[[], None] = lambda: None) -> None:
-        """`on_freed` hears of devices that are no longer taken or promised: not all of that is watched."""
+        """`on_freed` is called when devices become free: the watch does not show all of it."""
         self.claims = ClaimAssumeCache(self._on_claim_changed)
         self._on_freed = on_freed
         self._admission = admission
@@ -61,11 +61,11 @@ class SchedulerCache:
 
     @property
     def last_snapshot(self) -> ClusterSnapshot:
-        """The photograph that was made last."""
+        """The snapshot that was made last."""
         return self._snapshot
 
     def update_snapshot(self) -> ClusterSnapshot:
-        """The cluster as it counts now; the next one shares what stays the same."""
+        """Build the snapshot of what counts now; it shares with the last one what stays the same."""
         touched = self._changed_nodes | self._find_nodes_of_pools(self._changed_pools)
         if self._slices_changed:
             self._inventory = self._inventory.replace_slices(self._slices.slices)
@@ -76,11 +76,11 @@ class SchedulerCache:
             self._classes_changed = False
         if self._inventory.usage is not self._usage:
             self._inventory = self._inventory.replace_usage(self._usage)
-        news = {name: self._get_node_state(name) for name in touched}
-        for name, said in news.items():
-            if said is None:
+        changes = {name: self._get_node_state(name) for name in touched}
+        for name, state in changes.items():
+            if state is None:
                 self._inventory.forget_node(name)
-        self._snapshot = self._snapshot.apply_changes(self._inventory, news)
+        self._snapshot = self._snapshot.apply_changes(self._inventory, changes)
         self._changed_nodes, self._changed_pools = set(), set()
         return self._snapshot
 
@@ -100,7 +100,7 @@ class SchedulerCache:
     # --- nodes ---
 
     def update_node(self, node: Node) -> None:
-        """A node as the watch tells it."""
+        """Take over a node from the watch."""
         known = self._nodes.get(node.metadata.name)
         if known is None or not _is_equivalent_node(known, node):
             self._nodes[node.metadata.name] = node
@@ -116,7 +116,7 @@ class SchedulerCache:
     # --- pods ---
 
     def update_pod(self, pod: Pod) -> None:
-        """A pod as the watch tells it; one with a node counts there until it has ended."""
+        """Take over a pod from the watch; one with a node counts there until it has ended."""
         if not pod.spec.node_name:
             return
         if pod.status.phase in FINISHED_PHASES:
@@ -125,18 +125,20 @@ class SchedulerCache:
             self._assign_pod(pod, pod.spec.node_name, assumed=False)
 
     def remove_pod(self, pod: Pod) -> None:
-        guest = self._assigned_pods.pop(pod.metadata.uid, None)
-        if guest is not None:
-            self._set_node_needs(guest.node, self._needs.get(guest.node, NO_REQUESTS).subtract(guest.needs))
+        assigned = self._assigned_pods.pop(pod.metadata.uid, None)
+        if assigned is not None:
+            self._set_node_needs(
+                assigned.node, self._needs.get(assigned.node, NO_REQUESTS).subtract(assigned.needs)
+            )
 
     def assume_pod(self, pod: Pod, node: str, needs: ResourceRequests) -> None:
-        """A pod will be on a node when its binding is written."""
+        """Count a pod for a node before its binding is written."""
         self._assign_pod(pod, node, assumed=True, needs=needs)
 
     def forget_pod(self, pod: Pod) -> bool:
-        """The binding of a pod failed; whether that leaves room on its node."""
-        guest = self._assigned_pods.get(pod.metadata.uid)
-        if guest is None or not guest.assumed:
+        """Drop an assumed pod whose binding failed; whether that frees resources on its node."""
+        assigned = self._assigned_pods.get(pod.metadata.uid)
+        if assigned is None or not assigned.assumed:
             return False
         self.remove_pod(pod)
         return True
@@ -165,7 +167,7 @@ class SchedulerCache:
     # --- devices ---
 
     def update_slice(self, published: ResourceSlice) -> None:
-        """A slice as the watch tells it, behind the door of the gates."""
+        """Take over a slice from the watch, without fields behind closed gates."""
         self._mark_pool_changed(self._slices.get(published.metadata.name))
         (admitted,) = self._admission.admit_slices([published])
         self._mark_pool_changed(self._slices.upsert_slice(admitted))
@@ -176,7 +178,7 @@ class SchedulerCache:
         self._slices_changed = True
 
     def update_taint_rule(self, rule: DeviceTaintRule) -> None:
-        """A taint rule as the watch tells it, behind the door of the gates."""
+        """Take over a taint rule from the watch, if the gates admit rules."""
         for admitted in self._admission.admit_taint_rules([rule]):
             self._mark_slices_changed(self._slices.upsert_rule(admitted))
 
@@ -201,16 +203,16 @@ class SchedulerCache:
         self._classes_changed = True
 
     def _on_claim_changed(self, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
-        held, holds = _get_allocation(before), _get_allocation(now)
-        if held is holds or (held is not None and holds is not None and held.devices == holds.devices):
+        old, new = _get_allocation(before), _get_allocation(now)
+        if old is new or (old is not None and new is not None and old.devices == new.devices):
             return
-        if before is not None and held is not None:
+        if before is not None and old is not None:
             self._usage = self._usage.remove_claims((before,))
-            self._changed_pools |= _collect_pools(held)
-        if now is not None and holds is not None:
+            self._changed_pools |= _collect_pools(old)
+        if now is not None and new is not None:
             self._usage = self._usage.add_claims((now,))
-            self._changed_pools |= _collect_pools(holds)
-        if held is not None:
+            self._changed_pools |= _collect_pools(new)
+        if old is not None:
             self._on_freed()
 
 
@@ -223,5 +225,5 @@ def _collect_pools(allocation: AllocationResult) -> set[PoolId]:
 
 
 def _is_equivalent_node(known: Node, node: Node) -> bool:
-    """Whether a node is to pods what it was; most updates are signs of life."""
+    """Whether scheduling sees no difference between two versions of a node; most updates are heartbeats."""
     return known.metadata.labels == node.metadata.labels and read_traits(known) is read_traits(node)

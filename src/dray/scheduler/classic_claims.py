@@ -1,8 +1,8 @@
-"""Writes what was decided about classic claims: each action one status, on the version it was decided on.
+"""Writes the decisions about classic claims: one status write per action, on the version it was decided on.
 
-An action that was overtaken is no failure: somebody else was faster, and the pod is decided again on what is
-there then. Reservations of one pod are made all or not at all, so that two pods which need the same claims do
-not hold one each and wait for ever.
+A stale action is no failure: another writer was faster, and the pod is decided again on the newer state.
+Reservations of one pod are made all or not at all, so that two pods which need the same claims do not hold
+one each and wait for ever.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from dray.client.errors import ConflictError, InvalidObjectError, NotFoundError
 from dray.placement.classic_negotiation import ClassicAction, ReserveClassic, UnreserveClassic, apply_action
 
 _STALE_ERRORS = (ConflictError, NotFoundError, InvalidObjectError)
-"""Another version, none at all, or one that no longer allows it, such as a claim that is being deleted."""
+"""Another version, none at all, or one that no longer allows the action, such as a claim that is being
+deleted.
+"""
 
 
 async def write_action(client: Client, action: ClassicAction) -> bool:
-    """Write one action; False when it was overtaken."""
+    """Write one action; False when it was stale."""
     try:
         await client.patch_changes(action.claim, apply_action(action), subresource="status")
     except _STALE_ERRORS:
@@ -30,7 +32,7 @@ async def write_action(client: Client, action: ClassicAction) -> bool:
 
 
 async def reserve(client: Client, actions: Sequence[ReserveClassic]) -> bool:
-    """Reserve all claims of a pod; False, and none of them, when one was overtaken."""
+    """Reserve all claims of a pod; False, and none of them, when one action was stale."""
     for position, action in enumerate(actions):
         if not await write_action(client, action):
             await unreserve(client, actions[:position])
@@ -39,13 +41,13 @@ async def reserve(client: Client, actions: Sequence[ReserveClassic]) -> bool:
 
 
 async def unreserve(client: Client, actions: Sequence[ReserveClassic]) -> None:
-    """Take a pod off the claims that were reserved for it, because it gets no node after all."""
+    """Remove a pod from the claims that were reserved for it, because it gets no node."""
     for action in actions:
         await _remove_consumer(client, action.claim, action.pod)
 
 
 async def _remove_consumer(client: Client, claim: ClassicResourceClaim, pod: Pod) -> None:
-    """Remove a pod's entry from the claim as it is now, however often others write meanwhile."""
+    """Remove a pod from the claim as it is now, however often others write meanwhile."""
     while True:
         try:
             now = await client.get(ClassicResourceClaim, claim.metadata.name, claim.metadata.namespace)

@@ -1,7 +1,7 @@
-"""What the scheduler sees: informers that feed the overlay, the queue and whoever waits for devices.
+"""The informers of the scheduler, which update its cache and notify its queue and binder.
 
-Rules for this file: the overlay knows of a change before the queue hears the signal of it, so that a pod that
-is woken by something is tried on a cluster that has it.
+Rules for this file: the cache takes over a change before the queue is notified of it, so that a pod that a
+change wakes is tried on a cluster that includes it.
 """
 
 from __future__ import annotations
@@ -41,25 +41,27 @@ class SchedulerInformers:
         self._scheduler_names = scheduler_names
         self.on_failure: Callable[[Exception], None] | None = None
         self.on_pod_dropped: Callable[[str], None] = lambda _uid: None
-        """Told the uid of every pod that needs no node any more."""
-        ways = InformerOptions(transform=strip_managed_fields, on_failure=self._report_failure)
-        self.pods: Informer[Pod] = Informer(client, Pod, options=ways)
-        self.claims: Informer[ResourceClaim] = Informer(client, ResourceClaim, options=ways)
+        """Receives the uid of every pod that needs no node any more."""
+        options = InformerOptions(transform=strip_managed_fields, on_failure=self._report_failure)
+        self.pods: Informer[Pod] = Informer(client, Pod, options=options)
+        self.claims: Informer[ResourceClaim] = Informer(client, ResourceClaim, options=options)
         self.classic_claims: Informer[ClassicResourceClaim] = Informer(
-            client, ClassicResourceClaim, options=ways
+            client, ClassicResourceClaim, options=options
         )
-        self.nodes: Informer[Node] = Informer(client, Node, options=ways)
-        sharing = DeviceInterner()
-        sparing = replace(ways, transform=lambda kept: sharing.intern_devices(strip_managed_fields(kept)))
-        self.slices: Informer[ResourceSlice] = Informer(client, ResourceSlice, options=sparing)
-        self.classes: Informer[DeviceClass] = Informer(client, DeviceClass, options=ways)
-        self.rules: Informer[DeviceTaintRule] = Informer(client, DeviceTaintRule, options=ways)
+        self.nodes: Informer[Node] = Informer(client, Node, options=options)
+        interner = DeviceInterner()
+        interning = replace(
+            options, transform=lambda seen: interner.intern_devices(strip_managed_fields(seen))
+        )
+        self.slices: Informer[ResourceSlice] = Informer(client, ResourceSlice, options=interning)
+        self.classes: Informer[DeviceClass] = Informer(client, DeviceClass, options=options)
+        self.rules: Informer[DeviceTaintRule] = Informer(client, DeviceTaintRule, options=options)
 
     async def start(self, tasks: asyncio.TaskGroup, *, claims: bool = True) -> None:
-        """Watch everything, and wait until it was seen once; without `claims` only nodes and pods.
+        """Start the informers and wait until all are synced; without `claims` only nodes and pods.
 
         A server that has claims switched off is not waited for: pods without claims find their nodes all the
-        same, and whatever it serves later is seen then.
+        same, and kinds that it serves later are synced then.
         """
         informers: list[Informer[Any]] = [self.nodes]
         if claims:
@@ -73,16 +75,16 @@ class SchedulerInformers:
         for informer in informers:
             if await self._client.serves(informer.kind):
                 await informer.wait_for_sync()
-        # Pods last: whoever is tried first should meet a cluster that is complete.
+        # Pods last: the first pod should be tried on a complete cluster.
         tasks.create_task(self.pods.run())
         await self.pods.wait_for_sync()
 
     def get_pod(self, pod: Pod) -> Pod | None:
-        """A pod as it was seen last."""
+        """Return a pod as it was seen last."""
         return self.pods.get(pod.metadata.name, pod.metadata.namespace)
 
     def get_classic_claim(self, namespace: str, name: str) -> ClassicResourceClaim | None:
-        """A classic claim as it was seen last."""
+        """Return a classic claim as it was seen last."""
         return self.classic_claims.get(name, namespace)
 
     def _report_failure(self, error: Exception) -> None:
@@ -90,11 +92,11 @@ class SchedulerInformers:
             self.on_failure(error)
 
     def _register_listeners(self) -> None:
-        overlay = self._cache
-        self._add_listeners(self.nodes, overlay.update_node, overlay.remove_node)
-        self._add_listeners(self.slices, overlay.update_slice, overlay.remove_slice)
-        self._add_listeners(self.classes, overlay.update_class, overlay.remove_class)
-        self._add_listeners(self.rules, overlay.update_taint_rule, overlay.remove_taint_rule)
+        cache = self._cache
+        self._add_listeners(self.nodes, cache.update_node, cache.remove_node)
+        self._add_listeners(self.slices, cache.update_slice, cache.remove_slice)
+        self._add_listeners(self.classes, cache.update_class, cache.remove_class)
+        self._add_listeners(self.rules, cache.update_taint_rule, cache.remove_taint_rule)
         self._add_listeners(self.claims, self._on_claim_updated, self._on_claim_deleted, self._on_claim_added)
         self._add_listeners(self.classic_claims, lambda _claim: None, lambda _claim: None)
         self._add_listeners(self.pods, self._on_pod_updated, self._on_pod_deleted)

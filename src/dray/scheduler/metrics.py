@@ -1,10 +1,11 @@
-"""What the scheduler counts and times: how long pods wait, how attempts end, who refuses, where time goes.
+"""The metrics of the scheduler: how long pods wait, how attempts end, which plugins refuse, where time goes.
 
 Names, labels and buckets are those of kube-scheduler where it has them, so that dashboards and alerts work
 unchanged. Labels never hold names of pods, nodes or claims; plugins, phases and results are few, `profile` is
-the scheduler's own name, and attempts beyond the fifteenth are told together.
+the scheduler's own name, and attempts beyond the fifteenth are counted together.
 
-Rules for this file: a metric is a row of the table. What the queue knows anyway is asked when somebody reads.
+Rules for this file: a metric is a row of the table. Values that the queue has anyway are collected at scrape
+time.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from enum import StrEnum
 from dray.placement.framework import Phase
 from dray.scheduler.queue import SchedulingQueue
 from dray.scheduler.queued_pod import QueuedPod
-from dray.telemetry import metrics as numbers
-from dray.telemetry.metrics import MetricDefinition, MetricType
+from dray.telemetry.metrics import MetricDefinition, MetricsRegistry, MetricType, build_metric_table
 
 
 def _build_exponential_buckets(first: float, count: int, factor: float = 2.0) -> tuple[float, ...]:
@@ -40,7 +40,7 @@ NODE_GROUPS = "dray_scheduler_node_groups"
 CACHE_ENTRIES = "dray_scheduler_cache_entries"
 CONFLICTS = "dray_scheduler_conflicts_total"
 
-METRIC_DEFINITIONS = numbers.build_metric_table(
+METRIC_DEFINITIONS = build_metric_table(
     MetricDefinition(
         PENDING_PODS, MetricType.GAUGE, "Pods that want a node, by the queue they are in", ("queue",)
     ),
@@ -128,15 +128,15 @@ SUCCESS = "Success"
 """The status of a plugin that answered, whatever the answer."""
 
 
-class SchedulerMetrics(numbers.MetricsRegistry):
-    """The numbers of one scheduler."""
+class SchedulerMetrics(MetricsRegistry):
+    """The metrics of one scheduler."""
 
     def __init__(self, profile: str) -> None:
         super().__init__(METRIC_DEFINITIONS)
         self.profile = profile
 
     def track_queue(self, queue: SchedulingQueue) -> None:
-        """Ask a queue how it is whenever somebody reads."""
+        """Collect the state of a queue at scrape time."""
         self.add_callback(
             PENDING_PODS, lambda: [((name,), count) for name, count in queue.count_pending().items()]
         )
@@ -144,20 +144,20 @@ class SchedulerMetrics(numbers.MetricsRegistry):
         self.add_callback(IN_FLIGHT_PODS, lambda: [((), queue.in_flight)])
 
     def count_incoming(self, queued: QueuedPod, event: str) -> None:
-        """A pod came into a queue; this is what a queue tells (`told`)."""
+        """Count a pod that came into a queue."""
         self.count(INCOMING_PODS, queued.state.value, event)
 
     def record_attempt(self, result: AttemptResult, seconds: float) -> None:
-        """An attempt ended."""
+        """Record how an attempt ended, and how long it took."""
         self.count(ATTEMPTS, result.value, self.profile)
         self.observe(ATTEMPT_SECONDS, seconds, result.value, self.profile)
 
     def record_bound(self, queued: QueuedPod, now: float) -> None:
-        """A pod has its node; `now` is of the clock that the queue reads."""
+        """Record a bound pod; `now` is of the clock that the queue reads."""
         attempts = str(queued.attempts) if queued.attempts < MAX_ATTEMPTS_LABEL else f"{MAX_ATTEMPTS_LABEL}+"
         self.observe(SLI_SECONDS, now - queued.eligible_since, attempts)
         self.observe(POD_ATTEMPTS, queued.attempts)
 
     def record_plugin_time(self, plugin: str, phase: Phase, seconds: float, status: str = SUCCESS) -> None:
-        """A plugin took its time in a phase."""
+        """Record the time a plugin took in a phase."""
         self.observe(PLUGIN_SECONDS, seconds, plugin, phase.value, status)

@@ -1,4 +1,4 @@
-"""What somebody who runs a scheduler chooses."""
+"""Options of the scheduler."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LEASE_NAMESPACE: Final = "kube-system"
 
 @dataclass(frozen=True)
 class SchedulerOptions:
-    """Who the scheduler is, whose pods it places, and how."""
+    """The identity of a scheduler, the pods it places, and its limits."""
 
     admission: AllocatorGateFilter
     new_share_id: Callable[[], str]
     identity: str = "dray-scheduler"
     placement: profile.PlacementOptions = field(default_factory=profile.PlacementOptions)
     handle_claims: bool = True
-    """Whether claims count; without, pods are placed as if they asked for none."""
+    """Whether claims count; without them, pods are placed as if they asked for none."""
     leader_elect: bool = False
     lease_name: str = LEASE_NAME
     lease_namespace: str = LEASE_NAMESPACE
@@ -36,7 +36,7 @@ class SchedulerOptions:
     max_binding_wait: float = MAX_WAIT_SECONDS
     """Seconds a pod waits for its devices to become ready."""
     search_seconds: float = SEARCH_SECONDS
-    """Seconds of work for the search on one kind of node; a pod as a whole gets ten times as much."""
+    """Seconds of work for the search on one group of nodes; a pod as a whole gets ten times as much."""
     max_in_flight: int = 128
     """Placements that are written at the same time."""
     log: StructuredLogger = field(default_factory=build_silent_logger)

@@ -1,35 +1,32 @@
-"""The waiting room: pods that want a node, whose turn it is, and who sleeps until what.
+"""The scheduling queue: pods that need a node, in the states active, backoff, unschedulable and gated.
 
-    queue = Queue(tempo, judge=..., terms=Terms(), told=...)
-                                   `judge(pod) -> Verdict | None` is PreEnqueue; `told(entry, event)` hears
-                                   every move to a pending place, for metrics
-    queue.add(pod)                 an informer saw it; a pod that is known already is an update
-    queue.update(old, new)         what it wants changed: it is tried again; a mere status: it is not
-    queue.remove(uid)              it is deleted or has a node
-    entry = await queue.next()     the next to try, when there is one; `queue.take()` does not wait
-    queue.done(uid)                it has its node
-    queue.park(entry, signals, again=..., prompt=..., since=...) -> Place
-                                   it was not placed; set `entry.verdict` and `entry.plugins` before
-    queue.recall()                 a loop begins anew: whoever was being tried is put back
-    queue.wake(signal)             something happened
-    queue.moment                   the number of the last signal, for `queued_at`
-    queue.is_stale(entry, since, signals)
-                                   whether something happened to a pod that is being tried for long
-    queue.lengths(), queue.unschedulable(), queue.in_flight, queue.get(uid), len(queue)
+    queue = SchedulingQueue(time_source, pre_enqueue=..., timing=QueueTiming(), on_enqueued=...)
+                                   `on_enqueued(queued, event)` receives every move to a pending state
+    queue.add(pod)                 the watch shows a pod; a known pod is an update
+    queue.update(old, new)         a changed spec is tried again, a changed status is not
+    queue.remove(uid)              the pod is deleted or has a node
+    queued = await queue.pop()     the next pod to try; `queue.pop_ready()` does not wait
+    queue.mark_bound(uid)          the pod has its node
+    queue.requeue(queued, signals, retry=..., skip_backoff=..., since=...) -> QueuedPodState
+                                   it was not placed; set `message` and `refusing_plugins` before
+    queue.requeue_in_flight()      a loop starts anew: put back the pods that were being tried
+    queue.notify(signal)           wake the pods that wait for a signal
+    queue.sequence                 the number of the last signal, for `since`
+    queue.is_stale(queued, since, signals)
+                                   whether a decision of that moment no longer holds
 
-Theory of operation: every pod is one entry, and an entry is in one place (see `queued`). A new pod is judged
-(PreEnqueue): what keeps it from being tried at all makes it gated, otherwise it is active. Active pods come
-by priority, then by age. Whoever takes one must say how it went. When something could help, it waits for the
-signals of its verdicts, and those wake it; when nothing has to change first (`retry`), or one of the signals
-came while it was tried, it is tried again soon. Soon means after a backoff that doubles with every attempt;
-who is woken later than that is active at once, and so is one that was parked as `skip_backoff` because it
-only waited for an answer. Whoever sleeps for long is woken anyway: a signal that nobody foresaw costs time,
-and nothing else.
+Theory of operation: every pod is one `QueuedPod` in one state. PreEnqueue makes a new pod gated or active.
+Active pods come by priority, then by age. A pod that was taken must be requeued or marked as bound. When a
+change could help, it waits for the signals of its refusals, and those wake it; when nothing has to change
+first (`retry`), or one of the signals came while it was tried, it is tried again after a backoff that doubles
+with every attempt. A pod that is woken after its backoff is active at once, and so is one that was put back
+with `skip_backoff` because it only waited for an answer. A pod that waits for very long is woken anyway: a
+signal that no hint foresaw costs time, and nothing else.
 
-Heaps are cleaned lazily: an entry that moves gets a new ticket, which makes its older rows void.
+Heaps are cleaned lazily: a pod that moves gets a new token, which makes its older heap entries void.
 
-Rules for this file: nothing waits but `pop`, and nothing here scans all pods when a signal comes. Nobody may
-try a pod that was not taken, nor the same pod twice at once.
+Rules for this file: only `pop` awaits, and no signal scans all pods. A pod must not be tried without being
+taken, nor twice at once.
 """
 
 from __future__ import annotations
@@ -52,14 +49,15 @@ from dray.scheduler.queued_pod import (
     needs_no_scheduling,
 )
 from dray.scheduler.signal_index import SignalLog, WaitingPodIndex
+from dray.tasks import wait_for_first
 
 SCHEDULING_GATES = "SchedulingGates"
-"""Who is said to refuse a pod with gates of its own, as in Kubernetes."""
+"""The plugin that refuses pods with scheduling gates, as in Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTiming:
-    """How long pods are left alone, in seconds; the defaults are those of Kubernetes."""
+    """Backoff and longest wait, in seconds; the defaults are those of Kubernetes."""
 
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
@@ -67,30 +65,30 @@ class QueueTiming:
 
     def __post_init__(self) -> None:
         if min(self.initial_backoff, self.max_backoff, self.max_wait) <= 0:
-            raise ValueError(f"pods must be left alone for some time: {self}")
+            raise ValueError(f"backoff and wait must be longer than 0 seconds: {self}")
 
     def compute_backoff(self, attempts: int) -> float:
-        """How long a pod is left alone after so many attempts."""
+        """Return the backoff after so many attempts."""
         if not attempts:
             return 0.0
-        # Beyond 32 doublings any wait is the longest; a float would not hold much more.
+        # Beyond 32 doublings any backoff is the maximum; a float would not hold much more.
         return min(self.initial_backoff * 2.0 ** min(attempts - 1, 32), self.max_backoff)
 
 
 PreEnqueueCheck = Callable[[Pod], PluginRejection | None]
-"""Why a pod may not be tried yet (PreEnqueue), and what could change that."""
+"""Returns why a pod may not be tried yet (PreEnqueue), and which signals could change that."""
 
 
 def _allow_all(_pod: Pod) -> PluginRejection | None:
     return None
 
 
-def _ignore_event(_entry: QueuedPod, _event: str) -> None:
+def _ignore_event(_queued: QueuedPod, _event: str) -> None:
     return None
 
 
 class SchedulingQueue:
-    """Pods that want a node."""
+    """Pods that need a node."""
 
     def __init__(
         self,
@@ -102,78 +100,80 @@ class SchedulingQueue:
     ) -> None:
         self._time_source, self._pre_enqueue, self._on_enqueued = time_source, pre_enqueue, on_enqueued
         self._timing = timing or QueueTiming()
-        self._entries: dict[str, QueuedPod] = {}
+        self._pods: dict[str, QueuedPod] = {}
         self._counts: Counter[QueuedPodState] = Counter()
         self._active: list[tuple[int, float, int, QueuedPod]] = []
         self._backoff: list[tuple[float, int, QueuedPod]] = []
         self._wait_deadlines: OrderedDict[str, float] = OrderedDict()
-        """Who waits or is gated, with the time when it is woken anyway; the first is the first to be."""
+        """When waiting and gated pods are woken anyway; the first to be woken comes first."""
         self._waiting_pods, self._signal_log = WaitingPodIndex(), SignalLog()
         self._heap_tokens = 0
         self._changed = asyncio.Event()
 
-    # Pods come and go.
+    # --- adding and removing ---
 
     def add(self, pod: Pod) -> None:
-        """A pod wants a node."""
-        known = self._entries.get(pod.metadata.uid)
+        """Add a pod that needs a node."""
+        known = self._pods.get(pod.metadata.uid)
         if known is not None:
             self.update(known.pod, pod)
         elif not needs_no_scheduling(pod):
             now = self._now()
-            entry = self._entries[pod.metadata.uid] = QueuedPod(pod, queued_at=now, eligible_since=now)
-            self._enqueue(entry, "PodAdd")
+            queued = self._pods[pod.metadata.uid] = QueuedPod(pod, queued_at=now, eligible_since=now)
+            self._enqueue(queued, "PodAdd")
 
     def update(self, _old: Pod, new: Pod) -> None:
-        """A pod changed; what it was before is compared with what we knew, which may be older still."""
-        entry = self._entries.get(new.metadata.uid)
-        if entry is None:
+        """Update a pod. It is compared with the version the queue has, which may be older than `_old`."""
+        queued = self._pods.get(new.metadata.uid)
+        if queued is None:
             self.add(new)
         elif needs_no_scheduling(new):
             self.remove(new.metadata.uid)
         else:
-            old, entry.pod = entry.pod, new
-            self._handle_pod_update(entry, old)
+            old, queued.pod = queued.pod, new
+            self._handle_pod_update(queued, old)
 
     def remove(self, uid: str) -> None:
-        """A pod wants no node any more; whoever is trying it finds it `GONE`."""
-        entry = self._entries.pop(uid, None)
-        if entry is not None:
-            self._move(entry, QueuedPodState.GONE)
+        """Remove a pod that needs no node any more; the task that tries it finds it `GONE`."""
+        queued = self._pods.pop(uid, None)
+        if queued is not None:
+            self._move(queued, QueuedPodState.GONE)
 
-    # Pods are tried.
+    # --- trying ---
 
     async def pop(self) -> QueuedPod:
-        """The next pod to try. When one is ready this does not let others run: that is up to the loop."""
-        while (entry := self.pop_ready()) is None:
+        """Take the next pod to try. When one is ready this does not yield to other tasks: that is up to the
+        loop.
+        """
+        while (queued := self.pop_ready()) is None:
             await self._wait_for_change()
-        return entry
+        return queued
 
     def pop_ready(self) -> QueuedPod | None:
-        """The next pod to try, if one is ready now."""
+        """Take the next pod to try, if one is ready now."""
         self._promote_due()
         while self._active:
-            *_, ticket, entry = heappop(self._active)
-            if ticket == entry.heap_token:
-                self._move(entry, QueuedPodState.TRYING)
-                entry.attempts += 1
-                entry.taken_sequence = self._signal_log.sequence
-                entry.refusing_plugins, entry.skip_backoff, entry.changed_in_flight = (
+            *_, token, queued = heappop(self._active)
+            if token == queued.heap_token:
+                self._move(queued, QueuedPodState.TRYING)
+                queued.attempts += 1
+                queued.taken_sequence = self._signal_log.sequence
+                queued.refusing_plugins, queued.skip_backoff, queued.changed_in_flight = (
                     frozenset(),
                     False,
                     False,
                 )
-                return entry
+                return queued
         return None
 
     def mark_bound(self, uid: str) -> None:
-        """A pod that was tried has its node.
+        """Mark a pod that was tried as bound.
 
-        It is remembered until its node is seen on it: what is told about it until then is older than that.
+        It is kept until the watch shows its node: updates until then are older than the binding.
         """
-        entry = self._entries.get(uid)
-        if entry is not None:
-            self._move(entry, QueuedPodState.DONE)
+        queued = self._pods.get(uid)
+        if queued is not None:
+            self._move(queued, QueuedPodState.DONE)
 
     def requeue(
         self,
@@ -184,17 +184,17 @@ class SchedulingQueue:
         skip_backoff: bool = False,
         since: int | None = None,
     ) -> QueuedPodState:
-        """A pod that was tried got no node; where it is now.
+        """Put back a pod that was tried and got no node; return its new state.
 
         `retry`: nothing has to happen before the next attempt. `skip_backoff`: when it is woken, it does not
-        wait out its backoff. `queued_at`: the moment of what it was judged by, unless that is when it was
-        taken.
+        wait out its backoff. `since`: the number of the last signal when it was decided, unless that is when
+        it was taken.
         """
         if queued.state is not QueuedPodState.TRYING:
             return queued.state
         queued.queued_at, queued.skip_backoff = self._now(), skip_backoff and not retry
-        moment = queued.taken_sequence if since is None else since
-        if retry or queued.changed_in_flight or self._signal_log.has_since(moment, signals):
+        sequence = queued.taken_sequence if since is None else since
+        if retry or queued.changed_in_flight or self._signal_log.has_since(sequence, signals):
             self._enqueue(queued, "ScheduleAttemptFailure")
         else:
             self._wait_for_signals(queued, QueuedPodState.WAITING, signals)
@@ -202,17 +202,17 @@ class SchedulingQueue:
         return queued.state
 
     def requeue_in_flight(self) -> None:
-        """Nobody tries a pod now: put back whoever was taken by a loop that ended too early to tell."""
-        for entry in list(self._entries.values()):
-            self.requeue(entry, frozenset(), retry=True)
+        """Put back the pods that a loop took and did not finish, because it ended."""
+        for queued in list(self._pods.values()):
+            self.requeue(queued, frozenset(), retry=True)
 
     def notify(self, signal: Signal) -> None:
-        """Something happened: whoever waits for it is tried again."""
+        """Record a signal and requeue the pods that wait for it."""
         self._signal_log.append(signal)
         for uid in self._waiting_pods.pop_waiting(signal):
-            self._enqueue(self._entries[uid], signal.topic)
+            self._enqueue(self._pods[uid], signal.topic)
 
-    # What others want to know.
+    # --- inspection ---
 
     @property
     def sequence(self) -> int:
@@ -225,8 +225,9 @@ class SchedulingQueue:
         return self._counts[QueuedPodState.TRYING]
 
     def is_stale(self, queued: QueuedPod, since: int, signals: frozenset[Signal]) -> bool:
-        """Whether trying a pod with what was known at a moment is in vain: it is gone, or another, or one of
-        some signals came since."""
+        """Whether a decision at `since` no longer holds: the pod is gone or changed, or one of the signals
+        came.
+        """
         return (
             queued.state is not QueuedPodState.TRYING
             or queued.changed_in_flight
@@ -234,28 +235,28 @@ class SchedulingQueue:
         )
 
     def count_pending(self) -> dict[str, int]:
-        """How many pods are pending, by place."""
-        return {place.value: self._counts[place] for place in PENDING_STATES}
+        """Count the pending pods by state."""
+        return {state.value: self._counts[state] for state in PENDING_STATES}
 
     def count_unschedulable(self) -> Counter[tuple[str, str]]:
-        """How many pending pods were refused, by plugin and scheduler name. Looks at all pods."""
+        """Count the refused pending pods by plugin and scheduler name. Scans all pods."""
         return Counter(
-            (plugin, entry.pod.spec.scheduler_name)
-            for entry in self._entries.values()
-            for plugin in entry.refusing_plugins
+            (plugin, queued.pod.spec.scheduler_name)
+            for queued in self._pods.values()
+            for plugin in queued.refusing_plugins
         )
 
     def get(self, uid: str) -> QueuedPod | None:
-        """A pod, if it is here."""
-        return self._entries.get(uid)
+        """Return a pod, if it is in the queue."""
+        return self._pods.get(uid)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._pods)
 
-    # How entries move.
+    # --- state changes ---
 
     def _handle_pod_update(self, queued: QueuedPod, old: Pod) -> None:
-        """A pod is other than it was."""
+        """Requeue a changed pod where the change matters."""
         if has_claim_status_changes(old, queued.pod):
             self.notify(Signal(Topic.POD, queued.name))
         another = has_scheduling_changes(old, queued.pod)
@@ -267,11 +268,11 @@ class SchedulingQueue:
             self._enqueue(queued, "PodUpdate")
 
     def _enqueue(self, queued: QueuedPod, event: str) -> None:
-        """A pod could be tried again: now, after its backoff, or once nothing forbids it."""
-        verdict = self._check_pre_enqueue(queued.pod)
-        if verdict is not None:
-            queued.message, queued.refusing_plugins = verdict.reason, frozenset({verdict.plugin})
-            self._wait_for_signals(queued, QueuedPodState.GATED, verdict.wake_signals)
+        """Move a pod that could be tried: to active, to backoff, or to gated."""
+        rejection = self._check_pre_enqueue(queued.pod)
+        if rejection is not None:
+            queued.message, queued.refusing_plugins = rejection.reason, frozenset({rejection.plugin})
+            self._wait_for_signals(queued, QueuedPodState.GATED, rejection.wake_signals)
             self._on_enqueued(queued, event)
             return
         now = self._now()
@@ -308,7 +309,7 @@ class SchedulingQueue:
         self._changed.set()
 
     def _move(self, queued: QueuedPod, state: QueuedPodState) -> None:
-        """Leave one place for another; whatever tied the entry to the old one is void."""
+        """Change the state of a pod; whatever tied it to the old state is void."""
         if queued.state in (QueuedPodState.WAITING, QueuedPodState.GATED):
             self._waiting_pods.remove(queued.uid, queued.signals)
             del self._wait_deadlines[queued.uid]
@@ -318,32 +319,32 @@ class SchedulingQueue:
         self._heap_tokens += 1
         queued.state, queued.heap_token = state, self._heap_tokens
 
-    # Time passes.
+    # --- time ---
 
     def _promote_due(self) -> None:
-        """Move on everybody whose time is up."""
+        """Move the pods whose backoff or wait has ended."""
         now = self._now()
         while (due := self._peek_backoff_deadline()) is not None and due <= now:
-            entry = heappop(self._backoff)[-1]
-            self._activate(entry)
-            self._on_enqueued(entry, "BackoffComplete")
+            queued = heappop(self._backoff)[-1]
+            self._activate(queued)
+            self._on_enqueued(queued, "BackoffComplete")
         while self._wait_deadlines:
             uid, due = next(iter(self._wait_deadlines.items()))
             if due > now:
                 break
-            self._enqueue(self._entries[uid], "UnschedulableTimeout")
+            self._enqueue(self._pods[uid], "UnschedulableTimeout")
 
     def _peek_backoff_deadline(self) -> float | None:
-        """When the first backoff ends."""
+        """Return when the first backoff ends."""
         while self._backoff:
-            due, ticket, entry = self._backoff[0]
-            if ticket == entry.heap_token:
+            due, token, queued = self._backoff[0]
+            if token == queued.heap_token:
                 return due
             heappop(self._backoff)
         return None
 
     async def _wait_for_change(self) -> None:
-        """Wait until somebody may have become ready."""
+        """Wait until a pod may have become ready."""
         self._changed.clear()
         dues = [
             due
@@ -353,17 +354,8 @@ class SchedulingQueue:
         if not dues:
             await self._changed.wait()
             return
-        waits = {
-            asyncio.ensure_future(self._changed.wait()),
-            asyncio.ensure_future(self._time_source.sleep(max(min(dues) - self._now(), 0.0))),
-        }
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
-                ended.result()
-        finally:
-            for wait in waits:
-                wait.cancel()
+        seconds = max(min(dues) - self._now(), 0.0)
+        await wait_for_first(self._changed.wait(), self._time_source.sleep(seconds))
 
     def _now(self) -> float:
         return self._time_source.clock.monotonic()

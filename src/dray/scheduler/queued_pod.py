@@ -1,4 +1,4 @@
-"""A pod on its way to a node, and where in the waiting room it is."""
+"""A pod in the scheduling queue: its state, attempts and the reasons of its last refusal."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from dray.placement.rejections import Signal
 
 
 class QueuedPodState(StrEnum):
-    """Where a pod is. The first four have the names that Kubernetes gives them in metrics."""
+    """The state of a pod in the queue. The first four are the queue names of Kubernetes' metrics."""
 
     ACTIVE = "active"
-    """Its turn comes as soon as those before it are done."""
+    """It is tried as soon as the pods before it are done."""
     BACKOFF = "backoff"
-    """It failed a short while ago and is left alone until its time is up."""
+    """It failed a short while ago and waits out its backoff."""
     WAITING = "unschedulable"
-    """It sleeps until something happens that could help it."""
+    """It waits for a signal that could help it."""
     GATED = "gated"
     """It may not be tried yet."""
     TRYING = "trying"
-    """Somebody took it, and has not yet said how it went."""
+    """It was taken and is being tried."""
     DONE = "done"
-    """It has its node; we only have not seen it on the pod yet."""
+    """It is bound; the watch does not show the node on the pod yet."""
     GONE = "gone"
-    """It is nobody's business here: deleted, finished, or bound by somebody."""
+    """It needs no scheduling: deleted, finished, or bound by another writer."""
 
 
 PENDING_STATES = (QueuedPodState.ACTIVE, QueuedPodState.BACKOFF, QueuedPodState.WAITING, QueuedPodState.GATED)
-"""The places that are told as the lengths of queues."""
+"""The states that are reported as the lengths of queues."""
 
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """A pod with what was tried so far. Only the queue moves it; `message` and `refusing_plugins` are for the
-    loop.
+    """A pod with its scheduling history. Only the queue changes its state; the loop sets `message` and
+    `refusing_plugins`.
 
     Times are seconds of the monotonic clock.
     """
 
     pod: Pod
     queued_at: float
-    """When it came, or when it was parked last: who came earlier goes first."""
+    """When it was added, or put back last: earlier pods go first."""
     eligible_since: float
-    """When it was first allowed to be tried; from then on its wait is ours."""
+    """When it was first allowed to be tried; the latency objective counts from here."""
     attempts: int = 0
     message: str = ""
-    """Why it was not placed, in words, when it was tried last."""
+    """Why it was not placed when it was tried last."""
     refusing_plugins: frozenset[str] = frozenset()
-    """Who refused it when it was tried last."""
+    """The plugins that refused it when it was tried last."""
     state: QueuedPodState = QueuedPodState.GONE
     taken_sequence: int = 0
-    """The moment (see `Heard`) when it was taken to be tried."""
+    """The number of the last signal (see `SignalLog`) when it was taken."""
     changed_in_flight: bool = False
-    """Whether the pod itself became another while it was tried."""
+    """Whether the pod changed in a way that matters while it was tried."""
     skip_backoff: bool = False
-    """Whether it need not wait out its backoff when it is woken."""
+    """Whether it does not wait out its backoff when it is woken."""
     signals: frozenset[Signal] = field(default=frozenset())
-    """What it sleeps under."""
+    """The signals it waits for."""
     heap_token: int = 0
-    """Tells its row in a heap from older ones, which are void."""
+    """Identifies its current heap entry; entries with older tokens are void."""
 
     @property
     def uid(self) -> str:
-        """What tells this pod from all others."""
+        """The uid of the pod."""
         return self.pod.metadata.uid
 
     @property
@@ -75,7 +75,7 @@ class QueuedPod:
 
 
 def needs_no_scheduling(pod: Pod) -> bool:
-    """Whether there is nothing left to schedule: the pod has a node, has run, or is going away."""
+    """Whether there is nothing left to schedule: the pod has a node, has run, or is being deleted."""
     return (
         bool(pod.spec.node_name)
         or pod.status.phase in FINISHED_PHASES
@@ -84,9 +84,9 @@ def needs_no_scheduling(pod: Pod) -> bool:
 
 
 def has_scheduling_changes(old: Pod, new: Pod) -> bool:
-    """Whether somebody wants something else of the pod, so that old verdicts may no longer hold.
+    """Whether the pod asks for something else, so that old refusals may no longer hold.
 
-    What services report in the status is no such change: we write there ourselves after every attempt.
+    A status that services report is no such change: the scheduler itself writes there after every attempt.
     """
     return (
         old.spec != new.spec
@@ -96,5 +96,5 @@ def has_scheduling_changes(old: Pod, new: Pod) -> bool:
 
 
 def has_claim_status_changes(old: Pod, new: Pod) -> bool:
-    """Whether claims were recorded for entries of the pod, or other ones than before."""
+    """Whether other claims are recorded for entries of the pod than before."""
     return old.status.resource_claim_statuses != new.status.resource_claim_statuses

@@ -1,14 +1,15 @@
-"""From what informers saw to what it could mean for pods that wait.
+"""Queueing hints: translate a change of an object into the signals that wake waiting pods.
 
-Theory of operation: a change is an old and a new object, one of them None when the object came or went. Each
-kind has one rule, and a rule says only what could help somebody: a taint that came, a reservation that was
-added, an allocation that takes devices help nobody and give no signal. When in doubt it gives one; a signal
-too many costs an attempt, one too few costs minutes.
+Theory of operation: a change is an old and a new object, one of them None when the object was added or
+deleted. Each kind has one hint, which signals only what could help a pod: a new taint, a new reservation or a
+new allocation helps none and gives no signal. When in doubt the hint gives one; a signal too many costs an
+attempt, one too few costs minutes.
 
-An informer may miss steps in between. So a rule looks at what is different and never at how it came: a claim
-that is gone gives back the devices it was last seen with, whether its deallocation was seen or not.
+An informer may miss steps in between. So a hint compares the two objects and does not assume a single step: a
+deleted claim frees the devices it was last seen with, whether its deallocation was seen or not.
 
-Rules for this file: pure; what we write ourselves while we try a pod must not wake it.
+Rules for this file: pure functions; what the scheduler itself writes while it tries a pod must not wake that
+pod.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ _NO_PROPOSAL, _NO_SCHEDULING = SchedulerSchedulingStatus(), SchedulingStatus()
 
 
 def compute_signals(old: T | None, new: T | None) -> SignalSet:
-    """What a change of one object could mean; `old` is None when it came, `new` when it went."""
+    """Compute the signals of a change; `old` is None for an added object, `new` for a deleted one."""
     seen = new if new is not None else old
-    rule = QUEUEING_HINTS.get(type(seen))
-    if rule is None:
-        raise TypeError(f"nobody waits for a change of a {type(seen).__name__}")
-    return frozenset(rule(old, new))
+    hint = QUEUEING_HINTS.get(type(seen))
+    if hint is None:
+        raise TypeError(f"there is no queueing hint for objects of type {type(seen).__name__}")
+    return frozenset(hint(old, new))
 
 
 def _hint_node(old: Node | None, new: Node | None) -> Iterable[Signal]:
@@ -62,7 +63,7 @@ def _hint_node(old: Node | None, new: Node | None) -> Iterable[Signal]:
 
 
 def _admits_more_pods(old: Node, new: Node) -> bool:
-    """Whether pods that could not go to a node now may."""
+    """Whether a node may now take pods that it did not take before."""
     return (
         (old.spec.unschedulable and not new.spec.unschedulable)
         or any(taint not in new.spec.taints for taint in old.spec.taints)
@@ -85,13 +86,13 @@ def _hint_pod(old: Pod | None, new: Pod | None) -> Iterable[Signal]:
         if old.status.phase not in FINISHED_PHASES and (new is None or _may_free_resources(old, new)):
             yield CAPACITY_FREED
     elif new is None or new.spec.node_name:
-        return  # it went, or takes room: both help nobody
+        return  # a deleted or bound pod frees nothing
     elif has_scheduling_changes(old, new) or has_claim_status_changes(old, new):
         yield Signal(Topic.POD, _format_name(new.metadata))
 
 
 def _may_free_resources(old: Pod, new: Pod) -> bool:
-    """Whether a pod on a node may leave room that it did not leave before."""
+    """Whether a pod on a node may use less than before."""
     if new.status.phase in FINISHED_PHASES:
         return True
     return old.spec != new.spec and (
@@ -109,7 +110,7 @@ def _hint_claim(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterabl
 
 
 def _has_freed_devices(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
-    """Whether devices that the claim had are no longer in it."""
+    """Whether devices that the claim had are no longer allocated to it."""
     had = None if old is None else old.status.allocation
     if had is None:
         return False
@@ -120,7 +121,7 @@ def _has_freed_devices(old: ResourceClaim | None, new: ResourceClaim | None) -> 
 
 
 def _is_more_usable(old: ResourceClaim, new: ResourceClaim) -> bool:
-    """Whether a pod that could not use the claim now may."""
+    """Whether a pod that could not use the claim may use it now."""
     return (
         old.status.allocation != new.status.allocation
         or any(user not in new.status.reserved_for for user in old.status.reserved_for)
@@ -129,13 +130,13 @@ def _is_more_usable(old: ResourceClaim, new: ResourceClaim) -> bool:
 
 
 def _hint_slice(old: ResourceSlice | None, new: ResourceSlice | None) -> Iterable[Signal]:
-    # One that goes may help too: what is left of its pool can be whole then.
+    # A deletion may help too: what is left of the pool can be complete then.
     if old is None or new is None or old.spec != new.spec:
         yield DEVICES_CHANGED
 
 
 def _hint_taint_rule(old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> Iterable[Signal]:
-    # One that comes only adds a taint.
+    # A new rule only adds a taint.
     if old is not None and (new is None or old.spec != new.spec):
         yield DEVICES_CHANGED
 
@@ -148,7 +149,7 @@ def _hint_class(
 
 
 def _get_class_content(device_class: DeviceClass | ResourceClass) -> object:
-    """What a class says, without its metadata."""
+    """Return the content of a class without its metadata."""
     return (
         device_class.spec
         if isinstance(device_class, DeviceClass)
@@ -164,7 +165,7 @@ def _hint_classic_claim(
 
 
 def _has_driver_answered(old: ClassicResourceClaim, new: ClassicResourceClaim) -> bool:
-    """Whether somebody said something that is new to schedulers."""
+    """Whether a driver or another user changed something that schedulers look at."""
     return (
         _strip_scheduler_fields(old.status) != _strip_scheduler_fields(new.status)
         or (bool(_get_selected_node(old)) and not _get_selected_node(new))
@@ -174,14 +175,14 @@ def _has_driver_answered(old: ClassicResourceClaim, new: ClassicResourceClaim) -
 
 
 def _get_selected_node(claim: ClassicResourceClaim) -> str:
-    """The node a claim is to be allocated for; a driver that failed there unsets it."""
+    """Return the node a claim is to be allocated for; a driver that failed there unsets it."""
     return "" if claim.status.scheduling is None else claim.status.scheduling.scheduler.selected_node
 
 
 def _strip_scheduler_fields(status: ClassicClaimStatus) -> ClassicClaimStatus:
-    """The status without what schedulers propose and whom they let in."""
+    """Return the status without the scheduler's proposals and the reservations."""
     scheduling = status.scheduling and replace(status.scheduling, scheduler=_NO_PROPOSAL)
-    # An empty negotiation and none are the same to everybody.
+    # An empty negotiation and none are equivalent.
     return replace(status, scheduling=None if scheduling == _NO_SCHEDULING else scheduling, reserved_for=())
 
 
@@ -209,4 +210,4 @@ QUEUEING_HINTS: Mapping[type, QueueingHint] = MappingProxyType(
         ResourceClass: _hint_class,
     }
 )
-"""What a change of each kind could mean."""
+"""The hint of each kind."""

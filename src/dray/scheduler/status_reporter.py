@@ -1,12 +1,12 @@
-"""Tells people why a pod has no node: its condition `PodScheduled` and an event, in the words of `explain`.
+"""The status reporter: writes the condition `PodScheduled` and an event that say why a pod has no node.
 
-Theory of operation: an explanation costs more than a placement, and most pods that wait do so for a moment.
-So a pod is explained only when it has waited a while, with what was found when it was tried last; and whoever
-explains rests after every step four times as long as it took, so that pods are placed in between. When that
-takes too long for all who wait, they are told in few words first. What a pod says already is not said again.
+Theory of operation: an explanation costs more than a placement, and most pods wait only for a moment. So a
+pod is explained only after it has waited a while, from its last refusal; after every step of an explanation
+the reporter pauses four times as long as the step took, so that pods are placed in between. When explanations
+fall behind, pods get a short summary first. A message that the condition already has is not written again.
 
-Rules for this file: a pod that has its node meanwhile is never told otherwise: its condition is written on
-the version that had none.
+Rules for this file: a pod that has a node meanwhile never gets the condition: it is written on the version
+that had none.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ from dray.scheduler.queued_pod import PENDING_STATES, QueuedPod, QueuedPodState
 REPORT_DELAY_SECONDS: Final = 0.5
 """Seconds a pod has waited before it is explained."""
 MAX_REPORT_LAG_SECONDS: Final = 5.0
-"""Seconds beyond which a pod is told briefly: few words now are better than all of them some day."""
+"""Seconds beyond which a pod gets a summary: a short message now is better than a full one much later."""
 REST_FACTOR: Final = 4
-"""How many times as long as an explanation took nobody explains anything."""
+"""The pause after a step of an explanation, as a multiple of the time the step took."""
 MAX_FULL_REPORTS: Final = 256
-"""Beyond so many the others are told briefly: a whole refusal keeps a photograph of the cluster alive."""
+"""Beyond so many pending reports, others are summaries: a full refusal keeps a snapshot of the cluster in
+memory.
+"""
 FIRST_RETRYABLE_CODE: Final = 500
-"""An answer from here on may be another one in a while."""
+"""Responses with this code or a higher one may change with a retry."""
 UNSCHEDULABLE_REASON: Final = "Unschedulable"
 CONDITION_TYPE: Final = "PodScheduled"
 
@@ -49,17 +51,18 @@ Refusal = Unschedulable | PluginRejection
 
 @dataclass(slots=True)
 class _PendingReport:
-    """A pod to explain, from when on, and what is known."""
+    """A pod to report on, when it is due, and its refusal."""
 
     queued: QueuedPod
     due: float
     refusal: Refusal
     in_flight: bool = False
-    """Whether it has its place, and waits there for devices: nobody is about to refuse or bind it."""
+    """Whether the pod is placed and waits for its devices or a search, so that it is not about to be refused.
+    """
 
 
 class SchedulingStatusReporter:
-    """Explains the pods that wait."""
+    """Reports why pods wait."""
 
     def __init__(
         self,
@@ -74,12 +77,12 @@ class SchedulingStatusReporter:
         self._pending: dict[str, _PendingReport] = {}
         self._changed = asyncio.Event()
         self.compute_effort: Callable[[Unschedulable], WorkBudget] = lambda _unplaceable: WorkBudget()
-        """Says how much work an explanation may be."""
-        self.on_failure: Callable[[QueuedPod, Exception], None] = lambda _entry, _why: None
-        """Told of explanations that failed: people wait for words, and pods must not wait for people."""
+        """Returns the work budget of an explanation."""
+        self.on_failure: Callable[[QueuedPod, Exception], None] = lambda _queued, _error: None
+        """Receives reports that failed: they must not stop the reporter."""
 
     def enqueue(self, queued: QueuedPod, refusal: Refusal, *, in_flight: bool = False) -> None:
-        """A pod was refused, or is held up: it is explained soon, unless it gets its node before."""
+        """Report on a refused or waiting pod soon, unless it gets its node before."""
         known = self._pending.get(queued.uid)
         if len(self._pending) >= MAX_FULL_REPORTS and isinstance(refusal, Unschedulable):
             refusal = PluginRejection(PLUGIN_NAME, summarize_unschedulable(refusal))
@@ -88,11 +91,11 @@ class SchedulingStatusReporter:
         self._changed.set()
 
     def forget(self, uid: str) -> None:
-        """A pod needs no explanation any more."""
+        """Drop the report on a pod."""
         self._pending.pop(uid, None)
 
     async def run(self) -> None:
-        """Explain, until cancelled."""
+        """Report until cancelled."""
         while True:
             self._changed.clear()
             first = next(iter(self._pending.values()), None)
@@ -114,7 +117,7 @@ class SchedulingStatusReporter:
                     await self._throttle(now)
 
     async def _throttle(self, began: float) -> None:
-        """Let others work, as long as it is polite."""
+        """Let other tasks work, in proportion to the time spent."""
         spent = self._time_source.clock.monotonic() - began
         await self._time_source.sleep(min(REST_FACTOR * spent, 1.0))
 
@@ -132,7 +135,7 @@ class SchedulingStatusReporter:
                     pending.queued.pod, "FailedScheduling", text, warning=True, action="Scheduling"
                 )
         except CALL_ERRORS as failed:
-            # Who may not write conditions may not in a while either.
+            # A refused permission does not change with a retry.
             if (
                 not isinstance(failed, ApiError)
                 or isinstance(failed, ConflictError)
@@ -141,13 +144,13 @@ class SchedulingStatusReporter:
                 self._retry_later(pending, text)
 
     def _retry_later(self, pending: _PendingReport, text: str) -> None:
-        """Nobody heard it: say it again in a while, unless the pod was refused anew by then."""
+        """Schedule a report that could not be written again, unless the pod was refused anew by then."""
         pending.due = self._time_source.clock.monotonic() + REPORT_DELAY_SECONDS
         pending.refusal = PluginRejection(PLUGIN_NAME, text)
         self._pending.setdefault(pending.queued.uid, pending)
 
     async def _render_refusal(self, refusal: Refusal, *, late: bool) -> str:
-        """A refusal as people read it."""
+        """Render a refusal as text."""
         if isinstance(refusal, PluginRejection):
             return refusal.reason
         if late:
@@ -162,7 +165,7 @@ class SchedulingStatusReporter:
             await self._throttle(began)
 
     async def _update_condition(self, pod: Pod, text: str) -> bool:
-        """The condition of the pod; False when it says so already, or the pod has a node or is gone."""
+        """Write the condition; False when it is there already, or the pod has a node or is gone."""
         for left in reversed(range(3)):
             now = self._get_latest_pod(pod)
             if now is None or now.metadata.uid != pod.metadata.uid or now.spec.node_name:
@@ -193,7 +196,7 @@ class SchedulingStatusReporter:
 
 
 def _build_condition_patch(pod: Pod, text: str, since: str) -> StrategicMergePatch:
-    """The change of one condition, on the very version that was seen without a node."""
+    """Build the patch of the condition, pinned to the version that was seen without a node."""
     metadata: dict[str, Any] = {
         "uid": pod.metadata.uid,
         "resourceVersion": pod.metadata.resource_version,

@@ -1,5 +1,6 @@
-"""A Kubernetes-compatible API server: one door to the objects, guarded by rules, rights and the ledger.
+"""A Kubernetes-compatible API server over the project's store.
 
-Requests are decoded, judged and stored here, and watches are fed; what to do with the objects is decided
-elsewhere. The composition root and its tests import it; other services meet it only through its API.
+It contains HTTP, authentication and authorization, admission, the device ledger, the registry of objects,
+watches and discovery. Scheduling, controllers and node agents are not part of it; they use its API like every
+other client. dray.cluster and dray.cli may import it.
 """

@@ -1,6 +1,6 @@
-"""The API server put together: from a store and a few choices to an application and the tasks behind it.
+"""The API server: assembles the application and its background tasks from a store and options.
 
-Everything the parts need is made here once and handed to them; none of them looks for another.
+Each component is constructed here once and gets its collaborators as arguments; none looks another up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from dray.api.kinds import KINDS, Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.clock import Clock, SystemClock
 from dray.server.admission.change import AdmissionRule
-from dray.server.admission.namespace_lifecycle import NamespaceLifecycle, UniqueClaimNames
+from dray.server.admission.claim_names import UniqueClaimNames
+from dray.server.admission.namespace_lifecycle import NamespaceLifecycle
 from dray.server.admission.object_count_limit import ObjectCountLimit
 from dray.server.admission.resource_quota import ResourceQuotaAdmission
 from dray.server.admission.taint_rule_warnings import TaintRuleWarnings
@@ -28,49 +29,47 @@ from dray.server.admission.webhooks.service_addresses import ServiceAddresses, W
 from dray.server.admission.webhooks.webhook_admission import WebhookAdmission
 from dray.server.admission.webhooks.webhook_client import WebhookClient
 from dray.server.audit.log import AuditLog
+from dray.server.auth.access_control import ServerAccessControl
 from dray.server.auth.authn.authentication import Authenticator
 from dray.server.auth.authn.service_account_tokens import ServiceAccountTokens
 from dray.server.auth.authn.token_file import StaticTokens
 from dray.server.auth.authn.token_requests import TokenRequestIssuer
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.bootstrap_roles import build_bootstrap_documents
-from dray.server.auth.authz.impersonation import impersonate
-from dray.server.auth.authz.policy_rules import build_attributes
-from dray.server.auth.authz.rbac import build_forbidden
 from dray.server.auth.authz.reviews import AccessReviews
 from dray.server.auth.restriction.write_rules import build_write_rules
-from dray.server.background.bootstrap import build_initial_objects, compact_history, create_initial_objects
+from dray.server.background.bootstrap import build_initial_objects, create_initial_objects
+from dray.server.background.compaction import compact_history
 from dray.server.background.event_expiry import EventExpiry
 from dray.server.background.garbage_collector import GarbageCollector
 from dray.server.discovery.documents import DiscoveryEndpoints
-from dray.server.http.application import ApiApplication, GrantedAccess, Peer
+from dray.server.http.application import ApiApplication
 from dray.server.http.endpoints import Endpoint, NonResourceEndpoints
 from dray.server.http.flow_control import FlowController
 from dray.server.http.limits import ServerLimits
-from dray.server.http.requests import ApiCall, ApiRequest, ApiResponse, RequestUser, build_json_response
+from dray.server.http.requests import ApiRequest, ApiResponse, build_json_response
 from dray.server.http.responses import ResponseWriter
 from dray.server.http.routing import Router
 from dray.server.ledger.admission import LedgerAdmission
-from dray.server.ledger.backup_endpoint import BackupEndpoint
-from dray.server.ledger.endpoints import LedgerEndpoints
+from dray.server.ledger.endpoints import AdministrationEndpoints
 from dray.server.ledger.reconciliation import audit_cached_ledger as audit_cached_ledger
 from dray.server.ledger.restore_quarantine import RestoreQuarantine
 from dray.server.objects.identifiers import generate_uids
 from dray.server.observability import metrics as names
 from dray.server.observability.metrics import ApiServerMetrics
 from dray.server.observability.request_recorder import RequestRecorder, register_gauges
-from dray.server.observability.webhook_recorder import WebhookReporter
+from dray.server.observability.webhook_recorder import WebhookRecorder
 from dray.server.openapi import OpenApiDocuments
 from dray.server.registry.deleter import ObjectDeleter
 from dray.server.registry.dispatcher import RequestDispatcher
-from dray.server.registry.object_registry import ObjectRegistry
+from dray.server.registry.object_registry import ObjectRegistry, WriteObserver
 from dray.server.registry.patcher import ObjectPatcher
 from dray.server.registry.pod_logs import PodLogs
 from dray.server.registry.pod_subresources import PodSubresources
 from dray.server.registry.reader import StoredObjectReader
 from dray.server.registry.review_endpoints import ReviewEndpoints
 from dray.server.registry.watch_server import WatchServer
-from dray.server.registry.writer import ObjectWriter, WriteEnvironment
+from dray.server.registry.writer import ObjectWriter
 from dray.server.watch.cache import WatchCache
 from dray.server.watch.cache_verifier import CacheComparison, CacheVerifier
 from dray.store import Store
@@ -80,7 +79,7 @@ from dray.telemetry.logs import StructuredLogger
 
 @dataclass(frozen=True)
 class ApiServerOptions:
-    """What an administrator decides."""
+    """The options of an API server."""
 
     gates: FeatureGateFilter
     keys: Path
@@ -93,33 +92,15 @@ class ApiServerOptions:
     tokens: Path | None = None
     anonymous: bool = False
     ledger: bool = True
-    """Only tests switch the ledger off, to show what it is good for."""
+    """Only tests switch the ledger off, to show what happens without it."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     clock: Clock = field(default_factory=SystemClock)
     webhook_services: ServiceAddresses = field(default_factory=dict)
-    """Where services are behind which admission webhooks answer."""
-
-
-class ServerAccessControl:
-    """Identity and rights of a request, in one place for the application to ask."""
-
-    def __init__(self, authenticator: Authenticator, access: UnionAuthorizer) -> None:
-        self._authenticator = authenticator
-        self._access = access
-
-    def authenticate(self, headers: Mapping[str, str], peer: Peer | None, path: str) -> RequestUser:
-        return self._authenticator.authenticate(headers, peer, path)
-
-    def authorize(self, call: ApiCall, user: RequestUser, headers: Mapping[str, str]) -> GrantedAccess:
-        acting, asked = impersonate(user, headers, self._access), build_attributes(call)
-        decision = self._access.authorize(acting, asked)
-        if not decision.allowed:
-            raise build_forbidden(asked, decision)
-        return GrantedAccess(acting, decision.reason)
+    """The addresses of services that serve admission webhooks."""
 
 
 class ApiServer:
-    """An API server over a store: `run` gives the application and everything behind it."""
+    """An API server over a store: `run` yields the application while its background tasks run."""
 
     def __init__(self, store: Store, options: ApiServerOptions) -> None:
         self._store = store
@@ -138,14 +119,14 @@ class ApiServer:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[ApiApplication]:
-        """The application, while everything behind it runs."""
+        """The application, while its background tasks run."""
         await self.cache.resync()
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self.cache.follow())]
             self._audit.open()
             try:
-                app, chores = self._assemble()
-                running += map(tasks.create_task, chores)
+                app, background = self._assemble()
+                running += map(tasks.create_task, background)
                 documents = [*build_initial_objects(self._options.ca_pem), *build_bootstrap_documents()]
                 await create_initial_objects(app.resource_endpoint, documents)
                 running.append(tasks.create_task(self._quotas.run_recounts(self._store)))
@@ -158,51 +139,53 @@ class ApiServer:
                 await self._audit.close()
 
     def _assemble(self) -> tuple[ApiApplication, list[Coroutine[Any, Any, None]]]:
-        """The application, and what is to be done beside it for as long as it runs."""
-        choices, cache = self._options, self.cache
-        access = UnionAuthorizer(cache)
-        static = StaticTokens.from_file(choices.tokens) if choices.tokens else None
-        accounts = ServiceAccountTokens.open(choices.keys, cache, clock=choices.clock)
-        authenticator = Authenticator(static, accounts, anonymous=choices.anonymous, clock=choices.clock)
-        reviews = AccessReviews(access, authenticator, accounts)
-        reviewing = ReviewEndpoints(cache, reviews, TokenRequestIssuer(cache, accounts))
+        """The application, and the background tasks to run beside it."""
+        options, cache = self._options, self.cache
+        authorizer = UnionAuthorizer(cache)
+        static = StaticTokens.from_file(options.tokens) if options.tokens else None
+        accounts = ServiceAccountTokens.open(options.keys, cache, clock=options.clock)
+        authenticator = Authenticator(static, accounts, anonymous=options.anonymous, clock=options.clock)
+        reviews = ReviewEndpoints(
+            cache,
+            AccessReviews(authorizer, authenticator, accounts),
+            TokenRequestIssuer(cache, accounts),
+        )
         registry = ObjectRegistry(
             self._store,
             cache,
-            self._build_admission_rules(access),
-            self._record_commit,
-            choices.limits.max_object_bytes,
-            self._audit.record_internal,
+            self._build_admission_rules(authorizer),
+            self._build_webhook_admission(),
+            WriteObserver(self._record_commit, self._audit.record_internal),
+            options.limits.max_object_bytes,
         )
-        registry.admission = self._build_webhook_admission()
-        service = self._build_dispatcher(registry, reviewing)
-        served = [kind for kind in KINDS if choices.gates.is_served(kind)]
+        dispatcher = self._build_dispatcher(registry, reviews)
+        served = [kind for kind in KINDS if options.gates.is_served(kind)]
         app = ApiApplication(
             Router(served),
-            ServerAccessControl(authenticator, access),
+            ServerAccessControl(authenticator, authorizer),
             self._build_flow_control(),
-            RequestRecorder(self.metrics, choices.log, self._audit),
-            service.answer,
+            RequestRecorder(self.metrics, options.log, self._audit),
+            dispatcher.answer,
             self._build_endpoints(served, accounts).answer,
-            choices.clock,
-            choices.limits.max_body_bytes,
+            options.clock,
+            options.limits.max_body_bytes,
         )
-        chores = [
-            GarbageCollector(cache, registry, service.deleter, self._log_collection_failure).run(),
-            EventExpiry(cache, registry, choices.clock).run(),
-            compact_history(self._store, choices.clock.monotonic),
+        background = [
+            GarbageCollector(cache, registry, dispatcher.deleter, self._log_collection_failure).run(),
+            EventExpiry(cache, registry, options.clock).run(),
+            compact_history(self._store, options.clock.monotonic),
             self._cache_verifier.run(),
             self._check_ledger(),
-            self._restore_quarantine.run_until_settled(self._store, log=choices.log),
+            self._restore_quarantine.run_until_settled(self._store, log=options.log),
         ]
-        return app, chores
+        return app, background
 
     async def _check_ledger(self) -> None:
-        """Say at the start whether ledger and claims agree; another hand may have been in the store."""
+        """Warn at the start when ledger and claims differ: another program may have written to the store."""
         report = await audit_cached_ledger(self.cache)
         if not report.is_consistent:
             self._options.log.warning(
-                "ledger and claims do not agree; `dray doctor ledger` tells how and can repair it",
+                "ledger and claims do not agree; `dray doctor ledger` shows how and can repair it",
                 differences=len(report.findings),
                 first=report.findings[0],
             )
@@ -211,19 +194,19 @@ class ApiServer:
         self._options.log.warning("garbage cannot be collected", why=why)
 
     def _build_flow_control(self) -> FlowController:
-        gate = FlowController(self._options.limits, self._options.clock, self.count_refusal)
-        register_gauges(self.metrics, self.cache, gate, self._audit)
-        return gate
+        controller = FlowController(self._options.limits, self._options.clock, self.count_refusal)
+        register_gauges(self.metrics, self.cache, controller, self._audit)
+        return controller
 
     def count_refusal(self, limit: str) -> None:
         """Count a request or connection beyond a limit."""
         self.metrics.count(names.REFUSED, limit)
 
     def _build_webhook_admission(self) -> WebhookAdmission:
-        choices = self._options
-        told = WebhookReporter(self.metrics, choices.log, self._audit).observer
+        options = self._options
+        observer = WebhookRecorder(self.metrics, options.log, self._audit).observer
         return WebhookAdmission(
-            self.cache, self._webhook_client, told, choices.clock, generate_uids().__next__
+            self.cache, self._webhook_client, observer, options.clock, generate_uids().__next__
         )
 
     def _record_commit(self, committed: bool, seconds: float) -> None:
@@ -231,47 +214,49 @@ class ApiServer:
         if committed:
             self.metrics.observe(names.COMMIT_SECONDS, seconds)
 
-    def _build_admission_rules(self, access: UnionAuthorizer) -> list[AdmissionRule]:
-        cache, denied = self.cache, partial(self.metrics.count, names.LEDGER_CONFLICTS)
+    def _build_admission_rules(self, authorizer: UnionAuthorizer) -> list[AdmissionRule]:
+        cache = self.cache
         return [
             NamespaceLifecycle(cache),
             UniqueClaimNames(cache),
             TaintRuleWarnings(cache),
             ObjectCountLimit(cache, self._options.limits.max_objects_per_namespace, self.count_refusal),
-            *build_write_rules(cache, access),
+            *build_write_rules(cache, authorizer),
             LedgerAdmission(
                 cache,
                 restore_quarantine=self._restore_quarantine,
                 enforced=self._options.ledger,
-                on_denied=denied,
+                on_denied=partial(self.metrics.count, names.LEDGER_CONFLICTS),
             ),
             self._quotas,
             WebhookReachabilityRule(self._options.webhook_services),
         ]
 
     def _build_dispatcher(self, registry: ObjectRegistry, reviews: ReviewEndpoints) -> RequestDispatcher:
-        choices, cache = self._options, self.cache
-        world = WriteEnvironment(choices.clock, generate_uids().__next__, random.randrange, choices.gates)
-        writing = ObjectWriter(registry, world)
-        removing = ObjectDeleter(writing)
-        reading = StoredObjectReader(self._store, cache, choices.limits.max_page)
-        showing = ResponseWriter(cache, choices.clock.now)
+        options, cache, clock = self._options, self.cache, self._options.clock
+        writer = ObjectWriter(registry, options.gates, clock, generate_uids().__next__, random.randrange)
+        deleter = ObjectDeleter(registry, clock)
+        reader = StoredObjectReader(self._store, cache, options.limits.max_page)
+        responses = ResponseWriter(cache, clock.now)
         return RequestDispatcher(
-            reading,
-            writing,
-            ObjectPatcher(writing),
-            removing,
-            PodSubresources(writing, removing),
-            WatchServer(cache, reading, showing, random.randrange),
-            showing,
+            reader,
+            writer,
+            ObjectPatcher(registry, writer, clock),
+            deleter,
+            PodSubresources(registry, deleter, clock),
+            WatchServer(cache, reader, responses, random.randrange),
+            responses,
             reviews.answer,
-            PodLogs(cache, choices.keys, choices.clock).answer,
+            PodLogs(cache, options.keys, clock).answer,
         )
 
     def _build_endpoints(
         self, served: Sequence[Kind], accounts: ServiceAccountTokens
     ) -> NonResourceEndpoints:
         discovery, openapi = DiscoveryEndpoints(served, self._options.address), OpenApiDocuments(served)
+        administration = AdministrationEndpoints(
+            self._store, self.cache, self._restore_quarantine, self._options.keys
+        )
         return NonResourceEndpoints(
             {
                 "ping": lambda: None,
@@ -291,9 +276,7 @@ class ApiServer:
                 ("get", "/.well-known/openid-configuration"): _build_document_endpoint(
                     accounts.build_openid_configuration
                 ),
-                **LedgerEndpoints(self._store, self.cache).build_endpoints(),
-                **BackupEndpoint(self._store, self._options.keys).build_endpoints(),
-                **self._restore_quarantine.build_endpoints(self._store),
+                **administration.build_endpoints(),
             },
         )
 
@@ -306,14 +289,14 @@ class ApiServer:
             self._options.log.error("the cache differs from the store", difference=comparison.differences[0])
 
     def end_watches(self) -> None:
-        """Let every watch end in good order; clients come back and find another server, or this one again."""
+        """End every watch in good order; clients reconnect to another server, or to this one later."""
         self.cache.hub.close(StoreClosedError("the server is stopping"))
 
 
 def _build_document_endpoint(build_document: Callable[[], Mapping[str, Any]]) -> Endpoint:
-    """A page that tells a document."""
+    """An endpoint that answers a document."""
 
-    async def page(request: ApiRequest) -> ApiResponse:
+    async def answer(request: ApiRequest) -> ApiResponse:
         return build_json_response(build_document())
 
-    return page
+    return answer

@@ -1,8 +1,9 @@
-"""Bytes under keys, with a history: revisions, transactions, watches; in memory, in one file, or in etcd.
+"""Revisioned key-value stores: transactions, history and watches over bytes, in memory, in SQLite, or in
+etcd.
 
-Nothing here knows what the bytes mean, what an object is or who may see it; the three back ends keep one
-protocol (`base`) and one contract suite. The server, the doors and their tools open a store; everybody else
-meets its contents through the API.
+The three back ends implement one protocol (`base`) and pass one contract suite. Nothing here interprets the
+values, or knows objects and users. The server, `cluster` and `cli` open stores; everything else reads and
+writes through the API.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Addresses of stores: one line of text to an open store.
+"""Addresses of stores, and opening a store by its address.
 
-memory:                                    nothing is kept
+memory:                                    nothing is stored durably
 sqlite:path/to/file  or just a path        one file
 etcd://host:port,host:port/prefix          a running etcd, everything under `prefix`
 etcds://host:port/prefix?ca=FILE&cert=FILE&key=FILE
-                                           the same over TLS; without `ca` the system says whom to
-                                           trust, `cert` and `key` say who we are
+                                           the same over TLS; without `ca` the CAs of the system are
+                                           trusted, `cert` and `key` authenticate the client
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def open_store(address: str) -> Store:
 
 
 def parse_sqlite_path(address: str) -> Path | None:
-    """The file that the address names; None when it names something else than a file."""
+    """Return the file that the address names; None for other stores."""
     scheme, colon, rest = address.partition(":")
     if address == "memory:" or (colon and scheme in ("etcd", "etcds")):
         return None
@@ -57,7 +57,7 @@ async def _open_etcd(scheme: str, rest: str, address: str) -> Store:
     files = _parse_tls_files(query, address)
     if files and scheme == "etcd":
         raise StoreOpenError(f"`{address}` names files for TLS but asks for none; write `etcds://`")
-    # Imported here: only this back end needs grpc, which takes a tenth of a second to load.
+    # Only this back end needs grpc, which takes a tenth of a second to import.
     from dray.store.etcd.client import EtcdTlsFiles
     from dray.store.etcd.store import EtcdStore
 
@@ -67,7 +67,7 @@ async def _open_etcd(scheme: str, rest: str, address: str) -> Store:
 
 
 def _parse_tls_files(query: str, address: str) -> dict[str, Path]:
-    """The files that the address names for TLS; each must be there."""
+    """Parse the TLS files that the address names; each must exist."""
     files: dict[str, Path] = {}
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")

@@ -1,11 +1,11 @@
-"""Backups of any store, and the way back into any store: one function each for the command line.
+"""Backup and restore of any store, for the command line.
 
-Theory of operation: a backup is a file of the format of the store in one file, whatever store it came from,
-and it is verified before it gets its name. A store in one file copies itself; every other one is read page
-by page at one revision, entries keep their revisions and versions, and the past before is compacted away.
+Theory of operation: a backup is a SQLite store file, whatever store it came from, and it is verified before
+it gets its name. A SQLite store copies itself; any other store is read page by page at one revision: entries
+keep their revisions and versions, and the history before is compacted away.
 
-Restoring into a file gives that store back with later revisions. Restoring into etcd gives the values back
-under an empty prefix, with revisions of that etcd: who remembers older ones reads again.
+Restoring into a file gives that store back with later revisions. Restoring into etcd writes the values under
+an empty prefix, with revisions of that etcd: clients that remember older ones list again.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from dray.store.sqlite.store import SqliteStore
 PAGE_SIZE = 500
 """How many entries are read at once."""
 MAX_TXN_WRITES, MAX_TXN_BYTES = 100, 1 << 20
-"""What one transaction of a restore may hold; below the limits of an etcd that was told nothing."""
+"""Limit of one transaction of a restore; below the default limits of etcd."""
 
 
 async def back_up_store(store: Store, target: Path) -> int:
-    """Write the present state into the file `target` while others go on; returns its revision."""
+    """Write the current state into the file `target` while others write; returns its revision."""
     if isinstance(store, SqliteStore):
         return await store.backup(target)
     revision, entries = await _read_all(store)
@@ -55,10 +55,9 @@ async def restore_store(
     force: bool = False,
     extra_values: Mapping[bytes, bytes] = copies.NO_EXTRA_VALUES,
 ) -> int:
-    """Bring a backup back, and with it what `extra_values` has; returns the revision at which the store goes
-    on.
+    """Restore a backup, and write `extra_values` with it; returns the revision at which the store continues.
 
-    Nothing is overwritten without `force`, and nothing at all by a backup that is damaged.
+    Nothing is overwritten without `force`, and nothing at all by a damaged backup.
     """
     path = parse_sqlite_path(address)
     if path is not None:
@@ -72,7 +71,7 @@ async def restore_store(
     entries = await asyncio.to_thread(_read_backup, source)
     async with await open_store(address) as store:
         await _clear_prefix(store, address, force=force)
-        # Before everything else: a restore that breaks off is known for one.
+        # First of all: it marks a restore that does not finish.
         values = {
             **extra_values,
             **{entry.key: entry.value for entry in entries if entry.key not in extra_values},
@@ -87,7 +86,7 @@ async def _put_all(store: Store, values: Mapping[bytes, bytes], address: str) ->
             revision = (await store.txn([], writes)).revision
             done += len(writes)
     except StoreError as error:
-        # Many transactions are not one: whoever looks now sees a part, and must be told.
+        # Many transactions are not atomic: a reader sees a part now, and the error must say so.
         raise StoreOpenError(
             f"{done} of {len(values)} keys are under `{address}`: {error}; restore again with `--force`"
         ) from error
@@ -111,7 +110,7 @@ def _write_backup(entries: list[StoreEntry], revision: int, target: Path) -> int
 
 
 def _iter_rows(entries: Iterable[StoreEntry]) -> Iterator[Row]:
-    """One row for each entry, numbered by the revision of its last change."""
+    """Yield one row for each entry, numbered by the revision of its last change."""
     last, place = 0, 0
     for entry in sorted(entries, key=lambda entry: (entry.mod_revision, entry.key)):
         last, place = entry.mod_revision, place + 1 if entry.mod_revision == last else 0
@@ -120,7 +119,7 @@ def _iter_rows(entries: Iterable[StoreEntry]) -> Iterator[Row]:
 
 
 def _read_backup(source: Path) -> list[StoreEntry]:
-    """Every living entry of a backup that is whole."""
+    """Read every current entry of a backup that is intact."""
     with tempfile.TemporaryDirectory() as folder:
         copy = copies.copy_checked(source, Path(folder) / "copy")
         verify_file(copy, writer=False)
@@ -147,13 +146,13 @@ async def _clear_prefix(store: Store, address: str, *, force: bool) -> None:
 
 
 async def _iter_pages(store: Store) -> AsyncIterator[tuple[StoreEntry, ...]]:
-    """What is there, one helping after the other, as long as there is something."""
+    """Yield the pages of the store until it has no more."""
     while (page := await store.range(b"", limit=PAGE_SIZE)).entries:
         yield page.entries
 
 
 def _split_writes(writes: Iterable[Write]) -> Iterator[list[Write]]:
-    """Writes in parts that a transaction can hold."""
+    """Split writes into parts that fit into one transaction."""
     part: list[Write] = []
     size = 0
     for write in writes:

@@ -1,14 +1,14 @@
-"""The protocol of a store, and the values it speaks in.
+"""The protocol of a store, and its values.
 
 Theory of operation: a store is a dict of bytes with a history. Every transaction that changes something gets
 the next revision, and all its writes carry that revision. Revisions only grow; they need not be dense, since
-an etcd is shared with others. The past can be read until `compact` forgets it: after `compact(r)` the state
-at `r` and everything later is still there.
+an etcd is shared with others. The past can be read until `compact` drops it: after `compact(r)` the state at
+`r` and everything later is still readable.
 
-A watch continues where a read stopped: `range` tells the revision it saw, `watch` after that revision hands
-out every later change exactly once, in order, and all changes of one revision together.
+A watch continues where a read stopped: `range` returns the revision it read at, and `watch` after that
+revision yields every later change exactly once, in order, and all changes of one revision together.
 
-Rules for this file: values and pure functions on them; nothing here knows a back end.
+This module has values and pure functions on them; it depends on no back end.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from typing import Protocol, Self
 import msgspec
 
 FIRST_REVISION = 1
-"""The revision of a store in which nothing has happened."""
+"""The revision of a store in which nothing has been written."""
 
 MAX_BUFFERED_EVENTS = 10_000
-"""How many events a watcher may be behind before it is cut off."""
+"""How many events a watcher may fall behind before it is cut off."""
 
 MAX_BUFFERED_BYTES = 16 * 1024 * 1024
-"""How many bytes of values may wait for one watcher before it is cut off."""
+"""How many bytes of values may be buffered for one watcher before it is cut off."""
 
 
 class StoreEntry(msgspec.Struct, frozen=True, gc=False):
-    """A key with its value and where in the history it stands."""
+    """A key with its value and its revisions."""
 
     key: bytes
     value: bytes
     create_revision: int
     mod_revision: int
     version: int
-    """1 when created, one more with every put."""
+    """1 when created, incremented by every put."""
 
 
 class StoreEvent(msgspec.Struct, frozen=True, gc=False):
-    """One key changed at `revision`: `entry` is its new value (None: deleted), `previous` the old one."""
+    """One key changed at `revision`: `entry` is its new state (None: deleted), `previous` the old one."""
 
     key: bytes
     revision: int
@@ -50,9 +50,9 @@ class StoreEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventBatch(msgspec.Struct, frozen=True, gc=False):
-    """Everything watched that changed at `get_revision`, in the order written; empty for a bookmark.
+    """All watched changes of one `revision`, in the order written; empty for a bookmark.
 
-    A bookmark says: everything up to `get_revision` has been handed out.
+    A bookmark means that everything up to `revision` has been delivered.
     """
 
     revision: int
@@ -75,13 +75,13 @@ class KeyUnchanged(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class KeyAbsent(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """There is no such key."""
+    """The key is absent."""
 
     key: bytes
 
 
 class KeyHasValue(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The key is there and has this value."""
+    """The key exists and has this value."""
 
     key: bytes
     value: bytes
@@ -91,14 +91,14 @@ Compare = KeyUnchanged | KeyAbsent | KeyHasValue
 
 
 class Put(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Give the key this value."""
+    """Set the value of the key."""
 
     key: bytes
     value: bytes
 
 
 class Delete(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Remove the key; nothing happens when it is absent."""
+    """Remove the key; does nothing when it is absent."""
 
     key: bytes
 
@@ -107,20 +107,20 @@ Write = Put | Delete
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
-    """All writes happened, at `get_revision`; if they changed nothing, the store stands there."""
+    """All writes happened, at `revision`; if they changed nothing, it is the current revision."""
 
     revision: int
 
 
 class FailedCompare(msgspec.Struct, frozen=True, gc=False):
-    """A compare that failed, and what stands there instead."""
+    """A compare that failed, and the entry found instead."""
 
     compare: Compare
     current: StoreEntry | None
 
 
 class TxnConflict(msgspec.Struct, frozen=True, gc=False):
-    """No write happened, because these compares failed at `get_revision`."""
+    """No write happened, because these compares failed at `revision`."""
 
     revision: int
     failed: tuple[FailedCompare, ...]
@@ -130,11 +130,11 @@ class Store(Protocol):
     """Bytes under keys, with a history. Every method may raise `StoreError`."""
 
     async def get_revision(self) -> int:
-        """The revision of the newest change."""
+        """Return the revision of the newest change."""
         ...
 
     async def get(self, key: bytes, revision: int | None = None) -> StoreEntry | None:
-        """The entry now, or as it was at `get_revision`."""
+        """Return the current entry, or the entry at `revision`."""
         ...
 
     async def range(
@@ -145,32 +145,32 @@ class Store(Protocol):
         limit: int | None = None,
         revision: int | None = None,
     ) -> EntryPage:
-        """The entries whose keys start with `prefix` and come after `start_after`.
+        """Return the entries whose keys start with `prefix` and come after `start_after`.
 
         To page through a state that others keep changing, pass the revision of the first page to the next.
         """
         ...
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> Committed | TxnConflict:
-        """Do all writes in one revision if all compares hold, else nothing."""
+        """Do all writes in one revision if all compares hold, else none."""
         ...
 
     def watch(
         self, prefix: bytes, after_revision: int, *, bookmarks: float | None = None
     ) -> AsyncGenerator[EventBatch, None]:
-        """Every change under `prefix` later than `after_revision`, without end.
+        """Yield every change under `prefix` later than `after_revision`, without end.
 
-        With `bookmarks`, a quiet watch tells about every so many seconds how far it has come. Close the
-        generator when done (`contextlib.aclosing`).
+        With `bookmarks`, an idle watch yields its progress about every so many seconds. Close the generator
+        when done (`contextlib.aclosing`).
         """
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget what only the past before `get_revision` needs; no matter if that has been done already."""
+        """Drop the history before `revision`; does nothing when that has been done already."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything; watchers end with `Closed`."""
+        """Release all resources; watches end with `StoreClosedError`."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -181,10 +181,10 @@ class Store(Protocol):
 
 
 class AsyncCloseMixin:
-    """Gives a store its `async with`."""
+    """Makes a store an async context manager."""
 
     async def close(self) -> None:
-        """Overridden by every store."""
+        """Close the store; every store overrides this."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -196,8 +196,8 @@ class AsyncCloseMixin:
 
 
 def evaluate_compare(compare: Compare, current: StoreEntry | None) -> bool:
-    """Whether the compare is true of what stands under its key."""
-    # Asked for every compare of every write, and looking at the type is several times faster than `match`.
+    """Return whether the compare holds for the entry under its key."""
+    # Called for every compare of every write, and looking at the type is several times faster than `match`.
     if type(compare) is KeyUnchanged:
         return compare.mod_revision == (0 if current is None else current.mod_revision)
     if type(compare) is KeyHasValue:
@@ -206,18 +206,18 @@ def evaluate_compare(compare: Compare, current: StoreEntry | None) -> bool:
 
 
 def get_prefix_end(prefix: bytes) -> bytes | None:
-    """The first key after all keys that start with `prefix`; None when there is no such key."""
+    """Return the first key after all keys that start with `prefix`; None when there is none."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
 
 
 def get_range_start(prefix: bytes, start_after: bytes | None) -> bytes:
-    """The smallest key a range may return."""
+    """Return the smallest key a range may return."""
     return prefix if start_after is None else max(prefix, start_after + b"\0")
 
 
 def check_txn(compares: Sequence[Compare], writes: Sequence[Write]) -> None:
-    """A transaction writes each key once, since it has one revision; and no key is empty."""
+    """Refuse a transaction that writes a key twice (it has one revision), or an empty key."""
     keys = {write.key for write in writes}
     if len(keys) != len(writes):
         written = [write.key for write in writes]
@@ -231,7 +231,7 @@ def check_txn(compares: Sequence[Compare], writes: Sequence[Write]) -> None:
 
 
 def check_read(limit: int | None, revision: int | None) -> None:
-    """A page holds at least one entry, and there is nothing before the beginning."""
+    """Refuse a page without entries, and revisions before the first."""
     if limit is not None and limit < 1:
         raise ValueError(f"a page of `{limit}` entries cannot be read; give at least 1, or None for all")
     if revision is not None and revision < FIRST_REVISION:

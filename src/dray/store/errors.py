@@ -1,21 +1,21 @@
-"""What can go wrong with a store, as one tree of exceptions.
+"""Exceptions of the stores, as one tree.
 
-    StoreError                 anything a store raises on purpose
-    ├── Compacted              the revision asked for is no longer kept: read the present, watch from there
-    ├── FutureRevision         the revision asked for has not happened yet
-    ├── SlowWatcher            a reader fell too far behind and was cut off; it may resume where it was
-    ├── TooLarge               more in one transaction than the back end takes
-    ├── Closed                 the store was closed, or stopped because its disk cannot be trusted
-    ├── WriteFailed            the disk is full or refused; nothing was written, reads go on
-    ├── OutcomeUnknown         a write was sent and nobody knows whether it happened
-    └── OpenError              the store cannot be opened
-        ├── InUse              another process has it
-        ├── ForeignFile        the file belongs to another program
-        ├── FormatError        the file was written by a newer dray
-        ├── Damaged            the file is not what was written to it (also while reading)
-        └── Unreachable        nobody answers at the address (also later, while running)
+    StoreError                     any exception a store raises on purpose
+    ├── CompactedError             the requested revision has been compacted; read the present
+    ├── FutureRevisionError        the requested revision does not exist yet
+    ├── SlowWatcherError           a watcher fell too far behind and was cut off; it may resume where it was
+    ├── TxnTooLargeError           the transaction has more operations than the back end accepts
+    ├── StoreClosedError           the store was closed, or stopped because its disk cannot be trusted
+    ├── StoreWriteError            the disk is full or refused the write; nothing was written, reads go on
+    ├── OutcomeUnknownError        a write was sent and its outcome is unknown
+    └── StoreOpenError             the store cannot be opened
+        ├── StoreInUseError        another process has the file open
+        ├── ForeignFileError       the file belongs to another program
+        ├── StoreFormatError       a newer dray wrote the file
+        ├── CorruptStoreError      the file is damaged (also raised while reading)
+        └── StoreUnreachableError  no server answers at the address (also raised later, while running)
 
-A compare that fails is none of these: it is a `Conflict`, a value.
+A compare that fails raises none of these: the transaction returns a `TxnConflict`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dray.errors import DrayError
 
 
 class StoreError(DrayError):
-    """Base of everything a store raises on purpose."""
+    """Base class of every exception that a store raises on purpose."""
 
 
 class CompactedError(StoreError):
-    """The revision asked for is no longer kept."""
+    """The requested revision has been compacted."""
 
     def __init__(self, revision: int, oldest: int | None = None) -> None:
         self.revision = revision
@@ -40,7 +40,7 @@ class CompactedError(StoreError):
 
 
 class FutureRevisionError(StoreError):
-    """The revision asked for has not happened yet."""
+    """The requested revision does not exist yet."""
 
     def __init__(self, revision: int, current: int | None = None) -> None:
         self.revision = revision
@@ -50,7 +50,7 @@ class FutureRevisionError(StoreError):
 
 
 class SlowWatcherError(StoreError):
-    """A reader fell too far behind; everything up to `revision` was handed to it."""
+    """A watcher fell too far behind; it has received everything up to `revision`."""
 
     def __init__(self, revision: int, limit: int, unit: str = "events") -> None:
         self.revision = revision
@@ -61,19 +61,19 @@ class SlowWatcherError(StoreError):
 
 
 class TxnTooLargeError(StoreError):
-    """More in one transaction than the back end takes."""
+    """The transaction has more operations than the back end accepts."""
 
 
 class StoreClosedError(StoreError):
-    """The store was closed, or stopped because its disk cannot be trusted any more."""
+    """The store was closed, or stopped because its disk can no longer be trusted."""
 
 
 class StoreWriteError(StoreError):
-    """The disk is full or refused; nothing was written, reads go on, and the next write may work."""
+    """The disk is full or refused the write; nothing was written, reads go on, the next write may work."""
 
 
 class OutcomeUnknownError(StoreError):
-    """A write was sent and nobody knows whether it happened; read before trying again."""
+    """A write was sent and its outcome is unknown; read before trying again."""
 
 
 class StoreOpenError(StoreError):
@@ -89,12 +89,12 @@ class ForeignFileError(StoreOpenError):
 
 
 class StoreFormatError(StoreOpenError):
-    """The file was written by a newer dray."""
+    """A newer dray wrote the file."""
 
 
 class CorruptStoreError(StoreOpenError):
-    """The file is not what was written to it; nothing of it is served."""
+    """The file is damaged; the store serves nothing of it."""
 
 
 class StoreUnreachableError(StoreOpenError):
-    """Nobody answers at the address."""
+    """No server answers at the address."""

@@ -1,7 +1,7 @@
-"""A store in memory: the meaning of the protocol in its plainest form.
+"""A store in memory: the reference implementation of the protocol.
 
-Theory of operation: each key has the list of what it was, oldest first, and there is one log of batches.
-Nothing awaits, so every method is atomic in its event loop.
+Theory of operation: each key has the list of its states, oldest first, and there is one log of batches. No
+method awaits anything, so each is atomic in its event loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KeyHistory = list[tuple[int, StoreEntry | None]]
 
 
 class MemoryStore(AsyncCloseMixin):
-    """Everything is gone when the process ends; for tests, and as the reference of the contract."""
+    """A store that ends with the process; for tests, and as the reference of the contract suite."""
 
     def __init__(self, buffered_events: int = MAX_BUFFERED_EVENTS) -> None:
         self._broadcaster = WatchBroadcaster(FIRST_REVISION, buffered_events)

@@ -1,16 +1,16 @@
-"""From one line of changes to many watchers, each with its own bounded buffer.
+"""Broadcasts one sequence of changes to many watchers, each with its own bounded buffer.
 
-Theory of operation: a store publishes its batches in order, in the thread of the event loop, and the hub
-remembers how far it has come. A watcher that starts in the past reads the history at its own pace, which
-costs no memory, until it stands exactly where the hub stands; because nothing else runs between that
-comparison and the subscription, there is neither a gap nor an overlap. From then on batches wait for it in
-a buffer. Whoever lets the buffer overflow is cut off, so that a dead reader never holds memory.
+Theory of operation: a store publishes its batches in order, in the thread of the event loop, and the
+broadcaster remembers its revision. A watcher that starts in the past reads the history at its own pace, which
+costs no memory, until it has reached the revision of the broadcaster; because nothing else runs between that
+comparison and the subscription, there is neither a gap nor an overlap. From then on its batches wait in a
+buffer. A watcher whose buffer overflows is cut off, so that a dead reader never holds memory.
 
-Watchers stand under the prefix they watch. Keys are parted by slashes and most prefixes end at one, so a key
-finds its watchers by looking up its own beginnings; what others watch costs nothing. All watchers of one
-prefix get the same batch.
+Watchers are indexed by the prefix they watch. Keys are divided by slashes and most prefixes end at one, so a
+key finds its watchers by looking up its own prefixes; other watchers cost nothing. All watchers of one prefix
+get the same batch.
 
-Rules for this file: one thread only; nothing here knows where the history is kept.
+Only one thread uses this module; it does not depend on where the history is stored.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from dray.store.errors import SlowWatcherError, StoreClosedError
 
 SLASH = b"/"
 MAX_COALESCED_EVENTS = 100
-"""So many events are joined to one batch, about."""
+"""About how many events are joined to one batch."""
 MAX_CACHED_FOLDERS = 4096
-"""Of so many folders it is remembered who watches them."""
+"""For how many directories of keys the watched prefixes are cached."""
 
 
 class EventHistory(Protocol):
-    """Where a hub reads what it does not remember."""
+    """The history from which a broadcaster reads what is no longer in memory."""
 
     async def check_readable(self, revision: int) -> None:
-        """Raise `Compacted` or `FutureRevision` when the history does not reach from `revision` to now."""
+        """Raise `CompactedError` or `FutureRevisionError` unless the history covers `revision` to now."""
         ...
 
     async def read_events(self, prefix: bytes, after: int, up_to: int) -> Sequence[EventBatch]:
-        """The next batches after `after`; the last one, maybe empty, tells how far they reach."""
+        """Return the next batches after `after`; the last one, maybe empty, has the revision they reach."""
         ...
 
 
 class WatchBuffer:
-    """Batches on their way to one watcher."""
+    """Batches that wait for one watcher."""
 
     def __init__(self, max_events: int, max_bytes: int = MAX_BUFFERED_BYTES) -> None:
         self._max_events, self._max_bytes = max_events, max_bytes
@@ -62,36 +62,36 @@ class WatchBuffer:
             return
         self._events += len(batch.events)
         self._bytes += _count_bytes(batch)
-        # One batch always fits: a revision cannot be handed out in parts.
+        # One batch always fits: a revision cannot be delivered in parts.
         if bounded and self._pending and (self._events > self._max_events or self._bytes > self._max_bytes):
             self._pending.clear()
             self.fail(self._build_slow_error())
             return
         if self._pending and not self._pending[-1].events:
-            self._pending.pop()  # A bookmark that nobody read yet is outdated by whatever comes after it.
+            self._pending.pop()  # Whatever follows a bookmark that was not read makes it obsolete.
         self._pending.append(batch)
         self._wake(self._reader_waiter)
 
     async def wait_until_drained(self) -> None:
-        """Wait until everything was read; for sources that can be asked to wait."""
+        """Wait until everything has been read; for sources that support backpressure."""
         while self._pending and self._error is None:
             self._source_waiter = asyncio.get_running_loop().create_future()
             await self._source_waiter
 
     def fail(self, error: Exception) -> None:
-        """End the watch with `error`, after what is already waiting."""
+        """End the watch with `error`, after what is already in the buffer."""
         if self._error is None:
             self._error = error
             self._wake(self._reader_waiter)
             self._wake(self._source_waiter)
 
     async def get(self, timeout: float | None) -> EventBatch | None:
-        """The next batch, or None when nothing came for `timeout` seconds."""
+        """Return the next batch, or None when none arrived for `timeout` seconds."""
         while not self._pending:
             if self._error is not None:
                 raise self._error
             self._wake(self._source_waiter)
-            # Something may have come between the end of the patience and this line; it goes first.
+            # A batch may have arrived between the time-out and this line; it goes first.
             if not await self._wait_for_wakeup(timeout) and not self._pending and self._error is None:
                 return None
         batch = self._pending.popleft()
@@ -101,7 +101,7 @@ class WatchBuffer:
         return batch
 
     def coalesce_pending(self, batch: EventBatch) -> EventBatch:
-        """A batch with what waits behind it, as far as that is no more than anybody takes at once."""
+        """Join a batch with those that wait behind it, up to the limit of one batch."""
         if not self._pending:
             return batch
         events = list(batch.events)
@@ -119,13 +119,13 @@ class WatchBuffer:
         return SlowWatcherError(self.delivered_revision, self._max_bytes, "bytes")
 
     async def _wait_for_wakeup(self, timeout: float | None) -> bool:
-        """Sleep until something came; False when it took too long."""
+        """Sleep until something arrived; False on a time-out."""
         loop = asyncio.get_running_loop()
         reader: asyncio.Future[bool] = loop.create_future()
         self._reader_waiter = reader
         if timeout is not None:
             self._deadline = loop.time() + timeout
-            # An alarm that is set stays set: a thousand watchers would set one anew for every event.
+            # A timer that is set stays set: a thousand watchers would set one anew for every event.
             if self._timer is None or self._timer.when() > self._deadline:
                 self.cancel_timer()
                 self._timer = loop.call_at(self._deadline, self._on_timer)
@@ -145,7 +145,7 @@ class WatchBuffer:
             self._timer = loop.call_at(self._deadline, self._on_timer)
 
     def cancel_timer(self) -> None:
-        """Nobody waits here any more."""
+        """Cancel the timer; nothing waits for it any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -166,7 +166,7 @@ def _count_bytes(batch: EventBatch) -> int:
 
 
 class WatchBroadcaster:
-    """Hands every published batch to every watcher whose prefix it touches."""
+    """Delivers every published batch to every watcher whose prefix it touches."""
 
     def __init__(self, revision: int, max_events: int = MAX_BUFFERED_EVENTS) -> None:
         self.revision = revision
@@ -212,7 +212,9 @@ class WatchBroadcaster:
         *,
         coalesce: bool = False,
     ) -> AsyncGenerator[EventBatch, None]:
-        """The past after `after`, then the present; `coalesce` joins batches that wait behind each other."""
+        """Yield the history after `after`, then new changes; `coalesce` joins batches that wait behind each
+        other.
+        """
         cursor = max(after, FIRST_REVISION)
         await history.check_readable(cursor)
         while cursor < self.revision:
@@ -246,7 +248,7 @@ class WatchBroadcaster:
         self._watchers[prefix].add(buffer)
 
     def unsubscribe(self, buffer: WatchBuffer, prefix: bytes) -> None:
-        """Put nothing more into the buffer."""
+        """Stop filling the buffer."""
         self._watchers[prefix].discard(buffer)
         if self._watchers[prefix]:
             return
@@ -269,10 +271,10 @@ class WatchBroadcaster:
                 buffer.put(part)
 
     def _find_prefixes(self, key: bytes) -> Sequence[bytes]:
-        """The prefixes under which somebody watches this key."""
+        """Return the watched prefixes of this key."""
         if self._unaligned_lengths:
             return list(self._iter_watched_prefixes(key))
-        # Keys beside each other have the same beginnings, but for the name at the end.
+        # Neighbouring keys have the same prefixes, but for the name at the end.
         folder = key[: key.rfind(SLASH) + 1]
         known = self._folder_prefixes.get(folder)
         if known is None:
@@ -290,7 +292,7 @@ class WatchBroadcaster:
             end = key.find(SLASH, end) + 1
         for length in self._unaligned_lengths:
             beginning = key[:length]
-            # One that is too long, or ends at a slash, was met above or is none of this key.
+            # A prefix that is too long, or ends at a slash, was found above or is not one of this key.
             if len(beginning) == length and beginning in watchers and not beginning.endswith(SLASH):
                 yield beginning
 
@@ -298,7 +300,7 @@ class WatchBroadcaster:
         still = []
         for revision, waiting in self._revision_waiters:
             if waiting.done():
-                continue  # whoever asked has left
+                continue  # its waiter has left
             if revision > self.revision:
                 still.append((revision, waiting))
             else:
@@ -311,7 +313,7 @@ class WatchBroadcaster:
 
 
 def filter_batch(batch: EventBatch, prefix: bytes) -> EventBatch:
-    """The batch without events elsewhere."""
+    """Return the batch without events outside the prefix."""
     if not prefix:
         return batch
     events = tuple(event for event in batch.events if event.key.startswith(prefix))

@@ -1,5 +1,6 @@
-"""What a process says about itself: its log, its numbers, and whether it is well.
+"""Structured logs, Prometheus metrics and health endpoints of a process.
 
-Nothing here knows what the numbers mean or what a request is: every service brings its own table of measures
-and its own words. Services, `cluster` and `cli` import it; it imports only the clock and the vocabulary.
+It contains no metric and no message of any particular service: each service brings its own table of metrics
+and its own messages. It must not know requests or objects. Services, `cluster` and `cli` import it; it
+imports only the clock and the exception tree.
 """

@@ -1,7 +1,7 @@
-"""Where a process that is no API server tells its numbers and whether it is well: plain HTTP, few paths.
+"""HTTP endpoint for metrics and health of processes that are not the API server.
 
-Nothing here is a secret and nothing can be changed through it, so there are no credentials; it is off unless
-an address is given, and the address should be one that only probes and Prometheus reach.
+It serves no secrets and changes nothing, so it takes no credentials. It is off unless an address is given;
+the address should be one that only probes and Prometheus reach.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SHUTDOWN_SECONDS = 1.0
 async def serve_telemetry(
     metrics: MetricsRegistry, checks: Mapping[str, HealthCheck], *, address: str | None = None
 ) -> AsyncIterator[str | None]:
-    """Answer `/metrics` and the paths of health at `address` (HOST:PORT) for as long as the context is open.
+    """Serve `/metrics` and the health paths at `address` (HOST:PORT) while the context is open.
 
-    Gives the address that is listened on, with the real port where `0` was asked for; None when it is off.
+    Yields the address, with the real port where `0` was requested; None when the endpoint is off.
     """
     if not address:
         yield None
@@ -77,7 +77,7 @@ def _parse_address(address: str) -> tuple[str, int]:
 
 
 def explain_bind_error(error: OSError) -> str:
-    """Why nobody can listen at an address, without the address: asyncio tells it too."""
+    """Explain why an address cannot be bound, without repeating the address, which asyncio adds."""
     return (error.strerror or str(error)).rpartition(": ")[2].lower()
 
 

@@ -1,4 +1,4 @@
-"""Whether a process is well: named checks, and the text that probes and people read at `/readyz`."""
+"""Health checks: named checks, and the text of `/livez`, `/readyz` and `/healthz`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 HealthCheck = Callable[[], str | None]
-"""What is wrong, in a line; None when nothing is."""
+"""A check returns what is wrong, in one line; None when nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """Whether all checks passed, and the words for it."""
+    """Whether all checks passed, and the text to answer with."""
 
     passed: bool
     text: str
@@ -22,13 +22,11 @@ class ProbeResult:
 def run_health_checks(
     path: str, checks: Mapping[str, HealthCheck], *, verbose: bool = False
 ) -> ProbeResult | None:
-    """What `path` answers: one of `HEALTH_PATHS`, or one followed by the name of a check; None for other
-    paths.
-    """
+    """Answer a health path, optionally followed by the name of one check; None for other paths."""
     top, _, asked = path.strip("/").partition("/")
     if f"/{top}" not in HEALTH_PATHS or (asked and asked not in checks):
         return None
-    # A process that is alive but not ready must not be restarted for it.
+    # A process that is alive but not ready must not be restarted for that.
     names = [asked] if asked else ([] if top == "livez" else list(checks))
     troubles = {name: checks[name]() for name in names}
     good = not any(troubles.values())

@@ -1,12 +1,12 @@
-"""What a process says while it runs: lines of text for people, or of JSON for machines.
+"""Structured logging: lines of text for people, or of JSON for programs.
 
 Theory of operation: a line has a level, a message that is always worded the same, and fields with what
-varies. So lines can be counted and found by their message, and one that comes again and again is written a
-few times and then counted. A line is one line: whatever a client put into a field is escaped, and what looks
-like a credential is hidden. A line never makes the process wait: when nobody takes what it says (a pipe that
-is full), lines are dropped and counted.
+varies. So lines can be counted and found by their message, and a message that repeats is written a few times
+and then only counted. A line is one line: control characters that a client put into a field are escaped, and
+what looks like a credential is redacted. Logging never blocks the process: when the sink accepts nothing (a
+full pipe), lines are dropped and counted.
 
-Rules for this file: nothing here knows requests; headers and bodies are never handed to it.
+This module knows nothing of requests; headers and bodies are never passed to it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dray.errors import DrayError
 from dray.telemetry.redaction import redact
 
 MAX_REPEATS = 10
-"""A message is written so often in a period, and then only counted."""
+"""How often a message is written in a period before it is only counted."""
 PERIOD_SECONDS = 60.0
 MAX_COUNTED_MESSAGES = 1_000
 MAX_LINE_BYTES = select.PIPE_BUF
-"""A pipe that takes anything takes this much without waiting."""
+"""A pipe that accepts any byte accepts this many without blocking."""
 
 
 class LogLevel(IntEnum):
-    """How much a line matters."""
+    """Severity of a line."""
 
     DEBUG = 10
     INFO = 20
@@ -42,11 +42,11 @@ class LogLevel(IntEnum):
 
 
 LineSink = Callable[[bytes], bool]
-"""Takes a line; False when it cannot without waiting."""
+"""Accepts a line; returns False when that would block."""
 
 
 class StructuredLogger:
-    """Writes lines."""
+    """Writes log lines to a sink."""
 
     def __init__(
         self, sink: LineSink, clock: Clock, *, level: LogLevel = LogLevel.INFO, json: bool = False
@@ -70,7 +70,8 @@ class StructuredLogger:
         self.log(LogLevel.ERROR, message, fields)
 
     def log(self, level: LogLevel, message: str, fields: Mapping[str, Any], *, always: bool = False) -> None:
-        """Write a line, unless it does not matter enough or was said too often; `always` is never too often.
+        """Write a line, unless its level is too low or its message repeats too often; `always` ignores
+        repeats.
 
         Fields without a value are left out.
         """
@@ -91,7 +92,7 @@ class StructuredLogger:
             self.dropped += 1
 
     def _count_repeats(self, message: str) -> int | None:
-        """How often a message was left out before this time; None when it is left out now."""
+        """Return how often a message was left out before this time; None when it is left out now."""
         now = self._clock.monotonic()
         count = self._counts.get(message)
         if count is None or now - count.started >= PERIOD_SECONDS:
@@ -105,9 +106,10 @@ class StructuredLogger:
 
 
 class ChangeLogger:
-    """What stands in the way: said when it comes up or becomes another, and only for the curious meanwhile.
+    """Logs a condition when it appears or changes, and at debug level in between.
 
-    For what is looked at again and again and may stay as it is for days, because only a person can change it.
+    For conditions that are checked again and again and may last for days, because only a person can change
+    them.
     """
 
     def __init__(self, log: StructuredLogger) -> None:
@@ -115,18 +117,18 @@ class ChangeLogger:
         self._reported: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
     def report(self, subject: str, level: LogLevel, message: str, **fields: Any) -> None:
-        """Say what is the case with something."""
+        """Report the current condition of a subject."""
         said = (message, _clean_fields(fields))
         self._log.log(LogLevel.DEBUG if self._reported.get(subject) == said else level, message, fields)
         self._reported[subject] = said
 
     def clear(self, subject: str) -> bool:
-        """Nothing is the case any more; whether something was."""
+        """Forget the condition of a subject; returns whether there was one."""
         return self._reported.pop(subject, None) is not None
 
 
 def build_silent_logger() -> StructuredLogger:
-    """A log that nobody reads."""
+    """Build a logger that discards every line."""
     return StructuredLogger(lambda _line: True, SystemClock())
 
 
@@ -138,7 +140,7 @@ class _RepeatCount:
 
 
 def build_descriptor_sink(file: int) -> LineSink:
-    """Writes lines to an open file, as long as it takes them without waiting."""
+    """Build a sink that writes to an open file and drops lines that would block."""
     poll = select.poll()
     poll.register(file, select.POLLOUT)
 
@@ -158,7 +160,7 @@ def build_descriptor_sink(file: int) -> LineSink:
 
 
 class LoggingBridge(logging.Handler):
-    """Brings what libraries log through Python's `logging` here."""
+    """Forwards records of Python's `logging` to a structured logger."""
 
     def __init__(self, log: StructuredLogger) -> None:
         super().__init__(logging.WARNING)
@@ -173,7 +175,7 @@ class LoggingBridge(logging.Handler):
 
 
 def redirect_library_logs(log: StructuredLogger, *names: str) -> None:
-    """Let libraries speak through this log, and nowhere else."""
+    """Send the logs of libraries to this logger, and nowhere else."""
     for name in names:
         logger = logging.getLogger(name)
         logger.handlers = [LoggingBridge(log)]
@@ -195,9 +197,9 @@ def _clean_value(value: Any) -> Any:
 
 
 def _describe_error(error: BaseException) -> str:
-    """An exception in a line: what, and unless it was raised on purpose, where."""
+    """Describe an exception in one line, with its location unless dray raised it on purpose."""
     while isinstance(error, BaseExceptionGroup):
-        # A group of tasks says only that one of them failed.
+        # An exception group only says that some task failed.
         error = error.exceptions[0]
     what = f"{type(error).__name__}: {error}"
     if isinstance(error, DrayError):

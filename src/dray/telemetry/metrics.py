@@ -1,12 +1,13 @@
-"""What a process counts and times, as Prometheus reads it.
+"""Metrics in the format of Prometheus.
 
-Theory of operation: a series is a list of numbers that is found by its labels in a dict and added to in the
-event loop; that costs about a microsecond, and nothing is locked. What others know anyway (how many wait,
-where a cache stands) is asked for only when somebody reads. The text is then written by the Prometheus
-client from those numbers. Nothing is kept outside the instance: two services in one process do not mix.
+Theory of operation: a series is a list of numbers that is found by its labels in a dict and updated in the
+event loop; that costs about a microsecond and takes no lock. Values that exist elsewhere anyway (the length
+of a queue, the revision of a cache) are collected by callbacks when somebody scrapes. The Prometheus client
+then writes the text from those numbers. Nothing is stored outside the instance: two services in one process
+do not mix.
 
-Rules for this file: which metrics there are is a table that a service brings; what their labels mean is its
-business, and so is keeping what a client made up out of them.
+Each service brings the table of its metrics; it defines the labels and keeps values that clients choose out
+of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from prometheus_client.core import (
 
 
 class MetricType(Enum):
-    """How a metric moves."""
+    """Type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -37,7 +38,7 @@ class MetricType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """A metric: its name, what it counts, and by which labels."""
+    """A metric: its name, its help text, and its labels."""
 
     name: str
     type: MetricType
@@ -50,22 +51,22 @@ MetricTable = Mapping[str, MetricDefinition]
 
 
 def build_metric_table(*rows: MetricDefinition) -> MetricTable:
-    """Measures by their names."""
+    """Index metric definitions by name."""
     return MappingProxyType({row.name: row for row in rows})
 
 
 LabelValues = tuple[str, ...]
 CollectValues = Callable[[], Iterable[tuple[LabelValues, float]]]
-"""Gives the values of a gauge or counter, with their labels, when somebody reads."""
+"""Returns the values of a gauge or counter, with their labels, when somebody scrapes."""
 
 OTHER_LABEL = "other"
-"""What a label says that has no word of its own."""
+"""Value of a label for everything that has no value of its own."""
 MAX_SERIES = 10_000
-"""Labels beyond this many of one metric are counted together; a bug, and no reason to fall over."""
+"""Series of one metric beyond this number are counted together: a bug, but no reason to fail."""
 
 
 class MetricsRegistry:
-    """The numbers of one service, by its table of measures; those of the process come with them."""
+    """The metrics of one service, by its table of definitions, and those of the process."""
 
     def __init__(self, definitions: MetricTable) -> None:
         self._definitions = definitions
@@ -77,11 +78,11 @@ class MetricsRegistry:
         self.registry.register(self)
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
-        """Add to a counter, or to a gauge that goes up and down."""
+        """Add to a counter, or to a gauge."""
         self.get_series(name, labels)[0] += by
 
     def set(self, name: str, value: float, *labels: str) -> None:
-        """Give a gauge its value."""
+        """Set a gauge."""
         self.get_series(name, labels)[0] = value
 
     def observe(self, name: str, seconds: float, *labels: str) -> None:
@@ -89,20 +90,20 @@ class MetricsRegistry:
         add_observation(self.get_series(name, labels), self._definitions[name].buckets, seconds)
 
     def add_callback(self, name: str, collect_values: CollectValues) -> None:
-        """Ask for the values of a gauge or counter whenever somebody reads the metrics."""
+        """Collect the values of a gauge or counter through a callback whenever somebody scrapes."""
         assert name in self._definitions, name
         self._callbacks.setdefault(name, []).append(collect_values)
 
     def join(self, other: MetricsRegistry) -> None:
-        """Tell the numbers of another service of this process too, and those of the process once."""
+        """Include the metrics of another service of this process, and those of the process once."""
         self.registry.register(other)
 
     def render(self) -> bytes:
-        """All metrics in the text format of Prometheus."""
+        """Render all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """What the Prometheus client asks a registered collector for."""
+        """Yield the metric families; the Prometheus client calls this on a registered collector."""
         for row in self._definitions.values():
             series = {labels: list(values) for labels, values in self._series[row.name].items()}
             for ask in self._callbacks.get(row.name, ()):
@@ -111,7 +112,7 @@ class MetricsRegistry:
             yield _build_family(row, series)
 
     def get_series(self, name: str, labels: LabelValues) -> list[float]:
-        """The numbers of one series, to be kept by whoever adds to it often."""
+        """Return the numbers of one series; callers that update it often keep them."""
         series = self._series[name]
         values = series.get(labels)
         if values is None:
@@ -126,7 +127,7 @@ class MetricsRegistry:
 
 
 def add_observation(values: list[float], buckets: tuple[float, ...], seconds: float) -> None:
-    """Add to the series of a histogram: the counts of its buckets, of everything beyond, and last the sum."""
+    """Add to the series of a histogram: the counts of its buckets, the overflow bucket, and last the sum."""
     values[bisect_left(buckets, seconds)] += 1
     values[-1] += seconds
 

@@ -1,9 +1,9 @@
-"""What may be written down: text without control characters, and nothing that opens a door.
+"""Redaction of text for logs: no control characters, no credentials.
 
 Theory of operation: secrets reach a process in few places (the header `Authorization`, bodies, certificates),
-and none of those is ever handed to a log. What is logged are names, paths and messages, and into those a
-client may put anything. So whatever goes out passes here: characters that could forge a line or drive a
-terminal are escaped, and text that looks like a credential is replaced.
+and none of those is ever passed to a log. Logs have names, paths and messages, and clients may put anything
+into those. So all logged text passes through here: characters that could forge a line or control a terminal
+are escaped, and text that looks like a credential is replaced.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 
 MAX_TEXT_LENGTH = 1024
-"""More characters of one text help nobody."""
+"""Longer texts are cut."""
 
 HIDDEN_TEXT = "<hidden>"
 
@@ -24,12 +24,12 @@ _CREDENTIAL = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*"
 )
 _CREDENTIAL_MARKERS = ("eyj", "bearer", "basic", "token", "passw", "secret", "apikey", "api_key", "-----")
-"""Nothing of the above is in a text without one of these, in lower case; looking for them is far cheaper."""
+"""Every credential contains one of these in lower case; searching for them is far cheaper."""
 
 
 @lru_cache(maxsize=4096)
 def redact(text: str) -> str:
-    """Text that is safe to write down, on one line."""
+    """Return text that is safe to log, on one line."""
     if len(text) > MAX_TEXT_LENGTH:
         text = f"{text[:MAX_TEXT_LENGTH]}… ({len(text)} characters)"
     if text.isascii() and text.isprintable():

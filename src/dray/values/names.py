@@ -239,9 +239,9 @@ _NORMAL_UUID_MESSAGE = (
 @_cache_rule
 def check_uid(value: str) -> NameFaults:
     """Check a UUID in lower case with its four dashes: share ids, object uids."""
-    dressed = _UUID_SPELLINGS.get(_count_bytes(value))
+    dressed = _UUID_SPELLINGS.get(count_bytes(value))
     if dressed is None:
-        return (NameFault(f"error validating uid: invalid UUID length: {_count_bytes(value)}", value),)
+        return (NameFault(f"error validating uid: invalid UUID length: {count_bytes(value)}", value),)
     if not dressed.fullmatch(value):
         return (NameFault("error validating uid: invalid UUID format", value),)
     if dressed is not _UUID or value != value.lower():
@@ -252,21 +252,21 @@ def check_uid(value: str) -> NameFaults:
 # --- parts of rules ---
 
 
-def _count_bytes(name: str) -> int:
+def count_bytes(name: str) -> int:
     """Return the length in bytes, which is what the limits count."""
     return len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
 
 
 def _check_length(name: str, limit: int) -> NameFaults:
     """Check a length that Kubernetes reports as invalid."""
-    return (NameFault(f"must be no more than {limit} bytes", name),) if _count_bytes(name) > limit else _NONE
+    return (NameFault(f"must be no more than {limit} bytes", name),) if count_bytes(name) > limit else _NONE
 
 
 def _check_too_long(name: str, limit: int) -> NameFaults:
     """Check a length that Kubernetes reports as too long."""
     return (
         (NameFault(f"may not be more than {limit} bytes", name, limit),)
-        if _count_bytes(name) > limit
+        if count_bytes(name) > limit
         else _NONE
     )
 

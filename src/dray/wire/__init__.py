@@ -1,5 +1,6 @@
-"""What node agents, drivers and runtimes say to each other: gRPC messages, sockets, CDI files.
+"""Wire formats that dray shares with other programs: gRPC services, Unix sockets, CDI files and protobuf.
 
-Nothing here decides anything or keeps anything; messages are made from the descriptors of the `.proto` files
-beside them. Services and everything above may import it; of dray it imports only what is pure.
+It contains the services between node agents, drivers and container runtimes, and builds protobuf messages
+from descriptors. It must not decide anything about claims or devices, nor keep state. The services, `store`,
+`cluster` and `cli` may import it; it imports nothing of dray but what is pure.
 """

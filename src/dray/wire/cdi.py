@@ -1,10 +1,10 @@
-"""CDI: the files in which a driver tells a container runtime what a device needs inside a container.
+"""CDI specs: files in which a driver describes what a device needs inside a container.
 
-Theory of operation: a spec is of one kind (`vendor/class`) and describes devices; each brings edits of a
-container's configuration, and the spec may bring more that come with any of them. A container gets devices by
-their qualified names, `vendor/class=name`. What is wrong with a spec is told with the field, all of it at
-once. A spec says the lowest version that knows the fields it uses, because older runtimes refuse anything
-later.
+Theory of operation: a spec has one kind (`vendor/class`) and lists devices; each has edits of a container's
+configuration, and the spec may have more edits that apply with any of them. A container gets devices by their
+qualified names, `vendor/class=name`. Validation reports every problem of a spec at once, each with its field.
+A spec is written with the lowest version that has the fields it uses, because older runtimes refuse a later
+one.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _MAX_DEVICE_NUMBER: Final = 2**32 - 1
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of the parts of a spec; members we do not know are passed over, as runtimes do."""
+    """Base class of the parts of a spec; unknown members are ignored, as runtimes do."""
 
 
 class DeviceNode(_Part, frozen=True):
-    """A device file of the host inside the container."""
+    """A device file of the host, as it appears inside the container."""
 
     path: str = ""
     host_path: str = ""
     type: str = ""
-    """`b`, `c`, `u` or `p`; the type of the host's file when empty."""
+    """`b`, `c`, `u` or `p`; when empty, the type of the host's file."""
     major: int = 0
     minor: int = 0
     file_mode: int | None = None
@@ -55,7 +55,7 @@ class DeviceNode(_Part, frozen=True):
 
 
 class Mount(_Part, frozen=True):
-    """A file or directory of the host inside the container."""
+    """A file or directory of the host that is mounted into the container."""
 
     host_path: str = ""
     container_path: str = ""
@@ -64,7 +64,7 @@ class Mount(_Part, frozen=True):
 
 
 class Hook(_Part, frozen=True):
-    """A program that the runtime runs at a moment of a container's life."""
+    """A program that the runtime runs at a point of a container's lifecycle."""
 
     hook_name: str = ""
     path: str = ""
@@ -77,14 +77,14 @@ class ContainerEdits(_Part, frozen=True):
     """Changes of a container's configuration."""
 
     env: tuple[str, ...] = ()
-    """`NAME=value` each."""
+    """Each is `NAME=value`."""
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     hooks: tuple[Hook, ...] = ()
     additional_gids: tuple[int, ...] = msgspec.field(default=(), name="additionalGids")
 
     def __or__(self, other: ContainerEdits) -> ContainerEdits:
-        """These edits and then others."""
+        """Combine edits: these first, then the others."""
         return ContainerEdits(
             env=self.env + other.env,
             device_nodes=self.device_nodes + other.device_nodes,
@@ -109,7 +109,7 @@ class CdiDevice(_Part, frozen=True):
 
 
 class CdiSpec(_Part, frozen=True):
-    """One file."""
+    """One CDI spec file."""
 
     cdi_version: str = ""
     kind: str = ""
@@ -119,7 +119,7 @@ class CdiSpec(_Part, frozen=True):
 
 
 class CdiSpecError(DrayError):
-    """A spec that no runtime would take, with everything that is wrong with it."""
+    """A spec that no runtime accepts, with everything that is wrong with it."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
@@ -127,7 +127,7 @@ class CdiSpecError(DrayError):
 
 
 class QualifiedDeviceName(NamedTuple):
-    """The name of a device: kind and name."""
+    """The qualified name of a device: kind and name."""
 
     kind: str
     name: str
@@ -137,7 +137,7 @@ class QualifiedDeviceName(NamedTuple):
 
 
 def parse_qualified_name(text: str) -> QualifiedDeviceName:
-    """A name `vendor/class=device` taken apart; `ValueError` says what is wrong with it."""
+    """Parse a name `vendor/class=device`; raises `ValueError` with what is wrong."""
     kind, equals, name = text.partition("=")
     problem = _describe_kind_problem(kind)
     if not equals or problem:
@@ -155,7 +155,7 @@ def _describe_kind_problem(kind: str) -> str:
 
 
 def parse_spec(content: bytes) -> CdiSpec:
-    """A spec from JSON; `CdiSpecError` when it is none."""
+    """Parse a spec from JSON; raises `CdiSpecError`."""
     try:
         spec = msgspec.json.decode(content, type=CdiSpec)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
@@ -167,7 +167,7 @@ def parse_spec(content: bytes) -> CdiSpec:
 
 
 def serialize_spec(spec: CdiSpec) -> bytes:
-    """The JSON of a spec, with the lowest version that knows what it uses."""
+    """Serialize a spec as JSON, with the lowest version that has the fields it uses."""
     spec = msgspec.structs.replace(spec, cdi_version=get_minimum_version(spec))
     problems = tuple(find_spec_problems(spec))
     if problems:
@@ -176,7 +176,7 @@ def serialize_spec(spec: CdiSpec) -> bytes:
 
 
 def get_minimum_version(spec: CdiSpec) -> str:
-    """The lowest version of CDI that has every field a spec uses."""
+    """Return the lowest version of CDI that has every field a spec uses."""
     edits = [spec.container_edits, *(device.container_edits for device in spec.devices)]
     names = [device.name for device in spec.devices]
     if any(each.additional_gids for each in edits):
@@ -201,7 +201,7 @@ def _get_device_class(kind: str) -> str:
 
 
 def find_spec_problems(spec: CdiSpec) -> Iterator[str]:
-    """Everything that is wrong with a spec, each with its field."""
+    """List everything that is wrong with a spec, each problem with its field."""
     if spec.cdi_version not in VERSIONS:
         yield f"cdiVersion: `{spec.cdi_version}` is not one of {', '.join(VERSIONS)}"
     problem = _describe_kind_problem(spec.kind)

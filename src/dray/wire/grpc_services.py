@@ -1,11 +1,8 @@
-"""The services of agents and drivers, made at import from the descriptors of `protos/`.
+"""gRPC services between node agents and drivers, built at import from the descriptors of `protos/`.
 
-Theory of operation: `make protos` compiles the `.proto` files to descriptors; this module reads them into a
-pool of its own, so that no other user of a message of the same name in the process is in the way, and no
-version of a code generator ties us down. A service is the table of its methods: from it come the stub that
-calls and the handler that serves.
-
-Rules for this file: what a message means is said in its `.proto` file; nothing here knows what is in one.
+Theory of operation: `make protos` compiles the `.proto` files to a descriptor set, which this module loads. A
+service is the table of its methods; `GrpcStub` calls them and `build_rpc_handler` serves them. The `.proto`
+files document the messages; this module does not look into any of them.
 """
 
 from __future__ import annotations
@@ -19,41 +16,30 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from google.protobuf import descriptor_pb2, message_factory
 
 from dray.errors import DrayError
+from dray.wire import protobuf
+from dray.wire.protobuf import ProtobufMessage, decode_message
 
-ProtobufMessage = Any
-"""A protobuf message; its class has the fields of its `.proto` file."""
-
-
-def _load_pool() -> Any:
-    content = resources.files("dray.wire").joinpath("kubelet.fds").read_bytes()
-    pool = descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(content).file:
-        pool.Add(file)
-    return pool
-
-
-_POOL: Final = _load_pool()
+_POOL: Final = protobuf.load_pool(resources.files("dray.wire").joinpath("kubelet.fds").read_bytes())
 
 
 def get_message_class(name: str) -> Any:
-    """The class of a message, by its full name: `pluginregistration.PluginInfo`."""
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))
+    """Return the class of a message, by its full name: `pluginregistration.PluginInfo`."""
+    return protobuf.get_message_class(_POOL, name)
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcMethod:
-    """One call of a service."""
+    """One method of a service."""
 
     name: str
     path: str
     request: Any
     response: Any
     is_streaming: bool
-    """Whether the answer is a stream of messages."""
+    """Whether the response is a stream of messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +54,7 @@ class GrpcService:
         return self.name.rpartition(".")[0]
 
     def get_message_class(self, name: str) -> Any:
-        """The class of a message that is described beside this service."""
+        """Return the class of a message in the package of this service."""
         return get_message_class(f"{self.package}.{name}")
 
 
@@ -115,7 +101,7 @@ OFFERED_SERVICES: Final[Mapping[str, GrpcService]] = MappingProxyType(
 
 
 class RpcStatusError(DrayError):
-    """An answer that is a code of gRPC and a text, raised by whoever answers."""
+    """A gRPC status that a method answers with: a code and a text."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         super().__init__(text)
@@ -123,7 +109,7 @@ class RpcStatusError(DrayError):
 
 
 class UnreadableReplyError(DrayError):
-    """A reply that is no message of its kind."""
+    """A reply that does not decode to the response of its method."""
 
 
 UnaryMethod = Callable[[ProtobufMessage], Awaitable[ProtobufMessage]]
@@ -139,13 +125,13 @@ class GrpcStub:
             method.name: (channel.unary_stream if method.is_streaming else channel.unary_unary)(
                 method.path,
                 request_serializer=method.request.SerializeToString,
-                response_deserializer=partial(_decode_message, method.response),
+                response_deserializer=partial(decode_message, method.response),
             )
             for method in service.methods.values()
         }
 
     async def call(self, method: str, request: ProtobufMessage, *, timeout: float) -> ProtobufMessage:
-        """The reply; `grpc.aio.AioRpcError` if none, `UnreadableReplyError` if it is malformed."""
+        """Call a method; raises `grpc.aio.AioRpcError`, or `UnreadableReplyError` for a malformed reply."""
         answer = await self._calls[method](request, timeout=timeout)
         if answer is None:
             raise UnreadableReplyError(
@@ -154,23 +140,15 @@ class GrpcStub:
         return answer
 
     def stream(self, method: str, request: ProtobufMessage) -> AsyncIterator[ProtobufMessage]:
-        """The messages of an answer, for as long as they come; None for one that is nonsense."""
+        """Call a streaming method and yield its messages; None stands for a malformed one."""
         messages: AsyncIterator[ProtobufMessage] = self._calls[method](request)
         return messages
 
 
-def _decode_message(message_class: Any, content: bytes) -> ProtobufMessage | None:
-    """A message; None when it is none, as gRPC does too, but without a word about it to standard error."""
-    try:
-        return message_class.FromString(content)
-    except DecodeError:
-        return None
-
-
 def build_rpc_handler(service: GrpcService, implementations: Mapping[str, UnaryMethod | StreamMethod]) -> Any:
-    """What a gRPC server needs to answer a service; methods without an answer are `Unimplemented`."""
+    """Build the handler of a service for a gRPC server; methods not implemented are `Unimplemented`."""
     handlers = {}
-    for name, answer in implementations.items():
+    for name, implementation in implementations.items():
         method = service.methods[name]
         make = (
             grpc.unary_stream_rpc_method_handler
@@ -178,35 +156,37 @@ def build_rpc_handler(service: GrpcService, implementations: Mapping[str, UnaryM
             else grpc.unary_unary_rpc_method_handler
         )
         handlers[name] = make(
-            _wrap_stream(answer, method) if method.is_streaming else _wrap_unary(answer, method),
-            request_deserializer=partial(_decode_message, method.request),
+            _wrap_stream(implementation, method)
+            if method.is_streaming
+            else _wrap_unary(implementation, method),
+            request_deserializer=partial(decode_message, method.request),
             response_serializer=method.response.SerializeToString,
         )
     return grpc.method_handlers_generic_handler(service.name, handlers)
 
 
-def _wrap_unary(answer: Any, method: GrpcMethod) -> Any:
-    async def answered(request: ProtobufMessage | None, context: Any) -> ProtobufMessage:
+def _wrap_unary(implementation: Any, method: GrpcMethod) -> Any:
+    async def answer_unary(request: ProtobufMessage | None, context: Any) -> ProtobufMessage:
         await _abort_if_unreadable(request, method, context)
         try:
-            return await answer(request)
+            return await implementation(request)
         except RpcStatusError as declined:
             await context.abort(declined.code, str(declined))
 
-    return answered
+    return answer_unary
 
 
-def _wrap_stream(answer: Any, method: GrpcMethod) -> Any:
-    async def streamed(request: ProtobufMessage | None, context: Any) -> AsyncIterator[ProtobufMessage]:
+def _wrap_stream(implementation: Any, method: GrpcMethod) -> Any:
+    async def answer_stream(request: ProtobufMessage | None, context: Any) -> AsyncIterator[ProtobufMessage]:
         await _abort_if_unreadable(request, method, context)
-        async for each in answer(request):
+        async for each in implementation(request):
             yield each
 
-    return streamed
+    return answer_stream
 
 
 async def _abort_if_unreadable(request: ProtobufMessage | None, method: GrpcMethod, context: Any) -> None:
-    """End a call whose request is nonsense: that is the fault of whoever calls, and no surprise to us."""
+    """Abort a call whose request is malformed with `InvalidArgument`."""
     if request is None:
         what = f"the request of {method.name} is no {method.request.DESCRIPTOR.name}"
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, what)

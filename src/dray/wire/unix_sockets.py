@@ -1,8 +1,8 @@
-"""Sockets in directories: paths that fit, addresses for gRPC, sockets that nobody else can touch.
+"""Unix sockets: paths that fit, gRPC targets, and private directories.
 
-Theory of operation: the address of a unix socket holds 107 bytes. A name that would not fit gives way to a
-digest of it, so that it stays the same at every start; a directory that leaves no room for that is told as
-what it is.
+Theory of operation: the address of a Unix socket has at most 107 bytes. A name that would not fit is replaced
+by a digest of it, so that the path is the same at every start; a directory that is too long even for that is
+an error.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import grpc.aio
 from dray.errors import InputError
 
 MAX_SOCKET_PATH_BYTES: Final = 107
-"""Bytes of a socket's path, on Linux."""
+"""Longest path of a socket, on Linux."""
 _DIGEST_LENGTH: Final = 16
 
 
 def build_socket_path(directory: Path, name: str) -> Path:
-    """The path of a socket of this name, or of a digest of the name when it would be too long."""
+    """Return the path of a socket of this name, or of a digest of the name when it would be too long."""
     path = directory / name
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path
@@ -40,17 +40,17 @@ def build_socket_path(directory: Path, name: str) -> Path:
 
 
 def format_grpc_target(path: Path | str) -> str:
-    """The target for a gRPC channel or server."""
+    """Return the target for a gRPC channel or server."""
     return f"unix:{path}"
 
 
 def open_channel(path: Path | str) -> Any:
-    """A channel to the socket at a path. It connects when it is used, again and again."""
+    """Open a channel to the socket at a path. It connects on use and reconnects."""
     options = (
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2_000),
-        # A proxy in the environment is no way to a socket of this machine.
+        # A proxy in the environment does not lead to a socket of this machine.
         ("grpc.enable_http_proxy", 0),
         ("grpc.default_authority", "localhost"),
     )
@@ -58,13 +58,13 @@ def open_channel(path: Path | str) -> Any:
 
 
 def make_private_directory(directory: Path) -> None:
-    """Make a directory, and whatever is missing above it, for nobody but this user."""
+    """Create a directory, and its missing parents, for this user alone."""
     for each in (*reversed(directory.parents), directory):
         each.mkdir(mode=0o700, exist_ok=True)
 
 
 def secure_socket_directory(directory: Path) -> None:
-    """Make a directory for sockets that only its owner enters; refuse one that somebody else owns."""
+    """Create a directory for sockets that only its owner may enter; refuse one that another user owns."""
     try:
         make_private_directory(directory)
         seen = directory.lstat()

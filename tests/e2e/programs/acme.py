@@ -57,15 +57,15 @@ class Gpus(ClassicController):
         self, need: ClassicClaimRequest, nodes: Sequence[str], held: Sequence[HeldClaim]
     ) -> Collection[str]:
         """Whoever can do without may go anywhere when there is nothing left."""
-        room, wish = self._room(held), need.parameters
-        short = [name for name in nodes if room.get(name, NONE) < Quantity.parse(wish.memory)]
+        free, wish = self._free_memory(held), need.parameters
+        short = [name for name in nodes if free.get(name, NONE) < Quantity.parse(wish.memory)]
         return () if wish.optional and len(short) == len(nodes) else short
 
     def allocate(
         self, need: ClassicClaimRequest, node: str | None, held: Sequence[HeldClaim]
     ) -> ClassicAllocation | NoAllocationAvailable:
         wish = need.parameters
-        if node is not None and self._room(held).get(node, NONE) >= Quantity.parse(wish.memory):
+        if node is not None and self._free_memory(held).get(node, NONE) >= Quantity.parse(wish.memory):
             command = [] if need.class_parameters is None else need.class_parameters.init_command
             return ClassicAllocation(node, {"memory": wish.memory, "init": json.dumps(command)})
         return (
@@ -74,15 +74,15 @@ class Gpus(ClassicController):
             else NoAllocationAvailable(f"less than {wish.memory} is left")
         )
 
-    def _room(self, held: Sequence[HeldClaim]) -> Mapping[str, Quantity]:
-        room = {
+    def _free_memory(self, held: Sequence[HeldClaim]) -> Mapping[str, Quantity]:
+        free = {
             node: Quantity.parse(size)
             for node, size in (word.split("=") for word in os.environ["ACME_GPUS"].split(","))
         }
         for each in held:
             if "memory" in each.attributes:
-                room[each.node] -= Quantity.parse(each.attributes["memory"])
-        return room
+                free[each.node] -= Quantity.parse(each.attributes["memory"])
+        return free
 
 
 class Gpu(ClassicDriver):

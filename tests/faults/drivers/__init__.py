@@ -1,1 +1,1 @@
-"""R-11: a driver of the kit is killed in the middle of its work, at every place where that could matter."""
+"""R-11: a driver of the kit is killed at every point of a call where that could matter."""

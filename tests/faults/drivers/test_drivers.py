@@ -1,4 +1,4 @@
-"""R-11 in small: one death at some places; in full `python -m tests.faults.drivers --full`."""
+"""R-11 in small: one kill at some points; in full `python -m tests.faults.drivers --full`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACES = (
 
 
 @pytest.mark.req("K3063-134", "K3063-135", "K3063-143", "K3063-146")
-def test_small_a_driver_that_is_killed_leaves_nothing_behind_and_forgets_nothing() -> None:
+def test_small_a_killed_driver_leaves_no_stray_files_and_loses_no_record() -> None:
     with tempfile.TemporaryDirectory(prefix="dray-") as folder:
         tally = asyncio.run(Campaign(Path(folder), SEED).run(PLACES))
     print(f"seed {SEED}: {tally}")

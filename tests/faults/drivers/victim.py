@@ -1,8 +1,8 @@
-"""A driver in a process of its own that kills itself at the place that a file names.
+"""A driver in a process of its own that kills itself at the point that a file names.
 
     python -m tests.faults.drivers.victim ROOT KUBECONFIG
 
-Its devices are files: one stands in `ROOT/hardware` while a device is set up, with the uid of its claim.
+Its devices are files in `ROOT/hardware`: a file exists while a device is set up, with the uid of its claim.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ NAME, NODE, COUNT = "gpu.example.com", "node-a", 4
 IN_PREPARE, IN_UNPREPARE = "prepare: in the middle of device set-up", "unprepare: in the middle of take-down"
 
 
-def choices(root: Path) -> DriverServiceOptions:
-    """Where the driver keeps its things."""
+def build_options(root: Path) -> DriverServiceOptions:
+    """Build the options of the driver service, with all directories below `root`."""
     return DriverServiceOptions(
         node=NODE,
         plugins=root / "p",
         registry=root / "r",
         cdi=root / "cdi",
         boot_id="boot-1",
-        fail_point=Death(root / "fatal"),
+        fail_point=KillSwitch(root / "fatal"),
         log=StructuredLogger(build_descriptor_sink(2), SystemClock()),
     )
 
 
-class Death:
-    """Comes at the place that a file names."""
+class KillSwitch:
+    """Kills the process at the point that a file names."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -49,14 +49,14 @@ class Death:
 
 
 class Victim(Driver):
-    """Devices that are files."""
+    """A driver whose devices are files."""
 
     name = NAME
 
     def __init__(self, root: Path) -> None:
         self._hardware = root / "hardware"
         self._hardware.mkdir(exist_ok=True)
-        self._passing = Death(root / "fatal")
+        self._kill_switch = KillSwitch(root / "fatal")
 
     def devices(self) -> Iterable[Any]:
         return [device(f"gpu-{number}") for number in range(COUNT)]
@@ -64,21 +64,21 @@ class Victim(Driver):
     def prepare(self, claim: Claim) -> Iterable[Ready]:
         for position, got in enumerate(claim.devices):
             if position == len(claim.devices) - 1:
-                self._passing(IN_PREPARE)
+                self._kill_switch(IN_PREPARE)
             (self._hardware / got.device).write_text(claim.uid)
         return [Ready(got, env={"GPU": got.device, "CLAIM": claim.name}) for got in claim.devices]
 
     def unprepare(self, claim: Claim) -> None:
         for position, got in enumerate(claim.devices):
             if position == len(claim.devices) - 1:
-                self._passing(IN_UNPREPARE)
+                self._kill_switch(IN_UNPREPARE)
             (self._hardware / got.device).unlink(missing_ok=True)
 
 
 async def main(root: Path, kubeconfig: str) -> None:
     """Run until killed."""
     async with connect(kubeconfig) as client:
-        await DriverService(Victim(root), client, choices(root)).run()
+        await DriverService(Victim(root), client, build_options(root)).run()
 
 
 if __name__ == "__main__":

@@ -31,10 +31,10 @@ from dray.client.transport import (
     TransportResponse,
     TransportStream,
 )
-from dray.client.transports.in_process import InProcessTransport
 from tests.contract.api import Api, Watch, path, serving
 from tests.contract.documents import config
 from tests.faults.elections.timeless import LoopClock
+from tests.support.in_process_transport import InProcessTransport
 
 BOARD = get_kind("ConfigMap")
 CANDIDATES = 4

@@ -21,7 +21,7 @@ from dray.client.client import Client
 from dray.client.config.kubeconfig import load_client_config
 from dray.client.leases import LEASE_KIND
 from dray.client.transports.http import HttpTransport
-from tests.e2e.stage import node, pod
+from tests.e2e.use_case_cluster import node, pod
 from tests.faults.ledger.campaign import hosted
 from tests.faults.restarts.campaign import Killed
 

@@ -15,7 +15,7 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.patience import until
 from tests.e2e.processes import Cluster, Node, Process
 from tests.e2e.server import clean_environment, running
-from tests.e2e.stage import claim, named, request
+from tests.e2e.use_case_cluster import claim, named, request
 
 Document = dict[str, Any]
 

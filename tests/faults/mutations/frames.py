@@ -24,7 +24,7 @@ from dray.driver.service.grpc_servers import build_socket_paths
 from dray.wire.grpc_services import DRA_V1, DRA_V1BETA1, REGISTRATION, GrpcService
 from dray.wire.unix_sockets import open_channel
 from tests.faults.mutations.bytes import spoiled
-from tests.unit.driver.onnode import DRIVER, Line, Node, on_node
+from tests.unit.driver.driver_node import DRIVER, AgentClient, DriverNode, open_driver_node
 
 AT_ONCE = 16
 ANSWER = 60.0
@@ -82,10 +82,10 @@ def _encoded(service: GrpcService, method: str, **fields: Any) -> bytes:
 class Caller:
     """Sends nonsense."""
 
-    def __init__(self, node: Node, uid: str, chance: random.Random) -> None:
+    def __init__(self, node: DriverNode, uid: str, chance: random.Random) -> None:
         self._chance = chance
         self._good = list(_good(uid))
-        found = build_socket_paths(DRIVER, node.choices.plugins, node.choices.registry)
+        found = build_socket_paths(DRIVER, node.options.plugins, node.options.registry)
         self._sockets = (found.endpoint, found.registration)
         self.seen = Frames()
 
@@ -106,10 +106,10 @@ class Caller:
 
     async def _call(self, endpoint: Any, registry: Any) -> None:
         path, good = self._chance.choice(self._good)
-        line = registry if "Registration" in path else endpoint
+        channel = registry if "Registration" in path else endpoint
         content = spoiled(good, self._chance)
         try:
-            await line.unary_unary(path)(content, timeout=ANSWER)
+            await channel.unary_unary(path)(content, timeout=ANSWER)
             self.seen.outcomes["answered"] += 1
         except grpc.aio.AioRpcError as failed:
             self.seen.outcomes[failed.code().name] += 1
@@ -132,25 +132,25 @@ class Caller:
 
 async def frames(count: int, seed: int) -> Frames:
     """Send so many calls to a driver."""
-    async with on_node() as node, node.running() as line:
-        uid = await node.claim("kept", "gpu-0")
-        before = await line.ok(uid, "kept")
+    async with open_driver_node() as node, node.run_driver() as agent:
+        uid = await node.create_claim("kept", "gpu-0")
+        before = await agent.prepare_ok(uid, "kept")
         files = _files(node.root)
         caller = Caller(node, uid, random.Random(seed))
         await caller.run(count)
         seen = caller.seen
-        await _judge(seen, line, (uid, before))
+        await _judge(seen, agent, (uid, before))
         if _files(node.root) != files:
             seen.breaches.append(f"files: {sorted(_files(node.root) ^ files)[:5]}")
         # Anybody at the socket can tell it that it was refused; that is said, and nothing else comes of it.
         seen.breaches += [each[:300] for each in node.lines if "ERROR" in each and "refused the" not in each]
-        await line.given_back(uid, "kept")
+        await agent.unprepare_ok(uid, "kept")
     return seen
 
 
-async def _judge(seen: Frames, line: Line, kept: tuple[str, Any]) -> None:
+async def _judge(seen: Frames, agent: AgentClient, kept: tuple[str, Any]) -> None:
     uid, before = kept
-    if await line.ok(uid, "kept") != before:
+    if await agent.prepare_ok(uid, "kept") != before:
         seen.breaches.append("the prepared claim is answered in another way")
 
 

@@ -34,7 +34,7 @@ from dray.placement.node_health import UNREACHABLE
 from dray.scheduler.scheduling_loop import Scheduler
 from tests.contract.documents import device_class
 from tests.contract.scheduled import DRIVER, asks, choices, devices_of, exactly
-from tests.e2e.stage import pod, template
+from tests.e2e.use_case_cluster import pod, template
 from tests.faults.ledger.api import Api
 from tests.faults.ledger.campaign import hosted
 from tests.faults.nodeloss.machine import POD, SPACE, Device, Hall, Machine, Way

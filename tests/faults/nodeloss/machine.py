@@ -26,7 +26,7 @@ from dray.client.errors import AlreadyExistsError, ApiError, ConflictError, NotF
 from dray.client.leases import Heartbeat, HeartbeatOptions
 from dray.client.object_refs import ObjectSelector, get_kind
 from dray.client.patches import MergePatch
-from tests.e2e.stage import node
+from tests.e2e.use_case_cluster import node
 
 NODE = get_kind("Node")
 POD = get_kind("Pod")

@@ -32,7 +32,7 @@ from dray.cluster.services.supervisor import RunnableService
 from tests.contract.classic import classic_claim, classic_class
 from tests.contract.documents import allocation, claim, device_class, resource_slice
 from tests.contract.servers import Reach, reaching
-from tests.e2e.stage import named, node, pod
+from tests.e2e.use_case_cluster import named, node, pod
 
 MOST = 256
 LONGEST = 60.0

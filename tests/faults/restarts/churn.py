@@ -13,7 +13,7 @@ from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
 from dray.client.rest_client import CALL_ERRORS
 from tests.contract.documents import claim, device_class, request, resource_slice
-from tests.e2e.stage import named, node, pod, template
+from tests.e2e.use_case_cluster import named, node, pod, template
 
 POD = get_kind("Pod")
 CLAIM = get_kind("ResourceClaim.resource.k8s.io")

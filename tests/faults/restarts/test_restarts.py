@@ -12,7 +12,7 @@ from dray.api.codec import decode_document
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from tests.contract.documents import allocation, claim, consumer, owner
-from tests.e2e.stage import named, pod
+from tests.e2e.use_case_cluster import named, pod
 from tests.faults.restarts.campaign import Campaign
 from tests.faults.restarts.order import disorder
 

@@ -23,7 +23,7 @@ from dray.client.client import Client, DeleteOptions
 from dray.client.config.kubeconfig import load_client_config
 from dray.client.object_refs import get_kind
 from dray.client.transports.http import HttpTransport
-from tests.e2e.stage import named, node, pod
+from tests.e2e.use_case_cluster import named, node, pod
 from tests.faults.ledger.api import CLAIMS, PREPARATIONS, Api
 from tests.faults.ledger.campaign import Log, hosted
 from tests.faults.ledger.checker import Judge

@@ -196,7 +196,7 @@ OFFENCES: dict[str, tuple[Offence, frozenset[int], str]] = {
     "watches": (watches, frozenset({429}), "30 watches open"),
     "requests at a time": (flood, frozenset({429}), "try again later"),
     "list page": (page, frozenset({200}), "5 items, continue: True"),
-    "objects per namespace": (crowded_namespace, frozenset({403}), "has 60 configmaps, no more are taken"),
+    "objects per namespace": (crowded_namespace, frozenset({403}), "has 60 configmaps, which is the limit"),
     "CEL cost": (costly_selector, frozenset({422}), "cost"),
 }
 """What is exhausted: how, codes of which one must be answered, and words of the last refusal."""

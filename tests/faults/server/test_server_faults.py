@@ -134,7 +134,7 @@ def test_small_s13_no_secret_is_in_anything_the_server_writes(tmp_path):
         assert re.search(rf"^{name} [1-9]", found.metrics, re.MULTILINE)
 
 
-@pytest.mark.parametrize("where", ["dray.telemetry.logs.plain", "dray.server.audit.events.plain"])
+@pytest.mark.parametrize("where", ["dray.telemetry.logs.redact", "dray.server.audit.events.redact"])
 def test_a_log_that_tells_everything_would_be_caught(tmp_path, monkeypatch, where):
     monkeypatch.setattr(where, lambda text: text)
     assert run(spies.campaign(tmp_path)).leaks

@@ -1,1 +1,1 @@
-"""The shared vocabulary of generated inputs, one module per package of dray."""
+"""Shared strategies for generated inputs, one module per package of dray."""

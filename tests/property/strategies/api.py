@@ -1,10 +1,10 @@
-"""Generated objects of every kind, read off the structs: a field that is added is generated from then on.
+"""Generated objects of every kind, derived from the structs: a field that is added is generated from then on.
 
-Theory of operation: a strategy is built for every type by looking at it; `SENSIBLE` names fields that deserve
-better than any text or number, so that objects look like real ones without being valid in every respect.
-Lists and maps stay short, because laws about objects hold or break with two entries; texts, quantities and
-opaque values come from short lists of odd ones, because an object has hundreds of them and time is short.
-`tests/property/test_api_strategies.py` proves that no field is left out.
+Theory of operation: a strategy is built for every type by inspection; `SENSIBLE` lists fields that need
+better values than any text or number, so that objects look like real ones without being valid in every
+respect. Lists and maps stay short, because properties of objects hold or fail with two entries; texts,
+quantities and opaque values come from short lists of unusual ones, because an object has hundreds of them and
+time is short. `tests/property/test_api_strategies.py` proves that no field is left out.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator.requests import ALL_DEVICES, format_claim_name, normalize_claims
+from dray.allocator.requests import ALL_DEVICES, SelectorOwnerKind, format_claim_name, normalize_claims
 from dray.api.meta import ObjectMeta
 from dray.api.resource import (
     DeviceConstraint,
@@ -164,11 +164,20 @@ def test_exact_requests_and_alternatives_have_one_shape():
 
 def test_selectors_of_the_class_come_first():
     (choice,) = ask(claim(request("r", 1, "mine"))).choices
-    assert choice.alternatives[0].selectors == (
-        ("class any", "class one"),
-        ("class any", "class two"),
-        ("request r", "mine"),
-    )
+    selectors = choice.alternatives[0].selectors
+    assert [(str(owner), owner.kind, text) for owner, text in selectors] == [
+        ("class any", SelectorOwnerKind.CLASS, "class one"),
+        ("class any", SelectorOwnerKind.CLASS, "class two"),
+        ("request r", SelectorOwnerKind.REQUEST, "mine"),
+    ]
+    assert choice.alternatives[0].find_owner("mine") == (SelectorOwnerKind.REQUEST, "r")
+
+
+def test_a_request_called_class_does_not_own_the_selectors_of_a_class():
+    (choice,) = ask(claim(request("class x", 1, "mine"))).choices
+    owner = choice.alternatives[0].find_owner("mine")
+    assert owner is not None
+    assert owner.kind is SelectorOwnerKind.REQUEST
 
 
 def test_amounts_are_whole_nanos():

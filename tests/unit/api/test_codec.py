@@ -1,4 +1,4 @@
-"""Decoding and encoding: one meaning on every way in, every problem named, odd input never a crash."""
+"""Decoding and encoding: every path gives the same object, every problem is reported, no input crashes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_unknown_fields_are_reported_and_the_rest_is_used(version):
         ("v1beta1", "spec.devices[0].attributes"),
     ],
 )
-def test_unknown_fields_are_judged_in_the_version_as_written(version, unknown):
+def test_unknown_fields_are_reported_in_the_version_as_written(version, unknown):
     attributes = {"model": {"string": "a100"}}
     device = {"name": "gpu-0", "attributes": attributes, "basic": {"attributes": attributes}}
     for decoded in on_every_way(a_slice(device, version)):
@@ -122,7 +122,7 @@ def test_unknown_fields_are_judged_in_the_version_as_written(version, unknown):
         assert decoded.object.spec.devices[0].attributes["model"].string_value == "a100"
 
 
-def test_every_wrong_type_is_named_with_its_place():
+def test_every_wrong_type_is_reported_with_its_path():
     document = claim(
         {"devices": {"requests": [{"name": 1, "exactly": {"count": "2", "adminAccess": "yes"}}]}}
     )
@@ -169,7 +169,7 @@ def test_what_is_no_quantity_is_named(value):
 
 
 @pytest.mark.parametrize("first", ["1e3", "1000.0"])
-def test_a_quantity_written_as_a_number_keeps_its_form_whatever_came_before(first):
+def test_a_quantity_written_as_a_number_keeps_its_form_despite_the_cache(first):
     """Equal numbers in two spellings are two forms; a cache by value would give both the first one's."""
 
     def form(text: str) -> QuantityForm:
@@ -246,7 +246,7 @@ def test_null_stands_for_nothing_in_old_versions_too(nulls):
         (("resource.k8s.io/v1", "ResourceClaim"), '"apiVersion": "v1", "kind": "Pod"', "Pod", "v1"),
     ],
 )
-def test_of_what_an_object_says_it_is_the_last_word_counts(first, last, kind, version):
+def test_the_last_of_duplicate_kinds_counts(first, last, kind, version):
     api_version, name = first
     text = f'{{"apiVersion": "{api_version}", "kind": "{name}", "metadata": {{"name": "x"}}, {last}}}'
     decoded = codec.decode(text.encode())
@@ -264,7 +264,7 @@ def test_of_what_an_object_says_it_is_the_last_word_counts(first, last, kind, ve
         '{"apiVersion": "resource.k8s.io\\/v1", "kind": "DeviceClass", "metadata": {"name": "x"}}',
     ],
 )
-def test_it_does_not_matter_where_an_object_says_what_it_is(text):
+def test_apiversion_and_kind_may_stand_anywhere(text):
     assert codec.decode(text.encode()).object == DeviceClass(metadata=ObjectMeta(name="x"))
 
 

@@ -1,4 +1,4 @@
-"""Older versions: how v1beta1 nests and spreads, where its fields stand, and the first pods' spellings."""
+"""Conversion of v1beta1 and of the pod spellings of KEP-3063, and translation of paths."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_alternatives_stand_in_requests_and_nowhere_else(version):
 
 
 @pytest.mark.req("K4816-042")
-def test_who_does_not_know_alternatives_sees_no_class():
+def test_a_client_without_alternatives_sees_no_class():
     old = codec.to_document(codec.decode_document({**_claim("v1"), "spec": NESTED_CLAIM}).object, "v1beta1")
     assert "deviceClassName" not in old["spec"]["devices"]["requests"][1]
 
@@ -153,7 +153,7 @@ def test_both_shapes_at_once_survive():
     ids=str,
 )
 @pytest.mark.parametrize("kind", [CLAIM, TEMPLATE, SLICE], ids=lambda kind: kind.name)
-def test_rewriting_leaves_what_it_does_not_understand(kind, junk):
+def test_conversion_leaves_unknown_fields_in_place(kind, junk):
     document = {"apiVersion": "resource.k8s.io/v1beta1", "kind": kind.name, "spec": junk}
     before = copy.deepcopy(document)
     assert conversion.convert_to_internal(kind, "v1beta1", document)["spec"] == junk
@@ -188,7 +188,7 @@ def test_rewriting_leaves_what_it_does_not_understand(kind, junk):
         (row("DeviceClass"), "spec.selectors[0]", "spec.selectors[0]"),
     ],
 )
-def test_a_field_is_named_where_it_stands_in_the_version_as_written(kind, internal, old):
+def test_errors_name_a_field_by_its_path_in_the_version_as_written(kind, internal, old):
     assert conversion.translate_path(kind, "v1beta1", internal) == old
     assert conversion.translate_path(kind, "v1beta2", internal) == internal
     assert conversion.translate_path(kind, "v1", internal) == internal
@@ -197,7 +197,7 @@ def test_a_field_is_named_where_it_stands_in_the_version_as_written(kind, intern
 @pytest.mark.parametrize(
     "kind", [kind for kind in KINDS if not kind.open], ids=lambda kind: kind.qualified_name
 )
-def test_every_place_that_is_named_exists_in_that_version(kind):
+def test_every_translated_path_exists_in_that_version(kind):
     for version in kind.versions:
         there = fields_of(conversion.get_struct_type(kind, version))
         for pattern in fields_of(kind.type):
@@ -212,7 +212,7 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 
 
-def test_the_first_pods_spellings_become_todays():
+def test_legacy_spellings_of_pods_are_normalized():
     old = pod(
         containers=[
             {"name": "a", "image": "i", "resources": {"claims": ["gpu", {"name": "nic"}]}},
@@ -290,7 +290,7 @@ def test_a_pod_of_any_shape_is_left_as_it_is(spec):
     assert conversion.normalize_document(POD, document) is document
 
 
-def test_other_kinds_have_nothing_to_tidy():
+def test_other_kinds_have_no_legacy_spellings():
     document = {"spec": {"containers": [{"resources": {"claims": ["gpu"]}}]}}
     assert conversion.normalize_document(CLAIM, document) is document
 

@@ -1,4 +1,4 @@
-"""The careful walk: whatever does not fit is found, what fits is kept, nulls mean what Go makes of them."""
+"""The decode report: everything that does not fit is found, what fits is kept, nulls are as in Go."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_nulls_in_fields_are_nothing_and_nulls_in_lists_and_maps_are_zero():
         ([], "", "an object, got a list"),
     ],
 )
-def test_a_wrong_type_is_found_with_its_place(value, path, expected):
+def test_a_wrong_type_is_reported_with_its_path(value, path, expected):
     _, findings = check_document(value, Thing)
     (wrong,) = findings.type_errors
     assert wrong.path == path

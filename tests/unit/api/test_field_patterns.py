@@ -82,7 +82,7 @@ def test_a_field_is_found_where_it_is_set(pattern, places):
         ("metadata.labels{}.a", ()),
     ],
 )
-def test_documents_are_searched_alike_whatever_they_hold(pattern, places):
+def test_documents_are_searched_whatever_they_contain(pattern, places):
     assert field_patterns.find_fields(POD, pattern) == places
     assert field_patterns.find_fields(field_patterns.clear_fields(POD, pattern), pattern) == ()
 

@@ -1,4 +1,4 @@
-"""Field paths and field errors, rendered as clients of Kubernetes know them."""
+"""Field paths and field errors, rendered as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAME = ROOT.child("spec", "devices").index(3).child("name")
         (ROOT.index(0).child("a"), "[0].a"),
     ],
 )
-def test_a_path_reads_like_the_object(path, text):
+def test_a_path_prints_as_in_kubernetes(path, text):
     assert str(path) == text
     assert repr(path) == f"Path({text!r})"
 
@@ -87,7 +87,7 @@ def test_errors_that_read_alike_are_equal():
     assert invalid(NAME, 11, "more than 10", AboveMaximum("10")) == invalid(NAME, 11, "more than 10")
 
 
-def test_every_fault_has_words():
+def test_every_error_type_has_a_text():
     assert all(FieldError(fault, "x", "y").body for fault in FieldErrorType)
 
 

@@ -1,4 +1,4 @@
-"""JSON text: every digit kept, every fault a `DecodeError`, nothing quietly turned into something else."""
+"""JSON text: every digit is kept, every problem is a `DecodeError`, no value is silently changed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize(("value", "why"), STRANGE.values(), ids=STRANGE)
-def test_what_json_cannot_hold_is_named_with_its_place(value, why):
+def test_what_json_cannot_hold_is_reported_with_its_path(value, why):
     (found,) = find_non_json_values({"a": 1, "b": [None, {"c": value}]})
     assert found.path == "b[1].c"
     assert why in str(found)
@@ -95,20 +95,20 @@ def test_keys_are_text(key):
     assert found.path == f"a[{key!a}]"
 
 
-def test_every_stranger_is_named():
+def test_every_value_that_is_not_json_is_reported():
     strangers = find_non_json_values(
         {"a": float("nan"), "b": [1, {2: 3}, b""], "c": {"ok": Decimal("1.5"), "€": "€"}}
     )
     assert [found.path for found in strangers] == ["a", "b[1][2]", "b[2]"]
 
 
-def test_nesting_has_an_end():
+def test_nesting_is_limited():
     assert find_non_json_values(read_json(nested(MAX_DEPTH))) == []
     (found,) = find_non_json_values({"a": read_json(nested(MAX_DEPTH))})
     assert f"nested more than {MAX_DEPTH} levels deep" in str(found)
 
 
-def test_a_value_that_holds_itself_is_refused():
+def test_a_value_that_contains_itself_is_refused():
     endless: list[object] = []
     endless += [endless, endless, endless]
     found = find_non_json_values({"a": endless})
@@ -116,7 +116,7 @@ def test_a_value_that_holds_itself_is_refused():
     assert "levels deep" in str(found[0])
 
 
-def test_a_value_that_stands_in_too_many_places_is_refused():
+def test_a_value_that_occurs_too_often_is_refused():
     bomb: object = "x"
     for _ in range(10):
         bomb = [bomb] * 10
@@ -146,7 +146,7 @@ def test_what_nests_without_end_cannot_be_written():
         (b"[1, 1]", ()),
     ],
 )
-def test_a_field_that_stands_twice_is_found(text, twice):
+def test_a_duplicate_field_is_found(text, twice):
     assert find_duplicate_fields(text) == twice
 
 

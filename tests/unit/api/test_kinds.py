@@ -1,4 +1,4 @@
-"""The table of kinds, and what a document says it is."""
+"""The table of kinds, and the kind of a document."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_kind_is_found_by_its_names(kind: Kind):
 @pytest.mark.parametrize(
     "kind", [kind for kind in KINDS if not kind.open], ids=lambda kind: kind.qualified_name
 )
-def test_a_closed_kind_is_found_by_its_struct_which_says_what_it_is(kind):
+def test_a_closed_kind_is_found_by_its_struct(kind):
     assert get_kind_by_type(kind.type) is kind
     empty: Any = kind.type()
     assert (empty.api_version, empty.kind) == (kind.internal_api_version, kind.name)
@@ -119,7 +119,7 @@ def test_an_open_kind_has_no_row_by_struct():
         ({"apiVersion": "example.com/v1", "kind": "Zebra"}, "unknown kind `Zebra` in `example.com/v1`"),
     ],
 )
-def test_a_document_that_is_none_of_ours_gets_help(document, message):
+def test_a_document_of_an_unknown_kind_is_refused_with_a_hint(document, message):
     with pytest.raises(DecodeError) as refused:
         parse_document_kind(document)
     assert str(refused.value).startswith(message)
@@ -142,7 +142,7 @@ def test_the_table_agrees_with_the_discovery_of_kubernetes(corpus):
         assert set(kind.subresources) <= subresources
 
 
-def test_a_kind_knows_its_names():
+def test_a_kind_has_its_qualified_and_short_names():
     kind = get_kind_by_type(ResourceClaim)
     assert isinstance(kind, Kind)
     assert (kind.version, kind.internal_api_version) == ("v1", "resource.k8s.io/v1")

@@ -322,12 +322,12 @@ def test_the_table_of_limits_holds_every_constant():
     assert constants <= {limit.maximum for limit in LIMITS}
 
 
-def test_the_table_of_limits_reads_well():
+def test_the_table_of_limits_has_distinct_readable_rows():
     assert len({limit.subject for limit in LIMITS}) == len(LIMITS)
     assert all(limit.maximum > 0 and limit.unit for limit in LIMITS)
 
 
-def test_items_of_an_overlong_list_are_not_looked_at():
+def test_items_of_an_overlong_list_are_not_checked():
     """Whoever sends a million bad requests gets one error."""
     assert created(claim(*(request("BAD") for _ in range(10_000)))) == ["TooMany spec.devices.requests"]
     assert created(many(10_000, attributes={"!": {}})) == ["TooMany spec.devices"]

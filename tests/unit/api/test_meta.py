@@ -1,4 +1,4 @@
-"""What all objects share: times that exist, opaque fields in one form."""
+"""Shared types: times that exist, opaque fields in one form."""
 
 from __future__ import annotations
 

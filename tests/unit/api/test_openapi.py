@@ -1,4 +1,4 @@
-"""Our structs against the OpenAPI document of a Kubernetes server: nothing missing that we do not know of."""
+"""The structs against the OpenAPI document of a Kubernetes server: every difference is listed."""
 
 from __future__ import annotations
 

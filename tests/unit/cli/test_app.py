@@ -136,9 +136,10 @@ def test_nobody_reading_is_no_fault(tmp_path: Path) -> None:
 def test_an_interrupted_process_says_so(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
-        "from dray.cli import door, files\n"
-        "files.targets = lambda _: os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.exit(door.run(['lint', 'x']))\n"
+        "from dray.cli import app\n"
+        "from dray.cli.input import manifest_files\n"
+        "manifest_files.find_input_files = lambda _: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.exit(app.run(['lint', 'x']))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl
 from dray.client.client import Client
 from dray.client.rest_client import ClientOptions
 from dray.client.timing import TimeSource
-from dray.client.transports.in_process import InProcessTransport
 from dray.clock import ManualClock
+from tests.support.in_process_transport import InProcessTransport
 
 
 @dataclass
@@ -129,13 +129,15 @@ class Hours:
         await asyncio.sleep(0)
 
     @property
-    def tempo(self) -> TimeSource:
+    def time_source(self) -> TimeSource:
         return TimeSource(self.clock, self.sleep, lambda: 0.5)
 
 
-def client_of(api: Any, **habits: Any) -> Client:
+def client_of(api: Any, **options: Any) -> Client:
     """A client of a fake, whose waits take no time."""
-    return Client(InProcessTransport(api, "tester"), ClientOptions(**{"tempo": Hours().tempo} | habits))
+    return Client(
+        InProcessTransport(api, "tester"), ClientOptions(**{"time_source": Hours().time_source} | options)
+    )
 
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"

@@ -53,7 +53,7 @@ class Server(FakeApi):
 async def running(server, **ways):
     """An informer that has played the whole script."""
     troubles: list[Exception] = []
-    client = client_of(server, attempts=1)
+    client = client_of(server, max_attempts=1)
     informer = Informer(client, ResourceClaim, options=InformerOptions(on_failure=troubles.append, **ways))
     diary = Diary(informer)
     task = asyncio.create_task(informer.run())

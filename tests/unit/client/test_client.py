@@ -212,7 +212,7 @@ async def test_how_to_delete_is_told():
 async def test_writers_say_who_they_are_and_whether_they_mean_it():
     api = FakeApi()
     api.answer("PATCH", "/api/v1/nodes/n/status", Told({"kind": "Node"}))
-    await client_of(api, manager="me").patch(
+    await client_of(api, field_manager="me").patch(
         get_kind("Node"), "n", MergePatch({}), subresource="status", dry_run=True
     )
     assert api.asked[0].query == {"fieldManager": "me", "dryRun": "All"}

@@ -25,7 +25,7 @@ V1 = "client.authentication.k8s.io/v1"
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path):
     file, hours = tmp_path / "token", Hours()
     file.write_text("one")
-    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.tempo)
+    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.time_source)
     assert await credentials.get_credential() == ClientCredential("one")
     file.write_text("two")
     assert await credentials.get_credential() == ClientCredential("one")
@@ -36,7 +36,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path):
 async def test_a_token_that_was_refused_is_read_again_at_once(tmp_path):
     file, hours = tmp_path / "token", Hours()
     file.write_text("one")
-    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.tempo)
+    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.time_source)
     old = await credentials.get_credential()
     file.write_text("two")
     assert await credentials.renew_credential(old) == ClientCredential("two")
@@ -46,9 +46,9 @@ async def test_a_token_that_was_refused_is_read_again_at_once(tmp_path):
 async def test_the_old_token_serves_while_the_file_is_away(tmp_path):
     file, hours = tmp_path / "token", Hours()
     with pytest.raises(ClientConfigError, match=r"cannot read the token in `.*token`"):
-        await FileCredentialProvider(CredentialFiles(token=str(file)), hours.tempo).get_credential()
+        await FileCredentialProvider(CredentialFiles(token=str(file)), hours.time_source).get_credential()
     file.write_text("one")
-    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.tempo)
+    credentials = FileCredentialProvider(CredentialFiles(token=str(file)), hours.time_source)
     await credentials.get_credential()
     file.write_text(" \n")
     hours.clock.advance(61)
@@ -91,7 +91,7 @@ def login(tmp_path):
 async def test_a_program_runs_once_for_many_and_is_told_what_it_may_know(login):
     login.prints({"token": "t1"})
     program = login.program(environment={"EXTRA": "x"}, cluster={"server": "https://s"})
-    credentials = ExecCredentialProvider(program, Hours().tempo)
+    credentials = ExecCredentialProvider(program, Hours().time_source)
     proofs = await asyncio.gather(*(credentials.get_credential() for _ in range(5)))
     assert proofs == [ClientCredential("t1")] * 5
     assert login.extra == "x"
@@ -108,7 +108,7 @@ async def test_an_expired_proof_is_asked_for_again(login):
     hours = Hours()
     expires = format_timestamp(hours.clock.now() + timedelta(minutes=5))
     login.prints({"token": "t1", "expirationTimestamp": expires})
-    credentials = ExecCredentialProvider(login.program(), hours.tempo)
+    credentials = ExecCredentialProvider(login.program(), hours.time_source)
     await credentials.get_credential()
     hours.clock.advance(280)
     await credentials.get_credential()
@@ -121,7 +121,7 @@ async def test_an_expired_proof_is_asked_for_again(login):
 
 async def test_a_refused_proof_is_asked_for_again_once_for_all(login):
     login.prints({"token": "t1", "clientCertificateData": "C", "clientKeyData": "K"})
-    credentials = ExecCredentialProvider(login.program(), Hours().tempo)
+    credentials = ExecCredentialProvider(login.program(), Hours().time_source)
     old = await credentials.get_credential()
     assert old == ClientCredential("t1", b"C", b"K")
     login.prints({"token": "t2"})

@@ -7,7 +7,7 @@ import pytest
 from dray.client.errors import ApiError, ServerUnreachableError, ServiceUnavailableError, TooManyRequestsError
 from dray.client.rest_client import ClientOptions, RestClient
 from dray.client.transport import TransportRequest, TransportResponse
-from dray.client.transports.in_process import InProcessTransport
+from tests.support.in_process_transport import InProcessTransport
 from tests.unit.client.fakeapi import FakeApi, Hours, Told, failed
 
 GOOD = TransportResponse(200, {}, b"{}")
@@ -67,7 +67,7 @@ def ident(value):
 async def test_repeated(method, outcome):
     hours, transport = Hours(), Scripted(outcome, outcome, GOOD)
     assert (
-        await RestClient(transport, ClientOptions(time_source=hours.tempo)).call(
+        await RestClient(transport, ClientOptions(time_source=hours.time_source)).call(
             TransportRequest(method, "/x")
         )
         is GOOD
@@ -82,7 +82,7 @@ async def test_repeated(method, outcome):
 async def test_not_repeated(method, outcome):
     transport = Scripted(outcome, GOOD)
     with pytest.raises((ApiError, ServerUnreachableError)):
-        await RestClient(transport, ClientOptions(time_source=Hours().tempo)).call(
+        await RestClient(transport, ClientOptions(time_source=Hours().time_source)).call(
             TransportRequest(method, "/x")
         )
     assert transport.calls == 1
@@ -91,19 +91,19 @@ async def test_not_repeated(method, outcome):
 async def test_patience_ends():
     transport = Scripted(*[busy(503)] * 3)
     with pytest.raises(ServiceUnavailableError):
-        await RestClient(transport, ClientOptions(max_attempts=3, time_source=Hours().tempo)).call(
+        await RestClient(transport, ClientOptions(max_attempts=3, time_source=Hours().time_source)).call(
             TransportRequest("GET", "/x")
         )
     transport = Scripted(busy(429))
     with pytest.raises(TooManyRequestsError):
-        await RestClient(transport, ClientOptions(time_source=Hours().tempo)).call(
+        await RestClient(transport, ClientOptions(time_source=Hours().time_source)).call(
             TransportRequest("POST", "/x"), max_attempts=1
         )
 
 
 async def test_calls_keep_the_rate():
     hours, transport = Hours(), Scripted(*[GOOD] * 5)
-    caller = RestClient(transport, ClientOptions(qps=2, burst=2, time_source=hours.tempo))
+    caller = RestClient(transport, ClientOptions(qps=2, burst=2, time_source=hours.time_source))
     for _ in range(5):
         await caller.call(TransportRequest("GET", "/x"))
     assert sum(hours.slept) == pytest.approx(1.5)

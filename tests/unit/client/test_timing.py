@@ -29,7 +29,7 @@ def test_waits_are_spread_over_their_upper_half():
 
 async def test_a_wait_is_at_least_what_was_asked_for():
     hours = Hours()
-    await Backoff(hours.tempo, initial=1).wait(min_delay=9)
+    await Backoff(hours.time_source, initial=1).wait(min_delay=9)
     assert hours.slept == [9]
 
 
@@ -49,7 +49,7 @@ async def test_a_limiter_lets_a_burst_through_and_then_keeps_the_rate():
 
 def test_a_turn_is_there_or_not():
     hours = Hours()
-    limiter = RateLimiter(1, 2, hours.tempo)
+    limiter = RateLimiter(1, 2, hours.time_source)
     assert [limiter.try_acquire() for _ in range(3)] == [True, True, False]
     hours.clock.advance(1)
     assert [limiter.try_acquire() for _ in range(2)] == [True, False]

@@ -187,7 +187,7 @@ async def test_when_most_nodes_look_lost_nothing_is_done_and_that_is_said(tmp_pa
         await here.turn(300, "n0")
         assert [await here.taints(name) for name in names] == [[], [], [], []]
         said = await here.until(lambda: here.told("NodesLookLost"))
-        assert set(said) == {"most nodes give no sign of life: nothing is done about any of them"}
+        assert set(said) == {"most nodes send no heartbeats: none of them is marked as unreachable"}
         await here.beat("n1", "n2")
         await here.turn(10, "n0", "n1", "n2")
         await here.until_tainted("n3", LOST)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.outside import ROOT
-from tests.unit.docs.pages import Block, blocks, matches, play, prose, session
+from tests.unit.docs.pages import Block, blocks, play, prose, session
+from tests.unit.docs.shell import matches
 
 LINK = re.compile(r"\[[^]]+\]\((?P<target>[^)#\s]+)(?:#[^)]*)?\)")
 

@@ -13,7 +13,7 @@ import yaml
 from dray.api.kinds import KINDS
 from dray.gates import GATES
 from tests.outside import ROOT
-from tools import architecture, site_hooks
+from tools import architecture, package_tables, site_hooks
 
 DOCS = ROOT / "docs"
 
@@ -96,6 +96,17 @@ def test_a_file_becomes_a_page_with_its_text():
 def test_the_diagram_is_what_its_source_says():
     drawn = architecture.render(tomllib.loads(architecture.SOURCE.read_text("utf-8")))
     assert architecture.TARGET.read_text("utf-8") == drawn, "run `make reference`"
+
+
+def test_the_table_of_packages_is_what_the_docstrings_say():
+    assert package_tables.TARGET.read_text("utf-8") == package_tables.render(), "run `make reference`"
+
+
+def test_the_table_of_packages_has_every_module():
+    page = package_tables.render()
+    modules = [path for path in package_tables.SOURCE.rglob("*.py") if path.name != "__init__.py"]
+    assert len(modules) > 500
+    assert page.count("\n| `") == len(modules)
 
 
 def test_the_diagram_has_no_box_outside_of_the_picture():

@@ -1,1 +1,1 @@
-"""The kit for drivers, and the suite that drivers are held against."""
+"""Tests of the kit for drivers and of its conformance suite."""

@@ -1,4 +1,4 @@
-"""Devices and pools in plain values, judged at once."""
+"""Devices and pools in plain values, validated at once."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_everything_else_a_device_can_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"attributes": {"m": 1.5}}, "attributes[m]: expected a text, a whole number, a bool"),
         ({"attributes": {"m": []}}, "attributes[m]: a list must not be empty"),
@@ -110,14 +110,14 @@ def test_everything_else_a_device_can_have() -> None:
         ({"binding_conditions": ["A"]}, "bindingFailureConditions"),
     ],
 )
-def test_mistakes_are_told_at_once_with_device_and_field(fields: Any, told: str) -> None:
+def test_mistakes_are_errors_that_name_the_device_and_the_field(fields: Any, message: str) -> None:
     with pytest.raises(InvalidDeviceError) as wrong:
         device("gpu-0", **fields)
     assert str(wrong.value).startswith("device `gpu-0`: ")
-    assert told in str(wrong.value)
+    assert message in str(wrong.value)
 
 
-def test_a_name_that_no_device_may_have_is_told() -> None:
+def test_an_invalid_device_name_is_an_error() -> None:
     with pytest.raises(InvalidDeviceError, match="device `GPU 0`: name: Invalid value"):
         device("GPU 0")
 
@@ -126,7 +126,7 @@ def test_a_name_that_no_device_may_have_is_told() -> None:
     ("misspelt", "meant"),
     [("atributes", "`attributes`"), ("share", "`shared`"), ("counters", "`attributes`, .*`draws`")],
 )
-def test_what_a_device_cannot_have_is_told_and_not_passed_over(misspelt: str, meant: str) -> None:
+def test_an_unknown_device_field_is_an_error(misspelt: str, meant: str) -> None:
     with pytest.raises(
         InvalidDeviceError, match=f"device `a`: there is no `{misspelt}`; did you mean {meant}"
     ):
@@ -153,11 +153,14 @@ OTHER: Any = [{"name": "b"}]
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("list_devices", "message"),
     [
-        (lambda: [Pool("p"), Pool("p")], "pool `p`: told twice"),
-        (lambda: [device("a"), Pool("node-a")], "pool `node-a`: it holds the devices that were told without"),
-        (lambda: [Pool("p", [device("a"), device("a")])], "pool `p`: device `a` is there twice"),
+        (lambda: [Pool("p"), Pool("p")], "pool `p`: `devices` yields it twice"),
+        (
+            lambda: [device("a"), Pool("node-a")],
+            "pool `node-a`: `devices` yields it as a pool, and yields devices without",
+        ),
+        (lambda: [Pool("p", [device("a"), device("a")])], "pool `p`: device `a` is in it twice"),
         (lambda: ["gpu-0"], "`devices`: expected values of `Device` and `Pool`.*, got `'gpu-0'`"),
         (
             lambda: [Pool("p", [device("a"), *OTHER])],
@@ -179,24 +182,24 @@ OTHER: Any = [{"name": "b"}]
         (lambda: [device("a", draws={"card": {"memory": 1}})], "pool `node-a`: device `a` draws `memory`"),
     ],
 )
-def test_pools_that_contradict_themselves_are_told(told: Any, message: str) -> None:
+def test_inconsistent_pools_are_errors(list_devices: Any, message: str) -> None:
     with pytest.raises(InvalidDeviceError, match=message):
-        group_into_pools(told(), "node-a")
+        group_into_pools(list_devices(), "node-a")
 
 
 @pytest.mark.req("K5075-024")
-def test_authors_are_warned_against_changing_a_policy_under_allocated_shares() -> None:
+def test_the_documentation_warns_against_changing_the_policy_of_allocated_shares() -> None:
     import dray.driver.devices
 
     text = " ".join((dray.driver.devices.__doc__ or "").split())
     assert "Do not change the policy of a capacity" in text
     assert "while claims hold the device" in text
-    assert "Not to be changed while the device is allocated" in " ".join((Capacity.__doc__ or "").split())
+    assert "Do not change it while the device is allocated" in " ".join((Capacity.__doc__ or "").split())
 
 
 @pytest.mark.req("K3063-133")
-def test_authors_are_told_to_do_little_in_prepare() -> None:
+def test_the_documentation_asks_authors_to_do_little_in_prepare() -> None:
     import dray.driver.base
 
     text = " ".join((dray.driver.base.__doc__ or "").split())
-    assert "`prepare` should do little: what can fail belongs where devices are told or allocated" in text
+    assert "`prepare` should do little: what can fail belongs into `devices` or the allocation" in text

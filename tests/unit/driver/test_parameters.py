@@ -1,4 +1,4 @@
-"""Parameters held against a schema: everything wrong is told at once, with the field."""
+"""Parameters compared with a schema: every problem is reported at once, with its field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from dray.driver.parameters import InvalidParametersError, build_json_schema, decode_parameters
 from dray.values.quantity import Quantity
-from tests.unit.driver.onnode import DRIVER, NODE, Gpu, on_node
+from tests.unit.driver.driver_node import DRIVER, NODE, Gpu, open_driver_node
 
 
 class Strategy(enum.Enum):
@@ -89,11 +89,11 @@ def wrong(schema: Any, written: str) -> list[str]:
         ]),
     ],
 )  # fmt: skip
-def test_everything_wrong_is_told_with_its_field(written: str, problems: list[str]) -> None:
+def test_every_problem_is_reported_with_its_field(written: str, problems: list[str]) -> None:
     assert wrong(Settings, written) == problems
 
 
-def test_amounts_are_read_and_judged() -> None:
+def test_quantities_are_decoded_and_validated() -> None:
     found = decode_parameters(Settings, b'{"sharing": {"strategy": "TimeSlicing", "memory": "20Gi"}}')
     assert found.sharing.memory == Quantity.parse("20Gi")
     (problem,) = wrong(Settings, '{"sharing": {"strategy": "TimeSlicing", "memory": "20Gz"}}')
@@ -131,30 +131,30 @@ def test_a_driver_without_schema_takes_no_parameters_and_one_with_dict_takes_any
     assert wrong(dict[str, str], '{"a": 1}') == ["[a]: expected a text, got `1`"]
 
 
-def test_what_is_no_json_is_told() -> None:
+def test_invalid_json_is_an_error() -> None:
     (problem,) = wrong(Settings, "{")
     assert problem.startswith(": not JSON: ")
 
 
-def test_the_schema_is_told_as_json_schema() -> None:
-    told = build_json_schema(Settings)
-    assert set(told["$defs"]["Settings"]["properties"]) == {"sharing", "mode", "count", "env", "sizes"}
+def test_the_schema_is_rendered_as_json_schema() -> None:
+    schema = build_json_schema(Settings)
+    assert set(schema["$defs"]["Settings"]["properties"]) == {"sharing", "mode", "count", "env", "sizes"}
     assert [each["title"] for each in build_json_schema({"A": Settings, "B": Other})["oneOf"]] == ["A", "B"]
     assert build_json_schema(None) is False
 
 
 def test_a_claim_with_wrong_parameters_is_refused_with_the_field() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         class Choosy(Gpu):
             parameters = Settings
 
-        async with on_node() as node:
+        async with open_driver_node() as node:
             gpu = Choosy()
-            async with node.running(gpu) as line:
+            async with node.run_driver(gpu) as agent:
                 result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-0"}
                 opaque = {"driver": DRIVER, "parameters": {"sharing": {"strategy": "Magic"}}}
                 theirs = {"driver": "other.example.com", "parameters": {"any": "thing"}}
-                uid = await node.allocated(
+                uid = await node.create_allocated_claim(
                     "c",
                     [result],
                     config=[
@@ -162,38 +162,40 @@ def test_a_claim_with_wrong_parameters_is_refused_with_the_field() -> None:
                         {"source": "FromClaim", "opaque": opaque},
                     ],
                 )
-                assert await line.refused(uid, "c") == (
+                assert await agent.expect_refusal(uid, "c") == (
                     f"driver {DRIVER}: claim default/c: config[1].opaque.parameters.sharing.strategy: "
                     'expected one of `TimeSlicing`, `SpacePartitioning`, got `"Magic"`'
                 )
                 assert gpu.calls == []
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_whoever_gives_back_gets_the_claim_as_it_was_prepared_also_after_a_restart() -> None:
-    async def scene() -> None:
+def test_unprepare_gets_the_claim_as_it_was_prepared_even_after_a_restart() -> None:
+    async def scenario() -> None:
         class Choosy(Gpu):
             parameters: ClassVar[Any] = Settings
 
-        async with on_node() as node:
+        async with open_driver_node() as node:
             first, second = Choosy(), Choosy()
-            async with node.running(first) as line:
+            async with node.run_driver(first) as agent:
                 result = {"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-0"}
                 opaque = {"driver": DRIVER, "parameters": {"mode": "fast"}}
                 config = [{"source": "FromClaim", "opaque": opaque}]
                 uids = [
-                    await node.allocated(name, [result | {"device": f"gpu-{number}"}], config=config)
+                    await node.create_allocated_claim(
+                        name, [result | {"device": f"gpu-{number}"}], config=config
+                    )
                     for number, name in enumerate(("a", "b"))
                 ]
-                await line.ok(uids[0], "a")
-                await line.ok(uids[1], "b")
-            async with node.running(second) as line:
-                await line.given_back(uids[0], "a")
+                await agent.prepare_ok(uids[0], "a")
+                await agent.prepare_ok(uids[1], "b")
+            async with node.run_driver(second) as agent:
+                await agent.unprepare_ok(uids[0], "a")
                 Choosy.parameters = Other  # the schema is another after an update
-                await line.given_back(uids[1], "b")
-            assert second.asked[0][1].devices == first.asked[0][1].devices
-            assert second.asked[0][1].devices[0].parameters == Settings(mode="fast")
-            assert second.asked[1][1].devices[0].config == ()
+                await agent.unprepare_ok(uids[1], "b")
+            assert second.received[0][1].devices == first.received[0][1].devices
+            assert second.received[0][1].devices[0].parameters == Settings(mode="fast")
+            assert second.received[1][1].devices[0].config == ()
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

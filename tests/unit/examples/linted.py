@@ -1,4 +1,4 @@
-"""Lint and convert as the tests of the examples use them: through the doors, on files or on texts."""
+"""Lint and convert, as the tests of the examples use them: through the command line, on files or on texts."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ EXAMPLES = ROOT / "examples"
 
 
 def manifests(folder: str) -> list[Path]:
-    """The manifests in a folder of the examples."""
+    """Return the manifests in a directory of the examples."""
     return sorted((EXAMPLES / folder).glob("*.yaml"))
 
 
 def findings(*paths: Path, complete: bool = False) -> Sequence[LintFinding]:
-    """What lint says, notes included."""
+    """Return the findings of lint, notes included."""
     return lint_files(
         find_input_files([str(path) for path in paths]), GateSet.from_defaults(), complete=complete
     ).findings
 
 
-def said(finding: LintFinding) -> str:
-    """Everything a finding tells in words."""
+def format_finding(finding: LintFinding) -> str:
+    """Join all texts of a finding."""
     return "\n".join((finding.message, finding.expected, finding.hint, finding.rewrite))
 
 
-def converted(text: str, version: str) -> str:
-    """A manifest in another version, as YAML."""
-    # Through the door: click remembers the help option of a command as it was first called.
+def convert(text: str, version: str) -> str:
+    """Convert a manifest to another version, as YAML."""
+    # Through the group: click caches the help option of a command as it was first called.
     arguments = ["convert", "--to", version, "-"]
     result = CliRunner().invoke(dray, arguments, input=text, standalone_mode=False)
     assert (result.exception, result.return_value) == (None, 0), result.output
@@ -46,5 +46,5 @@ def converted(text: str, version: str) -> str:
 
 
 def documents(text: str) -> list[Any]:
-    """The documents of a YAML text, read by somebody else than us."""
+    """Return the documents of a YAML text, read by another parser than dray's."""
     return list(yaml.safe_load_all(text))

@@ -11,7 +11,7 @@ import pytest
 
 from dray.lint import Severity
 from tests.outside import ROOT
-from tests.unit.examples.linted import EXAMPLES, findings, manifests, said
+from tests.unit.examples.linted import EXAMPLES, findings, format_finding, manifests
 
 BROKEN = {
     "flattened-request.yaml": ("error", "old-flat-request", "spec.devices.requests[0]", "exactly:"),
@@ -80,7 +80,7 @@ def test_a_broken_example_breaks_one_rule(name):
         f for f in findings(EXAMPLES / "broken" / name) if f.rule != "unknown-class" or rule == f.rule
     ]
     assert (finding.severity, finding.rule, finding.path) == (Severity(severity), rule, path)
-    assert words in said(finding)
+    assert words in format_finding(finding)
 
 
 def test_every_broken_example_has_a_row():
@@ -122,7 +122,7 @@ def test_the_tour_runs_to_its_end(environment):
     assert any("What to try next" in line for line in done.stdout.splitlines()[-12:])
 
 
-def test_a_tour_that_breaks_says_so(environment):
+def test_a_tour_that_fails_reports_the_failure(environment):
     done = _tour({**environment, "DRAY": "false"})
     assert done.returncode == 1
     assert "the tour is broken" in done.stderr

@@ -7,7 +7,7 @@ import pytest
 from dray.api.codec import decode_document
 from dray.api.kinds import parse_document_kind
 from dray.lint import Severity
-from tests.unit.examples.linted import EXAMPLES, converted, documents, findings, manifests, said
+from tests.unit.examples.linted import EXAMPLES, convert, documents, findings, format_finding, manifests
 
 SEEDS = EXAMPLES / "seeds"
 UNFIXED = EXAMPLES / "seeds-unfixed"
@@ -101,7 +101,7 @@ def found_in_seeds():
 
 
 @pytest.mark.parametrize("path", manifests("seeds"), ids=_name)
-def test_a_repaired_example_is_sound_among_the_others(path, found_in_seeds):
+def test_a_repaired_example_is_valid_together_with_the_others(path, found_in_seeds):
     assert [f for f in found_in_seeds if f.source == str(path)] == []
 
 
@@ -115,13 +115,13 @@ def test_every_kep_with_manifests_is_there():
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("path", manifests("seeds"), ids=_name)
-def test_an_example_goes_to_every_version_and_back_unchanged(path, version):
+def test_an_example_converts_to_every_version_and_back_unchanged(path, version):
     text = path.read_text()
-    there = converted(text, version)
+    there = convert(text, version)
     served = {v for _, v in (parse_document_kind(document) for document in documents(there))}
     assert served <= {version, "v1", "v1alpha1"}  # pods and classic objects have one version only
     written = {v for kind, v in map(parse_document_kind, documents(text)) if kind.group == "resource.k8s.io"}
-    back = converted(there, written.pop() if written else version)
+    back = convert(there, written.pop() if written else version)
     assert documents(back) == documents(text)
 
 
@@ -131,7 +131,7 @@ def test_an_unrepaired_example_is_refused_by_name(name):
     assert [(f.rule, f.path) for f in found] == [(rule, path) for rule, path, _ in REFUSED[name]]
     assert {f.severity for f in found} == {Severity.ERROR}
     for finding, (_, _, words) in zip(found, REFUSED[name], strict=True):
-        assert [word for word in words if word not in said(finding)] == []
+        assert [word for word in words if word not in format_finding(finding)] == []
 
 
 def test_the_table_is_complete():
@@ -148,7 +148,7 @@ def test_each_repair_is_needed(name, undo, expected, tmp_path):
     rule, path, words = expected
     errors = [f for f in findings(broken) if f.severity is Severity.ERROR]
     assert [(f.rule, f.path) for f in errors] == [(rule, path)]
-    assert [word for word in words if word not in said(errors[0])] == []
+    assert [word for word in words if word not in format_finding(errors[0])] == []
 
 
 @pytest.mark.req("K3063-047")
@@ -162,7 +162,7 @@ def test_the_classic_class_is_accepted_once_it_has_a_kind():
 
 
 @pytest.mark.req("K3063-049")
-def test_the_classic_pod_is_accepted_as_written_and_told_todays_spelling():
+def test_the_classic_pod_is_accepted_as_written_with_a_hint_at_the_current_spelling():
     found = findings(UNFIXED / ACCEPTED, SEEDS / "kep-3063-resource-class.yaml", complete=True)
     assert [(f.severity, f.rule, f.path) for f in found] == [
         (Severity.NOTE, "old-inline-template", "spec.resourceClaims[0].template"),
@@ -170,7 +170,7 @@ def test_the_classic_pod_is_accepted_as_written_and_told_todays_spelling():
         (Severity.NOTE, "old-container-claims", "spec.containers[1].resources.claims[0]"),
     ]
     assert all(f.rewrite for f in found)
-    today = converted((UNFIXED / ACCEPTED).read_text(), "v1")
+    today = convert((UNFIXED / ACCEPTED).read_text(), "v1")
     assert documents(today) == documents((SEEDS / ACCEPTED).read_text())
 
 
@@ -204,5 +204,5 @@ def test_lists_of_all_four_types_are_accepted_in_both_spellings(spelling, tmp_pa
         "listOfBool": ("bool", (True, False, True)),
         "listOfVersion": ("version", ("1.0.0", "1.0.1")),
     }
-    assert documents(converted(text, "v1beta1"))[0] != document
-    assert documents(converted(converted(text, "v1beta1"), "v1")) == [document]
+    assert documents(convert(text, "v1beta1"))[0] != document
+    assert documents(convert(convert(text, "v1beta1"), "v1")) == [document]

@@ -1,4 +1,4 @@
-"""Every rule that can say no has words, and a situation in which they are said."""
+"""Every rule that can refuse has a phrase, and a situation in which it is given."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from tests.unit.explain.cluster import Cluster, claim, request
 from tests.unit.explain.situations import SITUATIONS
 
 NO_SITUATION = {
-    RefusalReason.TOO_FEW: "counting ahead says it about a whole alternative; see test_tale",
-    RefusalReason.LEADS_NOWHERE: "see `turned_back`: it is said of devices that were passed over",
+    RefusalReason.TOO_FEW: "pruning reports it about a whole alternative; see test_search_trace",
+    RefusalReason.LEADS_NOWHERE: "see `turned_back`: it is given for devices that were passed over",
 }
 
 
 @pytest.mark.parametrize("reason", RefusalReason)
-def test_every_reason_has_a_text_a_hint_and_a_phrase(reason):
-    text, hint = REASON_TEXTS[reason]
-    assert text
-    assert hint
+def test_every_reason_has_a_text_and_a_phrase(reason):
+    assert REASON_TEXTS[reason]
     assert callable(PHRASE_FORMATTERS[reason])
 
 
@@ -35,20 +33,20 @@ def reasons_in(value: object) -> set[str]:
 
 
 def test_every_reason_is_given_in_some_situation():
-    told: set[str] = set()
+    given: set[str] = set()
     for situation in SITUATIONS.values():
-        told |= reasons_in(json.loads(json.dumps(to_document(situation()))))
-    assert {reason for reason in RefusalReason if reason not in told} <= set(NO_SITUATION)
-    assert RefusalReason.LEADS_NOWHERE in told
+        given |= reasons_in(json.loads(json.dumps(to_document(situation()))))
+    assert {reason for reason in RefusalReason if reason not in given} <= set(NO_SITUATION)
+    assert RefusalReason.LEADS_NOWHERE in given
 
 
-def accounts(*whys: RefusalDetails) -> list[DeviceOutcome]:
-    names = [DeviceName(driver="d", pool="p", device=f"gpu-{i}") for i in range(len(whys))]
-    return [DeviceOutcome(device=name, why=why) for name, why in zip(names, whys, strict=True)]
+def build_outcomes(*details: RefusalDetails) -> list[DeviceOutcome]:
+    names = [DeviceName(driver="d", pool="p", device=f"gpu-{i}") for i in range(len(details))]
+    return [DeviceOutcome(device=name, why=why) for name, why in zip(names, details, strict=True)]
 
 
 @pytest.mark.parametrize(
-    ("whys", "named", "anywhere"),
+    ("details", "named", "without_names"),
     [
         (
             [RefusalDetails(reason=RefusalReason.IN_USE, holders=(f"ml/{i}",)) for i in range(4)],
@@ -64,8 +62,8 @@ def accounts(*whys: RefusalDetails) -> list[DeviceOutcome]:
                     error="no such key: x\n  x > 1\n  ^",
                 )
             ],
-            "1 cannot be judged (`x > 1` fails: no such key: x)",
-            "1 cannot be judged (`x > 1` fails: no such key: x)",
+            "1 cannot be evaluated (`x > 1` fails: no such key: x)",
+            "1 cannot be evaluated (`x > 1` fails: no such key: x)",
         ),
         (
             [
@@ -136,26 +134,28 @@ def accounts(*whys: RefusalDetails) -> list[DeviceOutcome]:
         ([RefusalDetails(reason=RefusalReason.TAINTED)], "1 tainted", "1 tainted"),
     ],
 )
-def test_phrases(whys, named, anywhere):
-    assert summarize_refusals(accounts(*whys), with_names=True) == [named]
-    assert summarize_refusals(accounts(*whys), with_names=False) == [anywhere]
+def test_refused_devices_become_a_phrase(details, named, without_names):
+    assert summarize_refusals(build_outcomes(*details), with_names=True) == [named]
+    assert summarize_refusals(build_outcomes(*details), with_names=False) == [without_names]
 
 
-def test_the_most_frequent_comes_first_and_the_earlier_rule_among_equals():
+def test_the_most_frequent_reason_comes_first_and_the_earlier_rule_among_equals():
     mixed = [RefusalReason.TAINTED, RefusalReason.IN_USE, RefusalReason.TAINTED, RefusalReason.TAKEN_HERE]
-    said = summarize_refusals(accounts(*(RefusalDetails(reason=reason) for reason in mixed)), with_names=True)
-    assert said == ["2 tainted", "1 in use", "1 taken by another request of the same pod"]
+    phrases = summarize_refusals(
+        build_outcomes(*(RefusalDetails(reason=reason) for reason in mixed)), with_names=True
+    )
+    assert phrases == ["2 tainted", "1 in use", "1 taken by another request of the same pod"]
 
 
 def test_in_use_comes_before_what_else_is_wrong_with_a_device():
     cluster = Cluster().node("node-a", "gpu-0 held=ml/old taint=a/b:NoSchedule")
-    assert reasons_in(to_document(cluster.ask(claim(request())))) == {"InUse"}
+    assert reasons_in(to_document(cluster.diagnose(claim(request())))) == {"InUse"}
 
 
 def test_a_selector_comes_before_everything():
     cluster = Cluster().node("node-a", "gpu-0 held=ml/old taint=a/b:NoSchedule")
     cluster.add_class("other", 'device.driver == "other.example"')
-    assert reasons_in(to_document(cluster.ask(claim(request(of="other"))))) == {"Unsuited"}
+    assert reasons_in(to_document(cluster.diagnose(claim(request(of="other"))))) == {"Unsuited"}
 
 
 @pytest.mark.parametrize(
@@ -182,5 +182,5 @@ def test_a_selector_comes_before_everything():
         (RefusalDetails(reason=RefusalReason.NOTHING_MATCHES), ""),
     ],
 )
-def test_what_counting_ahead_says_of_a_whole_alternative(why, text):
+def test_what_pruning_reports_about_a_whole_alternative(why, text):
     assert format_obstacle(why) == text

@@ -1,18 +1,27 @@
-"""Listening to a search, and the order of stories."""
+"""The trace of a search, and the order of reports."""
 
 from __future__ import annotations
 
 import importlib
 
+import msgspec
 import pytest
 
-from dray.allocator.refusals import RefusalReason
+from dray.allocator.refusals import Refusal, RefusalReason
 from dray.allocator.requests import normalize_claims
-from dray.allocator.search.backtracking import STEP_BUDGET
-from dray.allocator.search.trace import Exhausted, GaveUp, Solved
+from dray.allocator.search.backtracking import STEP_BUDGET, search
+from dray.allocator.search.trace import DeadEnd, Exhausted, GaveUp, Solved
 from dray.api.resource import ResourceClaim
 from dray.errors import UnanswerableClaimError
-from dray.explain import DiagnosisVerdict, NodeOutcome, diagnose, diagnose_fault, render_text, summarize
+from dray.explain import (
+    DiagnosisVerdict,
+    NodeOutcome,
+    diagnose,
+    diagnose_fault,
+    render_text,
+    search_trace,
+    summarize,
+)
 from dray.explain.diagnosis import ClaimFault, Diagnosis
 from dray.explain.search_trace import SearchTrace, trace_search
 from tests.unit.explain.cluster import Cluster, attribute, claim, first_of, memory, request
@@ -21,182 +30,202 @@ from tests.unit.explain.situations import SITUATIONS
 diagnose_module = importlib.import_module("dray.explain.diagnoser")
 
 
-def told(
-    cluster: Cluster, *claims: ResourceClaim, budget: int = STEP_BUDGET, patience: int = 1000
+def trace_first_node(
+    cluster: Cluster, *claims: ResourceClaim, max_steps: int = STEP_BUDGET, detailed_steps: int = 1000
 ) -> SearchTrace:
-    stock = cluster.stock
-    ask = normalize_claims(claims, stock.classes.get)
-    return trace_search(ask, stock.get_node_view(cluster.nodes[0]).shape, budget, patience)
+    inventory = cluster.inventory
+    allocation_request = normalize_claims(claims, inventory.classes.get)
+    return trace_search(
+        allocation_request, inventory.get_node_view(cluster.nodes[0]).shape, max_steps, detailed_steps
+    )
 
 
 NUMA = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1")
 
 
+def test_refusals_come_from_the_trace_of_the_search(monkeypatch):
+    marked = Refusal(RefusalReason.CAPACITY_MISSING, "marked")
+
+    def mark_refusals(*args, **more):
+        for event in search(*args, **more):
+            if isinstance(event, DeadEnd):
+                event = msgspec.structs.replace(event, refused=tuple((i, marked) for i, _ in event.refused))
+            yield event
+
+    monkeypatch.setattr(search_trace, "search", mark_refusals)
+    cluster = Cluster().node("node-a", "gpu-0 numa=1\ngpu-1 numa=1\ngpu-2 numa=0")
+    [report] = cluster.diagnose(claim(request(count=3), same="numa"), hints=0).node_reports
+    [refused] = [outcome.why for outcome in report.attempts[0].devices if outcome.why is not None]
+    assert (refused.reason, refused.name) == (RefusalReason.CAPACITY_MISSING, "marked")
+
+
 def test_the_furthest_dead_end_is_kept_not_the_first():
-    [halt] = told(NUMA, claim(request(count=3), same="numa")).furthest
-    assert [pick.candidate for pick in halt.picks] == [1, 2]
-    assert halt.point.device_index == 2
+    [dead_end] = trace_first_node(NUMA, claim(request(count=3), same="numa")).furthest
+    assert [pick.candidate for pick in dead_end.picks] == [1, 2]
+    assert dead_end.point.device_index == 2
 
 
 def test_pruning_sees_less_but_answers_the_same(monkeypatch):
     monkeypatch.setattr("dray.allocator.search.backtracking.PRUNING_THRESHOLD", 0)
     asked = claim(request(count=3), same="numa")
-    patient, quick = told(NUMA, asked), told(NUMA, asked, patience=0)
-    assert type(patient.ending) is type(quick.ending) is Exhausted
-    assert quick.furthest[0].point.device_index < patient.furthest[0].point.device_index
+    detailed, pruned = trace_first_node(NUMA, asked), trace_first_node(NUMA, asked, detailed_steps=0)
+    assert type(detailed.ending) is type(pruned.ending) is Exhausted
+    assert pruned.furthest[0].point.device_index < detailed.furthest[0].point.device_index
 
 
-def test_alternatives_are_told_together():
+def test_dead_ends_of_all_alternatives_are_kept():
     asked = first_of("gpu", a={"where": [attribute("numa", 7)]}, b={"where": [attribute("numa", 8)]})
-    halts = told(NUMA, claim(asked)).furthest
-    assert [halt.point.alternative.name for halt in halts] == ["gpu/a", "gpu/b"]
+    dead_ends = trace_first_node(NUMA, claim(asked)).furthest
+    assert [dead_end.point.alternative.name for dead_end in dead_ends] == ["gpu/a", "gpu/b"]
 
 
-def test_alternatives_are_told_behind_the_same_picks():
-    """`one` comes further behind p, `two` behind q; a story of both would be about no place at all."""
+def test_dead_ends_of_alternatives_have_the_same_picks():
+    """`one` gets further after p, `two` after q; a report of both would describe no state of the search."""
     lines = "p size=x numa=0\nq size=x numa=1\nr size=y numa=0\ns size=z numa=1"
     two = {
         name: {"count": 2, "where": [attribute("size", size)]} for name, size in (("one", "y"), ("two", "z"))
     }
     asked = claim(request("a", where=[attribute("size", "x")]), first_of("b", **two), same="numa")
-    halts = told(Cluster().node("node-a", lines), asked).furthest
-    assert [(halt.point.alternative.name, halt.point.device_index) for halt in halts] == [
+    dead_ends = trace_first_node(Cluster().node("node-a", lines), asked).furthest
+    assert [(dead_end.point.alternative.name, dead_end.point.device_index) for dead_end in dead_ends] == [
         ("b/one", 1),
         ("b/two", 0),
     ]
-    assert {halt.picks[0].candidate for halt in halts} == {0}
+    assert {dead_end.picks[0].candidate for dead_end in dead_ends} == {0}
 
 
-def test_what_was_tried_and_left_has_its_fate():
-    tale = told(NUMA, claim(request(count=2), same="numa"))
-    assert isinstance(tale.ending, Solved)
-    [((_, candidate), point)] = tale.undo_causes[0, 0].items()
+def test_an_undone_pick_has_its_cause():
+    trace = trace_first_node(NUMA, claim(request(count=2), same="numa"))
+    assert isinstance(trace.ending, Solved)
+    [((_, candidate), point)] = trace.undo_causes[0, 0].items()
     assert (candidate, point.device_index) == (0, 1)
 
 
-def test_fates_behind_other_picks_are_forgotten():
+def test_causes_after_other_picks_are_dropped():
     lines = "a numa=0 size=x\nb numa=1 size=x\nc numa=1 size=y\nd numa=1 size=x"
     asked = [request("one"), request("two"), request("three", where=[attribute("size", "y")])]
-    tale = told(Cluster().node("node-a", lines), claim(*asked, same="numa"))
-    assert isinstance(tale.ending, Solved)
-    assert set(tale.undo_causes) == {(0, 0)} | ({(1, 0)} & set(tale.undo_causes))
-    assert all(candidate != 0 for (_, candidate) in tale.undo_causes.get((1, 0), {}))
+    trace = trace_first_node(Cluster().node("node-a", lines), claim(*asked, same="numa"))
+    assert isinstance(trace.ending, Solved)
+    assert set(trace.undo_causes) == {(0, 0)} | ({(1, 0)} & set(trace.undo_causes))
+    assert all(candidate != 0 for (_, candidate) in trace.undo_causes.get((1, 0), {}))
 
 
-def test_left_behind_are_the_alternatives_on_the_final_path():
+def test_skipped_are_the_alternatives_on_the_final_path():
     asked = first_of("gpu", a={"where": [attribute("numa", 7)]}, b={"where": [attribute("numa", 1)]})
-    tale = told(NUMA, claim(asked))
-    assert [halt.point.alternative.name for halt in tale.skipped[0]] == ["gpu/a"]
+    trace = trace_first_node(NUMA, claim(asked))
+    assert [dead_end.point.alternative.name for dead_end in trace.skipped[0]] == ["gpu/a"]
 
 
-def test_impatience_falls_back_to_the_search_as_the_allocator_runs_it():
+def test_without_enough_steps_the_search_runs_as_in_the_allocator():
     lines = "\n".join(f"gpu-{i} numa={i % 4}" for i in range(24))
-    tale = told(Cluster().node("node-a", lines), claim(request(count=7), same="numa"), patience=10)
-    assert isinstance(tale.ending, Exhausted)
-    assert tale.furthest
+    trace = trace_first_node(
+        Cluster().node("node-a", lines), claim(request(count=7), same="numa"), detailed_steps=10
+    )
+    assert isinstance(trace.ending, Exhausted)
+    assert trace.furthest
 
 
-def test_a_budget_that_runs_out_is_said():
-    tale = told(NUMA, claim(request(count=3), same="numa"), budget=2)
-    assert isinstance(tale.ending, GaveUp)
+def test_a_search_that_runs_out_of_steps_is_given_up():
+    trace = trace_first_node(NUMA, claim(request(count=3), same="numa"), max_steps=2)
+    assert isinstance(trace.ending, GaveUp)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_stories_in_short_come_to_the_same_verdict(name, monkeypatch):
-    patient = SITUATIONS[name]()
+def test_pruned_traces_give_the_same_verdict(name, monkeypatch):
+    detailed = SITUATIONS[name]()
     monkeypatch.setattr(diagnose_module, "MAX_DETAILED_TRACES", 0)
-    quick = SITUATIONS[name]()
-    assert quick.verdict == patient.verdict
-    assert {(story.outcome, node) for story in quick.node_reports for node in story.nodes} == {
-        (story.outcome, node) for story in patient.node_reports for node in story.nodes
+    pruned = SITUATIONS[name]()
+    assert pruned.verdict == detailed.verdict
+    assert {(report.outcome, node) for report in pruned.node_reports for node in report.nodes} == {
+        (report.outcome, node) for report in detailed.node_reports for node in report.nodes
     }
-    assert render_text(quick)
-    assert summarize(quick)
+    assert render_text(pruned)
+    assert summarize(pruned)
 
 
-def test_a_story_in_short_says_what_is_lacking(monkeypatch):
+def test_a_pruned_trace_has_the_obstacle(monkeypatch):
     monkeypatch.setattr(diagnose_module, "MAX_DETAILED_TRACES", 0)
     asked = claim(
         request("a"),
         first_of("b", many={"count": 4, "where": [attribute("numa", 1)]}, three={"count": 3}),
         same="numa",
     )
-    found = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1").ask(asked)
+    found = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1").diagnose(asked)
     assert found.verdict is DiagnosisVerdict.REFUSED
-    obstacles = [a.obstacle.reason for story in found.node_reports for a in story.attempts if a.obstacle]
+    obstacles = [a.obstacle.reason for report in found.node_reports for a in report.attempts if a.obstacle]
     assert set(obstacles) <= {RefusalReason.TOO_FEW, RefusalReason.CONSTRAINT}
 
 
-# --- the order of stories ---
+# --- the order of reports ---
 
 
 def order(diagnosis: Diagnosis) -> list[str]:
-    return [story.nodes[0] for story in diagnosis.node_reports]
+    return [report.nodes[0] for report in diagnosis.node_reports]
 
 
-def test_who_found_more_is_closer():
+def test_a_node_that_found_more_is_closer():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0\ngpu-1").node("c")
-    assert order(cluster.ask(claim(request(count=3)))) == ["b", "a", "c"]
+    assert order(cluster.diagnose(claim(request(count=3)))) == ["b", "a", "c"]
 
 
-def test_who_satisfied_more_requests_is_closer():
+def test_a_node_that_satisfied_more_requests_is_closer():
     asked = [
         request("first", where=[attribute("size", "x")]),
         request("second", where=[attribute("size", "y")]),
     ]
     cluster = Cluster().node("a", "gpu-0 size=y").node("b", "gpu-0 size=x")
-    assert order(cluster.ask(claim(*asked))) == ["b", "a"]
+    assert order(cluster.diagnose(claim(*asked))) == ["b", "a"]
 
 
 def test_a_device_that_failed_a_later_rule_is_closer():
     cluster = Cluster().node("a", "gpu-0 size=y").node("b", "gpu-0 size=x held=ml/old")
     cluster.node("c", "gpu-0 size=x taint=a/b:NoSchedule")
-    assert order(cluster.ask(claim(request(where=[attribute("size", "x")])))) == ["c", "b", "a"]
+    assert order(cluster.diagnose(claim(request(where=[attribute("size", "x")])))) == ["c", "b", "a"]
 
 
 def test_a_device_that_comes_nearer_to_a_selector_is_closer():
     cluster = (
         Cluster().node("a", "gpu-0 memory:16Gi").node("b", "gpu-0 memory:40Gi").node("c", "gpu-0 memory:24Gi")
     )
-    assert order(cluster.ask(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "c", "a"]
+    assert order(cluster.diagnose(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "c", "a"]
 
 
-def test_a_node_that_cannot_be_judged_is_not_the_closest():
+def test_a_node_that_cannot_be_evaluated_is_not_the_closest():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0 memory:40Gi")
-    assert order(cluster.ask(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "a"]
+    assert order(cluster.diagnose(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "a"]
 
 
 def test_fewer_refusals_are_closer_and_then_the_name_decides():
     cluster = Cluster().node("a", "gpu-0 held=ml/x\ngpu-1 held=ml/x").node("c", "gpu-0 held=ml/x")
     cluster.node("b", "gpu-0 size=x held=ml/x")
-    assert order(cluster.ask(claim())) == ["b", "c", "a"]
+    assert order(cluster.diagnose(claim())) == ["b", "c", "a"]
 
 
 def test_a_node_that_fits_comes_first_and_the_better_alternative_before_the_name():
     found = SITUATIONS["better_alternative_elsewhere"]()
     assert order(found) == ["node-b", "node-a"]
     assert found.best is found.node_reports[0]
-    assert [story.rank for story in found.node_reports] == [0, 1]
+    assert [report.rank for report in found.node_reports] == [0, 1]
 
 
 def test_the_order_of_nodes_does_not_matter():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0\ngpu-1").node("c").node("d", "gpu-0")
-    forward = cluster.ask(claim(request(count=3)))
+    forward = cluster.diagnose(claim(request(count=3)))
     cluster.nodes.reverse()
-    assert cluster.ask(claim(request(count=3))) == forward
+    assert cluster.diagnose(claim(request(count=3))) == forward
 
 
-def test_one_node_that_cannot_be_judged_does_not_spoil_the_others():
+def test_one_node_that_cannot_be_evaluated_does_not_affect_the_others():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0 size=x")
-    found = cluster.ask(claim(request(where=[attribute("size", "x")])))
+    found = cluster.diagnose(claim(request(where=[attribute("size", "x")])))
     assert found.verdict is DiagnosisVerdict.FITS
-    assert [story.outcome for story in found.node_reports] == [NodeOutcome.FITS, NodeOutcome.FAULTED]
+    assert [report.outcome for report in found.node_reports] == [NodeOutcome.FITS, NodeOutcome.FAULTED]
 
 
-# --- faults from elsewhere ---
+# --- faults of claims ---
 
 
-def test_a_fault_of_the_door_becomes_a_diagnosis():
+def test_a_fault_found_before_the_search_becomes_a_diagnosis():
     field = "spec.devices.requests[0].exactly.adminAccess"
     fault = UnanswerableClaimError("asks for admin access: no", claim="ml/gpus", field=field)
     assert str(fault) == f"claim ml/gpus: {field}: asks for admin access: no"
@@ -207,7 +236,7 @@ def test_a_fault_of_the_door_becomes_a_diagnosis():
 
 def test_a_fault_says_which_claim_and_which_request_whatever_they_are_called():
     with pytest.raises(UnanswerableClaimError) as raised:
-        normalize_claims([claim(request("a: b", of="gone"))], Cluster().stock.classes.get)
+        normalize_claims([claim(request("a: b", of="gone"))], Cluster().inventory.classes.get)
     found = diagnose_fault(raised.value)
     assert found.fault == ClaimFault(
         claim="ml/gpus", field="request `a: b`", text="device class `gone` does not exist"
@@ -220,13 +249,13 @@ def test_a_fault_in_other_words_is_kept_as_it_is():
     assert render_text(found) == "Claim ml/gpus can never be allocated as it is\n\n  claim x: something: else"
 
 
-def test_a_story_does_not_depend_on_what_was_judged_for_others():
-    """Hints look further than the search did; asked again, the story must not have grown."""
+def test_a_report_does_not_depend_on_evaluations_for_other_requests():
+    """Hints evaluate more devices than the search did; a second diagnosis must be equal."""
     cluster = Cluster().node("node-a", "gpu-0\ngpu-1 size=large\ngpu-2 size=small")
     asked = claim(first_of("gpu", many={"count": 4}, large={"where": [attribute("size", "large")]}))
-    stock = cluster.stock
-    first = diagnose(stock, [asked], cluster.nodes)
+    inventory = cluster.inventory
+    first = diagnose(inventory, [asked], cluster.nodes)
     assert first.node_reports[0].outcome is NodeOutcome.FAULTED
-    for options in stock.get_node_view(cluster.nodes[0]).shape.candidate_sets.values():
+    for options in inventory.get_node_view(cluster.nodes[0]).shape.candidate_sets.values():
         options.evaluate_all()
-    assert diagnose(stock, [asked], cluster.nodes) == first
+    assert diagnose(inventory, [asked], cluster.nodes) == first

@@ -1,4 +1,4 @@
-"""The line for events: one line, short, the same words as the page."""
+"""The one-line summary for events: short, with the same words as the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.explain.situations import SITUATIONS
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_it_is_one_short_line(name):
+def test_the_summary_is_one_short_line(name):
     line = summarize(SITUATIONS[name]())
     assert 0 < len(line) <= 256
     assert "\n" not in line
@@ -18,7 +18,7 @@ def test_it_is_one_short_line(name):
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_it_is_the_same_every_time(name):
+def test_the_summary_is_deterministic(name):
     assert summarize(SITUATIONS[name]()) == summarize(SITUATIONS[name]())
 
 
@@ -42,15 +42,15 @@ def test_it_is_the_same_every_time(name):
         ("no_nodes", "there are no nodes"),
     ],
 )
-def test_it_says(name, expected):
+def test_the_summary_of_a_situation(name, expected):
     assert summarize(SITUATIONS[name]()) == expected
 
 
-def test_other_nodes_are_left_out_before_what_would_help():
+def test_other_nodes_are_left_out_before_the_hint():
     cluster = Cluster()
     for i in range(9):
         cluster.node(f"a-node-with-a-long-name-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
-    line = summarize(cluster.ask(claim(request())))
+    line = summarize(cluster.diagnose(claim(request())))
     assert line.startswith(
         "no node can satisfy claim ml/gpus; a-node-with-a-long-name-0: of 2 devices: 2 in use"
     )
@@ -58,17 +58,17 @@ def test_other_nodes_are_left_out_before_what_would_help():
     assert len(line) <= 256
 
 
-def test_what_does_not_fit_is_left_out_from_the_end():
+def test_the_last_nodes_are_left_out_when_the_line_is_too_long():
     cluster = Cluster()
     for i in range(9):
         cluster.node(f"node-{'x' * 60}-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
-    line = summarize(cluster.ask(claim(request())))
+    line = summarize(cluster.diagnose(claim(request())))
     assert line.startswith("no node can satisfy claim ml/gpus; node-x")
     assert line.endswith("; …")
     assert len(line) <= 256
 
 
-def test_a_gave_up_search_is_never_called_impossible():
+def test_a_search_that_gave_up_is_never_called_impossible():
     line = summarize(SITUATIONS["gave_up"]())
     assert "gave up" in line
     assert "no node can" not in line

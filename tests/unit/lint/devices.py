@@ -1,4 +1,4 @@
-"""Devices and catalogues for the tests of selectors."""
+"""Devices and device models for the tests of selectors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dray.api.codec import decode_document
+from dray.api.devices.selector_analysis import analyze_selector
 from dray.api.resource import ResourceSlice
-from dray.lint.object_facts import SliceFacts, extract_details
-from dray.lint.selectors.analysis import analyze_selector
+from dray.lint.findings import ObjectLocation
+from dray.lint.object_facts import ObjectFacts, SliceFacts, add_details
 from dray.lint.selectors.device_models import DeviceModelIndex, FieldKeys
 
 DRIVER = "gpu.example.com"
@@ -49,18 +50,25 @@ def published(
     return decoded
 
 
-def page(slice_: ResourceSlice) -> SliceFacts:
-    """What lint remembers of a slice."""
-    found = extract_details(slice_, str)["page"]
-    assert isinstance(found, SliceFacts)
+def object_facts(slice_: ResourceSlice, number: int = 0) -> ObjectFacts:
+    """The facts of a slice as an object."""
+    location = ObjectLocation("s.yaml", number, "", "ResourceSlice")
+    facts = ObjectFacts(location, "resource.k8s.io", "ResourceSlice", "", f"s{number}")
+    return add_details(facts, slice_, str)
+
+
+def slice_facts(slice_: ResourceSlice) -> SliceFacts:
+    """The facts of a slice."""
+    found = object_facts(slice_).slice
+    assert found is not None
     return found
 
 
-def needs_of(*expressions: str) -> FieldKeys:
-    """Everything some selectors look at."""
-    return frozenset(need for expression in expressions for need in analyze_selector(expression).field_keys)
+def field_keys_of(*expressions: str) -> FieldKeys:
+    """Everything some selectors read."""
+    return frozenset(key for expression in expressions for key in analyze_selector(expression).field_keys)
 
 
-def catalogue(*slices: ResourceSlice, about: tuple[str, ...]) -> DeviceModelIndex:
+def index_models(*slices: ResourceSlice, about: tuple[str, ...]) -> DeviceModelIndex:
     """The devices of some slices, as some selectors see them."""
-    return DeviceModelIndex([page(one) for one in slices], needs_of(*about))
+    return DeviceModelIndex([slice_facts(one) for one in slices], field_keys_of(*about))

@@ -1,16 +1,29 @@
-"""Documents in, findings out; and nothing else happens."""
+"""Checks of one document: findings, facts and counts."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dray.api.fields import (
+    AboveMaximum,
+    BelowMinimum,
+    FieldError,
+    FieldErrorType,
+    MalformedQuantity,
+    OffGrid,
+    SubrequestReference,
+    TypeMismatch,
+    UnknownName,
+    Violation,
+)
+from dray.api.strategies import create
 from dray.gates import GATES, GateSet
 from dray.lint import InspectionResult, crosscheck, inspect_document, resolve_deferred
 from dray.manifests import ManifestDocument, ManifestReadError, ManifestSource, read_documents, to_json
@@ -20,7 +33,7 @@ NOW = "2026-01-01T00:00:00Z"
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 
 
-def look(text: str, gates: GateSet | None = None) -> list[InspectionResult]:
+def inspect(text: str, gates: GateSet | None = None) -> list[InspectionResult]:
     source = ManifestSource.decode("f.yaml", text.encode())
     return [
         inspect_document(document, gates or GateSet.from_defaults(), now=NOW)
@@ -29,7 +42,7 @@ def look(text: str, gates: GateSet | None = None) -> list[InspectionResult]:
 
 
 def test_objects_are_counted_without_those_that_are_not_checked() -> None:
-    (inspected,) = look(
+    (inspected,) = inspect(
         "kind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap}\n- {apiVersion: v1, kind: Node}\n"
     )
     assert inspected.objects == 1
@@ -42,7 +55,7 @@ kind: ResourceClaim
 metadata: {name: c}
 spec: {devices: {requests: [{name: gpu, deviceClassName: big}]}}
 """
-    (inspected,) = look(text)
+    (inspected,) = inspect(text)
     (facts,) = inspected.facts
     assert (facts.group, facts.kind, facts.namespace, facts.name) == (
         "resource.k8s.io",
@@ -69,9 +82,9 @@ def test_documents_are_never_changed(path: Path) -> None:
     assert [document.value for document in documents] == before
 
 
-def test_a_finding_in_a_file_that_vanished_stays_a_finding() -> None:
+def test_a_finding_in_a_deleted_file_stays_a_finding() -> None:
     text = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: a}\n"
-    facts = [fact for inspected in look(f"{text}---\n{text}") for fact in inspected.facts]
+    facts = [fact for inspected in inspect(f"{text}---\n{text}") for fact in inspected.facts]
     (finding,) = resolve_deferred(crosscheck(facts), lambda _name: iter(()))
     assert (finding.rule, finding.line, finding.column) == ("duplicate-object", 1, 1)
 
@@ -83,12 +96,41 @@ def test_a_gate_that_is_off_is_named_by_every_finding_it_causes_in_the_examples(
     gates = GateSet.from_defaults().override(dict.fromkeys([gate, *needing], False))
     seen = set()
     for path in (ROOT / "examples/gpu-cluster").glob("*.yaml"):
-        for inspected in look(path.read_text("utf-8"), gates):
+        for inspected in inspect(path.read_text("utf-8"), gates):
             for finding in inspected.findings:
                 seen.add(finding.rule)
                 if finding.rule in ("field-dropped", "gate-off"):
                     assert any(f"`{name}` is off" in finding.message for name in [gate, *needing])
     assert not seen or seen & {"field-dropped", "gate-off"}
+
+
+VIOLATIONS = {
+    TypeMismatch("a string", "a number"): ("which is a number", "a string", "quote it"),
+    MalformedQuantity("no such suffix", "write `Gi`"): ("no such suffix", "a quantity", "write `Gi`"),
+    UnknownName(("ExactCount", "All")): ("", "", "did you mean `All`?"),
+    AboveMaximum("8Gi"): ("", "at most 8Gi", ""),
+    BelowMinimum("1Gi"): ("", "at least 1Gi", ""),
+    OffGrid("1Gi", "2Gi"): ("", "1Gi plus a multiple of 2Gi", ""),
+    SubrequestReference("gpu"): ("names an alternative", "`gpu`", ""),
+}
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS, ids=lambda one: type(one).__name__)
+def test_a_violation_is_reported_whatever_its_text(
+    violation: Violation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = FieldError(FieldErrorType.INVALID, "metadata.name", "Al", "some other words", violation)
+    monkeypatch.setattr(create, "validate_stored", lambda obj: [error])
+    (inspected,) = inspect("apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: a}\n")
+    (finding,) = inspected.findings
+    message, expected, hint = VIOLATIONS[violation]
+    assert message in finding.message
+    assert expected in finding.expected
+    assert hint in finding.hint
+
+
+def test_every_violation_is_covered() -> None:
+    assert {type(violation) for violation in VIOLATIONS} == set(get_args(Violation))
 
 
 plain = st.recursive(
@@ -153,15 +195,13 @@ NAMES = [
     st.sampled_from(NAMES),
     st.dictionaries(st.sampled_from(["spec", "metadata", "status", "items"]), plain),
 )
-def test_whatever_a_document_holds_there_are_findings_and_no_surprises(
-    version: str, name: str, rest: dict[str, Any]
-) -> None:
+def test_no_document_raises_an_error(version: str, name: str, rest: dict[str, Any]) -> None:
     text = to_json([{"apiVersion": version, "kind": name, **rest}])
-    for inspected in look(text):
-        charges = crosscheck(inspected.facts, complete=True)
+    for inspected in inspect(text):
+        deferred = crosscheck(inspected.facts, complete=True)
         findings = [
             *inspected.findings,
-            *resolve_deferred(charges, lambda _name: read_documents(ManifestSource("f.yaml", text))),
+            *resolve_deferred(deferred, lambda _name: read_documents(ManifestSource("f.yaml", text))),
         ]
         for finding in findings:
             assert finding.line >= 1

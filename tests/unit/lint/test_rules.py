@@ -13,11 +13,11 @@ from tests.outside import ROOT
 
 CASES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests/cases/lint").glob("*.yaml")))
 SHOWN_ELSEWHERE = {"unreadable", "syntax", "selector-not-checked"}
-"""Rules about files, which tests/unit/cli proves, and about too many devices (test_selectorchecks)."""
+"""Rules about files, tested in tests/unit/cli, and about too many devices, in selectors/test_checks."""
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
-def test_a_rule_is_told_in_a_line_with_an_example(rule: LintRule) -> None:
+def test_a_rule_has_a_one_line_description_and_an_example(rule: LintRule) -> None:
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.id)
     assert rule.about
     assert not rule.about.endswith(".")

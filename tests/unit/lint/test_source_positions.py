@@ -54,7 +54,7 @@ def test_a_character_is_found(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_end_is_behind_the_last_character(way: str) -> None:
+def test_the_end_is_after_the_last_character(way: str) -> None:
     found = document(WAYS[way])
     value = found.value["a"][0]["expression"].rstrip("\n")
     last = locate_character(found, "a[0].expression", value, len(value) - 1)
@@ -69,7 +69,7 @@ def test_the_end_is_behind_the_last_character(way: str) -> None:
         ("a: []\n", (1, 4)),
     ],
 )
-def test_what_cannot_be_read_again_is_found_where_it_starts(text: str, place: tuple[int, int]) -> None:
+def test_an_unreadable_value_is_located_at_its_start(text: str, place: tuple[int, int]) -> None:
     assert locate_character(document(text), "a[0].expression", "device.driver == @x", 17) == place
 
 
@@ -77,9 +77,7 @@ words = st.text(st.sampled_from("ab '\"\\\n\t:#&*-{}[]|>%@!é"), min_size=1, max
 
 
 @given(words, st.sampled_from(["'", '"', "|", ">", None]), st.integers(10, 40))
-def test_whatever_a_writer_makes_of_a_text_its_characters_are_found(
-    text: str, style: str | None, width: int
-) -> None:
+def test_characters_are_found_in_any_style_of_writing(text: str, style: str | None, width: int) -> None:
     written = yaml.safe_dump(
         {"a": [{"expression": text}]}, default_style=style, width=width, allow_unicode=True
     )
@@ -95,7 +93,7 @@ def test_whatever_a_writer_makes_of_a_text_its_characters_are_found(
 
 
 @given(words)
-def test_json_is_read_again(text: str) -> None:
+def test_characters_are_found_in_json(text: str) -> None:
     written = json.dumps({"expression": text}, ensure_ascii=False)
     found = document(written)
     for offset, char in enumerate(text.rstrip("\n")):

@@ -1,4 +1,4 @@
-"""What unquoted words mean, word by word."""
+"""Values of unquoted YAML scalars."""
 
 from __future__ import annotations
 

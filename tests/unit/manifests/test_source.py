@@ -1,4 +1,4 @@
-"""Bytes to text, lines, positions."""
+"""Decoding of bytes, lines, positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_a_byte_order_mark_is_not_part_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16_with_a_mark_is_understood(encoding: str) -> None:
+def test_utf16_with_a_byte_order_mark_is_decoded(encoding: str) -> None:
     assert ManifestSource.decode("f", "\ufeffa: ü\n".encode(encoding)).text == "a: ü\n"
 
 
@@ -47,7 +47,7 @@ def test_an_error_shows_its_line() -> None:
     assert (broken.position, broken.line) == ((2, 4), "b: @")
 
 
-def test_a_caret_stands_below_its_column() -> None:
+def test_a_caret_is_printed_below_its_column() -> None:
     assert render_excerpt("name: Gpu", 7) == ("name: Gpu", "      ^")
     assert render_excerpt("\tname: x", 2) == (" name: x", " ^")
 

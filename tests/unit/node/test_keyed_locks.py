@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dray.node.keyed_locks import Broadcast, NodeClaimLocks, PodTaskQueues, wait_for_first
+from dray.node.keyed_locks import Broadcast, NodeClaimLocks, PodTaskQueues
 
 X, Y = frozenset("x"), frozenset("y")
 
@@ -121,16 +121,3 @@ async def test_a_bell_wakes_those_who_wait_and_nobody_who_comes_later():
     assert early.done()
     assert not late.done()
     late.cancel()
-
-
-async def test_the_first_of_several_ends_the_wait():
-    ended = []
-
-    async def forever() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("forever")
-
-    await wait_for_first(forever(), asyncio.sleep(0))
-    assert ended == ["forever"]

@@ -30,7 +30,7 @@ class Server:
 
     def __init__(self) -> None:
         self.time = Turned()
-        self.habits = ClientOptions(time_source=self.time.tempo)
+        self.options = ClientOptions(time_source=self.time.time_source)
         self.claims: dict[str, ResourceClaim] = {}
         self.bound: list[tuple[str, str]] = []
         self.writes: list[ResourceClaim] = []
@@ -54,9 +54,9 @@ class Server:
         return self.claims[name]
 
     async def update_status(self, new: ResourceClaim) -> ResourceClaim:
-        return await self.amend(new, new)
+        return await self.patch_changes(new, new)
 
-    async def amend(self, old: ResourceClaim, new: ResourceClaim, **_: str) -> ResourceClaim:
+    async def patch_changes(self, old: ResourceClaim, new: ResourceClaim, **_: str) -> ResourceClaim:
         await asyncio.sleep(0)
         if self.refusals:
             raise self.refusals.pop(0)
@@ -74,7 +74,7 @@ class Server:
             raise self.refusals.pop(0)
         self.bound.append((pod, node))
 
-    def unknown_fields(self, _kind: object) -> frozenset[str]:
+    def get_unknown_fields(self, _kind: object) -> frozenset[str]:
         return frozenset()
 
 

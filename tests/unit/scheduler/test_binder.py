@@ -93,13 +93,13 @@ def test_who_is_overtaken_again_and_again_gives_up() -> None:
     async def play() -> None:
         scene = Scene(PROTECTED)
         placement = scene.placed()
-        amend = scene.server.amend
+        patch_changes = scene.server.patch_changes
 
         async def busy(old: ResourceClaim, new: ResourceClaim, **more: str) -> ResourceClaim:
             scene.server.put(scene.server.claims["c"])
-            return await amend(old, new, **more)
+            return await patch_changes(old, new, **more)
 
-        scene.server.amend = busy  # type: ignore[method-assign]
+        scene.server.patch_changes = busy  # type: ignore[method-assign]
         with pytest.raises(StalePlacementError, match="changes faster than it can be written"):
             await scene.bind(placement)
         assert scene.binder.conflicts == MAX_WRITE_ATTEMPTS

@@ -137,8 +137,8 @@ def test_the_names_are_those_of_kube_scheduler_or_our_own():
 
 @pytest.mark.parametrize("row", METRIC_DEFINITIONS.values(), ids=lambda row: row.name)
 def test_rows_are_whole(row):
-    assert row.name.endswith("_total") == (row.sort is MetricType.COUNTER)
-    assert bool(row.buckets) == (row.sort is MetricType.HISTOGRAM)
+    assert row.name.endswith("_total") == (row.type is MetricType.COUNTER)
+    assert bool(row.buckets) == (row.type is MetricType.HISTOGRAM)
     assert list(row.buckets) == sorted(set(row.buckets))
     assert row.about[0].isupper()
     assert not row.about.endswith(".")

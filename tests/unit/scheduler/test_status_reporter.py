@@ -47,7 +47,7 @@ class Scene:
         self.written: list[dict[str, Any]] = []
         self.recorded: list[str] = []
         self.failures: list[Exception] = []
-        self.habits = ClientOptions(time_source=self.time.tempo)
+        self.options = ClientOptions(time_source=self.time.time_source)
         self.teller = SchedulingStatusReporter(
             cast(Client, self), cast(EventRecorder, self), OPEN, lambda _pod: self.pod
         )

@@ -1,4 +1,4 @@
-"""A registry with the rules under test on a store in memory, and short words to write through it."""
+"""A registry with the admission rules under test on a store in memory, and functions to write through it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PODS, QUOTAS, CONFIGS = kind("Pod", ""), kind("ResourceQuota", ""), kind("Config
 
 
 class World:
-    """A store with its cache, and a registry that asks the rules."""
+    """A store with its cache, and a registry with the rules."""
 
     def __init__(self, store: Store, make: Callable[[WatchCache], Sequence[AdmissionRule]]) -> None:
         self.store = store
@@ -61,7 +61,7 @@ class World:
         return await self.registry.write(request, of, namespace, name, wanted)
 
     async def put(self, document: Mapping[str, Any]) -> WriteResult:
-        """Store a document as it is, whatever stood there; identity is kept, or given."""
+        """Store a document as it is; the uid of a stored object stays, a new one gets one."""
         metadata = document["metadata"]
         draft = PendingObject.from_document(document)
         uid = metadata.get("uid") or f"uid-{next(self._numbers)}"
@@ -108,7 +108,7 @@ class World:
 async def world(
     make: Callable[[WatchCache], Sequence[AdmissionRule]], store: Store | None = None
 ) -> AsyncIterator[World]:
-    """A world that lives as long as the block."""
+    """A world with its cache, open while the block lasts."""
     opened = World(store or MemoryStore(), make)
     await opened.open()
     following = asyncio.create_task(opened.cache.follow())
@@ -149,7 +149,7 @@ def result(
 
 
 def preparation(name: str, node: str, claim_name: str, uid: str) -> Document:
-    """A node's word that it has the devices of a claim in its hands."""
+    """A preparation: the record of a node that it has the devices of a claim."""
     return {
         "apiVersion": "dray.dev/v1alpha1",
         "kind": "Preparation",

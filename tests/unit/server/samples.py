@@ -1,4 +1,4 @@
-"""Recorded answers of a Kubernetes server, for tests that compare shapes with them."""
+"""Recorded responses of a Kubernetes server, for tests that compare their form."""
 
 from __future__ import annotations
 

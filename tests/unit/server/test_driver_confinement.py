@@ -15,12 +15,13 @@ import pytest
 
 from dray.api.json_text import write_json
 from dray.client.client import Client
-from dray.client.transports.in_process import InProcessTransport
 from dray.driver import Driver
-from dray.driver.deploy.manifests import build_manifests, shorten_driver_name
+from dray.driver.deploy.manifests import build_manifests
+from dray.driver.deploy.objects import shorten_driver_name
 from dray.store.memory import MemoryStore
-from tests.contract.api import APPLY, JSON_PATCH, MERGE, Api, Said, path, serving
+from tests.contract.api import APPLY, JSON_PATCH, MERGE, Api, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice
+from tests.support.in_process_transport import InProcessTransport
 
 SLICES = path("resourceslices")
 OTHER = "nic.example.com"
@@ -41,7 +42,7 @@ class Nic(Driver):
 ACCOUNT = shorten_driver_name(Gpu.name)
 
 
-class Scene:
+class DriverServer:
     """A cluster with two drivers on two nodes, and claims that have devices of both."""
 
     def __init__(self, api: Api) -> None:
@@ -55,7 +56,9 @@ class Scene:
         kinds = [SLICES, path("resourceclaims"), path("serviceaccounts", namespace=ACCOUNT)]
         return write_json([await self.api.get(each) for each in kinds])
 
-    async def tried(self, method: str, where: str, body: Any, kind: str = "application/json") -> Said:
+    async def tried(
+        self, method: str, where: str, body: Any, kind: str = "application/json"
+    ) -> ServerResponse:
         query = {"fieldManager": "evil", "force": "true"} if kind == APPLY else {}
         return await self.driver.ask(method, where, body, headers={"content-type": kind}, **query)
 
@@ -77,7 +80,7 @@ async def _allocate(api: Api, name: str, *, node_name: str) -> None:
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[Scene]:
+async def open_driver_server() -> AsyncIterator[DriverServer]:
     store = MemoryStore()
     async with asyncio.timeout(60), serving(store) as api:
         for name in ("node-a", "node-b"):
@@ -94,7 +97,7 @@ async def scene() -> AsyncIterator[Scene]:
             await api.create(each, SLICES)
         await _allocate(api, "here", node_name="node-a")
         await _allocate(api, "there", node_name="node-b")
-        yield Scene(api)
+        yield DriverServer(api)
     await store.close()
 
 
@@ -103,10 +106,10 @@ async def _create(api: Api, document: dict[str, Any]) -> None:
     await admin.create(document)
 
 
-def run(story: Callable[[Scene], Awaitable[None]]) -> None:
+def run(scenario: Callable[[DriverServer], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with scene() as found:
-            await story(found)
+        async with open_driver_server() as found:
+            await scenario(found)
 
     asyncio.run(bounded())
 
@@ -138,21 +141,21 @@ def _device(driver: str, node_name: str) -> dict[str, Any]:
     return {"driver": driver, "pool": node_name, "device": "gpu-0", "data": {"stolen": True}}
 
 
-async def _refused(found: Scene, attempts: list[Attempt]) -> None:
+async def _refused(found: DriverServer, attempts: list[Attempt]) -> None:
     before = await found.state()
     for method, where, body, kind in attempts:
-        said = await found.tried(method, where, body, kind)
+        response = await found.tried(method, where, body, kind)
         assert await found.state() == before, f"{method} {where} {kind} changed something"
         if not (kind == MERGE and not where.endswith("/status") and "status" in (body or {})):
             # A status that is sent to the object itself is left out; everything else is refused in words, by
             # the rules of the object where it breaks these already.
-            assert said.code in (403, 422), (method, where, kind, said.document)
+            assert response.code in (403, 422), (method, where, kind, response.document)
 
 
-def test_s04_a_driver_publishes_for_itself_on_its_node_and_tells_of_its_devices() -> None:
+def test_s04_a_driver_publishes_its_devices_and_their_status_on_its_node() -> None:
     """What it may do, so that the rest of these tests is about something."""
 
-    async def story(found: Scene) -> None:
+    async def scenario(found: DriverServer) -> None:
         assert (await found.tried("POST", SLICES, resource_slice("more"))).code == 201
         changed = {"spec": {"devices": [{"name": "gpu-7"}]}}
         assert (await found.tried("PATCH", f"{SLICES}/gpu-a", changed, MERGE)).code == 200
@@ -161,7 +164,7 @@ def test_s04_a_driver_publishes_for_itself_on_its_node_and_tells_of_its_devices(
         where = path("resourceclaims", "here", sub="status")
         assert (await found.tried("PATCH", where, status, MERGE)).code == 200
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("name", ["here", "there"])
@@ -170,15 +173,15 @@ def test_s04_a_driver_does_not_change_the_status_of_another_drivers_devices(name
     run(lambda found: _refused(found, _with_status(name, {"devices": [_device(OTHER, where)]})))
 
 
-def test_s04_a_driver_does_not_erase_what_another_driver_said() -> None:
-    async def story(found: Scene) -> None:
-        said = {"status": {"devices": [_device(OTHER, "node-a")]}}
-        await found.api.patch(path("resourceclaims", "here", sub="status"), said)
+def test_s04_a_driver_does_not_remove_the_status_of_another_drivers_devices() -> None:
+    async def scenario(found: DriverServer) -> None:
+        response = {"status": {"devices": [_device(OTHER, "node-a")]}}
+        await found.api.patch(path("resourceclaims", "here", sub="status"), response)
         attempts = _with_status("here", {"devices": None}) + _with_status("here", {"devices": []})
         attempts = [each for each in attempts if each[3] != APPLY]  # what it never owned it cannot give up
         await _refused(found, attempts)
 
-    run(story)
+    run(scenario)
 
 
 def test_s04_a_driver_does_not_change_the_status_of_its_own_devices_on_another_node() -> None:
@@ -198,13 +201,13 @@ def test_s04_a_driver_does_not_change_the_status_of_its_own_devices_on_another_n
     ids=["free", "take another", "forget users", "invent a user", "both"],
 )
 def test_s04_a_driver_writes_neither_allocation_nor_reservations(name: str, status: dict[str, Any]) -> None:
-    async def story(found: Scene) -> None:
+    async def scenario(found: DriverServer) -> None:
         attempts = _with_status(name, status)
         if None in status.values():
             attempts = [each for each in attempts if each[3] != APPLY]
         await _refused(found, attempts)
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -221,14 +224,14 @@ def test_s04_a_driver_publishes_neither_for_another_driver_nor_for_another_node(
 
 
 def test_s04_a_driver_publishes_nothing_that_many_nodes_reach() -> None:
-    async def story(found: Scene) -> None:
+    async def scenario(found: DriverServer) -> None:
         for where in ({"allNodes": True}, {"nodeSelector": _RACK}):
             made = resource_slice("evil")
             del made["spec"]["nodeName"]
             made["spec"] |= where
             await _refused(found, [("POST", SLICES, made, "application/json")])
 
-    run(story)
+    run(scenario)
 
 
 _RACK = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["1"]}]}]}
@@ -251,11 +254,11 @@ def test_s04_a_driver_neither_changes_nor_deletes_slices_that_are_not_its_own(na
     )
 
 
-def test_s04_a_driver_does_not_delete_the_slices_of_all_at_once() -> None:
+def test_s04_a_driver_does_not_delete_the_collection_of_slices() -> None:
     run(lambda found: _refused(found, [("DELETE", SLICES, None, "application/json")]))
 
 
-def test_s04_a_driver_does_not_make_its_account_speak_for_others() -> None:
+def test_s04_a_driver_does_not_bind_its_account_to_other_drivers() -> None:
     where = path("serviceaccounts", f"{ACCOUNT}-node", namespace=ACCOUNT)
     change = {"metadata": {"annotations": {"dray.dev/driver": OTHER}}}
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
@@ -280,16 +283,16 @@ def test_s04_a_driver_does_not_make_its_account_speak_for_others() -> None:
         f"system:serviceaccount:{shorten_driver_name(OTHER)}:{shorten_driver_name(OTHER)}-node",
     ],
 )
-def test_s04_a_driver_does_not_pass_for_somebody_else(name: str) -> None:
-    async def story(found: Scene) -> None:
+def test_s04_a_driver_does_not_impersonate(name: str) -> None:
+    async def scenario(found: DriverServer) -> None:
         before = await found.state()
-        said = await found.driver.ask(
+        response = await found.driver.ask(
             "POST",
             SLICES,
             nic_slice("evil"),
             headers={"Impersonate-User": name, "content-type": "application/json"},
         )
-        assert said.code == 403
+        assert response.code == 403
         assert await found.state() == before
 
-    run(story)
+    run(scenario)

@@ -1,4 +1,4 @@
-"""Two servers on one store, each with a cache of its own: the ledger and quotas hold for both together."""
+"""Two servers on one store, each with its own cache: ledger and quotas hold for both together."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def rules(cache):
     return [LedgerAdmission(cache), ResourceQuotaAdmission(cache)]
 
 
-def test_of_two_servers_one_gives_a_device_away():
-    async def story() -> None:
+def test_a_device_is_allocated_through_one_of_two_servers():
+    async def scenario() -> None:
         store = MemoryStore()
         async with world(rules, store) as one, world(rules, store) as other:
             devices = [device(f"gpu-{i}") for i in range(ROUNDS)]
@@ -39,11 +39,11 @@ def test_of_two_servers_one_gives_a_device_away():
             assert (await audit_cached_ledger(one.cache)).is_consistent
             assert (await audit_cached_ledger(other.cache)).is_consistent
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_node_prepares_at_one_server_while_the_claim_goes_at_the_other():
-    async def story() -> None:
+def test_a_preparation_at_one_server_and_a_deallocation_at_the_other_agree():
+    async def scenario() -> None:
         store = MemoryStore()
         async with world(rules, store) as one, world(rules, store) as other:
             await one.put(slice_of([device("gpu-0")]) | {"metadata": {"name": "s"}})
@@ -60,11 +60,11 @@ def test_a_node_prepares_at_one_server_while_the_claim_goes_at_the_other():
                     await other.delete(PREPARATIONS, "", f"p{i}")
             assert (await audit_cached_ledger(other.cache)).rows == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_limit_holds_over_both_servers():
-    async def story() -> None:
+    async def scenario() -> None:
         store = MemoryStore()
         async with world(rules, store) as one, world(rules, store) as other:
             for limit in range(1, 6):
@@ -91,4 +91,4 @@ def test_a_limit_holds_over_both_servers():
                 assert held is not None
                 assert held.document["status"]["used"] == {"configmaps": str(limit)}
 
-    asyncio.run(story())
+    asyncio.run(scenario())

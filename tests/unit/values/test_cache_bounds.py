@@ -1,4 +1,4 @@
-"""Bounds of caches: a full cache forgets its oldest entries, and never more than it must for some time."""
+"""Bounds of caches: a full cache evicts its oldest entries, an eighth at once."""
 
 from __future__ import annotations
 

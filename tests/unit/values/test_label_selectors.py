@@ -1,4 +1,4 @@
-"""Label selectors: both notations, what they select, how they print, where a text goes wrong."""
+"""Label selectors: both notations, what they select, how they print, and where a text is invalid."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_both_notations_become_the_same_selector():
         ),
     ],
 )
-def test_a_broken_document_is_refused_with_a_reason(document, reason):
+def test_an_invalid_document_is_refused_with_a_reason(document, reason):
     with pytest.raises(LabelSelectorError) as refusal:
         ParsedLabelSelector.from_document(document)
     assert reason in str(refusal.value)

@@ -1,4 +1,4 @@
-"""Name rules: which names are good, and how many faults a bad one has, in which words and order."""
+"""Name rules: valid names, and the faults of invalid ones with text and order."""
 
 from __future__ import annotations
 
@@ -214,5 +214,5 @@ def test_lone_surrogates_are_refused_like_anything_else():
     assert [fault.text for fault in names.check_dns_label("\ud800")] == [LABEL]
 
 
-def test_a_fault_reads_as_its_text():
+def test_a_fault_prints_as_its_text():
     assert str(NameFault("too odd", "name")) == "too odd"

@@ -1,4 +1,4 @@
-"""Node selectors: which nodes match, what two of them make together, what is wrong with a bad one."""
+"""Node selectors: which nodes match, merging, and the faults of invalid ones."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_documents_are_read_and_rendered():
         ),
     ],
 )
-def test_a_broken_document_is_refused_with_its_place(document, place):
+def test_an_invalid_document_is_refused_with_its_path(document, place):
     with pytest.raises(NodeSelectorError) as refusal:
         NodeSelector.from_document(document)
     assert place in str(refusal.value)
@@ -226,7 +226,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("bad", "expected"), FAULTS)
-def test_faults_are_found_in_order_with_kind_place_and_words(bad, expected):
+def test_faults_are_found_in_order_with_type_path_and_text(bad, expected):
     found = check_node_selector(bad)
     assert len(found) == len(expected)
     for fault, (kind, place, text) in zip(found, expected, strict=True):

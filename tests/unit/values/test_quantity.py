@@ -1,4 +1,4 @@
-"""What quantities are worth, how they print, what is refused."""
+"""Quantities: values, texts, arithmetic, and what is refused."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_values_just_inside_the_bounds_are_read():
         (-2.5, "-2500m"),
     ],
 )
-def test_what_a_decoder_found_is_read(found, canonical):
+def test_values_of_json_decoders_are_converted(found, canonical):
     assert str(Quantity.from_json_value(found)) == canonical
 
 
@@ -202,7 +202,7 @@ def test_what_a_decoder_found_is_read(found, canonical):
     ],
     ids=lambda found: type(found).__name__,
 )
-def test_what_a_decoder_found_is_refused_with_a_reason(found, reason):
+def test_other_values_of_decoders_are_refused_with_a_reason(found, reason):
     with pytest.raises(QuantityError) as refusal:
         Quantity.from_json_value(found)
     assert reason in str(refusal.value)
@@ -311,7 +311,7 @@ def test_a_grid_begins_at_its_start(amount, start, step, on_grid):
 
 
 @pytest.mark.parametrize("step", ["0", "-1"])
-def test_a_step_that_leads_nowhere_is_refused_with_a_reason(step):
+def test_a_step_of_zero_or_less_is_refused_with_a_reason(step):
     for ask in (ZERO.round_up_to, ZERO.is_on_grid):
         with pytest.raises(QuantityError, match="greater than zero"):
             ask(Quantity.parse(step), ZERO)

@@ -1,4 +1,4 @@
-"""How input appears in messages."""
+"""Quoting of input in messages."""
 
 from __future__ import annotations
 

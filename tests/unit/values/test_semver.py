@@ -1,4 +1,4 @@
-"""Semantic versions: what is one, which comes first, what is refused."""
+"""Semantic versions: parsing, precedence, and what is refused."""
 
 from __future__ import annotations
 

@@ -52,6 +52,12 @@ class CandidateReview:
             candidate: self._find_refusal(frame, candidate) for candidate in range(frame.candidates.frontier)
         }
 
+    def find_matching_refusals(self, point: SearchPoint) -> dict[int, Refusal | None]:
+        """Like `find_refusals`, for the candidates that match the selectors; all of them when none does."""
+        matching = get_candidate_set(self._shape, point.alternative).matching
+        refusals = self.find_refusals(point)
+        return {number: found for number, found in refusals.items() if not matching or matching >> number & 1}
+
     def _find_refusal(self, frame: SearchFrame, candidate: int) -> Refusal | None:
         static = frame.candidates.refusals.get(candidate)
         if static is not None and static.reason in _STATIC_REASONS:

@@ -12,9 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from dray.api.conversion import legacy_pods, v1beta1
+from dray.api.json_text import Document
 from dray.api.kinds import Kind
-
-Document = Mapping[str, Any]
 
 _TO_INTERNAL: Mapping[tuple[str, str], Callable[[Document], dict[str, Any]]] = MappingProxyType(
     {

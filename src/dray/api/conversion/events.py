@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-Document = Mapping[str, Any]
+from dray.api.json_text import Document
 
 _CORE_NAMES: Mapping[str, str] = MappingProxyType(
     {

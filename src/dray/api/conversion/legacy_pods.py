@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
+from dray.api.core.pod import CONTAINER_LISTS
 from dray.api.decode_report import list_field_names
+from dray.api.json_text import Document
 
-Document = Mapping[str, Any]
-
-CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _SPEC_FIELDS = frozenset(list_field_names(ClassicClaimSpec))
 
 

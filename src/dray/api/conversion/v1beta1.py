@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from dray.api.decode_report import list_field_names
+from dray.api.json_text import Document
 from dray.api.meta import ApiStruct
 from dray.api.resource import (
     Device,
@@ -28,8 +29,6 @@ from dray.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-
-Document = Mapping[str, Any]
 
 
 def _derive_struct(
@@ -49,7 +48,7 @@ def _derive_struct(
         else:
             default = msgspec.field(default_factory=known.default_factory, name=known.encode_name)
         fields.append((known.name, known.type, default))
-    fields += [(name, shape, default) for name, (shape, default) in changed.items()]
+    fields += [(name, field_type, default) for name, (field_type, default) in changed.items()]
     return _define_struct(f"{struct_name or origin.__name__}V1beta1", fields)
 
 

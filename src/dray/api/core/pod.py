@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from dray.api.classic.resource_claim import ClassicClaimSpec
 from dray.api.meta import Int64, ObjectMeta, Projection, Timestamp, always_encode
 from dray.values.node_selectors import NodeSelector, NodeSelectorTerm
@@ -83,6 +86,10 @@ class SchedulingGate(Projection, frozen=True):
     name: str = ""
 
 
+CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
+"""The fields of a pod's spec that hold containers, in the order in which they are checked and listed."""
+
+
 class PodSpec(Projection, frozen=True):
     """What runs, what it needs, and where it may run."""
 
@@ -100,6 +107,13 @@ class PodSpec(Projection, frozen=True):
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     restart_policy: str = ""
     termination_grace_period_seconds: Int64 | None = None
+
+    def iterate_containers(self) -> Iterator[tuple[str, int, Container]]:
+        """Yield every container with the field it stands in and its position there."""
+        lists = (self.init_containers, self.containers, self.ephemeral_containers)
+        for field, containers in zip(CONTAINER_LISTS, lists, strict=True):
+            for position, container in enumerate(containers):
+                yield field, position, container
 
 
 class PodResourceClaimStatus(Projection, frozen=True):

@@ -30,7 +30,16 @@ from dray.api.devices.device_value import (
     resolve_device_reads,
 )
 from dray.api.resource.device import Device
-from dray.cel import CelProgram, CompileFault, CompileStage, Env, EvalFault, MeasuredResult, Variable
+from dray.cel import (
+    CelProgram,
+    CompileFault,
+    CompileStage,
+    Env,
+    ErrorReason,
+    EvalFault,
+    MeasuredResult,
+    Variable,
+)
 from dray.cel import types as t
 from dray.cel.cost.size_bounds import SizeBound
 from dray.cel.library import INCLUDES_LIBRARY, STANDARD_LIBRARIES
@@ -283,4 +292,5 @@ def _to_bool(result: Value | EvalFault) -> bool | EvalFault:
         return result
     name = get_type_name(result)
     why = _NO_BOOL.get(name, f"type conversion error from '{name}' to 'bool'")
-    return EvalFault(f"CEL result of type {name} could not be converted to bool: {why}")
+    message = f"CEL result of type {name} could not be converted to bool: {why}"
+    return EvalFault(message, reason=ErrorReason.NOT_BOOLEAN)

@@ -25,7 +25,7 @@ FIELD_DOCS: Mapping[type, Mapping[str, str]] = MappingProxyType(
 """Every struct, with the documentation of its fields."""
 
 _OLD_VERSION_SUFFIX = "V1beta1"
-_BY_NAME = {shape.__name__: shape for shape in FIELD_DOCS}
+_BY_NAME = {struct_type.__name__: struct_type for struct_type in FIELD_DOCS}
 _MOVED_FIELDS: Mapping[str, tuple[type, ...]] = {
     f"DeviceRequest{_OLD_VERSION_SUFFIX}": (ExactDeviceRequest, DeviceRequest),
     f"BasicDevice{_OLD_VERSION_SUFFIX}": (Device,),

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dray.api import field_patterns
-from dray.api.conversion.legacy_pods import CONTAINER_LISTS
+from dray.api.core.pod import CONTAINER_LISTS
 from dray.api.kinds import Kind
 from dray.gates import GATES, GateSet
 

@@ -10,12 +10,11 @@ from dray.api.fields import FieldPath, duplicate, invalid, required, too_long
 from dray.api.meta import Condition
 from dray.api.validation.field_rules import (
     FieldErrors,
-    count_bytes,
     validate_each,
     validate_name,
     validate_one_of,
 )
-from dray.values.names import check_qualified_name
+from dray.values.names import check_qualified_name, count_bytes
 
 _STATUSES = ("True", "False", "Unknown")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")

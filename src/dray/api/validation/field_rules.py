@@ -30,7 +30,13 @@ from dray.api.fields import (
     too_many,
 )
 from dray.api.resource import DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration
-from dray.values.names import NameFaults, check_driver_name, check_label_value, check_qualified_name
+from dray.values.names import (
+    NameFaults,
+    check_driver_name,
+    check_label_value,
+    check_qualified_name,
+    count_bytes,
+)
 from dray.values.node_selectors import NodeSelector
 from dray.values.node_selectors import check_node_selector as selector_faults
 
@@ -61,11 +67,6 @@ def validate_name(name: str, rule: Callable[[str], NameFaults], path: FieldPath)
         yield required(path)
     elif faults := rule(name):
         yield from report_name_faults(faults, path)
-
-
-def count_bytes(text: str) -> int:
-    """Return the length in bytes, which is what limits count."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def validate_one_of(value: str, supported: tuple[str, ...], path: FieldPath) -> FieldErrors:
@@ -125,17 +126,25 @@ def validate_opaque(raw: msgspec.Raw, limit: int, path: FieldPath) -> FieldError
 
 
 def _validate_json_object(written: bytes, path: FieldPath) -> FieldErrors:
+    if problem := find_json_error(written):
+        yield invalid(path, OMITTED, problem)
+        return
+    value = msgspec.json.decode(written)
+    if value is None:
+        yield required(path)
+    elif not isinstance(value, dict):
+        yield invalid(path, OMITTED, "must be a valid JSON object")
+
+
+def find_json_error(written: bytes) -> str:
+    """Return why opaque parameters are not JSON; empty when they are."""
     try:
-        value = msgspec.json.decode(written)
+        msgspec.json.decode(written)
     except (msgspec.MsgspecError, UnicodeDecodeError) as broken:
-        yield invalid(path, OMITTED, f"error parsing data as JSON: {broken}")
+        return f"error parsing data as JSON: {broken}"
     except RecursionError:
-        yield invalid(path, OMITTED, "error parsing data as JSON: nested too deeply")
-    else:
-        if value is None:
-            yield required(path)
-        elif not isinstance(value, dict):
-            yield invalid(path, OMITTED, "must be a valid JSON object")
+        return "error parsing data as JSON: nested too deeply"
+    return ""
 
 
 def validate_opaque_config(config: OpaqueDeviceConfiguration | None, path: FieldPath) -> FieldErrors:

@@ -13,12 +13,17 @@ from dray.api.fields import ROOT, FieldPath, forbidden, invalid, required, too_l
 from dray.api.meta import ObjectMeta, OwnerRef
 from dray.api.validation.field_rules import (
     FieldErrors,
-    count_bytes,
     forbid_field,
     report_name_faults,
     validate_immutable,
 )
-from dray.values.names import NameFaults, check_dns_label, check_label_value, check_qualified_name
+from dray.values.names import (
+    NameFaults,
+    check_dns_label,
+    check_label_value,
+    check_qualified_name,
+    count_bytes,
+)
 
 METADATA = ROOT.child("metadata")
 

@@ -113,7 +113,7 @@ _EFFECT_CONSEQUENCES: Mapping[str, str] = MappingProxyType(
 
 
 def _check_pod(obj: Pod) -> FieldWarnings:
-    used = {claim.name for c in _list_containers(obj) for claim in c.resources.claims}
+    used = {claim.name for _, _, one in obj.spec.iterate_containers() for claim in one.resources.claims}
     for position, entry in enumerate(obj.spec.resource_claims):
         if entry.name not in used:
             place = _SPEC.child("resourceClaims").index(position)
@@ -121,16 +121,12 @@ def _check_pod(obj: Pod) -> FieldWarnings:
             yield FieldWarning(str(place), text)
 
 
-def _list_containers(obj: Pod) -> tuple[Any, ...]:
-    return obj.spec.init_containers + obj.spec.containers + obj.spec.ephemeral_containers
-
-
 def _check_webhooks(obj: MutatingWebhookConfiguration | ValidatingWebhookConfiguration) -> FieldWarnings:
     webhooks: Sequence[Webhook] = obj.webhooks
     for position, webhook in enumerate(webhooks):
         if not webhook.rules:
             path = ROOT.child("webhooks").index(position).child("rules")
-            yield FieldWarning(str(path), "the webhook has no rules, so it is never asked")
+            yield FieldWarning(str(path), "the webhook has no rules, so it is never called")
 
 
 _WARNING_CHECKS: Mapping[type, Callable[[Any], FieldWarnings]] = MappingProxyType(

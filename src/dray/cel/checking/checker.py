@@ -18,7 +18,15 @@ from typing import Final
 from dray.cel import types as t
 from dray.cel.checking.unification import Substitution
 from dray.cel.declarations import Functions, Overload
-from dray.cel.source import ExpressionIssue
+from dray.cel.issue_causes import (
+    IssueCause,
+    MixedTypes,
+    NoFieldSelection,
+    NoMatchingOverload,
+    UndeclaredReference,
+    UndefinedField,
+)
+from dray.cel.source import ExpressionIssue, sort_issues
 from dray.cel.syntax.ast import (
     Comprehension,
     FunctionCall,
@@ -83,8 +91,7 @@ def check(root: Node, scope: Scope) -> tuple[CheckResult, list[ExpressionIssue]]
     types = {
         number: walk.substitution.resolve(one, unknown_as_dyn=True) for number, one in walk.types.items()
     }
-    issues = sorted(set(walk.issues))
-    return CheckResult(types, walk.overloads, walk.qualified), issues
+    return CheckResult(types, walk.overloads, walk.qualified), sort_issues(walk.issues)
 
 
 class _Checker:
@@ -130,12 +137,13 @@ class _Checker:
             case _:
                 return get_children(node)
 
-    def _add_issue(self, node: Node, message: str) -> Type:
-        self.issues.append(ExpressionIssue(node.offset, message))
+    def _add_issue(self, node: Node, message: str, cause: IssueCause | None = None) -> Type:
+        self.issues.append(ExpressionIssue(node.offset, message, cause))
         return t.ERROR
 
     def _report_undeclared(self, node: Node, name: str) -> Type:
-        return self._add_issue(node, f"undeclared reference to '{name}' (in container '')")
+        message = f"undeclared reference to '{name}' (in container '')"
+        return self._add_issue(node, message, UndeclaredReference(name))
 
     def _find_variable(self, name: str) -> Type | None:
         for scope in reversed(self.locals):
@@ -180,8 +188,11 @@ class _Checker:
             return t.DYN
         if operand.kind is TypeKind.STRUCT and operand.name in self.scope.fields:
             found = self.scope.fields[operand.name].get(node.field)
-            return self._add_issue(node, f"undefined field '{node.field}'") if found is None else found
-        return self._add_issue(node, f"type '{t.format_type(operand)}' does not support field selection")
+            if found is not None:
+                return found
+            return self._add_issue(node, f"undefined field '{node.field}'", UndefinedField(node.field))
+        message = f"type '{t.format_type(operand)}' does not support field selection"
+        return self._add_issue(node, message, NoFieldSelection(operand))
 
     # --- calls ---
 
@@ -217,8 +228,10 @@ class _Checker:
             matching.append(overload)
             result = found if result is None or result == found else t.DYN
         if result is None:
-            words = t.format_call_types(tuple(self.substitution.resolve(one) for one in given), member)
-            return self._add_issue(node, f"found no matching overload for '{name}' applied to '{words}'")
+            types = tuple(self.substitution.resolve(one) for one in given)
+            applied = t.format_call_types(types, member)
+            message = f"found no matching overload for '{name}' applied to '{applied}'"
+            return self._add_issue(node, message, NoMatchingOverload(name, types))
         self.overloads[node.id] = tuple(matching)
         return result
 
@@ -267,8 +280,12 @@ class _Checker:
         inner = self.substitution.make_variable()
         if self.substitution.is_assignable(t.make_optional_type(inner), found):
             return self.substitution.resolve(inner, unknown_as_dyn=found.is_dyn)
-        shown = t.format_type(self.substitution.resolve(found))
-        return self._add_issue(node, f"expected type 'optional_type({shown})' but found '{shown}'")
+        return self._report_mixed_types(node, t.make_optional_type(found), found)
+
+    def _report_mixed_types(self, node: Node, expected: Type, found: Type) -> Type:
+        expected, found = self.substitution.resolve(expected), self.substitution.resolve(found)
+        message = f"expected type '{t.format_type(expected)}' but found '{t.format_type(found)}'"
+        return self._add_issue(node, message, MixedTypes(expected, found))
 
     # --- macros ---
 
@@ -281,8 +298,7 @@ class _Checker:
         self.check_node(loop.condition)
         step = self.check_node(loop.step)
         if not self.substitution.is_assignable(accu, step):
-            found = (t.format_type(self.substitution.resolve(one)) for one in (accu, step))
-            self._add_issue(loop.step, "expected type '{}' but found '{}'".format(*found))
+            self._report_mixed_types(loop.step, accu, step)
         self.locals.pop()
         result = self.check_node(loop.result)
         self.locals.pop()

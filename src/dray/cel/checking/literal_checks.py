@@ -12,8 +12,9 @@ from typing import Final
 from dray.cel import types as t
 from dray.cel.checking.checker import CheckResult
 from dray.cel.faults import CelError
+from dray.cel.issue_causes import InvalidLiteralArgument, MixedTypes
 from dray.cel.regex import EngineMissingError, compile_pattern
-from dray.cel.source import ExpressionIssue
+from dray.cel.source import ExpressionIssue, sort_issues
 from dray.cel.syntax.ast import FunctionCall, ListLiteral, Literal, MapLiteral, Node, get_children
 from dray.cel.times import parse_duration, parse_timestamp
 from dray.cel.types import Type
@@ -39,7 +40,7 @@ def find_literal_issues(root: Node, checked: CheckResult) -> list[ExpressionIssu
                 issues += _check_map(node, checked)
             case _:
                 pass
-    return sorted(set(issues))
+    return sort_issues(issues)
 
 
 def _walk_nodes(root: Node) -> Iterator[tuple[Node, bool]]:
@@ -67,7 +68,8 @@ def _check_argument(node: FunctionCall) -> Iterator[ExpressionIssue]:
     except EngineMissingError as missing:
         yield ExpressionIssue(first.offset, missing.message)
     except CelError:
-        yield ExpressionIssue(first.offset, f"invalid {node.function} argument")
+        cause = InvalidLiteralArgument(node.function)
+        yield ExpressionIssue(first.offset, f"invalid {node.function} argument", cause)
 
 
 def _check_list(node: ListLiteral, checked: CheckResult) -> Iterator[ExpressionIssue]:
@@ -100,6 +102,5 @@ def _unwrap_type(one: Type, optional: bool) -> Type:
 
 
 def _make_mismatch_issue(node: Node, wanted: Type, found: Type) -> ExpressionIssue:
-    return ExpressionIssue(
-        node.offset, f"expected type '{t.format_type(wanted)}' but found '{t.format_type(found)}'"
-    )
+    message = f"expected type '{t.format_type(wanted)}' but found '{t.format_type(found)}'"
+    return ExpressionIssue(node.offset, message, MixedTypes(wanted, found))

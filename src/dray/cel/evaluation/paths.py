@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from dray.cel.evaluation.frame import COST, Frame, PlannedNode, Planner, Step, attach_offset
-from dray.cel.faults import CelError
+from dray.cel.faults import CelError, make_key_error
 from dray.cel.library.operators import format_key, get_element, get_optional_element
 from dray.cel.syntax.ast import FunctionCall, Ident, Node, Select
 from dray.cel.types import is_optional
@@ -179,7 +179,7 @@ def _get_element(value: Value, key: Value, field: bool) -> Value:
         and type(value) not in MAP_TYPES
         and type(value) is not OptionalValue
     ):
-        raise CelError(f"no such key: {format_key(key)}")
+        raise make_key_error(format_key(key))
     return get_element(value, key)
 
 

@@ -19,7 +19,7 @@ from dray.cel.declarations import (
     dispatch_by_value,
 )
 from dray.cel.equality import NUMBER_TYPES, compare_order, contains_item, is_equal, is_unequal
-from dray.cel.faults import CelError, make_overload_error
+from dray.cel.faults import CelError, make_key_error, make_overload_error
 from dray.cel.syntax.literals import MAX_INT, MAX_UINT, MIN_INT
 from dray.cel.times import Duration, Timestamp
 from dray.cel.types import Type
@@ -97,12 +97,12 @@ def get_element(container: Value, index: Value) -> Value:
         try:
             return container[find_map_key(container, index)]
         except KeyError:
-            raise CelError(f"no such key: {format_key(index)}") from None
+            raise make_key_error(format_key(index)) from None
     if kind is tuple:
         return _get_list_item(container, index)
     if kind is OptionalValue:
         return get_optional_element(container, index)
-    raise CelError(f"no such key: {format_key(index)}")
+    raise make_key_error(format_key(index))
 
 
 def _get_list_item(items: tuple[Value, ...], index: Value) -> Value:

@@ -6,7 +6,7 @@ from typing import Final
 
 from dray.cel import types as t
 from dray.cel.declarations import declare_function, declare_member_overload, declare_overload
-from dray.cel.faults import CelError
+from dray.cel.faults import CelError, make_overload_error
 from dray.cel.library.string_format import format_template
 from dray.cel.regex import compile_pattern
 from dray.cel.values import MAX_TEXT_LENGTH, Value, check_size
@@ -76,7 +76,7 @@ def _get_substring(text: str, start: int, end: int | None = None) -> str:
 
 def _join(parts: tuple[Value, ...], separator: str = "") -> str:
     if any(type(part) is not str for part in parts):
-        raise CelError("no such overload")
+        raise make_overload_error()
     check_size(sum(map(len, parts)) + len(separator) * max(len(parts) - 1, 0), MAX_TEXT_LENGTH)
     return separator.join(parts)
 

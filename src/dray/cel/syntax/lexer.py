@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from dray.cel.issue_causes import UnknownToken
 from dray.cel.source import ExpressionIssue
 
 
@@ -74,9 +75,9 @@ def tokenize(text: str) -> tuple[list[Token], list[ExpressionIssue]]:
         match = _TOKEN.match(text, place)
         if match is None:
             end = _skip_invalid(text, place)
-            issues.append(
-                ExpressionIssue(place, f"Syntax error: token recognition error at: '{text[place:end][:40]}'")
-            )
+            found = text[place:end][:40]
+            message = f"Syntax error: token recognition error at: '{found}'"
+            issues.append(ExpressionIssue(place, message, UnknownToken(found)))
             place = end
             continue
         kind = match.lastgroup or ""

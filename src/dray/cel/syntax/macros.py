@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dray.cel.faults import RejectedError
+from dray.cel.issue_causes import InvalidHasArgument
 from dray.cel.source import ExpressionIssue
 from dray.cel.syntax.ast import Comprehension, ComprehensionKind, ComprehensionLoop, Ident, Node, Select
 from dray.cel.syntax.node_factory import NodeFactory
@@ -40,7 +41,9 @@ def expand_macro(
 
 def _expand_has(factory: NodeFactory, offset: int, arg: Node) -> Node:
     if not isinstance(arg, Select) or arg.test or arg.optional:
-        raise RejectedError((ExpressionIssue(arg.offset, "invalid argument to has() macro"),))
+        raise RejectedError(
+            (ExpressionIssue(arg.offset, "invalid argument to has() macro", InvalidHasArgument()),)
+        )
     return factory.make_presence_test(offset, arg.operand, arg.field)
 
 

@@ -17,6 +17,14 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from dray.cel.faults import RejectedError
+from dray.cel.issue_causes import (
+    ExpectedInput,
+    IssueCause,
+    MissingBracket,
+    ReservedWord,
+    UndeclaredReference,
+    UnexpectedInput,
+)
 from dray.cel.source import ExpressionIssue
 from dray.cel.syntax import lexer, literals
 from dray.cel.syntax.ast import MapEntry, Node, get_dotted_name
@@ -80,13 +88,8 @@ class _Level:
 def parse(text: str) -> Node:
     """The tree of an expression; raises `RejectedError`."""
     if len(text) > MAX_TEXT_LENGTH:
-        raise RejectedError(
-            (
-                ExpressionIssue(
-                    0, f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_TEXT_LENGTH}"
-                ),
-            )
-        )
+        size = f"size: {len(text)}, limit {MAX_TEXT_LENGTH}"
+        raise RejectedError((ExpressionIssue(0, f"expression code point size exceeds limit: {size}"),))
     tokens, issues = lexer.tokenize(text)
     if issues:
         raise RejectedError(tuple(issues))
@@ -168,7 +171,8 @@ class _Parser:
 
     def _parse_name(self, level: _Level, token: Token, name: str) -> None:
         if name in RESERVED_WORDS:
-            raise RejectedError((ExpressionIssue(token.offset, f"reserved identifier: {name}"),))
+            issue = ExpressionIssue(token.offset, f"reserved identifier: {name}", ReservedWord(name))
+            raise RejectedError((issue,))
         opening = self._peek()
         if self._accept("("):
             self._open_level(_Level("call", opening.offset, None, name))
@@ -261,9 +265,8 @@ class _Parser:
         name = get_dotted_name(level.operands[-1])
         if name is None:
             self._reject_after_operand(level, token)
-        raise RejectedError(
-            (ExpressionIssue(token.offset, f"undeclared reference to '{name}' (in container '')"),)
-        )
+        message = f"undeclared reference to '{name}' (in container '')"
+        raise RejectedError((ExpressionIssue(token.offset, message, UndeclaredReference(name)),))
 
     def _parse_question(self, level: _Level, token: Token) -> None:
         if level.kind == "?":
@@ -366,17 +369,21 @@ class _Parser:
     def _reject_operand(self, token: Token) -> NoReturn:
         verb = "mismatched" if token.kind == lexer.END else "extraneous"
         message = f"Syntax error: {verb} input {token} expecting {EXPECTED_OPERAND}"
-        raise RejectedError((ExpressionIssue(token.offset, message),))
+        cause = UnexpectedInput(token.text, ExpectedInput.OPERAND)
+        raise RejectedError((ExpressionIssue(token.offset, message, cause),))
 
     def _reject_after_operand(self, level: _Level, token: Token) -> NoReturn:
         closer = CLOSING_BRACKETS.get(level.kind)
+        cause: IssueCause
         if closer is None:
             message = f"extraneous input {token} expecting <EOF>"
+            cause = UnexpectedInput(token.text, ExpectedInput.END)
         elif token.kind == lexer.END:
-            message = f"missing '{closer}' at {token}"
+            message, cause = f"missing '{closer}' at {token}", MissingBracket(closer)
         else:
             message = f"mismatched input {token} expecting '{closer}'"
-        raise RejectedError((ExpressionIssue(token.offset, f"Syntax error: {message}"),))
+            cause = UnexpectedInput(token.text, ExpectedInput.CLOSING_BRACKET, closer)
+        raise RejectedError((ExpressionIssue(token.offset, f"Syntax error: {message}", cause),))
 
 
 _AFTER_OPERAND: Final[dict[str, Callable[[_Parser, _Level, Token], None]]] = {

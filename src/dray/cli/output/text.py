@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -100,11 +100,26 @@ def _format_count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+_FINDING_KEYS = (
+    "rule",
+    "severity",
+    "source",
+    "line",
+    "column",
+    "object",
+    "path",
+    "message",
+    "expected",
+    "hint",
+    "rewrite",
+)
+"""The keys of a finding in the document, in order."""
+
+
 def build_lint_document(tally: LintTally, shown: Iterable[LintFinding]) -> dict[str, Any]:
     """The same for machines."""
-    names = [field.name for field in fields(LintFinding) if field.name != "excerpt"]
     return {
-        "findings": [{name: getattr(finding, name) for name in names} for finding in shown],
+        "findings": [{key: getattr(finding, key) for key in _FINDING_KEYS} for finding in shown],
         "summary": {
             "files": tally.files,
             "objects": tally.objects,

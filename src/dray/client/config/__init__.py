@@ -1,4 +1,4 @@
-"""Configuration of a connection to an API server: the server address, TLS trust, credential providers
-(static, files, exec plugins), and kubeconfig and in-cluster loading. It must not open connections to a server
+"""Configuration of a connection to an API server: address, TLS trust, and credential providers (static,
+files, exec plugins), loaded from a kubeconfig or from within a pod. It must not open connections to a server
 or know requests and objects. `dray.client` itself, `dray.cluster` and `dray.cli` import it.
 """

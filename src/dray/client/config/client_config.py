@@ -1,7 +1,7 @@
-"""How to reach a server and as whom: the address, what to trust, and credentials that may change.
+"""The configuration of a client: the server address, TLS trust, and a credential provider.
 
-A `ClientCredential` is what is shown to the server: a token, a certificate, or nothing. Where it comes from
-is a `CredentialProvider`: fixed, files that others rotate, or a program (`execplugin`).
+A `ClientCredential` is what a request presents to the server: a token, a certificate, or nothing. A
+`CredentialProvider` supplies it: a static value, files that others rotate, or a program (`exec_plugin`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dray.client.timing import TimeSource
 from dray.errors import InputError
 
 REREAD_SECONDS: Final = 60.0
-"""Seconds after which files are read again; who rotates them keeps the old ones valid longer."""
+"""Seconds after which files are read again; rotated credentials stay valid longer than that."""
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -28,7 +28,7 @@ class ClientConfigError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class ClientCredential:
-    """What is shown to a server: a bearer token, a certificate with its key (PEM), both, or nothing."""
+    """A bearer token, a client certificate with its key (PEM), both, or nothing."""
 
     token: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
@@ -39,19 +39,19 @@ NO_CREDENTIAL: Final = ClientCredential()
 
 
 class CredentialProvider(Protocol):
-    """Where proofs come from."""
+    """Supplies credentials."""
 
     async def get_credential(self) -> ClientCredential:
-        """What to show now."""
+        """Return the current credential."""
         ...
 
     async def renew_credential(self, refused: ClientCredential) -> ClientCredential:
-        """What to show after the server refused a proof; the same again when there is no other."""
+        """Return a credential after the server refused one; the same again when there is no other."""
         ...
 
 
 class StaticCredentialProvider:
-    """A proof that never changes."""
+    """A credential that never changes."""
 
     def __init__(self, credential: ClientCredential = NO_CREDENTIAL) -> None:
         self._credential = credential
@@ -65,7 +65,7 @@ class StaticCredentialProvider:
 
 @dataclass(frozen=True, slots=True)
 class CredentialFiles:
-    """The files a proof is read from; empty names are taken from `fallback`."""
+    """The files a credential is read from; empty names are taken from `fallback`."""
 
     token: str = ""
     certificate: str = ""
@@ -74,7 +74,7 @@ class CredentialFiles:
 
 
 class FileCredentialProvider:
-    """A proof in files that somebody else keeps fresh."""
+    """A credential in files that another program rotates."""
 
     def __init__(self, files: CredentialFiles, time_source: TimeSource | None = None) -> None:
         self._files = files
@@ -91,7 +91,7 @@ class FileCredentialProvider:
         except ClientConfigError:
             if self._credential is None:
                 raise
-        self._read_at = now  # half-written files are read again later; until then the old proof serves
+        self._read_at = now  # half-written files are read again later; until then the old credential serves
         return self._credential
 
     async def renew_credential(self, refused: ClientCredential) -> ClientCredential:
@@ -114,7 +114,7 @@ class FileCredentialProvider:
 
 
 def read_nonempty_file(name: str, what: str) -> bytes:
-    """A file that must be there and hold something."""
+    """Read a file that must exist and have content."""
     try:
         content = Path(name).read_bytes()
     except OSError as refused:
@@ -128,7 +128,7 @@ def read_nonempty_file(name: str, what: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """A server, and as whom to ask it.
+    """A server, and the credentials for it.
 
     Without `ca` the certificates that the machine trusts count. `source` says where all this was configured,
     for messages.

@@ -1,8 +1,8 @@
-"""Credentials from a program, as `client.authentication.k8s.io` describes.
+"""Credentials from an exec plugin, as `client.authentication.k8s.io` describes.
 
-Theory of operation: the program is started when there is no proof, when the last one has expired, and when
-the server refused it; it prints an `ExecCredential`. However many requests wait, it runs once. It never gets
-a terminal: a server process has nobody to ask.
+Theory of operation: the plugin is started when there is no credential, when the last one has expired, and
+when the server refused it; it prints an `ExecCredential`. However many requests wait, it runs once. It never
+gets a terminal: a server process has no user to ask.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s
 
 RUN_TIMEOUT_SECONDS: Final = 60.0
 EXPIRY_MARGIN: Final = timedelta(seconds=10)
-"""A proof that expires while a request is under way is of no use."""
+"""A credential that expires while a request is in flight is of no use."""
 
 MAX_SHOWN_BYTES: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ExecPlugin:
-    """Which program to start, and with what. `cluster` is told to it when it wants to know."""
+    """The program to start. `cluster` is passed to it when it asks for cluster information."""
 
     command: str
     arguments: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class ExecPlugin:
 
 
 class ExecCredentialProvider:
-    """A proof that a program prints."""
+    """A credential that a program prints."""
 
     def __init__(self, plugin: ExecPlugin, time_source: TimeSource | None = None) -> None:
         self._plugin = plugin
@@ -76,11 +76,11 @@ async def _run_plugin(plugin: ExecPlugin) -> bytes:
     spec: dict[str, Any] = {"interactive": False}
     if plugin.cluster is not None:
         spec["cluster"] = plugin.cluster
-    told = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec}
+    info = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec}
     environment = {
         **os.environ,
         **plugin.environment,
-        "KUBERNETES_EXEC_INFO": write_json(told).decode(),
+        "KUBERNETES_EXEC_INFO": write_json(info).decode(),
     }
     try:
         process = await asyncio.create_subprocess_exec(
@@ -102,7 +102,7 @@ async def _run_plugin(plugin: ExecPlugin) -> bytes:
 async def _wait_for_output(plugin: ExecPlugin, process: asyncio.subprocess.Process) -> bytes:
     try:
         async with asyncio.timeout(RUN_TIMEOUT_SECONDS):
-            printed, complaint = await process.communicate()
+            printed, errors = await process.communicate()
     except TimeoutError:
         raise ClientConfigError(
             f"the credentials program `{plugin.command}` did not end in {RUN_TIMEOUT_SECONDS:g} seconds"
@@ -112,10 +112,10 @@ async def _wait_for_output(plugin: ExecPlugin, process: asyncio.subprocess.Proce
             process.kill()
             await process.wait()
     if process.returncode:
-        said = complaint[-MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
+        text = errors[-MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
         raise ClientConfigError(
             f"the credentials program `{plugin.command}` failed with code {process.returncode}"
-            + (f": {said}" if said else "")
+            + (f": {text}" if text else "")
         )
     return printed
 
@@ -129,16 +129,16 @@ def _parse_output(plugin: ExecPlugin, printed: bytes) -> tuple[ClientCredential,
         raise _build_output_error(plugin, "no ExecCredential with `status`") from None
     if version != plugin.version:
         raise _build_output_error(plugin, f"an ExecCredential of `{version}`, expected `{plugin.version}`")
-    proof = ClientCredential(
+    credential = ClientCredential(
         _get_text(status, "token"),
         _get_text(status, "clientCertificateData").encode(),
         _get_text(status, "clientKeyData").encode(),
     )
-    if bool(proof.certificate) != bool(proof.key):
+    if bool(credential.certificate) != bool(credential.key):
         raise _build_output_error(plugin, "only one of `clientCertificateData` and `clientKeyData`")
-    if not proof.token and not proof.certificate:
+    if not credential.token and not credential.certificate:
         raise _build_output_error(plugin, "neither a token nor a certificate")
-    return proof, _parse_expiry(plugin, status)
+    return credential, _parse_expiry(plugin, status)
 
 
 def _get_text(status: Mapping[str, Any], name: str) -> str:
@@ -147,16 +147,16 @@ def _get_text(status: Mapping[str, Any], name: str) -> str:
 
 
 def _parse_expiry(plugin: ExecPlugin, status: Mapping[str, Any]) -> datetime | None:
-    told = _get_text(status, "expirationTimestamp")
-    if not told:
+    timestamp = _get_text(status, "expirationTimestamp")
+    if not timestamp:
         return None
     try:
-        moment = datetime.fromisoformat(told)
+        moment = datetime.fromisoformat(timestamp)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise _build_output_error(
-            plugin, f"`expirationTimestamp` `{told}`, expected for example `2026-01-31T12:00:00Z`"
+            plugin, f"`expirationTimestamp` `{timestamp}`, expected for example `2026-01-31T12:00:00Z`"
         )
     return moment
 

@@ -1,9 +1,9 @@
-"""Kubeconfig files: from a context to an `ClientConfig`.
+"""Kubeconfig files: build a `ClientConfig` from a context.
 
 Theory of operation: several files are one configuration; of two entries with one name the first counts, and
-so does the first `current-context`. Each entry remembers its file, because names of files in it are relative
-to that, and because a message must say where a mistake is. Inside a pod there is no file: the service account
-is mounted and the server is in the environment.
+so does the first `current-context`. Each entry remembers its file, because file names in it are relative to
+that, and because error messages name it. Inside a pod there is no file: the service account is mounted and
+the server is in the environment.
 
 Rules for this file: nothing here opens connections or starts programs.
 """
@@ -42,7 +42,7 @@ _UNSUPPORTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigEntry:
-    """A named context, cluster or user: what it says, and in which file."""
+    """A named context, cluster or user: its fields, and the file it comes from."""
 
     kind: str
     name: str
@@ -71,7 +71,7 @@ class KubeconfigEntry:
         return str(self.file.parent / name) if name else ""
 
     def read_pem(self, field: str) -> bytes:
-        """What stands in `<field>-data`, or in the file that `<field>` names."""
+        """Return the content of `<field>-data`, or of the file that `<field>` names."""
         coded = self.get_text(f"{field}-data")
         if not coded:
             name = self.get_path(field)
@@ -86,7 +86,7 @@ class KubeconfigEntry:
 
 
 class Kubeconfig:
-    """One configuration, however many files it was written in."""
+    """One configuration from one or more files."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = tuple(files)
@@ -96,7 +96,7 @@ class Kubeconfig:
             self._merge(file, _read_document(file))
 
     def build_client_config(self, context: str = "") -> ClientConfig:
-        """How to reach the server of a context, or of the current one."""
+        """Build the configuration for a context, or for the current one."""
         where = self._find_context(context)
         cluster = self._find_entry(where, "clusters", "cluster")
         server = cluster.get_text("server")
@@ -181,7 +181,7 @@ def _read_document(file: Path) -> Mapping[str, Any]:
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ClientConfigError(f"{file}: expected a kubeconfig with `list_contexts`, `clusters` and `users`")
+        raise ClientConfigError(f"{file}: expected a kubeconfig with `contexts`, `clusters` and `users`")
     return document
 
 
@@ -232,7 +232,7 @@ def _build_exec_plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecP
     environment = given.get("env") or []
     try:
         return ExecPlugin(
-            # A path is relative to the file; a bare name is looked for where programs are.
+            # A path is relative to the file; a bare name is looked up in PATH.
             str(user.file.parent / command) if "/" in command else command,
             tuple(str(argument) for argument in arguments),
             {str(pair["name"]): str(pair["value"]) for pair in environment},
@@ -245,8 +245,8 @@ def _build_exec_plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecP
 
 
 def _build_exec_cluster(cluster: KubeconfigEntry) -> dict[str, Any]:
-    """A cluster as a credentials program is told of it."""
-    told: dict[str, Any] = {"server": cluster.get_text("server")}
+    """Build the cluster information for an exec plugin."""
+    info: dict[str, Any] = {"server": cluster.get_text("server")}
     fields: dict[str, Callable[[], Any]] = {
         "tls-server-name": lambda: cluster.get_text("tls-server-name"),
         "insecure-skip-tls-verify": lambda: cluster.get_flag("insecure-skip-tls-verify"),
@@ -254,11 +254,11 @@ def _build_exec_cluster(cluster: KubeconfigEntry) -> dict[str, Any]:
             cluster.read_pem("certificate-authority")
         ).decode(),
     }
-    told.update({name: value for name, read in fields.items() if (value := read())})
+    info.update({name: value for name, read in fields.items() if (value := read())})
     for extension in cluster.fields.get("extensions") or ():
         if isinstance(extension, dict) and extension.get("name") == "client.authentication.k8s.io/exec":
-            told["config"] = extension.get("extension")
-    return told
+            info["config"] = extension.get("extension")
+    return info
 
 
 def _build_impersonation_headers(user: KubeconfigEntry) -> dict[str, str]:
@@ -270,7 +270,7 @@ def _build_impersonation_headers(user: KubeconfigEntry) -> dict[str, str]:
 
 
 def find_kubeconfig_files(environment: Mapping[str, str]) -> list[Path]:
-    """The kubeconfig files that count: those in `KUBECONFIG`, else the one in the home directory."""
+    """Return the kubeconfig files that count: those in `KUBECONFIG`, else the one in the home directory."""
     given = [Path(name) for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
     if not given:
         return [Path(environment.get("HOME") or Path.home()) / ".kube" / "config"]
@@ -280,7 +280,7 @@ def find_kubeconfig_files(environment: Mapping[str, str]) -> list[Path]:
 def load_client_config(
     file: str = "", context: str = "", environment: Mapping[str, str] | None = None
 ) -> ClientConfig:
-    """How to reach a server: by the file given, `KUBECONFIG`, the usual file, or as the pod we are in."""
+    """Load the configuration from the file given, `KUBECONFIG`, the default file, or the pod we are in."""
     environment = os.environ if environment is None else environment
     if file:
         return Kubeconfig([Path(file)]).build_client_config(context)
@@ -296,14 +296,14 @@ def load_client_config(
 
 
 def is_in_pod(environment: Mapping[str, str]) -> bool:
-    """Whether this process runs in a pod that was told about its server."""
+    """Whether this process runs in a pod with a service account."""
     return bool(environment.get("KUBERNETES_SERVICE_HOST") and environment.get("KUBERNETES_SERVICE_PORT"))
 
 
 def load_in_cluster_config(
     environment: Mapping[str, str], folder: Path = SERVICE_ACCOUNT_DIRECTORY
 ) -> ClientConfig:
-    """The access of the service account mounted into this pod."""
+    """Load the configuration of the service account mounted into this pod."""
     if not is_in_pod(environment):
         raise ClientConfigError(
             "not in a pod: `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT` are not set; "

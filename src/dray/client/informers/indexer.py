@@ -1,7 +1,7 @@
-"""Objects of one kind as an informer last saw them, with indexes and listeners.
+"""The indexer: objects of one kind as an informer last saw them, with indexes and listeners.
 
-Rules for this file: nothing here waits. Listeners are called in the order of the changes, after the shelf
-shows them; an exception of theirs is not caught.
+Rules for this file: no method awaits. Listeners are called in the order of the changes, after the indexer
+shows them; their exceptions are not caught.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class IndexedObject(NamedTuple):
-    """An object with what tells it from others and from its own past."""
+    """An object with its version and uid."""
 
     object: Any
     version: int
@@ -25,7 +25,7 @@ class IndexedObject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectListener(Generic[T]):
-    """Who wants to know. What was not given is not called."""
+    """Callbacks for changes; each is optional."""
 
     added: Callable[[T], None] | None = None
     updated: Callable[[T, T], None] | None = None
@@ -33,7 +33,7 @@ class ObjectListener(Generic[T]):
 
 
 class ObjectIndex:
-    """Objects by something about them."""
+    """Objects by the values of an index function."""
 
     def __init__(self, index_func: Callable[[Any], Iterable[Hashable]]) -> None:
         self._index_func = index_func
@@ -42,10 +42,10 @@ class ObjectIndex:
     def replace(self, key: ObjectKey, old: Any | None, new: Any | None) -> None:
         now = tuple(self._index_func(new)) if new is not None else ()
         for value in self._index_func(old) if old is not None else ():
-            there = None if value in now else self._objects_by_value.get(value)
-            if there is not None:  # the same value may have been given twice
-                there.pop(key, None)
-                if not there:
+            by_key = None if value in now else self._objects_by_value.get(value)
+            if by_key is not None:  # an index function may yield a value twice
+                by_key.pop(key, None)
+                if not by_key:
                     del self._objects_by_value[value]
         for value in now:
             self._objects_by_value.setdefault(value, {})[key] = new
@@ -55,7 +55,7 @@ class ObjectIndex:
 
 
 class Indexer(Generic[T]):
-    """The objects there are."""
+    """Objects by key, their indexes and listeners."""
 
     def __init__(self) -> None:
         self.objects: dict[ObjectKey, IndexedObject] = {}
@@ -63,7 +63,7 @@ class Indexer(Generic[T]):
         self._listeners: list[ObjectListener[T]] = []
 
     def add_index(self, name: str, index_func: Callable[[T], Iterable[Hashable]]) -> None:
-        """Keep an index from now on."""
+        """Add an index."""
         if name in self._indexes:
             raise ValueError(f"there is an index `{name}` already")
         index = self._indexes[name] = ObjectIndex(index_func)
@@ -71,7 +71,7 @@ class Indexer(Generic[T]):
             index.replace(key, None, seen.object)
 
     def get_by_index(self, name: str, value: Hashable) -> list[T]:
-        """The objects for which the index named gave this value."""
+        """Return the objects with this value in the named index."""
         try:
             return self._indexes[name].get_objects(value)
         except KeyError:
@@ -79,7 +79,7 @@ class Indexer(Generic[T]):
             raise KeyError(f"there is no index `{name}`; there are: {known}") from None
 
     def listen(self, listener: ObjectListener[T]) -> Callable[[], None]:
-        """Tell of everything there is, and of every change; the result ends it."""
+        """Call the listener for every existing object and for every change; the result removes it."""
         self._listeners = [*self._listeners, listener]
         if listener.added is not None:
             for seen in list(self.objects.values()):
@@ -91,7 +91,7 @@ class Indexer(Generic[T]):
         return stop
 
     def put(self, key: ObjectKey, new: IndexedObject) -> None:
-        """An object appeared or changed. Under a name that was given again it is another object."""
+        """Add or change an object. Another uid under the same key is another object."""
         old = self.objects.get(key)
         if old is not None and old.uid != new.uid:
             self.remove(key)
@@ -109,7 +109,7 @@ class Indexer(Generic[T]):
                 listener.updated(before, new.object)
 
     def remove(self, key: ObjectKey) -> None:
-        """An object is gone."""
+        """Remove an object."""
         old = self.objects.pop(key, None)
         if old is None:
             return
@@ -120,7 +120,7 @@ class Indexer(Generic[T]):
                 listener.deleted(old.object)
 
     def replace(self, now: dict[ObjectKey, IndexedObject]) -> None:
-        """This is everything there is: tell what went, what came and what changed."""
+        """Replace all objects: notify of removals, additions and changes."""
         for key in [key for key in self.objects if key not in now]:
             self.remove(key)
         for key, new in now.items():

@@ -1,15 +1,15 @@
-"""Objects of one kind, kept as they are on the server: list, then watch, for ever.
+"""The informer: a local copy of the objects of one kind, kept up to date by list and watch.
 
-Theory of operation: a list tells everything at one version; a watch continues from there. Versions are
-numbers that grow with every write. `_done` is the version up to which everything has been seen: several
-objects may change in one write and share a version, so a version is done only when the next one comes or a
-bookmark says so. A watch that breaks is resumed after `_done`; what comes twice because of that is known by
-its version and told nobody. When the server no longer remembers that far, or sends what cannot be in order,
-everything is listed again, and what differs is told as if it had been watched: nothing is lost but the steps
-in between.
+Theory of operation: a list returns everything at one version; a watch continues from there. Versions are
+numbers that grow with every write. `_WatchPosition.complete` is the version up to which everything has been
+seen: several objects may change in one write and share a version, so a version is complete only when the next
+one or a bookmark comes. A watch that breaks is resumed after the complete version; events that come twice
+because of that are recognised by their version and dropped. When the server no longer keeps that version, or
+sends events out of order, everything is listed again, and listeners get the differences as if they had been
+watched: only the steps in between are lost.
 
-Rules for this file: failures of the server are waited out, with waits that grow; mistakes of listeners are
-not ours to hide, they end `run`.
+Rules for this file: failures of the server are waited out with a growing backoff; an exception of a listener
+ends `run`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,13 @@ from dray.client.errors import (
 )
 from dray.client.informers.indexer import IndexedObject, Indexer, ObjectListener
 from dray.client.informers.watch_stream import MIN_WATCH_SECONDS, WatchBatch, WatchRequest, watch_in_batches
-from dray.client.object_refs import ObjectKey, ObjectSelector, get_identity, resolve_kind
+from dray.client.object_refs import (
+    ObjectKey,
+    ObjectSelector,
+    get_identity,
+    parse_resource_version,
+    resolve_kind,
+)
 from dray.client.response_decoding import DELETED, Bookmark
 from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
@@ -47,13 +53,13 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 _RELIST_ERRORS = (ResourceExpiredError, BrokenWatchError, NotFoundError, BadRequestError, ServerTimeoutError)
 _INITIAL_EVENTS_ERRORS = (InvalidObjectError, BadRequestError, ForbiddenError)
-_MIN_WATCH_SECONDS = 1.0
-"""A watch that ends sooner than this many seconds was not ended by its time."""
+_SHORT_WATCH_SECONDS = 1.0
+"""A watch that ends sooner than this many seconds was not ended by its timeout."""
 
 
 @dataclass(slots=True)
 class InformerStats:
-    """What an informer has done, for metrics."""
+    """Counters of an informer, for metrics."""
 
     lists: int = 0
     watches: int = 0
@@ -66,10 +72,10 @@ class InformerStats:
 
 @dataclass(frozen=True, slots=True)
 class InformerOptions:
-    """How an informer goes about it.
+    """Options of an informer.
 
     `transform` turns an object into what is kept of it, for example without its managed fields. `on_failure`
-    is told every failure that is waited out. `send_initial_events` asks the server to send everything in the
+    receives every failure that is waited out. `send_initial_events` asks the server to send everything in the
     watch.
     """
 
@@ -85,7 +91,7 @@ _DEFAULT_OPTIONS = InformerOptions()
 
 
 def strip_managed_fields(obj: Any) -> Any:
-    """A struct without the record of who set which field, for those who do not read it (`Ways.keep`)."""
+    """Return a struct without its managed fields (an `InformerOptions.transform`)."""
     if not obj.metadata.managed_fields:
         return obj
     return replace(obj, metadata=replace(obj.metadata, managed_fields=()))
@@ -93,7 +99,7 @@ def strip_managed_fields(obj: Any) -> Any:
 
 @dataclass(slots=True)
 class _WatchPosition:
-    """Where in the history an informer stands."""
+    """How far an informer has followed the watch."""
 
     complete: int
     highest: int
@@ -104,7 +110,7 @@ class _WatchPosition:
 
 
 class Informer(Generic[T]):
-    """All objects of a kind that match, as they are. `run` keeps them so; whoever starts it owns it."""
+    """All matching objects of a kind. `run` keeps them up to date; its caller owns the task."""
 
     @overload
     def __init__(
@@ -155,23 +161,23 @@ class Informer(Generic[T]):
         self._failure: BaseException | None = None
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """One object, if it is there."""
+        """Return one object, if it exists."""
         seen = self._indexer.objects.get(ObjectKey(namespace, name))
         return None if seen is None else seen.object
 
     def list_all(self) -> list[T]:
-        """All objects."""
+        """Return all objects."""
         return [seen.object for seen in self._indexer.objects.values()]
 
     def __len__(self) -> int:
         return len(self._indexer.objects)
 
     def add_index(self, name: str, index_func: Callable[[T], Iterable[Hashable]]) -> None:
-        """Keep objects by what `index_func` says about them; it must say the same of the same object."""
+        """Index objects by the values of `index_func`, which must be a pure function of the object."""
         self._indexer.add_index(name, index_func)
 
     def get_by_index(self, name: str, value: Hashable) -> list[T]:
-        """The objects for which the index gave this value."""
+        """Return the objects with this index value."""
         return self._indexer.get_by_index(name, value)
 
     def listen(
@@ -180,11 +186,11 @@ class Informer(Generic[T]):
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
     ) -> Callable[[], None]:
-        """Call these for everything there is and for every change, in order; the result ends it."""
+        """Call these for every existing object and for every change, in order; the result removes them."""
         return self._indexer.listen(ObjectListener(added, updated, deleted))
 
     async def wait_for_sync(self) -> None:
-        """Wait until everything was seen once; raises when `run` ended before."""
+        """Wait until everything was seen once; raise when `run` ended before."""
         await self._synced.wait()
         if self._failure is not None:
             raise RuntimeError(f"the informer of {self.kind.plural} has ended") from self._failure
@@ -195,7 +201,7 @@ class Informer(Generic[T]):
         return "" if self._position is None else str(self._position.complete)
 
     async def run(self) -> None:
-        """Keep the objects as they are on the server; ends only by being cancelled or by a mistake."""
+        """Keep the objects up to date; ends only by cancellation or by an error in a listener."""
         try:
             while True:
                 if self._position is None and not self._send_initial_events:
@@ -214,7 +220,7 @@ class Informer(Generic[T]):
                 self._object_type, self._namespace, self._selector, page_size=self._options.page_size
             )
             now = dict(map(self._build_indexed_object, listing.items))
-            version = _parse_version(listing.resource_version)
+            version = parse_resource_version(listing.resource_version)
             if version < 0 or any(seen.version < 0 for seen in now.values()):
                 raise BrokenWatchError(
                     f"the list of {self.kind.plural} has a `resourceVersion` that is no number"
@@ -234,7 +240,7 @@ class Informer(Generic[T]):
     async def _watch_objects(self) -> None:
         initial = self._position is None
         self._initial_objects = {} if initial else None
-        span = WatchRequest(
+        request = WatchRequest(
             self._object_type,
             self._namespace,
             self._selector,
@@ -243,13 +249,13 @@ class Informer(Generic[T]):
             MIN_WATCH_SECONDS + int(self._time_source.random_float() * MIN_WATCH_SECONDS),
         )
         self.stats.watches += 1
-        begun, place = self._time_source.clock.monotonic(), self._get_highest_version()
-        failed = await self._consume_watch(span)
-        if self._get_highest_version() > place:
-            # Only what is new is a success: a watch that repeats itself and ends must not be asked in a rush.
+        started, before = self._time_source.clock.monotonic(), self._get_highest_version()
+        failed = await self._consume_watch(request)
+        if self._get_highest_version() > before:
+            # Only new events are a success: a watch that repeats old ones must not be reopened at once.
             self._backoff.reset()
             self._relist_backoff.reset()
-        elif failed is None and self._time_source.clock.monotonic() - begun < _MIN_WATCH_SECONDS:
+        elif failed is None and self._time_source.clock.monotonic() - started < _SHORT_WATCH_SECONDS:
             await self._backoff.wait()
         if failed is not None:
             await self._recover(failed, initial=initial)
@@ -258,7 +264,7 @@ class Informer(Generic[T]):
         return -1 if self._position is None else self._position.highest
 
     async def _consume_watch(self, request: WatchRequest) -> Exception | None:
-        """Follow one watch to its end; why it ended, unless its time was up."""
+        """Follow one watch to its end; return why it ended, unless its time was up."""
         async with aclosing(watch_in_batches(self._client, request)) as batches:
             while True:
                 try:
@@ -271,7 +277,7 @@ class Informer(Generic[T]):
                     return BrokenWatchError(f"the watch of {self.kind.plural} is not in order")
 
     def _apply_batch(self, batch: WatchBatch) -> bool:
-        """Take over what happened; False when it cannot have happened in this order."""
+        """Apply a batch of events; False when they are out of order."""
         for event in batch:
             if isinstance(event, Bookmark):
                 if not self._apply_bookmark(event):
@@ -281,19 +287,19 @@ class Informer(Generic[T]):
             key, seen = self._build_indexed_object(event.object)
             if seen.version < 0:
                 return False
-            gathered = self._initial_objects
-            if gathered is None:
+            initial = self._initial_objects
+            if initial is None:
                 if not self._apply_event(event.type, key, seen):
                     return False
             elif event.type == DELETED:
-                gathered.pop(key, None)
+                initial.pop(key, None)
             else:
-                gathered[key] = seen
+                initial[key] = seen
         return True
 
     def _apply_event(self, event_type: str, key: ObjectKey, new: IndexedObject) -> bool:
-        place, old = self._position, self._indexer.objects.get(key)
-        assert place is not None
+        position, old = self._position, self._indexer.objects.get(key)
+        assert position is not None
         known = -1 if old is None else old.version
         if event_type == DELETED:
             # Some servers send the last version of the object, others the version of its deletion.
@@ -303,16 +309,16 @@ class Informer(Generic[T]):
                 self._indexer.remove(key)
         elif new.version <= known:
             self.stats.duplicates += 1
-        elif old is None and new.version < place.highest:
+        elif old is None and new.version < position.highest:
             return False
         else:
             self._indexer.put(key, new)
-        place.advance(new.version)
+        position.advance(new.version)
         return True
 
     def _apply_bookmark(self, bookmark: Bookmark) -> bool:
         self.stats.bookmarks += 1
-        version = _parse_version(bookmark.resource_version)
+        version = parse_resource_version(bookmark.resource_version)
         if version < 0:
             return False
         if self._initial_objects is not None:
@@ -324,14 +330,16 @@ class Informer(Generic[T]):
 
     def _build_indexed_object(self, obj: Any) -> tuple[ObjectKey, IndexedObject]:
         key, uid, version = get_identity(obj)
-        keep = self._options.transform
-        return key, IndexedObject(obj if keep is None else keep(obj), _parse_version(version), uid)
+        transform = self._options.transform
+        return key, IndexedObject(
+            obj if transform is None else transform(obj), parse_resource_version(version), uid
+        )
 
     async def _recover(self, error: Exception, *, initial: bool) -> None:
         if isinstance(error, NotFoundError):
             self._client.forget_version(self.kind)
         if initial and isinstance(error, _INITIAL_EVENTS_ERRORS):
-            self._send_initial_events = False  # this server does not do it: list instead, at once
+            self._send_initial_events = False  # this server does not support it: list instead, at once
         elif isinstance(error, _RELIST_ERRORS):
             await self._relist(error)
         else:
@@ -346,10 +354,5 @@ class Informer(Generic[T]):
         self.stats.failures += 1
         if self._options.on_failure is not None:
             self._options.on_failure(error)
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        await (backoff or self._backoff).wait(min(asked or 0.0, self._options.max_backoff))
-
-
-def _parse_version(version: str) -> int:
-    """A version as the number it is; -1 for what is none."""
-    return int(version) if version.isascii() and version.isdigit() else -1
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        await (backoff or self._backoff).wait(min(retry_after or 0.0, self._options.max_backoff))

@@ -1,8 +1,8 @@
-"""One watch: a stream of bytes as batches of events.
+"""Decodes one watch: a stream of bytes as batches of events.
 
-Theory of operation: a server sends one event per line and cuts the stream where it likes, so lines are put
-together from chunks; what came with one chunk is handed on as one batch. The server ends a watch by itself
-after the seconds it was told; a stream that stays silent beyond that is dead and is given up.
+Theory of operation: a server sends one event per line and splits the stream anywhere, so lines are joined
+from chunks; the events of one chunk are one batch. The server ends a watch by itself after its timeout; a
+stream that stays silent beyond that is dead and is dropped.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ WatchBatch = list[WatchEvent[Any] | Bookmark]
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 MIN_WATCH_SECONDS: Final = 300
 WATCH_GRACE_SECONDS: Final = 30.0
-"""How many seconds after its end a watch may still be silent before it counts as dead."""
+"""How many seconds after its timeout a watch may be silent before it counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """What to watch, from where, and for how many seconds.
+    """What to watch, from which version, and for how many seconds.
 
-    Without a version and with `send_initial_events` the server sends everything there is first, and says when
-    it is done.
+    Without a version and with `send_initial_events` the server sends all existing objects first, and then a
+    bookmark.
     """
 
     kind: Kind | type[msgspec.Struct]
@@ -55,8 +55,10 @@ class WatchRequest:
 
 
 async def watch_in_batches(client: Client, request: WatchRequest) -> AsyncGenerator[WatchBatch, None]:
-    """The events of one watch in batches until the server ends it; a failure comes after what came before."""
-    reader, opening = await client.open_watch(
+    """Yield the events of one watch in batches until the server ends it; a failure is raised after the events
+    before it.
+    """
+    decoder, opening = await client.open_watch(
         request.kind,
         request.namespace,
         request.build_query(),
@@ -65,14 +67,14 @@ async def watch_in_batches(client: Client, request: WatchRequest) -> AsyncGenera
     lines = LineSplitter()
     async with opening as stream:
         async for chunk in stream.chunks:
-            if isinstance(chunk, EncodedWatchBatch) and reader.accepts_views:
-                yield [WatchEvent(what, shown.view) for what, shown in chunk.events]
+            if isinstance(chunk, EncodedWatchBatch) and decoder.accepts_views:
+                yield [WatchEvent(event_type, encoded.view) for event_type, encoded in chunk.events]
                 continue
             batch: WatchBatch = []
             failed: ClientError | None = None
             for line in lines.feed(chunk):
                 try:
-                    batch.append(reader.decode_event(line))
+                    batch.append(decoder.decode_event(line))
                 except ClientError as failure:
                     failed = failure
                     break
@@ -83,7 +85,7 @@ async def watch_in_batches(client: Client, request: WatchRequest) -> AsyncGenera
 
 
 class LineSplitter:
-    """Lines out of chunks; a line that spans many chunks is joined once."""
+    """Splits chunks into lines; a line that spans many chunks is joined once."""
 
     def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -91,7 +93,7 @@ class LineSplitter:
         self._length = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that end in this chunk."""
+        """Return the lines that end in this chunk."""
         if not self._length and chunk.endswith(b"\n") and len(chunk) <= self._max_bytes:
             # Most servers send whole lines, and most of the time one.
             lines = chunk[:-1].split(b"\n")

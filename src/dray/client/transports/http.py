@@ -1,9 +1,9 @@
 """The transport over HTTP/1.1 and TLS, to any Kubernetes API server.
 
-Theory of operation: one pool of connections that stay open; a stream holds one of its own. Each request shows
-the proof of the moment. When the server answers 401 the credentials are asked for a newer proof, once, and
-the request is sent again. A connection belongs to the certificate it was opened with, because the pool tells
-TLS contexts apart.
+Theory of operation: one pool of connections that stay open; a stream holds one of its own. Each request
+presents the current credential. When the server responds 401 the credential provider is asked for a newer
+one, once, and the request is sent again. A connection belongs to the certificate it was opened with, because
+the pool keeps TLS contexts apart.
 
 Rules for this file: no proxies from the environment, no redirects: a token goes to the server it is for.
 """
@@ -43,11 +43,11 @@ _KEEPALIVE_OPTIONS: Final = {
     "TCP_KEEPCNT": 3,
     "TCP_USER_TIMEOUT": 30_000,
 }
-"""A server whose machine is gone says nothing; the kernel notices after half a minute (where it can)."""
+"""A server whose machine is gone sends nothing; the kernel notices after half a minute (where it can)."""
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Connections that take nothing that is not allowed any more: to open one takes time."""
+    """A connector that checks the write permission again once a connection is open: that takes time."""
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
@@ -61,7 +61,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class HttpTransport:
-    """A way to a server over HTTP."""
+    """A transport over HTTP."""
 
     def __init__(self, config: ClientConfig, *, max_connections: int = MAX_CONNECTIONS) -> None:
         self._config = config
@@ -99,7 +99,7 @@ class HttpTransport:
             yield TransportStream(response.status, _merge_headers(response), chunks)
         finally:
             await chunks.aclose()
-            _abort(response)  # unread parts make a connection useless for others
+            _abort(response)  # a connection with unread data cannot be reused
             await opened.__aexit__(None, None, None)
 
     async def close(self) -> None:
@@ -120,11 +120,11 @@ class HttpTransport:
     async def _open_response(
         self, request: TransportRequest, limit: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        proof = await self._config.credential_provider.get_credential()
-        response = await self._send(request, limit, proof)
+        credential = await self._config.credential_provider.get_credential()
+        response = await self._send(request, limit, credential)
         if response.status == 401:
-            newer = await self._config.credential_provider.renew_credential(proof)
-            if newer != proof:
+            newer = await self._config.credential_provider.renew_credential(credential)
+            if newer != credential:
                 await response.read()
                 response.release()
                 response = await self._send(request, limit, newer)
@@ -172,9 +172,9 @@ class HttpTransport:
     def _get_tls_context(self, credential: ClientCredential) -> ssl.SSLContext | bool:
         if not self._base.startswith("https:"):
             return True
-        shown = (credential.certificate, credential.key)
-        if self._tls_context is None or self._tls_context[0] != shown:
-            self._tls_context = (shown, build_tls_context(self._config, credential))
+        key_pair = (credential.certificate, credential.key)
+        if self._tls_context is None or self._tls_context[0] != key_pair:
+            self._tls_context = (key_pair, build_tls_context(self._config, credential))
         return self._tls_context[1]
 
     def _build_unreachable_error(
@@ -185,7 +185,11 @@ class HttpTransport:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             why = f"{error.certificate_error}; the certificate authority comes from {self._config_source}"
         elif isinstance(error, TimeoutError) or not str(error):
-            why = f"nothing came for {seconds:g} seconds" if sent else "the server does not take the call"
+            why = (
+                f"nothing came for {seconds:g} seconds"
+                if sent
+                else "the server does not accept the connection"
+            )
         elif isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
             why = _describe_os_error(error.os_error)
         else:
@@ -198,27 +202,27 @@ class HttpTransport:
 
 
 def _describe_os_error(error: OSError) -> str:
-    """Why there is no connection, as the system words it, without the insides of Python."""
+    """Describe why there is no connection in the words of the operating system."""
     number = error.errno or 0
-    # Names that cannot be looked up have numbers of their own, below zero, and bring their words.
+    # Failed name lookups have negative numbers, and bring their own message.
     return (os.strerror(number) if number > 0 else error.strerror or str(error)).lower()
 
 
 def open_keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that finds out when nobody is at the other end any more."""
+    """Open a socket that notices when its peer is gone."""
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    opened = socket.socket(family, kind, protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE_OPTIONS.items():
         option = getattr(socket, name, None)
         if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    made.setblocking(False)
-    return made
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+    opened.setblocking(False)
+    return opened
 
 
 def build_tls_context(config: ClientConfig, credential: ClientCredential) -> ssl.SSLContext:
-    """What to trust and what to show, as Python's TLS wants it."""
+    """Build the TLS context from the trusted authority and the client certificate."""
     try:
         context = ssl.create_default_context(cadata=config.ca.decode() if config.ca else None)
     except (ssl.SSLError, ValueError) as broken:
@@ -236,7 +240,7 @@ def build_tls_context(config: ClientConfig, credential: ClientCredential) -> ssl
 def _load_client_certificate(
     context: ssl.SSLContext, config: ClientConfig, credential: ClientCredential
 ) -> None:
-    # Python reads certificates only from files; this one is readable by nobody else and gone at once.
+    # Python reads certificates only from files; this one is private and deleted at once.
     with tempfile.NamedTemporaryFile() as file:
         file.write(credential.certificate.rstrip() + b"\n" + credential.key)
         file.flush()
@@ -255,8 +259,8 @@ def _get_empty_password() -> str:
 def _abort(response: aiohttp.ClientResponse) -> None:
     """Drop the connection of a response at once.
 
-    TLS would first take leave of the server. Nobody waits for that, so the socket stayed open when the loop
-    ended before the server answered.
+    TLS would first wait for the server's close notification, so the socket stayed open when the event loop
+    ended before that came.
     """
     connection = response.connection
     transport = connection.transport if connection is not None else None

@@ -1,11 +1,10 @@
-"""A transport that sends writes only while somebody is in office.
+"""A transport that sends writes only while the process leads.
 
-Theory of operation: a leader that was suspended wakes up with work half done. Its term is over by then, but
-whoever does the work learns of it only when it is cancelled, some writes later. So the question is asked
-again at the last moment before each write; a transport that has to open a connection first asks once more
-when it has one. And a write that was sent arrives, whether or not anybody still
-waits for it: whoever is cancelled waits a little for the answer, so that a lease is given back only when
-nothing is on the way any more.
+Theory of operation: a leader that was suspended resumes with work half done. Its lease has expired by then,
+but its tasks learn of it only when they are cancelled, some writes later. So the guard checks leadership at
+the last moment before each write; a transport that has to open a connection first checks once more when it
+has one. And a write that was sent arrives, whether or not its task is cancelled: a cancelled task waits a
+little for the response, so that the lease is released only when nothing is in flight any more.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from dray.client.transport import (
 
 NOT_SENT_MESSAGE: Final = "was not sent: another may lead now"
 WRITE_CHECK: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("still_allowed", default=None)
-"""What to ask before a write leaves, when much may have happened since it was begun; None is always yes."""
+"""The check before a write is sent, when time may have passed since it was started; None allows it."""
 CANCEL_WAIT_SECONDS: Final = 5.0
-"""Seconds that somebody who was told to stop waits for the answer to its last write."""
+"""Seconds that a cancelled task waits for the response to its last write."""
 
 
 class LeaderGuardTransport:
-    """Lets reads through always, and writes while they are allowed."""
+    """Passes reads always, and writes while the process leads."""
 
     def __init__(self, transport: Transport, is_leader: Callable[[], bool]) -> None:
         self._transport = transport
@@ -60,7 +59,7 @@ class LeaderGuardTransport:
             sending.cancel()
             await asyncio.wait([sending])
             if not sending.cancelled():
-                sending.exception()  # nobody is left who would mind
+                sending.exception()  # the caller is cancelled; mark the error as retrieved
             raise
 
     def stream(

@@ -10,6 +10,7 @@ agents, pods stay, and both run again after the next start.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from dray.cluster.services.process_setup import freeze_garbage_collector, instal
 from dray.cluster.services.supervisor import PerNodeMetrics, SupervisedService
 from dray.gates import GateSet
 from dray.server.http.requests import MASTERS
+from dray.tasks import wait_for_first
 
 SCHEDULER_USER: Final = "dray:scheduler"
 CONTROLLER_USER: Final = "dray:controller"
@@ -158,8 +160,7 @@ async def run_until_interrupted(
 
 async def _wait_for_start(cluster: LocalCluster, stop: asyncio.Event) -> bool:
     """Wait until everything works, but neither for ever nor longer than anybody wants it."""
-    waiting = [asyncio.create_task(cluster.wait_until_ready()), asyncio.create_task(stop.wait())]
-    await asyncio.wait(waiting, timeout=START_TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
+            await wait_for_first(cluster.wait_until_ready(), stop.wait())
     return not stop.is_set()

@@ -21,6 +21,7 @@ from dray.cluster.services.permissions import ServicePermissions, check_permissi
 from dray.cluster.services.process_setup import freeze_garbage_collector, install_stop_signals
 from dray.cluster.services.supervisor import RunnableService
 from dray.errors import InputError
+from dray.tasks import cancel_and_wait, wait_for_first
 from dray.telemetry.endpoint import serve_telemetry
 
 
@@ -101,16 +102,11 @@ def _parse_version(body: bytes) -> str:
 
 async def _run_until_stopped(service: RunnableService, stop: asyncio.Event) -> None:
     """Run a service until it ends or somebody wants it to."""
-    work, stopping = asyncio.create_task(service.run()), asyncio.create_task(stop.wait())
     freezing = asyncio.create_task(_freeze_when_ready(service))
     try:
-        await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            await work
+        await wait_for_first(service.run(), stop.wait())
     finally:
-        for task in (work, stopping, freezing):
-            task.cancel()
-        await asyncio.wait((work, stopping, freezing))
+        await cancel_and_wait(freezing)
 
 
 async def _freeze_when_ready(service: RunnableService) -> None:

@@ -1,7 +1,7 @@
-"""Asking the author of a classic controller: what a claim needs in his own terms, and his methods timed.
+"""Calls of a classic controller's methods as coroutines, with decoded requests and metrics.
 
-Rules for this file: whatever an author raises comes out as `ControllerCallError`, so that a mistake in a
-driver is told beside the claim it happened with and never ends the controller.
+Rules for this file: every exception of an author becomes `ControllerCallError`, so that a mistake in a driver
+is reported on the claim that it happened with and never ends the controller.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _RESULT_TYPES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     ),
     "unsuitable_nodes": ((Collection,), "a collection of names"),
 }
-"""What a method must answer."""
+"""The types that a method must return."""
 
 
 class ControllerCallError(Exception):
-    """A method of the author raised."""
+    """A method of the author raised an exception."""
 
     def __init__(self, method: str, cause: Exception) -> None:
         super().__init__(f"{method} failed: {type(cause).__name__}: {cause}")
@@ -78,26 +78,29 @@ class AsyncController:
     def build_request(
         self, claim: ClassicResourceClaim, resource_class: ResourceClass | None
     ) -> ClassicClaimRequest | str:
-        """What a claim asks for; in words what is wrong with it."""
+        """Build the request of a claim; a string says why there is none."""
         name = claim.spec.resource_class_name
         if resource_class is None:
             return f"resource class `{name}` does not exist"
         try:
-            place = f"resource class `{name}`: parameters"
-            of_class = _decode_parameters(self._controller.class_parameters, resource_class.parameters, place)
-            of_claim = _decode_parameters(
+            class_parameters = _decode_parameters(
+                self._controller.class_parameters,
+                resource_class.parameters,
+                f"resource class `{name}`: parameters",
+            )
+            parameters = _decode_parameters(
                 self._controller.parameters, claim.spec.parameters, "spec.parameters"
             )
         except InvalidParametersError as wrong:
             return str(wrong)
         metadata, immediate = claim.metadata, claim.spec.allocation_mode == IMMEDIATE
         return ClassicClaimRequest(
-            metadata.namespace, metadata.name, metadata.uid, name, of_class, of_claim, immediate
+            metadata.namespace, metadata.name, metadata.uid, name, class_parameters, parameters, immediate
         )
 
     async def call(self, method: str, *arguments: Any) -> Any:
-        """What a method answers."""
-        begun, result = self._clock.monotonic(), "error"
+        """Call a method of the author, and return its result."""
+        started_at, result = self._clock.monotonic(), "error"
         call = getattr(self._controller, method)
         try:
             if inspect.iscoroutinefunction(call):
@@ -115,7 +118,7 @@ class AsyncController:
         finally:
             self._metrics.count(CALLS, self._controller.name, method, result)
             self._metrics.observe(
-                CALL_SECONDS, self._clock.monotonic() - begun, self._controller.name, method
+                CALL_SECONDS, self._clock.monotonic() - started_at, self._controller.name, method
             )
 
 
@@ -125,9 +128,9 @@ def _check_result(method: str, answer: Any) -> None:
         raise TypeError(f"it must return {expected}, not `{answer!r}`")
 
 
-def _decode_parameters(schema: Parameters, raw: msgspec.Raw, place: str) -> Any:
-    """Parameters by their schema; a plain document without one."""
+def _decode_parameters(schema: Parameters, raw: msgspec.Raw, path: str) -> Any:
+    """Decode parameters by their schema; without one they are a plain document."""
     written = bytes(raw)
     if schema is not None:
-        return decode_parameters(schema, written or b"{}", place)
+        return decode_parameters(schema, written or b"{}", path)
     return read_json(written) if written else None

@@ -1,9 +1,9 @@
-"""The service around a classic controller: who of several works, and what it looks at.
+"""The service that runs a classic controller: leader election, informers and the reconciler.
 
-    await Negotiation(client, Units(), ControllerChoices(elect=True)).run()
+    await ClassicControllerService(client, Units(), ClassicControllerOptions(elect=True)).run()
 
-Whoever leads (everybody, without election) builds everything anew and lets the informers see everything once;
-so a new leader begins with all that its predecessor wrote. What is done with a claim is in `settling`.
+The leader (without election, every process) builds a new reconciler and waits until its informers have
+synced, so a new leader starts with everything that its predecessor wrote. `reconciler` works on claims.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dray.client.leases import DEFAULT_LEASE_TIMING, LeaderElector, LeadershipLo
 from dray.driver.classic.async_controller import MEASURES
 from dray.driver.classic.controller import ClassicController
 from dray.driver.classic.inventory import ClassicInventory
-from dray.driver.classic.reconciler import ClassicClaimReconciler, ClassicRetryDelay
+from dray.driver.classic.reconciler import ClassicClaimReconciler
+from dray.driver.classic.retries import ClassicRetryDelay
 from dray.errors import InputError
 from dray.telemetry.logs import StructuredLogger, build_silent_logger
 from dray.telemetry.metrics import MetricsRegistry
@@ -26,13 +27,13 @@ from dray.values.names import check_driver_name
 
 @dataclass(frozen=True)
 class ClassicControllerOptions:
-    """How a classic controller runs; with `elect`, several may run and one works."""
+    """How a classic controller runs; with `elect`, several may run and one of them reconciles."""
 
     elect: bool = False
     namespace: str = "kube-system"
-    """Where the lease is, and the inventory."""
+    """The namespace of the lease and of the inventory."""
     inventory: bool = False
-    """Whether node parts tell in config maps what is on their nodes."""
+    """Whether drivers publish the inventory of their nodes in config maps."""
     identity: str = "controller"
     timing: LeaseTiming = DEFAULT_LEASE_TIMING
     retry_delay: ClassicRetryDelay = field(default_factory=ClassicRetryDelay)
@@ -40,7 +41,7 @@ class ClassicControllerOptions:
 
 
 class ClassicControllerService:
-    """Keeps the claims of one classic driver."""
+    """Runs the controller of one classic driver."""
 
     def __init__(
         self, client: Client, controller: ClassicController, options: ClassicControllerOptions | None = None
@@ -53,7 +54,7 @@ class ClassicControllerService:
             )
         self.driver = controller.name
         self.ready = asyncio.Event()
-        """Set while everything has been seen once and is being settled; a candidate that waits is not."""
+        """Set while the informers have synced and the reconciler runs; not in a candidate that waits."""
         self.metrics = MetricsRegistry(MEASURES)
         self._controller, self._options = controller, options or ClassicControllerOptions()
         self._election: LeaderElector | None = None
@@ -61,33 +62,33 @@ class ClassicControllerService:
         self._client = client.guard_writes(self._is_leader) if self._options.elect else client
 
     async def run(self) -> None:
-        """Settle claims until cancelled; with election, whenever it is this one's turn."""
-        choices, lease = self._options, f"classic-{self.driver}"
-        if not choices.elect:
+        """Reconcile claims until cancelled; with election, while this process is the leader."""
+        options, lease = self._options, f"classic-{self.driver}"
+        if not options.elect:
             await self._run_as_leader()
             return
         while True:
             self._election = LeaderElector(
-                self._unfenced_client, lease, choices.namespace, choices.identity, choices.timing
+                self._unfenced_client, lease, options.namespace, options.identity, options.timing
             )
             try:
                 await self._election.run(self._run_as_leader)
             except LeadershipLostError as lost:
-                choices.log.warning("another controller leads now", driver=self.driver, why=str(lost))
+                options.log.warning("another controller leads now", driver=self.driver, why=str(lost))
 
     def _is_leader(self) -> bool:
         return self._election is not None and self._election.is_leader
 
     async def _run_as_leader(self) -> None:
-        choices = self._options
-        recorder = EventRecorder(self._client, self.driver, choices.identity)
-        desk = ClassicClaimReconciler(
-            self._client, self._controller, recorder, self.metrics, choices.retry_delay, choices.log
+        options = self._options
+        recorder = EventRecorder(self._client, self.driver, options.identity)
+        reconciler = ClassicClaimReconciler(
+            self._client, self._controller, recorder, self.metrics, options.retry_delay, options.log
         )
-        informers = list(desk.informers)
-        if choices.inventory:
-            self._controller.inventory = ClassicInventory(self._client, self.driver, choices.namespace)
-            self._controller.inventory.add_listener(desk.requeue_waiting_claims)
+        informers = list(reconciler.informers)
+        if options.inventory:
+            self._controller.inventory = ClassicInventory(self._client, self.driver, options.namespace)
+            self._controller.inventory.add_listener(reconciler.requeue_waiting_claims)
             informers.append(self._controller.inventory.informer)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -96,8 +97,8 @@ class ClassicControllerService:
                     tasks.create_task(informer.run())
                 for informer in informers:
                     await informer.wait_for_sync()
-                await desk.begin()
+                await reconciler.begin()
                 self.ready.set()
-                await desk.run()
+                await reconciler.run()
         finally:
             self.ready.clear()

@@ -1,8 +1,8 @@
-"""What a classic driver has on each node, in objects of its own: a config map named after the node.
+"""The inventory of a classic driver: one config map per node with what the driver has there.
 
-The node part tells with `publish_inventory`, the controller reads with `ClassicInventory`. The objects are in
-the driver's own namespace, where only its accounts have rights (see `manifests`), so nobody else can invent
-or hide anything. They belong to the node and go with it.
+The driver on a node writes it with `publish_inventory`, and the controller reads it with `ClassicInventory`.
+The config maps are in the driver's own namespace, where only its accounts have rights (see `deploy`), so
+nobody else can invent or hide entries. The node owns its config map, which is garbage-collected with it.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from dray.client.object_refs import get_kind
 from dray.client.patches import MergePatch
 
 INVENTORY_LABEL: Final = "dray.dev/inventory"
-"""Which driver a config map tells of: names of drivers are values that labels may have."""
+"""The label with the driver of a config map; every driver name is a valid label value."""
 
 CONFIG_MAP: Final = get_kind("ConfigMap")
 
 
 class ClassicInventory:
-    """What is where, as the node parts told last."""
+    """The inventory of all nodes, kept up to date by an informer."""
 
     def __init__(self, client: Client, driver: str, namespace: str) -> None:
         self.informer = Informer(client, CONFIG_MAP, namespace, label_selector=f"{INVENTORY_LABEL}={driver}")
         self._namespace = namespace
 
     def get(self, node: str) -> Mapping[str, str]:
-        """What a node part told; empty when it did not."""
+        """Return the inventory of a node; empty when it has none."""
         return _get_content(self.informer.get(node, self._namespace))
 
     def list_nodes(self) -> tuple[str, ...]:
-        """The nodes that something was told of, in the order of their names."""
+        """Return the nodes that have an inventory, sorted by name."""
         return tuple(sorted(each["metadata"]["name"] for each in self.informer.list_all()))
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call this whenever something else is told."""
+        """Call the listener after every change."""
         self.informer.listen(lambda _new: listener(), lambda _old, _new: listener(), lambda _old: listener())
 
     on = get
@@ -51,13 +51,13 @@ class ClassicInventory:
 async def publish_inventory(
     client: Client, driver: str, namespace: str, node: str, content: Mapping[str, str]
 ) -> None:
-    """Say what is on a node; nothing is written when that is known already."""
+    """Write the inventory of a node, unless it is already stored."""
     try:
-        known = await client.get(CONFIG_MAP, node, namespace)
+        stored = await client.get(CONFIG_MAP, node, namespace)
     except NotFoundError:
         owner = await client.get(Node, node)
         reference = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid}
-        made = {
+        config_map = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
@@ -69,14 +69,15 @@ async def publish_inventory(
             "data": dict(content),
         }
         try:
-            await client.create(made)
+            await client.create(config_map)
             return
         except AlreadyExistsError:
-            known = await client.get(CONFIG_MAP, node, namespace)
-    gone = {name: None for name in _get_content(known) if name not in content}
-    if gone or _get_content(known) != content:
-        change = MergePatch({"metadata": {"labels": {INVENTORY_LABEL: driver}}, "data": {**gone, **content}})
-        await client.patch(CONFIG_MAP, node, change, namespace)
+            stored = await client.get(CONFIG_MAP, node, namespace)
+    removed = {name: None for name in _get_content(stored) if name not in content}
+    if removed or _get_content(stored) != content:
+        data = {**removed, **content}
+        patch = MergePatch({"metadata": {"labels": {INVENTORY_LABEL: driver}}, "data": data})
+        await client.patch(CONFIG_MAP, node, patch, namespace)
 
 
 def _get_content(document: Any) -> Mapping[str, str]:

@@ -1,13 +1,15 @@
-"""Settling classic claims one by one, in an order that a crash cannot hurt.
+"""The reconciler of classic claims: allocates and deallocates them one by one, in an order that survives
+crashes.
 
-Theory of operation: `classic.due` says what comes next for a claim. A finalizer is written before anything is
-allocated, and taken away after everything was given back. Who finds a finalizer on a pending claim and does
-not remember why takes back first: somebody may have been killed between allocating and saying so. Every write
-insists on the version it was decided on; what was overtaken is looked at again. Our own answers count before
-the watch shows them, so no unit is given twice. When something was given or taken, claims that wait are
-looked at again; what failed is tried again, later each time.
+Theory of operation: `decide_action` decides what comes next for a claim. The reconciler writes a finalizer
+before it allocates, and removes it after it has deallocated. When a pending claim has the finalizer and this
+process did not write it, the reconciler deallocates first: an earlier process may have been killed between
+allocating and writing the status. Every write requires the version that it was decided on; a claim whose
+write conflicts is reconciled again. The reconciler's own writes count before the watch delivers them, so no
+unit is allocated twice. After every allocation and deallocation it reconciles waiting claims again; failures
+are retried with a growing delay.
 
-Rules for this file: one claim at a time. What an author raises is told as an event and waited out.
+Rules for this file: one claim at a time. Exceptions of the author become events and are retried.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,7 +29,6 @@ from dray.client.events import EventRecorder
 from dray.client.informers.informer import Informer
 from dray.client.object_refs import ObjectKey, get_key
 from dray.client.rest_client import CALL_ERRORS
-from dray.client.timing import Backoff
 from dray.driver.classic.async_controller import AsyncController, ControllerCallError
 from dray.driver.classic.controller import (
     ClassicAllocation,
@@ -45,28 +45,13 @@ from dray.driver.classic.controller import (
     list_potential_nodes,
     to_held_claim,
 )
+from dray.driver.classic.retries import ClassicRetries, ClassicRetryDelay
 from dray.telemetry.logs import StructuredLogger
 from dray.telemetry.metrics import MetricsRegistry
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicRetryDelay:
-    """Seconds before something that failed is tried again: the first time, and at most."""
-
-    first: float = 0.5
-    longest: float = 60.0
-
-
-@dataclass(slots=True)
-class _ScheduledRetry:
-    """A claim that is looked at again at a time."""
-
-    backoff: Backoff
-    due_at: float = 0.0
-
-
 class ClassicClaimReconciler:
-    """One term in office: what is seen, what was written, what is to be done."""
+    """Reconciles the classic claims of one driver, for one period of leadership."""
 
     def __init__(
         self,
@@ -79,20 +64,20 @@ class ClassicClaimReconciler:
     ) -> None:
         self._client, self._recorder, self._retry_delay, self._log = client, recorder, retry_delay, log
         self._driver, self._finalizer = controller.name, f"{controller.name}/allocated"
-        self._tempo = client.options.time_source
-        self._async_controller = AsyncController(controller, self._tempo.clock, metrics)
+        self._time_source = client.options.time_source
+        self._async_controller = AsyncController(controller, self._time_source.clock, metrics)
         self._claims = Informer(client, ClassicResourceClaim)
         self._classes = Informer(client, ResourceClass)
         self._own_writes: dict[str, ClassicResourceClaim] = {}
         self._unsaved_allocations: dict[str, tuple[str, ClassicAllocation]] = {}
-        """Allocated and not yet said: for which node, and what."""
+        """Allocations that no status contains yet, with their nodes, by the claim's uid."""
         self._released: set[str] = set()
-        """Claims that have given everything back and are about to vanish."""
+        """Claims that were deallocated and are about to be deleted."""
         self._orphans: dict[str, HeldClaim] = {}
-        """What claims had that vanished without giving it back."""
+        """Claims that were deleted without being deallocated."""
         self._failed_orphans: dict[str, HeldClaim] = {}
         self._dirty: set[ObjectKey] = set()
-        self._retries: dict[ObjectKey, _ScheduledRetry] = {}
+        self._retries = ClassicRetries(self._time_source, retry_delay)
         self._requeue_waiting = False
         self._wake = asyncio.Event()
         self._claims.listen(
@@ -100,38 +85,37 @@ class ClassicClaimReconciler:
             lambda _old, new: self._handle_changed_claim(new),
             self._handle_deleted_claim,
         )
-        changed = self._handle_changed_class
-        self._classes.listen(changed, lambda _old, new: changed(new), changed)
+        handle_class = self._handle_changed_class
+        self._classes.listen(handle_class, lambda _old, new: handle_class(new), handle_class)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         return (self._claims, self._classes)
 
     async def begin(self) -> None:
-        """Tell the author what there is, and look at everything once."""
+        """Call the author's `begin` with everything that claims hold, and enqueue all claims."""
         while True:
             try:
                 await self._async_controller.call("begin", self._list_held())
                 break
             except ControllerCallError as failed:
                 self._log.error("the controller cannot begin", driver=self._driver, why=str(failed))
-                await self._tempo.sleep(self._retry_delay.longest)
+                await self._time_source.sleep(self._retry_delay.longest)
         self._dirty.update(get_key(claim) for claim in self._list_own_claims())
         self._wake.set()
 
     async def run(self) -> None:
-        """Settle whatever changes, for ever."""
+        """Reconcile claims until cancelled."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._compute_wait_seconds()):
+                async with asyncio.timeout(self._retries.compute_wait_seconds()):
                     await self._wake.wait()
             self._wake.clear()
-            now = self._tempo.clock.monotonic()
-            again = [key for key, later in self._retries.items() if later.due_at <= now]
-            self._dirty.update(again)
+            due = self._retries.list_due()
+            self._dirty.update(due)
             self._orphans |= {
                 key.name: self._failed_orphans.pop(key.name)
-                for key in again
+                for key in due
                 if key.name in self._failed_orphans
             }
             while self._dirty or self._orphans or self._requeue_waiting:
@@ -145,19 +129,19 @@ class ClassicClaimReconciler:
                     )
 
     def requeue_waiting_claims(self) -> None:
-        """Look again at everything that waits: there may be more than there was."""
+        """Reconcile waiting claims again, since more may be available."""
         self._requeue_waiting = True
         self._wake.set()
 
-    # --- what is seen ---
+    # --- events ---
 
     def _handle_changed_claim(self, claim: ClassicResourceClaim) -> None:
         written = self._own_writes.get(claim.metadata.uid)
         if written is not None and _get_version(claim) < _get_version(written):
-            return  # something from before our own write
+            return  # an event from before this process's own write
         self._own_writes.pop(claim.metadata.uid, None)
         if written is not None and _get_version(claim) == _get_version(written):
-            return  # our own write
+            return  # this process's own write
         if self._is_own(claim):
             self._dirty.add(get_key(claim))
             self._wake.set()
@@ -165,14 +149,14 @@ class ClassicClaimReconciler:
     def _handle_deleted_claim(self, claim: ClassicResourceClaim) -> None:
         uid, key = claim.metadata.uid, get_key(claim)
         last = self._own_writes.pop(uid, claim)
-        unsaid = self._unsaved_allocations.pop(uid, None)
+        held = self._to_held(last)
+        is_unsaved = self._unsaved_allocations.pop(uid, None) is not None
         if uid in self._released:
             self._released.discard(uid)
-        elif unsaid is not None or self._may_hold(last):
-            # Somebody took our finalizer away: what it stood for is still there.
-            held = to_held_claim(last)
-            self._orphans[uid] = _replace_attributes(held, unsaid[1].to_attributes()) if unsaid else held
-        self._retries.pop(key, None)
+        elif is_unsaved or self._may_hold(last):
+            # Somebody removed the finalizer: the allocation still exists.
+            self._orphans[uid] = held
+        self._retries.forget(key)
         self.requeue_waiting_claims()
 
     def _handle_changed_class(self, resource_class: ResourceClass) -> None:
@@ -192,39 +176,42 @@ class ClassicClaimReconciler:
     def _is_own(self, claim: ClassicResourceClaim) -> bool:
         if self._finalizer in claim.metadata.finalizers:
             return True
-        made_of = self._classes.get(claim.spec.resource_class_name)
-        by_class = "" if made_of is None else made_of.driver_name
-        return (claim.status.driver_name or by_class) == self._driver
+        resource_class = self._classes.get(claim.spec.resource_class_name)
+        class_driver = "" if resource_class is None else resource_class.driver_name
+        return (claim.status.driver_name or class_driver) == self._driver
 
     def _may_hold(self, claim: ClassicResourceClaim) -> bool:
         phase = claim.status.phase or PENDING
-        ours = self._is_own(claim)
-        return ours and (phase != PENDING or self._finalizer in claim.metadata.finalizers)
+        has_allocation = phase != PENDING or self._finalizer in claim.metadata.finalizers
+        return self._is_own(claim) and has_allocation
+
+    def _to_held(self, claim: ClassicResourceClaim) -> HeldClaim:
+        """Convert a claim, with the attributes of an allocation that its status does not contain yet."""
+        held, unsaved = to_held_claim(claim), self._unsaved_allocations.get(claim.metadata.uid)
+        if unsaved is None:
+            return held
+        return HeldClaim(held.namespace, held.name, held.uid, unsaved[1].to_attributes())
 
     def _list_held(self, without: str = "") -> tuple[HeldClaim, ...]:
-        """Everything that claims have, or may have, but for one of them."""
-        found = []
-        for claim in self._list_own_claims():
-            uid = claim.metadata.uid
-            if uid == without or uid in self._released or not self._may_hold(claim):
-                continue
-            unsaid = self._unsaved_allocations.get(uid)
-            found.append(
-                _replace_attributes(to_held_claim(claim), unsaid[1].to_attributes())
-                if unsaid
-                else to_held_claim(claim)
-            )
-        return (*found, *self._orphans.values(), *self._failed_orphans.values())
+        """Return the claims that have, or may have, an allocation, except one of them."""
+        held = [
+            self._to_held(claim)
+            for claim in self._list_own_claims()
+            if claim.metadata.uid != without
+            and claim.metadata.uid not in self._released
+            and self._may_hold(claim)
+        ]
+        return (*held, *self._orphans.values(), *self._failed_orphans.values())
 
     def _is_waiting(self, claim: ClassicResourceClaim) -> bool:
-        """Whether a claim waits for something of this driver."""
+        """Whether a claim waits for an allocation or for unsuitable nodes."""
         return decide_action(claim, self._finalizer) in (
             ClassicClaimAction.ALLOCATE,
             ClassicClaimAction.ANSWER,
         )
 
     def _get_priority(self, key: ObjectKey) -> tuple[bool, str, ObjectKey]:
-        """Unknown outcomes first: what they hold must be known before anything is given out. Then by age."""
+        """Order claims: first those with an unknown allocation, since others must avoid it; then by age."""
         claim = self._claims.get(key.name, key.namespace)
         if claim is None:
             return (False, "", key)
@@ -238,59 +225,61 @@ class ClassicClaimReconciler:
         self._dirty.discard(key)
         found = self._claims.get(key.name, key.namespace)
         if found is None or not self._is_own(found):
-            self._retries.pop(key, None)
+            self._retries.forget(key)
             return
         claim = self._get_newest(found)
         try:
-            settled = await self._reconcile(claim)
+            is_done = await self._reconcile(claim)
         except ControllerCallError as failed:
             self._report_failure(
                 claim,
                 "AllocationFailed" if failed.method != "deallocate" else "DeallocationFailed",
                 str(failed),
             )
-            settled = False
+            is_done = False
         except (BadRequestError, ForbiddenError, InvalidObjectError) as refused:
             self._report_failure(claim, "AllocationFailed", f"the server refuses it: {refused}")
-            settled = False
+            is_done = False
         except CALL_ERRORS as failed:
-            self._log.debug("a claim is looked at again", claim=str(key), why=str(failed))
-            settled = False
-        if settled:
-            self._retries.pop(key, None)
+            self._log.debug("a claim is reconciled again", claim=str(key), why=str(failed))
+            is_done = False
+        if is_done:
+            self._retries.forget(key)
         else:
-            self._schedule_retry(key)
+            self._retries.schedule(key)
 
     async def _reconcile(self, claim: ClassicResourceClaim) -> bool:
-        """Do what is due; False when it is to be tried again, also when nothing changes."""
+        """Perform the next action; False when it should be retried although nothing changes."""
         match decide_action(claim, self._finalizer):
             case ClassicClaimAction.HOLD:
                 await self._set_finalizer(claim, True)
             case ClassicClaimAction.RELEASE:
                 await self._release(claim)
-            case ClassicClaimAction.ANSWER | ClassicClaimAction.ALLOCATE as what:
-                return await self._negotiate(claim, allocate=what is ClassicClaimAction.ALLOCATE)
+            case ClassicClaimAction.ANSWER | ClassicClaimAction.ALLOCATE as action:
+                return await self._negotiate(claim, allocate=action is ClassicClaimAction.ALLOCATE)
             case ClassicClaimAction.NOTHING:
-                self._unsaved_allocations.pop(
-                    claim.metadata.uid, None
-                )  # it was said, though we did not hear the answer
+                # The status was written, although the response to the write was lost.
+                self._unsaved_allocations.pop(claim.metadata.uid, None)
         return True
 
     async def _negotiate(self, claim: ClassicResourceClaim, *, allocate: bool) -> bool:
-        need = self._async_controller.build_request(claim, self._classes.get(claim.spec.resource_class_name))
-        if isinstance(need, str):
-            self._report_failure(claim, "AllocationFailed", need)
+        resource_class = self._classes.get(claim.spec.resource_class_name)
+        request = self._async_controller.build_request(claim, resource_class)
+        if isinstance(request, str):
+            self._report_failure(claim, "AllocationFailed", request)
             await self._roll_back(claim)
             return True  # until the class changes
         node, held = get_selected_node(claim), self._list_held(without=claim.metadata.uid)
         nodes, unsuitable = list_potential_nodes(claim), frozenset[str]()
         if nodes:
-            unsuitable = frozenset(await self._async_controller.call("unsuitable_nodes", need, nodes, held))
+            unsuitable = frozenset(
+                await self._async_controller.call("unsuitable_nodes", request, nodes, held)
+            )
         if not allocate or node in unsuitable:
             claim = await self._roll_back(claim)
             await self._write_status(claim, build_unsuitable_nodes_status(claim, unsuitable))
             return not allocate
-        return await self._allocate(claim, need, held, unsuitable)
+        return await self._allocate(claim, request, held, unsuitable)
 
     async def _allocate(
         self,
@@ -300,46 +289,42 @@ class ClassicClaimReconciler:
         unsuitable: frozenset[str],
     ) -> bool:
         uid, node = claim.metadata.uid, get_selected_node(claim)
-        known = self._unsaved_allocations.get(uid)
-        if known is None or known[0] != node:
+        unsaved = self._unsaved_allocations.get(uid)
+        if unsaved is None or unsaved[0] != node:
             if self._finalizer in claim.metadata.finalizers:
                 await self._deallocate(claim)
             claim = await self._set_finalizer(claim, True)
-            made = await self._async_controller.call("allocate", request, node or None, held)
-            if isinstance(made, NoAllocationAvailable):
-                self._report_failure(claim, "AllocationFailed", made.why)
+            allocation = await self._async_controller.call("allocate", request, node or None, held)
+            if isinstance(allocation, NoAllocationAvailable):
+                self._report_failure(claim, "AllocationFailed", allocation.why)
                 claim = await self._set_finalizer(claim, False)
                 await self._write_status(claim, build_unsuitable_nodes_status(claim, unsuitable | {node}))
                 return False
-            known = self._unsaved_allocations[uid] = (node, made)
-        await self._write_status(claim, build_allocated_status(claim, self._driver, known[1]))
+            unsaved = self._unsaved_allocations[uid] = (node, allocation)
+        await self._write_status(claim, build_allocated_status(claim, self._driver, unsaved[1]))
         self._unsaved_allocations.pop(uid, None)
         self._requeue_waiting = True
         return True
 
     async def _release(self, claim: ClassicResourceClaim) -> None:
         await self._deallocate(claim)
-        leaving = claim.metadata.deletion_timestamp is not None
-        if not leaving and (claim.status.phase or PENDING) != PENDING:
+        is_deleted = claim.metadata.deletion_timestamp is not None
+        if not is_deleted and (claim.status.phase or PENDING) != PENDING:
             claim = await self._write_status(claim, build_deallocated_status(self._driver))
         await self._set_finalizer(claim, False)
-        if leaving:
+        if is_deleted:
             self._released.add(claim.metadata.uid)
         self._requeue_waiting = True
 
     async def _roll_back(self, claim: ClassicResourceClaim) -> ClassicResourceClaim:
-        """Take back what may have been allocated by somebody who was killed."""
+        """Deallocate what a process may have allocated that was killed before it wrote the status."""
         if self._finalizer not in claim.metadata.finalizers:
             return claim
         await self._deallocate(claim)
         return await self._set_finalizer(claim, False)
 
     async def _deallocate(self, claim: ClassicResourceClaim) -> None:
-        unsaid = self._unsaved_allocations.get(claim.metadata.uid)
-        held = to_held_claim(claim)
-        await self._async_controller.call(
-            "deallocate", _replace_attributes(held, unsaid[1].to_attributes()) if unsaid else held
-        )
+        await self._async_controller.call("deallocate", self._to_held(claim))
         self._unsaved_allocations.pop(claim.metadata.uid, None)
 
     async def _deallocate_orphans(self) -> None:
@@ -348,11 +333,11 @@ class ClassicClaimReconciler:
             try:
                 await self._async_controller.call("deallocate", held)
             except ControllerCallError as failed:
-                self._log.error("what a vanished claim had is not free", claim=str(held), why=str(failed))
+                self._log.error("cannot deallocate a deleted claim", claim=str(held), why=str(failed))
                 self._failed_orphans[uid] = held
-                self._schedule_retry(ObjectKey("", uid))
+                self._retries.schedule(ObjectKey("", uid))
 
-    # --- writing, asking, telling ---
+    # --- writes ---
 
     async def _set_finalizer(self, claim: ClassicResourceClaim, present: bool) -> ClassicResourceClaim:
         before = claim.metadata.finalizers
@@ -377,25 +362,7 @@ class ClassicClaimReconciler:
 
     def _report_failure(self, claim: ClassicResourceClaim, reason: str, note: str) -> None:
         self._recorder.record(claim, reason, note, warning=True)
-        self._log.warning("a claim is not settled", claim=str(get_key(claim)), reason=reason, why=note)
-
-    def _schedule_retry(self, key: ObjectKey) -> None:
-        later = self._retries.get(key)
-        if later is None:
-            backoff = Backoff(self._tempo, initial=self._retry_delay.first, maximum=self._retry_delay.longest)
-            later = self._retries[key] = _ScheduledRetry(backoff)
-        later.due_at = self._tempo.clock.monotonic() + later.backoff.compute_delay()
-
-    def _compute_wait_seconds(self) -> float | None:
-        if not self._retries:
-            return None
-        soonest = min(later.due_at for later in self._retries.values())
-        return max(0.0, soonest - self._tempo.clock.monotonic())
-
-
-def _replace_attributes(held: HeldClaim, attributes: dict[str, str]) -> HeldClaim:
-    """The same claim with other attributes."""
-    return HeldClaim(held.namespace, held.name, held.uid, attributes)
+        self._log.warning("cannot reconcile a claim", claim=str(get_key(claim)), reason=reason, why=note)
 
 
 def _get_version(claim: ClassicResourceClaim) -> int:

@@ -1,7 +1,7 @@
-"""A suite that any driver can be held against, in whatever language it was written.
+"""The conformance suite: checks of any driver, whatever language it is written in.
 
-What is here speaks the protocols of drivers and the API, and knows nothing of how a driver is made: it may
-not use the kit around it. `dray driver conformance` runs it, and so may the tests of a driver.
+The suite uses only the gRPC protocols of drivers and the Kubernetes API; it must not use the kit. `dray
+driver conformance` runs it, and so may the tests of a driver.
 """
 
 from dray.driver.conformance.results import ConformanceResult, ConformanceVerdict

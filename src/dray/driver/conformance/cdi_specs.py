@@ -1,10 +1,11 @@
-"""The CDI files of a directory, as somebody sees them who did not write them."""
+"""Checks of the CDI files in a directory, whoever wrote them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+import msgspec
 import yaml
 
 from dray.driver.conformance.results import NotConformantError
@@ -12,7 +13,7 @@ from dray.wire import cdi
 
 
 def check_device_names(names: Iterable[str]) -> None:
-    """`NotConformantError` when a name is not one of a CDI device."""
+    """Raise `NotConformantError` when a name is no qualified name of a CDI device."""
     for name in names:
         try:
             cdi.parse_qualified_name(name)
@@ -21,8 +22,8 @@ def check_device_names(names: Iterable[str]) -> None:
 
 
 def find_spec_files(directory: Path, names: Collection[str]) -> dict[str, list[Path]]:
-    """The files in which each of some devices is described; `NotConformantError` for a file of these that is
-    no spec.
+    """Return the files that describe each device; raises `NotConformantError` for an invalid file among
+    them.
     """
     found: dict[str, list[Path]] = {name: [] for name in names}
     kinds = {cdi.parse_qualified_name(name).kind for name in names}
@@ -36,7 +37,7 @@ def find_spec_files(directory: Path, names: Collection[str]) -> dict[str, list[P
 
 
 def _read_device_names(path: Path, kinds: Collection[str]) -> list[str]:
-    """The devices of a file of one of these kinds; what others keep in the directory does not concern us."""
+    """Return the devices of a file of one of these kinds; files of other drivers are ignored."""
     try:
         content = path.read_bytes()
         document = yaml.safe_load(content)
@@ -46,14 +47,14 @@ def _read_device_names(path: Path, kinds: Collection[str]) -> list[str]:
     if kind not in kinds:
         return []
     try:
-        spec = cdi.parse_spec(content) if path.suffix == ".json" else cdi.parse_spec(_encode_json(document))
+        spec = cdi.parse_spec(content if path.suffix == ".json" else msgspec.json.encode(document))
     except cdi.CdiSpecError as bad:
-        raise NotConformantError(f"no runtime would take `{path.name}`: {bad}") from None
+        raise NotConformantError(f"no runtime would accept `{path.name}`: {bad}") from None
     return [str(cdi.QualifiedDeviceName(spec.kind, device.name)) for device in spec.devices]
 
 
 def list_described_devices(directory: Path) -> frozenset[str]:
-    """Every device that is described in the directory now, by files that can be read."""
+    """Return every device that valid files in the directory describe."""
     names: set[str] = set()
     for path in directory.glob("*.json") if directory.is_dir() else ():
         try:
@@ -64,26 +65,20 @@ def list_described_devices(directory: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-def _encode_json(document: object) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(document)
-
-
 def check_all_described(directory: Path, names: Collection[str]) -> list[Path]:
-    """The files of some devices; `NotConformantError` unless each is described exactly once."""
+    """Check that each device is described exactly once, and return the files."""
     files = find_spec_files(directory, names)
     for name, paths in files.items():
         if not paths:
             raise NotConformantError(f"`{name}` is described in no file of `{directory}`")
         if len(paths) > 1:
             shown = " and ".join(f"`{path.name}`" for path in paths)
-            raise NotConformantError(f"`{name}` is described twice, in {shown}: no container can have it")
+            raise NotConformantError(f"`{name}` is described twice, in {shown}: no container can use it")
     return sorted({path for paths in files.values() for path in paths})
 
 
 def check_none_described(directory: Path, names: Collection[str]) -> None:
-    """`NotConformantError` when one of some devices is still described."""
+    """Raise `NotConformantError` when one of the devices is still described."""
     for name, paths in find_spec_files(directory, names).items():
         if paths:
             raise NotConformantError(f"`{name}` is still described in `{paths[0].name}`")

@@ -1,11 +1,11 @@
-"""What a check works with: the line to the driver, claims, spare devices, and the judgements they share."""
+"""The context of a check: the driver's client, claims, free devices, and the steps that checks share."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dray.client.client import Client
 from dray.driver.conformance import cdi_specs
@@ -18,9 +18,11 @@ from dray.driver.conformance.driver_client import (
 from dray.driver.conformance.free_devices import FreeDevice
 from dray.driver.conformance.results import CheckSkippedError, NotConformantError
 
+CANNOT_RESTART: Final = "the suite cannot restart the driver: give --restart COMMAND or --supervised"
+
 
 class PreparedConformanceClaim(NamedTuple):
-    """A claim that the driver made ready, and the names of its CDI devices that are gone without it."""
+    """A prepared claim, and the names of the CDI devices that the driver described only for it."""
 
     ref: ConformanceClaimRef
     devices: tuple[FreeDevice, ...]
@@ -30,7 +32,7 @@ class PreparedConformanceClaim(NamedTuple):
 
 @dataclass
 class CheckContext:
-    """The place where checks are done."""
+    """Everything that a check uses."""
 
     socket: Path
     driver_client: ConformanceDriverClient
@@ -43,7 +45,7 @@ class CheckContext:
     cdi_devices_before: frozenset[str] = field(default_factory=frozenset)
 
     def take_devices(self, count: int, *, exclusive: bool = False) -> tuple[FreeDevice, ...]:
-        """Devices for as many claims; a shared one serves several."""
+        """Return devices for as many claims; a shared device serves several claims."""
         usable = _exclude_overlapping(each for each in self.free_devices if not (exclusive and each.shared))
         shared = [each for each in usable if each.shared]
         while shared and len(usable) < count:
@@ -55,43 +57,44 @@ class CheckContext:
 
     def require_cdi_dir(self) -> Path:
         if self.cdi_dir is None:
-            raise CheckSkippedError("nobody said where the driver writes CDI files: give --cdi-dir")
+            raise CheckSkippedError("the directory of CDI files is not known: give --cdi-dir")
         return self.cdi_dir
 
-    # --- steps that many checks take ---
+    # --- shared steps ---
 
     async def prepare_new_claim(self, *devices: FreeDevice) -> PreparedConformanceClaim:
-        """A new claim for these devices, prepared and found to be so."""
+        """Create a claim with these devices, prepare it and check the response."""
         self.cdi_devices_before = (
             frozenset() if self.cdi_dir is None else cdi_specs.list_described_devices(self.cdi_dir)
         )
         ref = await self.claims.create_claim(*devices)
-        answer = await self.prepare_claim(ref, devices)
-        return PreparedConformanceClaim(ref, devices, answer, frozenset(answer.cdi) - self.cdi_devices_before)
+        response = await self.prepare_claim(ref, devices)
+        own_cdi_devices = frozenset(response.cdi) - self.cdi_devices_before
+        return PreparedConformanceClaim(ref, devices, response, own_cdi_devices)
 
     async def prepare_claim(
         self, ref: ConformanceClaimRef, devices: Sequence[FreeDevice], version: str = ""
     ) -> DriverPrepareResponse:
-        """Prepare a claim and judge the answer."""
-        answer = get_response(await self.driver_client.prepare(ref, version=version), ref)
-        check_response(answer, devices)
+        """Prepare a claim and check the response."""
+        response = get_response(await self.driver_client.prepare(ref, version=version), ref)
+        check_response(response, devices)
         if self.cdi_dir is not None:
-            cdi_specs.check_all_described(self.cdi_dir, answer.cdi)
-        return answer
+            cdi_specs.check_all_described(self.cdi_dir, response.cdi)
+        return response
 
     async def expect_refusal(self, ref: ConformanceClaimRef, what: str) -> str:
-        """Prepare a claim that may not be prepared; what the driver says about it."""
-        answer = get_response(await self.driver_client.prepare(ref), ref)
-        if not answer.error:
-            raise NotConformantError(f"{what} was prepared: {answer}")
-        if answer.devices:
-            names = ", ".join(made.device for made in answer.devices)
+        """Prepare a claim that must be refused, and return the driver's error."""
+        response = get_response(await self.driver_client.prepare(ref), ref)
+        if not response.error:
+            raise NotConformantError(f"{what} was prepared: {response}")
+        if response.devices:
+            names = ", ".join(each.device for each in response.devices)
             raise NotConformantError(f"{what} was refused and has devices all the same: {names}")
         await self.driver_client.prepare()  # it still answers
-        return answer.error
+        return response.error
 
     async def unprepare_and_check(self, prepared: PreparedConformanceClaim, version: str = "") -> None:
-        """Give a claim back and look whether its CDI devices are gone."""
+        """Unprepare a claim, and check that its CDI devices are no longer described."""
         await self.unprepare_claim(prepared.ref, version)
         if self.cdi_dir is not None:
             cdi_specs.check_none_described(self.cdi_dir, prepared.own_cdi_devices)
@@ -104,55 +107,51 @@ class CheckContext:
             raise NotConformantError(f"the driver does not give the claim back: {errors[ref.uid]}")
 
     async def restart_driver(self) -> None:
-        """Have the driver restarted, and wait until it answers."""
+        """Restart the driver, and wait until it answers."""
         if self.restart is None:
-            raise CheckSkippedError(
-                "nobody said how to restart the driver: give --restart COMMAND or --supervised"
-            )
+            raise CheckSkippedError(CANNOT_RESTART)
         await self.restart()
         await self.driver_client.wait_until_serving()
 
 
 def _exclude_overlapping(devices: Iterable[FreeDevice]) -> list[FreeDevice]:
-    """Devices that can be had together: of those that draw from the same counters, one."""
-    found: list[FreeDevice] = []
-    drawn: set[tuple[str, str]] = set()
+    """Return devices that can be allocated together: one of those that consume the same counters."""
+    chosen: list[FreeDevice] = []
+    consumed: set[tuple[str, str]] = set()
     for each in devices:
-        draws = {(each.pool, name) for name in each.draws}
-        if not draws & drawn:
-            found.append(each)
-            drawn |= draws
-    return found
+        counters = {(each.pool, name) for name in each.draws}
+        if not counters & consumed:
+            chosen.append(each)
+            consumed |= counters
+    return chosen
 
 
 def get_response(
     responses: dict[str, DriverPrepareResponse], ref: ConformanceClaimRef
 ) -> DriverPrepareResponse:
-    """What a reply says about a claim."""
-    answer = responses.get(ref.uid)
-    if answer is None:
+    """Return the response for a claim."""
+    response = responses.get(ref.uid)
+    if response is None:
         raise NotConformantError("the answer to NodePrepareResources has no entry for the claim")
-    return answer
+    return response
 
 
 def check_response(response: DriverPrepareResponse, devices: Sequence[FreeDevice]) -> None:
-    """`NotConformantError` unless an answer has exactly the devices of a claim, for its requests, with proper
-    names.
-    """
+    """Check that a response has exactly the devices of a claim, for its requests, with valid CDI names."""
     if response.error:
         raise NotConformantError(f"the driver refuses a claim that has its devices: {response.error}")
-    wanted = {(spare.pool, spare.name) for spare in devices}
-    got = {(made.pool, made.device) for made in response.devices}
-    if got - wanted:
-        pool, device = min(got - wanted)
+    expected = {(each.pool, each.name) for each in devices}
+    reported = {(each.pool, each.device) for each in response.devices}
+    if reported - expected:
+        pool, device = min(reported - expected)
         raise NotConformantError(f"the claim has no device `{pool}/{device}`, and the driver prepared it")
-    if wanted - got:
-        pool, device = min(wanted - got)
+    if expected - reported:
+        pool, device = min(expected - reported)
         raise NotConformantError(f"device `{pool}/{device}` of the claim is missing in the answer")
-    if len(response.devices) > len(wanted):
+    if len(response.devices) > len(expected):
         raise NotConformantError(f"a device of the claim is there more than once in the answer: {response}")
     requests = {f"{REQUEST}-{i}" for i in range(len(devices))}
-    for made in response.devices:
-        if set(made.requests) - requests:
-            raise NotConformantError(f"the claim has no request `{min(set(made.requests) - requests)}`")
+    for each in response.devices:
+        if set(each.requests) - requests:
+            raise NotConformantError(f"the claim has no request `{min(set(each.requests) - requests)}`")
     cdi_specs.check_device_names(response.cdi)

@@ -1,8 +1,8 @@
-"""The claims of the suite: made, given devices and a pod, changed, freed and removed through the API.
+"""Claims of the conformance suite: created, allocated, reserved, deallocated and deleted through the API.
 
-Theory of operation: the suite does what a scheduler does, by writing the status of claims of its own in a
-namespace of its own. A reservation needs a pod that exists, or a controller would take it back; that pod
-names a scheduler that nobody runs, so it never gets a node. Whoever runs the suite needs to create
+Theory of operation: the suite does the work of a scheduler by writing the status of its own claims, in its
+own namespace. A reservation needs a pod that exists, or a controller would remove it; that pod names a
+scheduler that does not exist, so it never gets a node. The user of the suite needs the rights to create
 namespaces, pods and claims, and to write `resourceclaims/status` and `resourceclaims/binding`.
 """
 
@@ -31,23 +31,23 @@ NAMESPACE: Final = "dray-conformance"
 REQUEST: Final = "device"
 _UNUSED_SCHEDULER: Final = "nobody"
 _NAMESPACES, _PODS = get_kind("Namespace"), get_kind("Pod")
-_ATTEMPTS: Final = 10
-_PATIENT, _PAUSE = 40, 0.25
-"""How often and after how many seconds something is tried again that others have to finish first."""
+_CONFLICT_ATTEMPTS: Final = 10
+_WAIT_ATTEMPTS, _WAIT_SECONDS = 40, 0.25
+"""How often, and after how many seconds, a write is retried that waits for a controller."""
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ConformanceClaimSettings:
-    """What all claims of a run have in common."""
+    """Settings of all claims of a run."""
 
     driver: str
     parameters: Document | None = None
 
 
 class ConformanceClaims:
-    """Makes claims and takes them away again."""
+    """Creates the claims and pods of a run, and deletes them again."""
 
     def __init__(self, client: Client, settings: ConformanceClaimSettings) -> None:
         self._client = client
@@ -59,13 +59,13 @@ class ConformanceClaims:
         self._owns_namespace = False
 
     def generate_name(self, what: str) -> str:
-        """A name that no other object of any run has."""
+        """Return a name that no other object of any run has."""
         return f"{what}-{self._run_id}-{next(self._sequence)}"
 
     async def create_namespace(self) -> None:
-        """Make sure of the namespace."""
+        """Create the namespace unless it exists."""
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        for _ in range(_PATIENT):
+        for _ in range(_WAIT_ATTEMPTS):
             try:
                 await self._client.create(document)
                 self._owns_namespace = True
@@ -73,7 +73,7 @@ class ConformanceClaims:
             except AlreadyExistsError:
                 if not await self._is_namespace_terminating():
                     return
-            await asyncio.sleep(_PAUSE)  # an earlier run's, which is still being emptied
+            await asyncio.sleep(_WAIT_SECONDS)  # the namespace of an earlier run is still terminating
 
     async def _is_namespace_terminating(self) -> bool:
         try:
@@ -83,7 +83,7 @@ class ConformanceClaims:
         return "deletionTimestamp" in found["metadata"]
 
     async def clean_up(self) -> None:
-        """Remove everything that was made."""
+        """Delete everything that was created."""
         await self.delete_claims()
         for name in self._pods:
             with contextlib.suppress(NotFoundError):
@@ -95,32 +95,31 @@ class ConformanceClaims:
 
     @property
     def created(self) -> tuple[ConformanceClaimRef, ...]:
-        """The claims of the check that runs."""
+        """The claims of the current check."""
         return tuple(self._created)
 
     async def delete_claims(self) -> None:
-        """Free and delete the claims of a check."""
+        """Deallocate and delete the claims of a check."""
         for ref in self._created:
-            with contextlib.suppress(
-                NotFoundError, ConflictError
-            ):  # gone, or another one has its name by now
+            # A claim may be gone, or another one may have its name by now.
+            with contextlib.suppress(NotFoundError, ConflictError):
                 await self.deallocate(ref)
                 await self.delete_claim(ref)
         self._created.clear()
 
     async def create_claim(self, *devices: FreeDevice) -> ConformanceClaimRef:
-        """A claim that has these devices, and a pod that may use them."""
+        """Create a claim with these devices, reserved for a new pod."""
         ref = await self.create_unallocated_claim(len(devices))
         await self.allocate(ref, devices)
         return ref
 
     async def create_unallocated_claim(self, count: int = 1, name: str = "") -> ConformanceClaimRef:
-        """A claim that has nothing yet."""
+        """Create a claim without an allocation."""
         name = name or self.generate_name("claim")
         requests = [
             {"name": f"{REQUEST}-{i}", "exactly": {"deviceClassName": NAMESPACE}} for i in range(count)
         ]
-        made = await self._client.create(
+        created = await self._client.create(
             {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaim",
@@ -128,19 +127,19 @@ class ConformanceClaims:
                 "spec": {"devices": {"requests": requests}},
             }
         )
-        ref = ConformanceClaimRef(NAMESPACE, name, get_uid(made))
+        ref = ConformanceClaimRef(NAMESPACE, name, get_uid(created))
         self._created.append(ref)
         return ref
 
     async def allocate(self, ref: ConformanceClaimRef, free_devices: Sequence[FreeDevice]) -> None:
-        """Give a claim devices and a pod, as a scheduler would."""
-        results = [self._build_result(i, spare) for i, spare in enumerate(free_devices)]
+        """Allocate devices to a claim and reserve it for a new pod, as a scheduler would."""
+        results = [self._build_result(i, each) for i, each in enumerate(free_devices)]
         devices: Document = {"results": results}
         if self._settings.parameters is not None:
             opaque = {"driver": self._settings.driver, "parameters": self._settings.parameters}
             devices["config"] = [{"source": "FromClaim", "opaque": opaque}]
         allocation: Document = {"devices": devices}
-        node = next((spare.node for spare in free_devices if spare.node), "")
+        node = next((each.node for each in free_devices if each.node), "")
         if node:
             allocation["nodeSelector"] = msgspec.to_builtins(build_node_name_selector(node))
         pod = await self.create_pod(ref)
@@ -159,7 +158,7 @@ class ConformanceClaims:
         return result
 
     async def create_pod(self, ref: ConformanceClaimRef) -> Document:
-        """A pod that uses a claim, as an entry of its reservations."""
+        """Create a pod that uses a claim, and return its entry for `reservedFor`."""
         name = self.generate_name("pod")
         document = {
             "apiVersion": "v1",
@@ -172,42 +171,42 @@ class ConformanceClaims:
                 "resourceClaims": [{"name": "c", "resourceClaimName": ref.name}],
             },
         }
-        made = await self._create_pod_with_retry(document)
+        created = await self._create_pod_with_retry(document)
         self._pods.append(name)
-        return {"resource": "pods", "name": name, "uid": get_uid(made)}
+        return {"resource": "pods", "name": name, "uid": get_uid(created)}
 
     async def _create_pod_with_retry(self, document: Document) -> Any:
-        """Create a pod; in a namespace that is new its account may not be there yet."""
-        for _ in range(_PATIENT):
+        """Create a pod; in a new namespace the service account may not exist yet."""
+        for _ in range(_WAIT_ATTEMPTS):
             with contextlib.suppress(ForbiddenError):
                 return await self._client.create(document)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_WAIT_SECONDS)
         return await self._client.create(document)
 
     async def replace_pod(self, ref: ConformanceClaimRef) -> None:
-        """Let another pod use a claim, and those that did no longer."""
+        """Reserve a claim for another pod instead of the present ones."""
         await self._patch_status(ref, {"reservedFor": [await self.create_pod(ref)]})
 
     async def deallocate(self, ref: ConformanceClaimRef) -> None:
-        """Take the devices and the pods from a claim, without a word to the driver."""
+        """Remove the allocation and the reservations of a claim, without calling the driver."""
         await self._patch_status(ref, {"allocation": None, "reservedFor": None, "devices": None})
 
     async def delete_claim(self, ref: ConformanceClaimRef) -> None:
-        """Delete a claim, whatever wants to keep it."""
-        how = DeleteOptions(uid=ref.uid)
+        """Delete a claim, despite finalizers."""
+        options = DeleteOptions(uid=ref.uid)
         with contextlib.suppress(ConflictError, NotFoundError):
-            left = await self._client.delete(ResourceClaim, ref.name, ref.namespace, how)
-            if left is not None and left.metadata.finalizers:
-                released = MergePatch({"metadata": {"finalizers": None, "uid": ref.uid}})
-                await self._client.patch(ResourceClaim, ref.name, released, ref.namespace)
+            remaining = await self._client.delete(ResourceClaim, ref.name, ref.namespace, options)
+            if remaining is not None and remaining.metadata.finalizers:
+                patch = MergePatch({"metadata": {"finalizers": None, "uid": ref.uid}})
+                await self._client.patch(ResourceClaim, ref.name, patch, ref.namespace)
 
     async def _patch_status(self, ref: ConformanceClaimRef, status: Document) -> None:
-        """Write parts of the status; a driver or a controller may write beside us, so it is tried again."""
-        for attempt in range(_ATTEMPTS):
+        """Patch the status; a driver or a controller may write it too, so conflicts are retried."""
+        for attempt in range(_CONFLICT_ATTEMPTS):
             change = MergePatch({"metadata": {"uid": ref.uid}, "status": status})
             try:
                 await self._client.patch(ResourceClaim, ref.name, change, ref.namespace, subresource="status")
                 return
             except ConflictError:
-                if attempt == _ATTEMPTS - 1:
+                if attempt == _CONFLICT_ATTEMPTS - 1:
                     raise

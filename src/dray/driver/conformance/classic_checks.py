@@ -1,8 +1,8 @@
-"""Checks of drivers for classic claims (KEP-3063), which are known by their uid and asked for one by one.
+"""Checks of drivers for classic claims (KEP-3063), which calls name by uid, one per call.
 
-Theory of operation: only the driver's own controller can allocate such a claim, so it must run, and a class
-of the driver must be named. A claim of the suite is allocated at once and reserved for a pod; the node part
-of the driver is then asked as an agent would ask. A failure is a gRPC code here, and there are no entries.
+Theory of operation: only the driver's own controller can allocate such a claim, so it must run, and the suite
+needs the name of a class of the driver. The suite creates a claim with immediate allocation, reserves it for
+a pod, and then calls the driver as an agent would. A failure of a call is a gRPC status code.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dray.client.errors import ConflictError, NotFoundError
 from dray.client.object_refs import get_uid
 from dray.client.patches import MergePatch
 from dray.driver.conformance import cdi_specs
+from dray.driver.conformance.check_context import CANNOT_RESTART
 from dray.driver.conformance.claims import NAMESPACE, ConformanceClaims, ConformanceClaimSettings
 from dray.driver.conformance.driver_client import CALL_TIMEOUT_SECONDS, ConformanceClaimRef, format_rpc_error
 from dray.driver.conformance.results import CheckSkippedError, NotConformantError
@@ -35,20 +36,20 @@ _CONCURRENT_CALLS: Final = 8
 
 
 class ConformanceClassicClient:
-    """Calls the node part of a classic driver."""
+    """Calls a classic driver on its node."""
 
     def __init__(self, channel: Any) -> None:
         self._stub = grpc_services.GrpcStub(channel, grpc_services.CLASSIC_V1ALPHA1)
 
     async def prepare(self, uid: str) -> tuple[str, ...]:
-        """The CDI devices of a claim; `NotConformantError` when the driver refuses."""
+        """Prepare a claim and return its CDI devices; raises `NotConformantError` when the driver refuses."""
         try:
             return await self._prepare(uid)
         except grpc.aio.AioRpcError as refused:
             raise NotConformantError(f"NodePrepareResource: {format_rpc_error(refused)}") from None
 
     async def expect_refusal(self, uid: str, what: str) -> None:
-        """`NotConformantError` unless the driver refuses to prepare."""
+        """Raise `NotConformantError` unless the driver refuses to prepare."""
         try:
             names = await self._prepare(uid)
         except grpc.aio.AioRpcError as refused:
@@ -60,7 +61,7 @@ class ConformanceClassicClient:
         raise NotConformantError(f"{what} was prepared: {', '.join(names) or 'without CDI devices'}")
 
     async def unprepare(self, uid: str, names: Sequence[str] = ()) -> None:
-        """Give a claim back; `NotConformantError` when the driver refuses."""
+        """Unprepare a claim; raises `NotConformantError` when the driver refuses."""
         request = grpc_services.CLASSIC_V1ALPHA1.get_message_class("NodeUnprepareResourceRequest")(
             resource_uid=uid, cdi_device=names
         )
@@ -70,14 +71,14 @@ class ConformanceClassicClient:
             raise NotConformantError(f"NodeUnprepareResource: {format_rpc_error(refused)}") from None
 
     async def wait_until_serving(self) -> None:
-        """Wait until the driver answers, after it was away."""
-        end = asyncio.get_running_loop().time() + CALL_TIMEOUT_SECONDS
+        """Wait until the driver answers after a restart."""
+        deadline = asyncio.get_running_loop().time() + CALL_TIMEOUT_SECONDS
         while True:
             try:
                 await self.unprepare(str(uuid.uuid4()))
                 return
             except NotConformantError:
-                if asyncio.get_running_loop().time() > end:
+                if asyncio.get_running_loop().time() > deadline:
                     raise
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -90,18 +91,18 @@ class ConformanceClassicClient:
 
 
 class ClassicConformanceClaims(ConformanceClaims):
-    """Makes classic claims, which somebody else allocates."""
+    """Creates classic claims, which the driver's controller allocates."""
 
     def __init__(self, client: Client, settings: ConformanceClaimSettings, class_name: str) -> None:
         super().__init__(client, settings)
         self._class_name = class_name
 
     async def create_allocated_claim(self) -> ConformanceClaimRef:
-        """A claim that its driver has allocated, and a pod that may use it."""
+        """Create a claim, wait until the driver has allocated it, and reserve it for a new pod."""
         if not self._class_name:
-            raise CheckSkippedError("nobody said of which ResourceClass claims should be: give --class NAME")
+            raise CheckSkippedError("the ResourceClass for claims is not known: give --class NAME")
         spec = {"resourceClassName": self._class_name, "allocationMode": "Immediate"}
-        made = await self._client.create(
+        created = await self._client.create(
             {
                 "apiVersion": "cdi.k8s.io/v1alpha1",
                 "kind": "ResourceClaim",
@@ -110,28 +111,26 @@ class ClassicConformanceClaims(ConformanceClaims):
                 | ({"parameters": self._settings.parameters} if self._settings.parameters else {}),
             }
         )
-        ref = ConformanceClaimRef(NAMESPACE, made.metadata.name, get_uid(made))
+        ref = ConformanceClaimRef(NAMESPACE, created.metadata.name, get_uid(created))
         self._created.append(ref)
         for _ in range(int(CALL_TIMEOUT_SECONDS / _POLL_SECONDS)):
-            if (
-                await self._client.get(ClassicResourceClaim, ref.name, ref.namespace)
-            ).status.phase == ALLOCATED:
+            claim = await self._client.get(ClassicResourceClaim, ref.name, ref.namespace)
+            if claim.status.phase == ALLOCATED:
                 pod = await self.create_pod(ref)
                 owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
                 await self._patch_status(ref, {"reservedFor": [owner]})
                 return ref
             await asyncio.sleep(_POLL_SECONDS)
         raise CheckSkippedError(
-            f"a claim of class `{self._class_name}` was not allocated in "
-            f"{CALL_TIMEOUT_SECONDS:g} seconds; the driver's "
-            "controller must run, and have something left"
+            f"a claim of class `{self._class_name}` was not allocated in {CALL_TIMEOUT_SECONDS:g} seconds; "
+            "the driver's controller must run, and have something left"
         )
 
     async def deallocate(self, ref: ConformanceClaimRef) -> None:
         await self._patch_status(ref, {"reservedFor": None})
 
     async def delete_claim(self, ref: ConformanceClaimRef) -> None:
-        """Delete a claim; its controller lets go of it."""
+        """Delete a claim, and wait until the controller has removed its finalizer."""
         with contextlib.suppress(ConflictError, NotFoundError):
             await self._client.delete(
                 ClassicResourceClaim, ref.name, ref.namespace, DeleteOptions(uid=ref.uid)
@@ -147,14 +146,14 @@ class ClassicConformanceClaims(ConformanceClaims):
 
 @dataclass
 class ClassicCheckContext:
-    """The place where checks of classic drivers are done."""
+    """Everything that a check of a classic driver uses."""
 
     driver_client: ConformanceClassicClient
     claims: ClassicConformanceClaims
     cdi_dir: Path | None = None
     restart: Callable[[], Awaitable[None]] | None = None
     cdi_devices_before: frozenset[str] = frozenset()
-    """What was described before the claim was prepared, and stays."""
+    """The CDI devices that were described before the claim was prepared, and stay."""
 
     async def prepare_new_claim(self) -> tuple[ConformanceClaimRef, tuple[str, ...]]:
         self.cdi_devices_before = (
@@ -177,9 +176,7 @@ class ClassicCheckContext:
 
     async def restart_driver(self) -> None:
         if self.restart is None:
-            raise CheckSkippedError(
-                "nobody said how to restart the driver: give --restart COMMAND or --supervised"
-            )
+            raise CheckSkippedError(CANNOT_RESTART)
         await self.restart()
         await self.driver_client.wait_until_serving()
 
@@ -202,14 +199,14 @@ async def check_idempotent(context: ClassicCheckContext) -> None:
 
 
 async def check_concurrent(context: ClassicCheckContext) -> None:
-    """Calls that come at once have one answer, and leave nothing when the claim is given back."""
+    """Concurrent calls have one answer, and leave nothing when the claim is given back."""
     ref = await context.claims.create_allocated_claim()
-    answers = await asyncio.gather(*(context.prepare_claim(ref) for _ in range(_CONCURRENT_CALLS)))
-    if len(set(answers)) > 1:
+    responses = await asyncio.gather(*(context.prepare_claim(ref) for _ in range(_CONCURRENT_CALLS)))
+    if len(set(responses)) > 1:
         raise NotConformantError(
-            f"{_CONCURRENT_CALLS} calls at once have {len(set(answers))} different answers"
+            f"{_CONCURRENT_CALLS} calls at once have {len(set(responses))} different answers"
         )
-    await context.unprepare_and_check(ref, answers[0])
+    await context.unprepare_and_check(ref, responses[0])
 
 
 async def check_prepare_unknown(context: ClassicCheckContext) -> None:
@@ -219,7 +216,7 @@ async def check_prepare_unknown(context: ClassicCheckContext) -> None:
 
 
 async def check_unprepare_twice(context: ClassicCheckContext) -> None:
-    """A claim that was given back, or was never there, is given back without complaint."""
+    """A claim that was given back, or never existed, is given back without an error."""
     ref, names = await context.prepare_new_claim()
     await context.unprepare_and_check(ref, names)
     await context.unprepare_and_check(ref, names)
@@ -243,9 +240,9 @@ async def check_restart(context: ClassicCheckContext) -> None:
 
 
 async def check_reboot(context: ClassicCheckContext) -> None:
-    """When CDI files are gone after a restart, prepare writes them anew."""
+    """When CDI files are gone after a restart, prepare writes them again."""
     if context.cdi_dir is None:
-        raise CheckSkippedError("nobody said where the driver writes CDI files: give --cdi-dir")
+        raise CheckSkippedError("the directory of CDI files is not known: give --cdi-dir")
     ref, names = await context.prepare_new_claim()
     for path in cdi_specs.check_all_described(context.cdi_dir, names):
         path.unlink()

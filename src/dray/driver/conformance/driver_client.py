@@ -1,8 +1,8 @@
-"""The line to a driver: who it says it is, and its calls, whichever version they are made in.
+"""The gRPC client of the conformance suite: identifies the driver at a socket, and calls it in any version.
 
-Theory of operation: the suite is given a socket. If it answers a registration, that tells the name of the
-driver, its versions and the socket that it serves; otherwise the socket itself is taken for that one, and
-each version is asked for. A call without claims does no harm and shows whether somebody answers.
+Theory of operation: the suite gets the path of a socket. If the socket serves plugin registration, `GetInfo`
+returns the driver's name, its versions and its endpoint; otherwise the socket itself is the endpoint, and the
+client probes each version. A call without claims is harmless and shows whether a driver answers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dray.errors import InputError
 from dray.wire import grpc_services, unix_sockets
 
 CALL_TIMEOUT_SECONDS: Final = 30.0
-"""Seconds that a driver has for an answer, and for coming back."""
+"""How long a driver may take to answer a call, and to answer after a restart."""
 _POLL_SECONDS: Final = 0.1
 _MAX_ERROR_LENGTH: Final = 200
-"""Characters of a failure that are shown."""
+"""How many characters of an error are shown."""
 _VERSIONS: Final[Mapping[str, grpc_services.GrpcService]] = MappingProxyType(
     {"v1": grpc_services.DRA_V1, "v1beta1": grpc_services.DRA_V1BETA1}
 )
@@ -46,7 +46,7 @@ class ConformanceClaimRef:
 
 @dataclass(frozen=True, slots=True)
 class ReportedDevice:
-    """A device that a driver says is ready."""
+    """A device in the driver's response."""
 
     requests: tuple[str, ...]
     pool: str
@@ -56,7 +56,7 @@ class ReportedDevice:
 
 @dataclass(frozen=True, slots=True)
 class DriverPrepareResponse:
-    """What a driver says about one claim."""
+    """The driver's response for one claim."""
 
     devices: tuple[ReportedDevice, ...] = ()
     error: str = ""
@@ -76,13 +76,13 @@ class DriverPrepareResponse:
 
 @dataclass(frozen=True, slots=True)
 class DriverIdentity:
-    """Who answers at a socket, and how it may be asked."""
+    """The driver at a socket: its name, its endpoint and the versions that it serves."""
 
     driver: str
     endpoint: Path
     versions: tuple[str, ...]
     offered_services: tuple[str, ...] = ()
-    """What its registration lists; empty when it was not asked by way of one."""
+    """The services that its registration lists; empty without a registration."""
 
 
 class ConformanceDriverClient:
@@ -96,30 +96,29 @@ class ConformanceDriverClient:
     async def prepare(
         self, *claims: ConformanceClaimRef, version: str = ""
     ) -> dict[str, DriverPrepareResponse]:
-        """What the driver answers, by the uid of each claim; `NotConformantError` when the whole call comes
-        to nothing.
+        """Prepare claims and return the response for each by uid; raises `NotConformantError` when the whole
+        call fails.
         """
         reply = await self._call("NodePrepareResources", claims, version)
         return {uid: _parse_response(entry) for uid, entry in reply.claims.items()}
 
     async def unprepare(self, *claims: ConformanceClaimRef, version: str = "") -> dict[str, str]:
-        """The errors of a call to give claims back, by uid; empty where it went well."""
+        """Unprepare claims and return the error of each by uid; empty on success."""
         reply = await self._call("NodeUnprepareResources", claims, version)
         return {uid: str(entry.error) for uid, entry in reply.claims.items()}
 
     async def wait_until_serving(self) -> None:
-        """Wait until the driver answers, after it was away."""
-        end = asyncio.get_running_loop().time() + CALL_TIMEOUT_SECONDS
+        """Wait until the driver answers after a restart."""
+        deadline = asyncio.get_running_loop().time() + CALL_TIMEOUT_SECONDS
         while True:
             try:
                 await self._call_once("NodePrepareResources", (), self.identity.versions[0], 5)
                 return
             except grpc.aio.AioRpcError as refused:
-                if asyncio.get_running_loop().time() > end:
+                if asyncio.get_running_loop().time() > deadline:
                     raise NotConformantError(
-                        f"the driver does not answer {CALL_TIMEOUT_SECONDS:g} seconds after it "
-                        "was restarted: "
-                        f"{format_rpc_error(refused)}"
+                        f"the driver does not answer {CALL_TIMEOUT_SECONDS:g} seconds after it was "
+                        f"restarted: {format_rpc_error(refused)}"
                     ) from None
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -135,11 +134,9 @@ class ConformanceDriverClient:
         self, method: str, claims: Sequence[ConformanceClaimRef], version: str, timeout: float
     ) -> Any:
         stub = self._stubs[version]
-        named = [
-            stub.service.get_message_class("Claim")(namespace=ref.namespace, name=ref.name, uid=ref.uid)
-            for ref in claims
-        ]
-        request = stub.service.methods[method].request(claims=named)
+        claim_message = stub.service.get_message_class("Claim")
+        messages = [claim_message(namespace=ref.namespace, name=ref.name, uid=ref.uid) for ref in claims]
+        request = stub.service.methods[method].request(claims=messages)
         return await stub.call(method, request, timeout=timeout)
 
 
@@ -157,16 +154,15 @@ def _parse_response(entry: Any) -> DriverPrepareResponse:
 
 
 def format_rpc_error(refused: grpc.aio.AioRpcError) -> str:
-    """A failure in a line; what drivers say in the middle of a fault may be long."""
+    """Format an RPC error as one line of limited length."""
     details = " ".join(str(refused.details()).split())
-    return (
-        f"{refused.code().name}: "
-        f"{details if len(details) <= _MAX_ERROR_LENGTH else details[:_MAX_ERROR_LENGTH] + '…'}"
-    )
+    if len(details) > _MAX_ERROR_LENGTH:
+        details = f"{details[:_MAX_ERROR_LENGTH]}…"
+    return f"{refused.code().name}: {details}"
 
 
 async def get_registration(socket_path: Path) -> Any:
-    """What a registration at this socket says; None when the socket serves none."""
+    """Call `GetInfo` at a socket; None when the socket serves no plugin registration."""
     await asyncio.to_thread(_check_socket, socket_path)
     async with unix_sockets.open_channel(socket_path) as channel:
         stub = grpc_services.GrpcStub(channel, grpc_services.REGISTRATION)
@@ -180,7 +176,7 @@ async def get_registration(socket_path: Path) -> Any:
 
 
 def _check_socket(path: Path) -> None:
-    """Whether somebody listens at a socket; `InputError` says what is there otherwise."""
+    """Raise `InputError` unless a process listens at a socket."""
     length = len(os.fsencode(path))
     if length > unix_sockets.MAX_SOCKET_PATH_BYTES:
         raise InputError(
@@ -189,9 +185,9 @@ def _check_socket(path: Path) -> None:
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise InputError(f"`{path}` is no socket")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(CALL_TIMEOUT_SECONDS)
-            line.connect(os.fspath(path))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(CALL_TIMEOUT_SECONDS)
+            connection.connect(os.fspath(path))
     except FileNotFoundError:
         raise InputError(f"there is no socket `{path}`; is the driver running?") from None
     except ConnectionRefusedError:
@@ -201,38 +197,37 @@ def _check_socket(path: Path) -> None:
 
 
 def _explain_no_answer(refused: grpc.aio.AioRpcError) -> str:
-    """Why somebody who listens does not answer."""
+    """Explain why the process that listens does not answer."""
     if refused.code() is grpc.StatusCode.UNAVAILABLE:
-        return "what listens there does not speak gRPC, or not in time"
+        return "the process that listens there does not answer gRPC calls, or not in time"
     if refused.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return f"it does not say who it is within {CALL_TIMEOUT_SECONDS:g} seconds"
+        return f"it does not answer GetInfo within {CALL_TIMEOUT_SECONDS:g} seconds"
     return format_rpc_error(refused)
 
 
 async def identify_driver(socket_path: Path, driver: str) -> DriverIdentity:
-    """Who answers at a socket; `InputError` when nobody does, or nobody that we know how to speak to."""
-    told = await get_registration(socket_path)
-    if told is not None:
-        if told.type != grpc_services.DRA_PLUGIN:
+    """Identify the driver at a socket; raises `InputError` when none answers in a known version."""
+    plugin = await get_registration(socket_path)
+    if plugin is not None:
+        if plugin.type != grpc_services.DRA_PLUGIN:
             raise InputError(
-                f"`{told.name}` at `{socket_path}` is a `{told.type}`; the suite examines "
-                "drivers that register "
-                f"as `{grpc_services.DRA_PLUGIN}` or `{grpc_services.RESOURCE_PLUGIN}`"
+                f"`{plugin.name}` at `{socket_path}` is a `{plugin.type}`; the suite examines drivers that "
+                f"register as `{grpc_services.DRA_PLUGIN}` or `{grpc_services.RESOURCE_PLUGIN}`"
             )
-        endpoint = Path(told.endpoint) if told.endpoint else socket_path
-        offered = tuple(told.supported_versions)
+        endpoint = Path(plugin.endpoint) if plugin.endpoint else socket_path
+        offered = tuple(plugin.supported_versions)
         versions = await _probe_versions(endpoint)
-        return DriverIdentity(str(told.name), endpoint, versions, offered)
+        return DriverIdentity(str(plugin.name), endpoint, versions, offered)
     if not driver:
         raise InputError(
-            f"`{socket_path}` serves no registration, so it does not say whose it is; give --driver NAME"
+            f"`{socket_path}` serves no registration, so the driver's name is not known; give --driver NAME"
         )
     return DriverIdentity(driver, socket_path, await _probe_versions(socket_path))
 
 
 async def _probe_versions(endpoint: Path) -> tuple[str, ...]:
-    """The versions in which a socket answers, the preferred one first."""
-    found, refusals = [], []
+    """Return the versions that a socket serves, the preferred one first."""
+    served, refusals = [], []
     await asyncio.to_thread(_check_socket, endpoint)
     async with unix_sockets.open_channel(endpoint) as channel:
         for name, service in _VERSIONS.items():
@@ -245,16 +240,16 @@ async def _probe_versions(endpoint: Path) -> tuple[str, ...]:
                 if refused.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     refusals.append(_explain_no_answer(refused))
                 continue
-            found.append(name)
-    if not found:
+            served.append(name)
+    if not served:
         why = refusals[0] if refusals else "it serves neither DRA v1 nor DRA v1beta1"
         raise InputError(f"no driver answers at `{endpoint}`: {why}")
-    return tuple(found)
+    return tuple(served)
 
 
 @asynccontextmanager
 async def connect_driver(socket_path: Path, driver: str = "") -> AsyncIterator[ConformanceDriverClient]:
-    """A line to the driver at a socket, of a registration or of its own."""
-    introduction = await identify_driver(socket_path, driver)
-    async with unix_sockets.open_channel(introduction.endpoint) as channel:
-        yield ConformanceDriverClient(introduction, channel)
+    """Connect to the driver at a socket, which is that of its registration or its endpoint."""
+    identity = await identify_driver(socket_path, driver)
+    async with unix_sockets.open_channel(identity.endpoint) as channel:
+        yield ConformanceDriverClient(identity, channel)

@@ -1,8 +1,8 @@
-"""Devices for the suite to take: published by the driver on its node, whole, and in nobody's hands.
+"""Free devices for the conformance suite: published by the driver on its node, and used by no claim.
 
-Theory of operation: only slices of the newest generation of a complete pool count, and devices that no claim
-holds, that overlap with none that is held, and that have no taints. Exclusive ones come first; of a shared
-device the suite takes one share for each claim, as small as its policy allows.
+Theory of operation: only slices of the newest generation of a complete pool count, and devices without taints
+that no claim holds and that overlap with no held device. Exclusive devices come first; of a shared device the
+suite allocates one share for each claim, as small as its policy allows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from dray.values.quantity import Quantity
 
 @dataclass(frozen=True, slots=True)
 class FreeDevice:
-    """A device that the suite may take."""
+    """A device that the suite may allocate."""
 
     pool: str
     name: str
     node: str
-    """The node it is on; empty when it can be reached from everywhere."""
+    """The device's node; empty when every node reaches it."""
     shared: bool
     min_share: tuple[tuple[str, Quantity], ...] = ()
-    """What the smallest share of it takes."""
+    """The capacity that the smallest share consumes."""
     draws: frozenset[str] = frozenset()
-    """The counters it draws from: devices that draw from the same ones may overlap."""
+    """The counter sets it consumes: devices that consume the same ones may overlap."""
 
 
 def resolve_node(slices: Iterable[ResourceSlice], driver: str, wanted: str) -> str:
-    """The node whose driver is examined; `InputError` when that is not clear."""
+    """Return the node whose driver is examined; raises `InputError` when it is ambiguous."""
     nodes = sorted({each.spec.node_name or "" for each in slices if each.spec.driver == driver})
     if wanted:
         return wanted
@@ -53,7 +53,7 @@ def resolve_node(slices: Iterable[ResourceSlice], driver: str, wanted: str) -> s
 def find_free_devices(
     slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim], driver: str, node: str
 ) -> list[FreeDevice]:
-    """The devices of a driver that are free on a node, exclusive ones first."""
+    """Return the devices of a driver that are free on a node, exclusive ones first."""
     taken = {
         (result.pool, result.device)
         for claim in claims
@@ -68,55 +68,58 @@ def find_free_devices(
         for device in published.spec.devices
         if not device.taints
     ]
-    # What draws from the same counters as a device in use may overlap with it.
-    drawn = {(each.pool, name) for each in found if (each.pool, each.name) in taken for name in each.draws}
+    # A device that consumes the same counters as a device in use may overlap with it.
+    consumed = {(each.pool, name) for each in found if (each.pool, each.name) in taken for name in each.draws}
     free = [
         each
         for each in found
         if (each.shared or (each.pool, each.name) not in taken)
-        and not any((each.pool, name) in drawn for name in each.draws)
+        and not any((each.pool, name) in consumed for name in each.draws)
     ]
     return sorted(free, key=lambda each: (each.shared, not each.node))
 
 
 def find_incomplete_pools(slices: Iterable[ResourceSlice], driver: str) -> list[str]:
-    """Pools of a driver that are not whole, in words."""
-    pools = _group_by_pool(each for each in slices if each.spec.driver == driver)
-    told = []
-    for name, members in pools.items():
-        newest = max(each.spec.pool.generation for each in members)
-        there = [each for each in members if each.spec.pool.generation == newest]
-        expected = there[0].spec.pool.resource_slice_count
-        if len(there) != expected:
-            told.append(f"pool `{name}` has {len(there)} of {expected} slices of generation {newest}")
-    return told
+    """Describe the incomplete pools of a driver."""
+    described = []
+    for name, current in _group_newest_by_pool(each for each in slices if each.spec.driver == driver).items():
+        pool = current[0].spec.pool
+        if len(current) != pool.resource_slice_count:
+            described.append(
+                f"pool `{name}` has {len(current)} of {pool.resource_slice_count} slices of generation "
+                f"{pool.generation}"
+            )
+    return described
 
 
 def _select_current_slices(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
-    for members in _group_by_pool(slices).values():
-        newest = max(each.spec.pool.generation for each in members)
-        there = [each for each in members if each.spec.pool.generation == newest]
-        if len(there) == there[0].spec.pool.resource_slice_count:
-            yield from sorted(there, key=lambda each: each.metadata.name)
+    for current in _group_newest_by_pool(slices).values():
+        if len(current) == current[0].spec.pool.resource_slice_count:
+            yield from sorted(current, key=lambda each: each.metadata.name)
 
 
-def _group_by_pool(slices: Iterable[ResourceSlice]) -> dict[str, list[ResourceSlice]]:
+def _group_newest_by_pool(slices: Iterable[ResourceSlice]) -> dict[str, list[ResourceSlice]]:
+    """Return the slices of each pool's newest generation, sorted by the pool's name."""
     pools: dict[str, list[ResourceSlice]] = defaultdict(list)
     for each in slices:
         pools[each.spec.pool.name].append(each)
-    return dict(sorted(pools.items()))
+    newest = {name: max(each.spec.pool.generation for each in found) for name, found in pools.items()}
+    return {
+        name: [each for each in found if each.spec.pool.generation == newest[name]]
+        for name, found in sorted(pools.items())
+    }
 
 
 def _build_free_device(published: ResourceSlice, device: Device) -> FreeDevice:
     shared = bool(device.allow_multiple_allocations)
-    least = (
+    min_share = (
         tuple((name, _get_min_share(capacity)) for name, capacity in device.capacity.items())
         if shared
         else ()
     )
     node = device.node_name or published.spec.node_name or ""
     draws = frozenset(each.counter_set for each in device.consumes_counters)
-    return FreeDevice(published.spec.pool.name, device.name, node, shared, least, draws)
+    return FreeDevice(published.spec.pool.name, device.name, node, shared, min_share, draws)
 
 
 def _get_min_share(capacity: DeviceCapacity) -> Quantity:

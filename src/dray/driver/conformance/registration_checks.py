@@ -1,4 +1,4 @@
-"""Checks of how a driver introduces itself, what it serves and what it publishes."""
+"""Checks of a driver's registration, of the services that it serves, and of its slices and health stream."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _HEALTH_SERVICES: Final = ("v1.DRAResourceHealth", "v1beta1.DRAResourceHealth", 
 
 
 async def check_registration(context: CheckContext) -> None:
-    """GetInfo says who it is, where it answers and how; a second registration is taken like the first."""
+    """GetInfo names the driver, its endpoint and its versions; a second registration is accepted too."""
     if not context.driver_client.identity.offered_services:
         raise CheckSkippedError("the socket is not one of a registration")
-    told = await get_registration(context.socket)
-    for fault in check_driver_name(told.name):
-        raise NotConformantError(f"GetInfo: name `{told.name}`: {fault.text}")
-    offered = set(told.supported_versions)
+    plugin = await get_registration(context.socket)
+    for fault in check_driver_name(plugin.name):
+        raise NotConformantError(f"GetInfo: name `{plugin.name}`: {fault.text}")
+    offered = set(plugin.supported_versions)
     for version in context.driver_client.identity.versions:
         if f"{version}.DRAPlugin" not in offered:
             raise NotConformantError(f"GetInfo: {version} is served and not among {sorted(offered)}")
@@ -44,7 +44,7 @@ async def check_registration(context: CheckContext) -> None:
 
 
 async def check_unknown_service(context: CheckContext) -> None:
-    """A call that the driver does not know is answered with UNIMPLEMENTED, and nothing else happens."""
+    """A call of an unknown service or method is answered with UNIMPLEMENTED, and nothing else happens."""
     for path in ("/example.dray.Nobody/DoNothing", "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/DoNothing"):
         call = context.driver_client.channel.unary_unary(path)
         try:
@@ -60,18 +60,18 @@ async def check_unknown_service(context: CheckContext) -> None:
 
 
 async def check_published_pools(context: CheckContext) -> None:
-    """Every pool of the driver is whole: all slices of its newest generation are there."""
+    """Every pool of the driver is complete: all slices of its newest generation exist."""
     slices = (await context.client.list(ResourceSlice)).items
-    told = free_devices.find_incomplete_pools(slices, context.driver_client.identity.driver)
-    if told:
-        raise NotConformantError("; ".join(told))
+    incomplete = free_devices.find_incomplete_pools(slices, context.driver_client.identity.driver)
+    if incomplete:
+        raise NotConformantError("; ".join(incomplete))
 
 
 async def check_health(context: CheckContext) -> None:
-    """The stream of health begins at once and speaks of published devices."""
+    """The health stream begins at once and reports only published devices."""
     offered = [name for name in _HEALTH_SERVICES if name in context.driver_client.identity.offered_services]
     if not offered:
-        raise CheckSkippedError("the driver offers no stream of health")
+        raise CheckSkippedError("the driver offers no health stream")
     service = grpc_services.OFFERED_SERVICES[offered[0]]
     stub = grpc_services.GrpcStub(context.driver_client.channel, service)
     request = service.methods["NodeWatchResources"].request()
@@ -83,7 +83,7 @@ async def check_health(context: CheckContext) -> None:
             f"nothing came from the stream of `{offered[0]}` in {CALL_TIMEOUT_SECONDS:g} seconds"
         ) from None
     except StopAsyncIteration:
-        raise NotConformantError(f"the stream of `{offered[0]}` ended without a word") from None
+        raise NotConformantError(f"the stream of `{offered[0]}` ended without a message") from None
     except grpc.aio.AioRpcError as refused:
         raise NotConformantError(f"`{offered[0]}` is offered: {format_rpc_error(refused)}") from None
     slices = (await context.client.list(ResourceSlice)).items
@@ -94,8 +94,8 @@ async def check_health(context: CheckContext) -> None:
         for device in each.spec.devices
     }
     for each in first.devices:
-        place = (each.device.pool_name, each.device.device_name)
-        if place not in known:
+        device = (each.device.pool_name, each.device.device_name)
+        if device not in known:
             raise NotConformantError(
-                f"the stream of health speaks of `{'/'.join(place)}`, which is not published"
+                f"the health stream reports `{'/'.join(device)}`, which is not published"
             )

@@ -1,8 +1,8 @@
-"""What a check can come to: yes, no with a reason, or that it was not tried.
+"""Results of conformance checks: yes, no with a reason, or not tried.
 
-A check is a walk of several calls, and any of them may show that the driver is wrong: it then raises
-`NotConformantError`, and `CheckSkippedError` when something it needs is missing. Whoever runs checks makes
-outcomes of both.
+A check makes several calls, and any of them may show that the driver does not conform: the check then raises
+`NotConformantError`, and `CheckSkippedError` when something it needs is missing. The suite turns both into
+results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dray.errors import DrayError
 
 
 class ConformanceVerdict(StrEnum):
-    """What came of a check."""
+    """The verdict of a check."""
 
     YES = "yes"
     NO = "no"
@@ -23,18 +23,18 @@ class ConformanceVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConformanceResult:
-    """A check and what came of it; a hint says what would help."""
+    """The result of a check; the hint says what would help."""
 
     check: str
     verdict: ConformanceVerdict
     why: str = ""
     hint: str = ""
     title: str = ""
-    """What is true of a good driver."""
+    """What is true of a conformant driver."""
 
 
 class NotConformantError(DrayError):
-    """The driver did what a driver may not do."""
+    """The driver does not conform."""
 
 
 class CheckSkippedError(DrayError):

@@ -1,8 +1,8 @@
-"""The checks in their order, and a run of them against one driver.
+"""The conformance suite: the checks in their order, and the run of them against one driver.
 
-Theory of operation: every check starts with claims of its own and ends with a driver that holds none of them,
-so that one failure does not lead to the next. What a check leaves behind is given back to the driver and then
-removed from the API.
+Theory of operation: every check creates its own claims and ends with a driver that holds none of them, so
+that one failure does not cause the next. After each check the suite unprepares its claims and then deletes
+them from the API.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dray.wire import grpc_services, unix_sockets
 
 @dataclass(frozen=True, slots=True)
 class ConformanceCheck:
-    """Something that is true of a good driver, how it is found out, and what helps when it is not."""
+    """A property of a conformant driver, the function that checks it, and a hint for drivers that fail."""
 
     name: str
     run: Callable[[Any], Awaitable[None]]
@@ -50,7 +50,7 @@ class ConformanceCheck:
         return (self.run.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
-_CHECKPOINT_HINT: Final = "keep what is prepared in a file, and answer from that file"
+_CHECKPOINT_HINT: Final = "keep prepared claims in a checkpoint file, and answer from that file"
 _CLAIM_ERROR_HINT: Final = "put the reason into the `error` of that claim's entry, and answer the call"
 
 CHECKS: Final = (
@@ -109,27 +109,27 @@ CHECKS: Final = (
     ConformanceCheck(
         "held-device",
         prepare_checks.check_held_device,
-        "refuse a device that another claim has until that one is back",
+        "refuse a device that another claim has until that claim is given back",
     ),
     ConformanceCheck(
         "unprepare",
         unprepare_checks.check_unprepare,
-        "forget everything about the claim, last its entry in the file",
+        "remove everything about the claim, last its entry in the checkpoint",
     ),
     ConformanceCheck(
         "unprepare-twice",
         unprepare_checks.check_unprepare_twice,
-        "what is not there is already given back: no error",
+        "a claim that is not prepared is already given back: no error",
     ),
     ConformanceCheck(
         "unprepare-unknown",
         unprepare_checks.check_unprepare_unknown,
-        "what is not there is already given back: no error",
+        "a claim that is not prepared is already given back: no error",
     ),
     ConformanceCheck(
         "unprepare-never",
         unprepare_checks.check_unprepare_never_prepared,
-        "what was never prepared needs nothing: no error",
+        "a claim that was never prepared needs nothing: no error",
     ),
     ConformanceCheck(
         "force-delete",
@@ -139,12 +139,12 @@ CHECKS: Final = (
     ConformanceCheck(
         "late-prepare",
         unprepare_checks.check_late_prepare,
-        "remember what was given back, with the pods it was reserved for",
+        "record claims that were given back, with the pods they were reserved for",
     ),
     ConformanceCheck(
         "late-prepare-freed",
         unprepare_checks.check_late_prepare_deallocated,
-        "read the claim anew for every prepare",
+        "read the claim again for every prepare",
     ),
     ConformanceCheck(
         "next-pod",
@@ -165,15 +165,15 @@ CHECKS: Final = (
     ConformanceCheck(
         "reboot",
         restart_checks.check_reboot,
-        "write the CDI file again when it is not there, whatever you remember",
+        "write the CDI file again when it is missing, whatever the checkpoint says",
     ),
     ConformanceCheck(
-        "crash", restart_checks.check_crash, "write the CDI file again unless it is what it should be"
+        "crash", restart_checks.check_crash, "write the CDI file again unless its content is complete"
     ),
     ConformanceCheck(
         "in-flight",
         restart_checks.check_in_flight,
-        "note what is being prepared before doing it, and go on at start",
+        "record what is being prepared before doing it, and continue at the next start",
     ),
 )
 """Every check, in the order in which they run."""
@@ -200,10 +200,10 @@ CLASSIC_CHECKS: Final = (
     ConformanceCheck(
         "unprepare-twice",
         classic_checks.check_unprepare_twice,
-        "what is not there is already given back: no error",
+        "a claim that is not prepared is already given back: no error",
     ),
     ConformanceCheck(
-        "late-prepare", classic_checks.check_late_prepare, "read the claim anew for every prepare"
+        "late-prepare", classic_checks.check_late_prepare, "read the claim again for every prepare"
     ),
     ConformanceCheck(
         "restart", classic_checks.check_restart, f"{_CHECKPOINT_HINT}, at least until the claim is given back"
@@ -211,7 +211,7 @@ CLASSIC_CHECKS: Final = (
     ConformanceCheck(
         "reboot",
         classic_checks.check_reboot,
-        "write the CDI file again when it is not there, whatever you remember",
+        "write the CDI file again when it is missing, whatever the checkpoint says",
     ),
 )
 """The checks of drivers for classic claims."""
@@ -221,11 +221,11 @@ CleanUp = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ConformanceOptions:
-    """What is examined, and what may be done to it."""
+    """The driver to examine, and how the suite may handle it."""
 
     socket: Path
     driver: str = ""
-    """The name of the driver, when the socket does not tell."""
+    """The name of the driver, when the socket serves no registration."""
     node: str = ""
     cdi_dir: Path | None = None
     restart: Callable[[], Awaitable[None]] | None = None
@@ -238,7 +238,7 @@ class ConformanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """What a run came to."""
+    """The results of a run."""
 
     driver: str
     versions: tuple[str, ...]
@@ -250,7 +250,7 @@ class ConformanceReport:
 
     @property
     def is_conformant(self) -> bool:
-        """Whether nothing was found wrong, and something was tried."""
+        """Whether no check failed, and at least one succeeded."""
         return not self.count(ConformanceVerdict.NO) and bool(self.count(ConformanceVerdict.YES))
 
     @property
@@ -268,7 +268,7 @@ ProgressTracker = Callable[[tuple[ConformanceCheck, ...]], Iterable[ConformanceC
 
 
 def select_checks(names: Collection[str]) -> tuple[ConformanceCheck, ...]:
-    """The checks of these names, or all; `InputError` for a name that is none."""
+    """Return the checks of these names, or all; raises `InputError` for an unknown name."""
     known = {check.name for check in CHECKS}
     for name in names:
         if name not in known:
@@ -279,49 +279,49 @@ def select_checks(names: Collection[str]) -> tuple[ConformanceCheck, ...]:
 async def run_conformance(
     client: Client, options: ConformanceOptions, track: ProgressTracker = iter
 ) -> ConformanceReport:
-    """Hold a driver against the checks; `track` sees them go by."""
+    """Run the checks against a driver; `track` iterates over them, for example with a progress bar."""
     select_checks(options.only)
-    told = await get_registration(options.socket)
-    if told is not None and told.type == grpc_services.RESOURCE_PLUGIN:
-        return await _run_classic_conformance(client, options, told, track)
-    async with connect_driver(options.socket, options.driver) as line:
-        driver = line.identity.driver
+    plugin = await get_registration(options.socket)
+    if plugin is not None and plugin.type == grpc_services.RESOURCE_PLUGIN:
+        return await _run_classic_conformance(client, options, plugin, track)
+    async with connect_driver(options.socket, options.driver) as driver_client:
+        driver = driver_client.identity.driver
         slices = (await client.list(ResourceSlice)).items
         node = free_devices.resolve_node(slices, driver, options.node)
-        claims = (await client.list(ResourceClaim)).items
-        spares = free_devices.find_free_devices(slices, claims, driver, node)
-        ward = ConformanceClaims(client, _build_claim_settings(driver, options))
-        bench = CheckContext(
-            options.socket, line, client, ward, node, spares, options.cdi_dir, options.restart
+        existing = (await client.list(ResourceClaim)).items
+        devices = free_devices.find_free_devices(slices, existing, driver, node)
+        claims = ConformanceClaims(client, _build_claim_settings(driver, options))
+        context = CheckContext(
+            options.socket, driver_client, client, claims, node, devices, options.cdi_dir, options.restart
         )
 
-        async def tidy() -> None:
-            if ward.created:
+        async def clean_up() -> None:
+            if claims.created:
                 with contextlib.suppress(NotConformantError):
-                    await line.unprepare(*ward.created)
+                    await driver_client.unprepare(*claims.created)
 
-        outcomes = await _run_checks(track(select_checks(options.only)), bench, ward, tidy)
-        return ConformanceReport(driver, line.identity.versions, node, outcomes)
+        results = await _run_checks(track(select_checks(options.only)), context, claims, clean_up)
+        return ConformanceReport(driver, driver_client.identity.versions, node, results)
 
 
 async def _run_classic_conformance(
     client: Client, options: ConformanceOptions, plugin: Any, track: ProgressTracker
 ) -> ConformanceReport:
     async with unix_sockets.open_channel(plugin.endpoint or options.socket) as channel:
-        line = classic_checks.ConformanceClassicClient(channel)
-        ward = classic_checks.ClassicConformanceClaims(
+        driver_client = classic_checks.ConformanceClassicClient(channel)
+        claims = classic_checks.ClassicConformanceClaims(
             client, _build_claim_settings(plugin.name, options), options.class_name
         )
-        bench = classic_checks.ClassicCheckContext(line, ward, options.cdi_dir, options.restart)
+        context = classic_checks.ClassicCheckContext(driver_client, claims, options.cdi_dir, options.restart)
 
-        async def tidy() -> None:
-            for ref in ward.created:
+        async def clean_up() -> None:
+            for ref in claims.created:
                 with contextlib.suppress(NotConformantError):
-                    await line.unprepare(ref.uid)
+                    await driver_client.unprepare(ref.uid)
 
         checks = tuple(each for each in CLASSIC_CHECKS if not options.only or each.name in options.only)
-        outcomes = await _run_checks(track(checks), bench, ward, tidy)
-        return ConformanceReport(plugin.name, ("classic",), options.node, outcomes)
+        results = await _run_checks(track(checks), context, claims, clean_up)
+        return ConformanceReport(plugin.name, ("classic",), options.node, results)
 
 
 def _build_claim_settings(driver: str, options: ConformanceOptions) -> ConformanceClaimSettings:
@@ -331,18 +331,18 @@ def _build_claim_settings(driver: str, options: ConformanceOptions) -> Conforman
 async def _run_checks(
     checks: Iterable[ConformanceCheck], context: Any, claims: ConformanceClaims, clean_up: CleanUp
 ) -> tuple[ConformanceResult, ...]:
-    outcomes = []
+    results = []
     await claims.create_namespace()
     try:
         for check in checks:
-            outcomes.append(await _run_check(check, context))
+            results.append(await _run_check(check, context))
             await clean_up()
             with contextlib.suppress(ClientError):
                 await claims.delete_claims()
     finally:
         await clean_up()
         await claims.clean_up()
-    return tuple(outcomes)
+    return tuple(results)
 
 
 async def _run_check(check: ConformanceCheck, context: Any) -> ConformanceResult:

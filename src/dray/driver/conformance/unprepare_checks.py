@@ -1,4 +1,4 @@
-"""Checks of what happens when a claim is given back, and of calls that come after that."""
+"""Checks of NodeUnprepareResources, and of calls to prepare that arrive after it."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from dray.driver.conformance.driver_client import ConformanceClaimRef
 
 async def check_unprepare(context: CheckContext) -> None:
     """A claim is given back, and its device can be prepared for the next one."""
-    spares = context.take_devices(1)
-    await context.unprepare_and_check(await context.prepare_new_claim(*spares))
+    devices = context.take_devices(1)
+    await context.unprepare_and_check(await context.prepare_new_claim(*devices))
     await context.claims.delete_claims()
-    await context.prepare_new_claim(*spares)
+    await context.prepare_new_claim(*devices)
 
 
 async def check_unprepare_twice(context: CheckContext) -> None:
-    """A claim that was given back is given back again without complaint."""
-    done = await context.prepare_new_claim(*context.take_devices(1))
-    await context.unprepare_and_check(done)
-    await context.unprepare_and_check(done)
+    """A claim that was given back is given back again without an error."""
+    prepared = await context.prepare_new_claim(*context.take_devices(1))
+    await context.unprepare_and_check(prepared)
+    await context.unprepare_and_check(prepared)
 
 
 async def check_unprepare_unknown(context: CheckContext) -> None:
-    """A claim that the driver never saw is given back without complaint."""
+    """A claim that does not exist is given back without an error."""
     await context.unprepare_claim(ConformanceClaimRef(NAMESPACE, "there-was-none", str(uuid.uuid4())))
 
 
 async def check_unprepare_never_prepared(context: CheckContext) -> None:
-    """A claim that exists and was never prepared is given back without complaint."""
+    """A claim that exists and was never prepared is given back without an error."""
     await context.unprepare_claim(await context.claims.create_claim(*context.take_devices(1)))
 
 
 async def check_force_delete(context: CheckContext) -> None:
-    """A claim that is deleted while it is prepared is given back from what the driver itself knows."""
-    done = await context.prepare_new_claim(*context.take_devices(1))
-    await context.claims.deallocate(done.ref)
-    await context.claims.delete_claim(done.ref)
-    await context.unprepare_and_check(done)
+    """A claim that is deleted while it is prepared is given back from the driver's own records."""
+    prepared = await context.prepare_new_claim(*context.take_devices(1))
+    await context.claims.deallocate(prepared.ref)
+    await context.claims.delete_claim(prepared.ref)
+    await context.unprepare_and_check(prepared)
 
 
 async def check_late_prepare(context: CheckContext) -> None:
     """A call to prepare that arrives after the claim was given back is refused."""
-    done = await context.prepare_new_claim(*context.take_devices(1))
-    await context.unprepare_and_check(done)
+    prepared = await context.prepare_new_claim(*context.take_devices(1))
+    await context.unprepare_and_check(prepared)
     await context.expect_refusal(
-        done.ref, "a claim that was given back, and whose pod is the same as before,"
+        prepared.ref, "a claim that was given back, and whose pod is the same as before,"
     )
 
 
 async def check_late_prepare_deallocated(context: CheckContext) -> None:
     """A call to prepare that arrives after the claim lost its devices is refused."""
-    done = await context.prepare_new_claim(*context.take_devices(1))
-    await context.unprepare_and_check(done)
-    await context.claims.deallocate(done.ref)
-    await context.expect_refusal(done.ref, "a claim that was given back and has no devices any more")
+    prepared = await context.prepare_new_claim(*context.take_devices(1))
+    await context.unprepare_and_check(prepared)
+    await context.claims.deallocate(prepared.ref)
+    await context.expect_refusal(prepared.ref, "a claim that was given back and has no devices any more")
 
 
 async def check_next_pod(context: CheckContext) -> None:
     """A claim that was given back is prepared again for the next pod that uses it."""
-    done = await context.prepare_new_claim(*context.take_devices(1))
-    await context.unprepare_and_check(done)
-    await context.claims.replace_pod(done.ref)
-    await context.prepare_claim(done.ref, done.devices)
+    prepared = await context.prepare_new_claim(*context.take_devices(1))
+    await context.unprepare_and_check(prepared)
+    await context.claims.replace_pod(prepared.ref)
+    await context.prepare_claim(prepared.ref, prepared.devices)

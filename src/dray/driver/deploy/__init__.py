@@ -1,4 +1,6 @@
-"""Manifests that deploy a driver to a cluster: accounts, RBAC rules, admission policy, DaemonSet,
-Deployments, classes and webhook configuration. It must not contain anything that talks to a cluster; it is
-pure. Only `dray.driver.service` imports it.
+"""Manifests that deploy a driver to a cluster.
+
+The package holds accounts with RBAC rules and the admission policy (`rbac`), the DaemonSet and Deployments
+(`workloads`), and the webhook's Service and configuration. It is pure and must not contain anything that
+calls a cluster. Only `dray.driver.service` imports it.
 """

@@ -12,8 +12,6 @@ Rules for this file: only the uids of claims are used.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from dray.driver.preparing.cdi_files import sanitize_uid
+from dray.durable import FileLock
 from dray.wire.unix_sockets import secure_socket_directory
 
 POLL_SECONDS: Final = 0.1
@@ -40,7 +39,7 @@ class ClaimLocks:
         """Hold the lock of a claim; `on_wait` is called once when another process holds it."""
         async with self._locks.setdefault(uid, asyncio.Lock()):
             path = self._directory / f"{sanitize_uid(uid)}.lock"
-            while (descriptor := await asyncio.to_thread(_try_lock, path)) is None:
+            while (lock := await asyncio.to_thread(FileLock.try_acquire, path)) is None:
                 on_wait()
                 on_wait = _do_nothing
                 await asyncio.sleep(POLL_SECONDS)
@@ -49,14 +48,14 @@ class ClaimLocks:
             finally:
                 # When the process ends, a method of the author may still run; the lock stays as long.
                 if not _is_cancelling():
-                    _release_lock(path, descriptor)
+                    _release_lock(path, lock)
 
     def remove_stale(self) -> None:
         """Remove the lock files of processes that were killed."""
         for path in self._directory.iterdir():
-            descriptor = _try_lock(path)
-            if descriptor is not None:
-                _release_lock(path, descriptor)
+            lock = FileLock.try_acquire(path)
+            if lock is not None:
+                _release_lock(path, lock)
 
 
 def _is_cancelling() -> bool:
@@ -68,22 +67,6 @@ def _do_nothing() -> None:
     return None
 
 
-def _try_lock(path: Path) -> int | None:
-    """Lock a file and return its descriptor; None when another process holds the lock."""
-    while True:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(descriptor).st_nlink:
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        os.close(descriptor)  # its holder removed it after it was opened here
-
-
-def _release_lock(path: Path, descriptor: int) -> None:
+def _release_lock(path: Path, lock: FileLock) -> None:
     path.unlink(missing_ok=True)
-    # Unlocked before it is closed: a program that the author started may have inherited the descriptor.
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
+    lock.release()

@@ -22,7 +22,6 @@ place where a crash would matter, so that tests can crash there.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,7 +43,14 @@ from dray.driver.preparing.prepared_records import (
     PreparedRecordStage,
     UnpreparedClaimRecord,
 )
-from dray.durable import CorruptFileError, Durability, StateFile, UnsupportedVersionError, remove_file
+from dray.durable import (
+    CorruptFileError,
+    Durability,
+    FileLock,
+    StateFile,
+    UnsupportedVersionError,
+    remove_file,
+)
 from dray.wire.unix_sockets import secure_socket_directory
 
 _RECORD_FILE: Final = StateFile("dray driver claim", 1)
@@ -361,12 +367,8 @@ class PreparedClaimStore:
     @contextmanager
     def _lock_exclusively(self) -> Iterator[None]:
         """Exclude every other process and thread that begins a claim."""
-        descriptor = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with FileLock.acquire(self._lock_path):
             yield
-        finally:
-            os.close(descriptor)
 
 
 def _explain_late_call(record: PreparedClaimRecord) -> str:

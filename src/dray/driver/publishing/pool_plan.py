@@ -47,8 +47,7 @@ _HASH_LENGTH: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class PublisherIdentity:
-    """Identifies a publisher: the driver, its node (empty: none), the publisher's name and the slices' owner.
-    """
+    """Identifies a publisher: its driver, node (empty: none) and name, and the owner of its slices."""
 
     driver: str
     node: str
@@ -149,8 +148,7 @@ def _fits_counter_sets(sets: Sequence[CounterSet]) -> bool:
 def _lay_out_slices(
     desired: DesiredPool, identity: PublisherIdentity, previous: Iterable[ResourceSlice]
 ) -> tuple[ResourceSlice, ...]:
-    """Lay out the slices of a pool, without a generation, and change previous slices as little as possible.
-    """
+    """Lay out the slices of a pool, without a generation, close to the previous slices."""
     if not desired.devices:
         return ()
     prefix, known = build_slice_name_prefix(identity.driver, identity.node, desired.name), tuple(previous)

@@ -67,8 +67,7 @@ class SliceWriter:
     async def dry_run(
         self, plans: Sequence[PoolPlan], gates: Collection[str]
     ) -> tuple[DroppedSliceField, ...]:
-        """Return the fields that the server would drop, tried with one slice per gate that is not verified.
-        """
+        """Return the fields that the server would drop, tried with one slice per unverified gate."""
         untried, lost = set(gates) - self._verified_gates, list[DroppedSliceField]()
         for plan in plans:
             for old, new in (*((None, new) for new in plan.creates), *plan.updates):

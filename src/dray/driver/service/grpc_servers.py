@@ -39,10 +39,10 @@ from dray.wire.grpc_services import (
     REGISTRATION,
     RESOURCE_PLUGIN,
     GrpcService,
-    ProtobufMessage,
     RpcStatusError,
     build_rpc_handler,
 )
+from dray.wire.protobuf import ProtobufMessage
 from dray.wire.unix_sockets import (
     MAX_SOCKET_PATH_BYTES,
     build_socket_path,

@@ -20,7 +20,8 @@ from dray.driver.base import DeviceState
 from dray.errors import InputError
 from dray.telemetry.logs import StructuredLogger
 from dray.telemetry.metrics import MetricsRegistry
-from dray.wire.grpc_services import GrpcService, ProtobufMessage
+from dray.wire.grpc_services import GrpcService
+from dray.wire.protobuf import ProtobufMessage
 
 MAX_TIMEOUT_SECONDS: Final = 24 * 3600
 _HEALTH_NAMES: Final = {True: "HEALTHY", False: "UNHEALTHY", None: "UNKNOWN"}

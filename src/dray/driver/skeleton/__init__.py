@@ -1,6 +1,7 @@
-"""A driver to start from: the files of a small project that works, as texts with blanks for its name.
+"""Templates of a new driver project: the files of a small driver that works, with blanks for its names.
 
-What is here is filled in, never run; nothing else of the kit may live here. `dray driver new` writes it out.
+The package fills the templates in and never runs them. It must not contain any other part of the kit. `dray
+driver new` imports it and writes the files.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _TEMPLATES: Final = {
     "test_$module.py": "tests.txt",
     "example.yaml": "example.txt",
 }
-"""The files of a project, and the text that each is made of."""
+"""The files of a project, and the template of each."""
 _RESERVED_CLASS_NAMES: Final = (
     "Claim",
     "Device",
@@ -32,18 +33,18 @@ _RESERVED_CLASS_NAMES: Final = (
     "Setting",
     "Settings",
 )
-"""Names that mean something else in these files."""
+"""Names that the templates use for something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectNames:
-    """What a driver of some name calls its parts."""
+    """The names in a project, derived from the name of its driver."""
 
     name: str
 
     @property
     def label(self) -> str:
-        """The first part of the name: what the devices are called."""
+        """The first part of the name, which is also the prefix of device names."""
         return self.name.partition(".")[0]
 
     @property
@@ -57,7 +58,7 @@ class ProjectNames:
 
     @property
     def class_name(self) -> str:
-        """The name of the class."""
+        """The name of the driver class."""
         word = "".join(part.capitalize() for part in self.label.split("-"))
         if word in _RESERVED_CLASS_NAMES:
             return f"{word}Driver"
@@ -69,10 +70,10 @@ class ProjectNames:
 
 
 def build_project_names(name: str) -> ProjectNames:
-    """The names for a driver; `InputError` when it cannot be called so."""
+    """Derive the names of a project; raises `InputError` when the driver's name is invalid."""
     faults = check_driver_name(name)
     if faults:
-        # The words of Kubernetes come with a regular expression.
+        # The message of Kubernetes ends with a regular expression.
         why = faults[0].text.partition(" (e.g. ")[0]
         raise InputError(f"`{name}` is no name for a driver: {why}; for example `gpu.example.com`")
     if name != name.lower():
@@ -86,21 +87,20 @@ def build_project_names(name: str) -> ProjectNames:
 
 
 def render_project(names: ProjectNames) -> dict[str, str]:
-    """The files of a project, by their names."""
+    """Render the files of a project, by path."""
+    variable = names.label.upper().replace("-", "_")
     blanks = {
         "name": names.name,
         "label": names.label,
         "module": names.module,
-        "shape": names.class_name,
-        "variable": names.label.upper().replace("-", "_")
-        if names.starts_with_letter
-        else f"DEVICE_{names.label.upper()}",
-        "folder": names.directory,
+        "class_name": names.class_name,
+        "variable": variable if names.starts_with_letter else f"DEVICE_{names.label.upper()}",
+        "directory": names.directory,
     }
-    texts = resources.files(__name__)
+    templates = resources.files(__name__)
     return {
-        Template(path).substitute(blanks): Template(texts.joinpath(text).read_text("utf-8")).substitute(
-            blanks
-        )
-        for path, text in _TEMPLATES.items()
+        Template(path).substitute(blanks): Template(
+            templates.joinpath(template).read_text("utf-8")
+        ).substitute(blanks)
+        for path, template in _TEMPLATES.items()
     }

@@ -1,6 +1,6 @@
-"""Small edits of claims: the same claims with one thing asked differently.
+"""Edits of claims: the same claims with one request or constraint changed.
 
-Claims are frozen; an edit returns new ones and shares everything it does not touch.
+Claims are frozen; an edit returns new ones and shares everything it does not change.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from dray.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
 )
+from dray.values.request_names import RequestName
 
 ClaimTuple = tuple[ResourceClaim, ...]
 T = TypeVar("T", ExactDeviceRequest, DeviceSubRequest)
 RequestEdit = Callable[..., ExactDeviceRequest | DeviceSubRequest]
-"""Takes a request or an alternative and returns it changed; of the same type."""
+"""Takes a request or an alternative and returns a changed one of the same type."""
 
 
-def edit_request(claims: ClaimTuple, index: int, name: str, edit: RequestEdit) -> ClaimTuple:
-    """Claims with one request, or one alternative (`request/alternative`), changed."""
-    request, _, alternative = name.partition("/")
+def edit_request(claims: ClaimTuple, index: int, name: RequestName, edit: RequestEdit) -> ClaimTuple:
+    """Claims with one request, or one alternative of it, changed."""
 
-    def changed(asked: DeviceRequest) -> DeviceRequest:
-        if asked.name != request:
-            return asked
-        if asked.exactly is not None:
-            return msgspec.structs.replace(asked, exactly=edit(asked.exactly))
-        subs = tuple(edit(sub) if sub.name == alternative else sub for sub in asked.first_available)
-        return msgspec.structs.replace(asked, first_available=subs)
+    def change(request: DeviceRequest) -> DeviceRequest:
+        if request.name != name.request:
+            return request
+        if request.exactly is not None:
+            return msgspec.structs.replace(request, exactly=edit(request.exactly))
+        subs = tuple(edit(sub) if sub.name == name.subrequest else sub for sub in request.first_available)
+        return msgspec.structs.replace(request, first_available=subs)
 
     devices = claims[index].spec.devices
     return _replace_devices(
-        claims, index, msgspec.structs.replace(devices, requests=tuple(map(changed, devices.requests)))
+        claims, index, msgspec.structs.replace(devices, requests=tuple(map(change, devices.requests)))
     )
 
 
 def drop_constraint(claims: ClaimTuple, index: int, position: int) -> ClaimTuple:
     """Claims without one constraint."""
     devices = claims[index].spec.devices
-    kept = tuple(said for i, said in enumerate(devices.constraints) if i != position)
+    kept = tuple(one for i, one in enumerate(devices.constraints) if i != position)
     return _replace_devices(claims, index, msgspec.structs.replace(devices, constraints=kept))
 
 

@@ -1,18 +1,16 @@
-"""Hints: changes that were tried and helped.
+"""Hints: proposed changes that a search confirmed.
 
-Theory of operation: moves propose, the search disposes. For each kind of change the closest nodes are asked
-first; a proposal becomes a hint when the search, run with it on that very node, finds devices. One hint per
-kind, at most three in all, the smallest changes first. The work is bounded: so many nodes, so many proposals
-per kind, so many steps and a moment per search, and no more time than the whole explanation has left. A hint
-that could not be proved within that is not given.
+Theory of operation: remedies propose changes. For each kind of change the closest nodes come first; a
+proposal becomes a hint when the search, run with it on that node, finds devices. There is one hint per kind,
+at most three in all, the smallest changes first. The work is bounded: the number of nodes, proposals per
+kind, steps and time per search, and the time that the whole explanation has left. A change that is not
+confirmed within that is no hint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-
-import msgspec
 
 from dray.allocator.inventory.device_inventory import DeviceInventory
 from dray.allocator.requests import MAX_RESULTS, format_claim_name, normalize_claims
@@ -24,8 +22,17 @@ from dray.errors import UnanswerableClaimError
 from dray.explain.diagnosis import Hint
 from dray.explain.node_reports import NodeEvidence
 from dray.explain.remedies.claim_edits import ClaimTuple, edit_request
-from dray.explain.remedies.proposals import REMEDIES, ProposedChange, Remedy, RemedyCase, find_similar_names
+from dray.explain.remedies.proposals import (
+    REMEDIES,
+    ProposedChange,
+    Remedy,
+    RemedyCase,
+    describe_fewer_devices,
+    describe_other_class,
+    find_similar_names,
+)
 from dray.explain.work_budget import Steps, WorkBudget
+from dray.values.request_names import RequestName
 
 MAX_HINTS = 3
 """Hints on one page."""
@@ -34,13 +41,14 @@ MAX_NODE_GROUPS = 8
 MAX_PROPOSALS = 40
 MAX_SEARCH_STEPS = 2_000
 MAX_SEARCH_SECONDS = 0.5
-"""Work for one search with a change. Most take a hundredth of that; on a busy machine the clock goes on while
-nothing is done, and a hint that helps should not be lost by that."""
+"""Limits of one search with a change. Most take a hundredth of that time; on a busy machine the clock
+advances while the process waits, and that must not cost a hint.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisQuestion:
-    """What was asked: claims, on these nodes, with this stock; and how many hints are welcome."""
+    """The claims, nodes and inventory of a diagnosis, and the maximal number of hints."""
 
     inventory: DeviceInventory
     claims: ClaimTuple
@@ -51,7 +59,7 @@ class DiagnosisQuestion:
 def find_hints(
     question: DiagnosisQuestion, evidence: Sequence[NodeEvidence], work_budget: WorkBudget
 ) -> Steps[tuple[Hint, ...]]:
-    """What would help; without scenes, what would mend a claim that cannot even be asked."""
+    """Find changes that help; without evidence, changes that repair an invalid claim."""
     hints: list[Hint] = []
     if not evidence:
         for kind, proposals in _REPAIRS.items():
@@ -61,13 +69,13 @@ def find_hints(
                 hints.append(found)
         return tuple(hints)
     cases = [
-        RemedyCase(question.inventory, question.claims, scene, stuck)
-        for scene in evidence[:MAX_NODE_GROUPS]
-        for stuck in scene.blocked
+        RemedyCase(question.inventory, question.claims, one, blocked)
+        for one in evidence[:MAX_NODE_GROUPS]
+        for blocked in one.blocked
     ]
-    for kind, move in REMEDIES.items():
+    for kind, remedy in REMEDIES.items():
         if len(hints) < question.max_hints and (
-            found := (yield from _find_first_helpful(kind, move, cases, work_budget))
+            found := (yield from _find_first_helpful(kind, remedy, cases, work_budget))
         ):
             hints.append(found)
     return tuple(hints)
@@ -95,40 +103,41 @@ def _find_first_helpful(
 
 
 def try_change(change: ProposedChange, node: Node, work_budget: WorkBudget) -> Steps[bool]:
-    """Whether devices are found on a node once a change is made."""
+    """Whether the search finds devices on a node with a change."""
     try:
-        ask = normalize_claims(change.claims, change.inventory.classes.get)
+        allocation_request = normalize_claims(change.claims, change.inventory.classes.get)
     except UnanswerableClaimError:
         return False
     shape = change.inventory.get_node_view(node).shape
     ending = yield from work_budget.run_search(
-        ResumableSearch(ask, shape, iter(search(ask, shape, MAX_SEARCH_STEPS))), MAX_SEARCH_SECONDS
+        ResumableSearch(allocation_request, shape, iter(search(allocation_request, shape, MAX_SEARCH_STEPS))),
+        MAX_SEARCH_SECONDS,
     )
     yield from work_budget.pause()
     return isinstance(ending, Solved)
 
 
-# --- claims that cannot even be asked ---
+# --- repairs of invalid claims ---
 
 
 def _find_repair(
     question: DiagnosisQuestion, kind: str, proposals: RepairProposer, work_budget: WorkBudget
 ) -> Steps[Hint | None]:
-    """A change of one kind that turns a faulty claim into one that some node satisfies."""
+    """Find a change of one kind that makes an invalid claim fit some node."""
     for index, request, change in proposals(question):
         if work_budget.remaining_seconds <= 0:
             return None
         nodes = yield from _find_fitting_node(question, change, work_budget)
         if nodes:
             claim = format_claim_name(question.claims[index])
-            return Hint(kind=kind, text=change.text, nodes=nodes, claim=claim, request=request)
+            return Hint(kind=kind, text=change.text, nodes=nodes, claim=claim, request=str(request))
     return None
 
 
 def _find_fitting_node(
     question: DiagnosisQuestion, change: ProposedChange, work_budget: WorkBudget
 ) -> Steps[tuple[str, ...]]:
-    """The first node where a change helps; nodes that look alike are asked once."""
+    """The first node where a change helps; nodes of one shape are searched once."""
     seen = set()
     for node in question.nodes:
         shape = change.inventory.get_node_view(node).shape
@@ -142,47 +151,36 @@ def _find_fitting_node(
     return ()
 
 
-def _list_requests(question: DiagnosisQuestion) -> Iterator[tuple[int, str, str, int]]:
-    """Claim, request, class and count of everything that is asked, as it was written."""
+def _list_requests(question: DiagnosisQuestion) -> Iterator[tuple[int, RequestName, str, int]]:
+    """Claim, name, class and count of every request and alternative."""
     for index, claim in enumerate(question.claims):
         for request in claim.spec.devices.requests:
             if request.exactly is not None:
-                yield index, request.name, request.exactly.device_class_name, request.exactly.count
+                exactly = request.exactly
+                yield index, RequestName(request.name), exactly.device_class_name, exactly.count
             for sub in request.first_available:
-                yield index, f"{request.name}/{sub.name}", sub.device_class_name, sub.count
+                yield index, RequestName(request.name, sub.name), sub.device_class_name, sub.count
 
 
-def _propose_known_classes(question: DiagnosisQuestion) -> Iterator[tuple[int, str, ProposedChange]]:
+def _propose_known_classes(question: DiagnosisQuestion) -> Iterator[tuple[int, RequestName, ProposedChange]]:
     classes = question.inventory.classes
     for index, name, device_class, _ in _list_requests(question):
-        if device_class in classes:
-            continue
-        for other in find_similar_names(device_class, classes):
-            text = f"asking for class `{other}` instead of `{device_class}` in request `{name}`"
-            claims = edit_request(
-                question.claims,
-                index,
-                name,
-                lambda asked, other=other: msgspec.structs.replace(asked, device_class_name=other),
-            )
-            yield index, name, ProposedChange(text, claims, question.inventory)
+        if device_class not in classes:
+            for other in find_similar_names(device_class, classes):
+                text, edit = describe_other_class(name, device_class, other)
+                claims = edit_request(question.claims, index, name, edit)
+                yield index, name, ProposedChange(text, claims, question.inventory)
 
 
-def _propose_fewer_devices(question: DiagnosisQuestion) -> Iterator[tuple[int, str, ProposedChange]]:
+def _propose_fewer_devices(question: DiagnosisQuestion) -> Iterator[tuple[int, RequestName, ProposedChange]]:
     for index, name, _, count in sorted(_list_requests(question), key=lambda entry: -entry[3]):
         for fewer in range(min(count - 1, MAX_RESULTS), 0, -1):
-            noun = "device" if fewer == 1 else "devices"
-            text = f"asking for {fewer} {noun} instead of {count} in request `{name}`"
-            claims = edit_request(
-                question.claims,
-                index,
-                name,
-                lambda asked, fewer=fewer: msgspec.structs.replace(asked, count=fewer),
-            )
+            text, edit = describe_fewer_devices(name, str(count), fewer)
+            claims = edit_request(question.claims, index, name, edit)
             yield index, name, ProposedChange(text, claims, question.inventory)
 
 
-RepairProposer = Callable[[DiagnosisQuestion], Iterator[tuple[int, str, ProposedChange]]]
+RepairProposer = Callable[[DiagnosisQuestion], Iterator[tuple[int, RequestName, ProposedChange]]]
 _REPAIRS: dict[str, RepairProposer] = {
     "AnotherClass": _propose_known_classes,
     "AskForFewer": _propose_fewer_devices,

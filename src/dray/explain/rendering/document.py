@@ -1,7 +1,7 @@
-"""A diagnosis for machines: one JSON document with stable keys.
+"""The JSON document of a diagnosis, with stable keys.
 
-Everything the page says is here, and what it leaves out: every device with its first failing rule. Keys are
-only ever added; what is empty is left out, except at the top, where every key is always there.
+It contains everything of the page and more: every device with the first rule that refused it. Keys are only
+ever added; empty values are left out, except at the top level, where every key is always present.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KIND = "Diagnosis"
 
 
 def to_document(diagnosis: Diagnosis) -> dict[str, Any]:
-    """The document, made of dicts, lists, texts and numbers."""
+    """The document as plain dicts, lists, strings and numbers."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -30,17 +30,17 @@ def to_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "claims": list(diagnosis.claims),
         "fault": _to_plain(diagnosis.fault),
         "nodeCount": diagnosis.node_count,
-        "stories": [_render_report(story) for story in diagnosis.node_reports],
+        "stories": [_render_report(report) for report in diagnosis.node_reports],
         "hints": [{**_to_plain(hint), "sentence": format_hint(hint)} for hint in diagnosis.hints],
     }
 
 
 def _render_report(report: NodeReport) -> dict[str, Any]:
-    told: dict[str, Any] = _to_plain(report)
-    told["example"] = report.nodes[0]
+    document: dict[str, Any] = _to_plain(report)
+    document["example"] = report.nodes[0]
     if report.attempts:
-        told["attempts"] = [_render_attempt(attempt) for attempt in report.attempts]
-    return told
+        document["attempts"] = [_render_attempt(attempt) for attempt in report.attempts]
+    return document
 
 
 def _render_attempt(attempt: FailedAttempt) -> dict[str, Any]:
@@ -48,5 +48,5 @@ def _render_attempt(attempt: FailedAttempt) -> dict[str, Any]:
 
 
 def _to_plain(value: Any) -> Any:
-    """A value as it comes back from JSON, so that tuples are lists for everybody."""
+    """A value as JSON decodes it, with lists instead of tuples."""
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,11 +1,11 @@
-"""Reasons in words: devices that were refused alike become one phrase with a number.
+"""Phrases for refusals: devices that were refused alike become one phrase with a number.
 
-Theory of operation: accounts are sorted into heaps by reason and by what the reason is about (which selector,
-which constraint, which capacity). Each heap is one phrase: `5 in use`, `2 with numa 1 (constraint: …)`.
-`PHRASE_FORMATTERS` says how, reason by reason. A phrase that is *named* may use the names of devices, claims
-and pools; one that stands for many nodes may not, because there each node has its own.
+Theory of operation: outcomes are grouped by reason and by its subject (which selector, which constraint,
+which capacity). Each group is one phrase: `5 in use`, `2 with numa 1 (constraint: …)`. `PHRASE_FORMATTERS`
+has one function per reason. With names, a phrase may use the names of devices, claims and pools; a phrase
+about many nodes may not, because there each node has its own.
 
-Rules for this file: every reason has a phrase; what it says is in the account, nothing is looked up.
+Rules for this file: every reason has a phrase; its words come from the details, nothing is looked up.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dray.allocator.refusals import REASON_TEXTS, RefusalReason
+from dray.api.devices.selector_analysis import analyze_selector
 from dray.explain.diagnosis import DeviceOutcome, NearestDevice, PoolFlaw, RefusalDetails
-from dray.explain.failed_conditions import shorten_condition
 from dray.explain.wording import MAX_TEXT_LENGTH, join_names, pluralize, to_single_line
 from dray.values.quantity import Quantity
 
@@ -23,7 +23,7 @@ _MAX_VALUES = 3
 _MAX_NAMED_DEVICES = 2
 
 PhraseFormatter = Callable[[Sequence[RefusalDetails], bool], str]
-"""What to say of devices that were refused alike; the number comes before it."""
+"""Phrases devices that were refused alike; the number precedes the phrase."""
 
 
 def _choose_by_count(details: Sequence[RefusalDetails], one: str, many: str) -> str:
@@ -32,7 +32,7 @@ def _choose_by_count(details: Sequence[RefusalDetails], one: str, many: str) -> 
 
 def _phrase_unsuited(details: Sequence[RefusalDetails], with_names: bool) -> str:
     first = details[0]
-    if first.owner.startswith("class "):
+    if first.is_outside_class:
         return f"not in {first.owner}"
     verb = _choose_by_count(details, "does not match", "do not match")
     return f"{verb} `{format_condition(first.condition or first.expression)}`"
@@ -40,7 +40,7 @@ def _phrase_unsuited(details: Sequence[RefusalDetails], with_names: bool) -> str
 
 def _phrase_broken(details: Sequence[RefusalDetails], with_names: bool) -> str:
     return (
-        f"cannot be judged (`{format_condition(details[0].expression)}` fails: "
+        f"cannot be evaluated (`{format_condition(details[0].expression)}` fails: "
         f"{format_error_line(details[0].error)})"
     )
 
@@ -48,18 +48,18 @@ def _phrase_broken(details: Sequence[RefusalDetails], with_names: bool) -> str:
 def _phrase_in_use(details: Sequence[RefusalDetails], with_names: bool) -> str:
     holders = list(dict.fromkeys(holder for why in details for holder in why.holders))
     by = f" by {join_names(holders, 3)}" if with_names and holders else ""
-    return REASON_TEXTS[RefusalReason.IN_USE][0] + by
+    return REASON_TEXTS[RefusalReason.IN_USE] + by
 
 
 def _phrase_taken_here(details: Sequence[RefusalDetails], with_names: bool) -> str:
     requests = _list_requests(details)
-    return f"taken by {requests}" if requests else REASON_TEXTS[RefusalReason.TAKEN_HERE][0]
+    return f"taken by {requests}" if requests else REASON_TEXTS[RefusalReason.TAKEN_HERE]
 
 
 def _list_requests(details: Sequence[RefusalDetails]) -> str:
-    """The requests of the same pod that reasons speak of."""
-    said = [f"`{why.request}`{format_claim_suffix(why.claim)}" for why in details if why.request]
-    return join_names(list(dict.fromkeys(said)), _MAX_VALUES)
+    """The requests of the same pod in some refusals."""
+    names = [f"`{why.request}`{format_claim_suffix(why.claim)}" for why in details if why.request]
+    return join_names(list(dict.fromkeys(names)), _MAX_VALUES)
 
 
 def _phrase_missing(details: Sequence[RefusalDetails], with_names: bool) -> str:
@@ -79,7 +79,7 @@ def _phrase_short(details: Sequence[RefusalDetails], with_names: bool) -> str:
 
 
 def _describe_asked(why: RefusalDetails) -> str:
-    """What was asked, and what became of it when a policy rounded it."""
+    """The amount that was asked for, and what a policy rounded it to."""
     return f"{why.expected} asked (rounded up to {why.wanted})" if why.expected else f"{why.wanted} asked"
 
 
@@ -99,14 +99,14 @@ def _phrase_counter(details: Sequence[RefusalDetails], with_names: bool) -> str:
 def _phrase_tainted(details: Sequence[RefusalDetails], with_names: bool) -> str:
     taints = sorted({f"`{why.taint}`{_describe_taint_rule(why)}" for why in details if why.taint})
     return (
-        f"{REASON_TEXTS[RefusalReason.TAINTED][0]} ({join_names(taints, _MAX_VALUES)})"
+        f"{REASON_TEXTS[RefusalReason.TAINTED]} ({join_names(taints, _MAX_VALUES)})"
         if taints
-        else REASON_TEXTS[RefusalReason.TAINTED][0]
+        else REASON_TEXTS[RefusalReason.TAINTED]
     )
 
 
 def _describe_taint_rule(why: RefusalDetails) -> str:
-    """Who tainted the device, when it was not its driver."""
+    """The rule that tainted the device, when it was not its driver."""
     return f" by rule `{why.rule}`" if why.rule else ""
 
 
@@ -127,9 +127,7 @@ def _phrase_conflict(details: Sequence[RefusalDetails], with_names: bool) -> str
 def _phrase_leads_nowhere(details: Sequence[RefusalDetails], with_names: bool) -> str:
     requests = _list_requests(details)
     return (
-        f"tried, but then {requests} finds nothing"
-        if requests
-        else REASON_TEXTS[RefusalReason.LEADS_NOWHERE][0]
+        f"tried, but then {requests} finds nothing" if requests else REASON_TEXTS[RefusalReason.LEADS_NOWHERE]
     )
 
 
@@ -146,7 +144,7 @@ def _phrase_counters_off(details: Sequence[RefusalDetails], with_names: bool) ->
 
 
 def _make_plain_phrase(reason: RefusalReason) -> PhraseFormatter:
-    return lambda whys, named: REASON_TEXTS[reason][0]
+    return lambda details, with_names: REASON_TEXTS[reason]
 
 
 PHRASE_FORMATTERS: dict[RefusalReason, PhraseFormatter] = {
@@ -168,10 +166,10 @@ PHRASE_FORMATTERS: dict[RefusalReason, PhraseFormatter] = {
     RefusalReason.COUNTERS_OFF: _phrase_counters_off,
     RefusalReason.LEADS_NOWHERE: _phrase_leads_nowhere,
 }
-"""How each reason is put into words, after a number of devices."""
+"""The phrase of each reason, after a number of devices."""
 
 _GROUPING_KEYS: dict[RefusalReason, Callable[[RefusalDetails], tuple[object, ...]]] = {
-    RefusalReason.UNSUITED: lambda why: (why.owner if why.owner.startswith("class ") else why.condition,),
+    RefusalReason.UNSUITED: lambda why: (why.owner if why.is_outside_class else why.condition,),
     RefusalReason.BROKEN_SELECTOR: lambda why: (why.expression, why.error),
     RefusalReason.CAPACITY_SHORT: lambda why: (why.name, why.is_total, why.wanted),
     RefusalReason.CAPACITY_POLICY: lambda why: (why.name, why.left),
@@ -185,34 +183,34 @@ _GROUPING_KEYS: dict[RefusalReason, Callable[[RefusalDetails], tuple[object, ...
 def summarize_refusals(outcomes: Sequence[DeviceOutcome], *, with_names: bool) -> list[str]:
     """Refused devices as phrases, the most frequent first."""
     return [
-        f"{len(heap)} {PHRASE_FORMATTERS[_get_reason(heap)](_collect_details(heap), with_names)}"
-        for heap in _group_alike(outcomes)
+        f"{len(group)} {PHRASE_FORMATTERS[_get_reason(group)](_collect_details(group), with_names)}"
+        for group in _group_alike(outcomes)
     ]
 
 
 def list_refusals(outcomes: Sequence[DeviceOutcome]) -> list[str]:
-    """The same, with the names of devices instead of their number where these are few."""
-    said = []
-    for heap in _group_alike(outcomes):
-        names = [account.device.device for account in heap]
-        who = join_names(names) if len(names) <= _MAX_NAMED_DEVICES else f"{len(names)} devices"
-        said.append(f"{who} {PHRASE_FORMATTERS[_get_reason(heap)](_collect_details(heap), True)}")
-    return said
+    """Like `summarize_refusals`, with the names of devices instead of their number where these are few."""
+    phrases = []
+    for group in _group_alike(outcomes):
+        names = [outcome.device.device for outcome in group]
+        devices = join_names(names) if len(names) <= _MAX_NAMED_DEVICES else f"{len(names)} devices"
+        phrases.append(f"{devices} {PHRASE_FORMATTERS[_get_reason(group)](_collect_details(group), True)}")
+    return phrases
 
 
 def _group_alike(outcomes: Sequence[DeviceOutcome]) -> list[list[DeviceOutcome]]:
-    """Accounts that say the same, the largest heap first."""
-    heaps: dict[tuple[object, ...], list[DeviceOutcome]] = {}
-    for account in outcomes:
-        if account.why is not None:
-            about = _GROUPING_KEYS.get(account.why.reason)
-            key = (account.why.reason, *(about(account.why) if about else ()))
-            heaps.setdefault(key, []).append(account)
-    return sorted(heaps.values(), key=lambda heap: (-len(heap), _RANK[_get_reason(heap)]))
+    """Outcomes with the same phrase, the largest group first."""
+    groups: dict[tuple[object, ...], list[DeviceOutcome]] = {}
+    for outcome in outcomes:
+        if outcome.why is not None:
+            get_subject = _GROUPING_KEYS.get(outcome.why.reason)
+            key = (outcome.why.reason, *(get_subject(outcome.why) if get_subject else ()))
+            groups.setdefault(key, []).append(outcome)
+    return sorted(groups.values(), key=lambda group: (-len(group), _RANK[_get_reason(group)]))
 
 
 def _collect_details(outcomes: Sequence[DeviceOutcome]) -> list[RefusalDetails]:
-    return [account.why for account in outcomes if account.why is not None]
+    return [outcome.why for outcome in outcomes if outcome.why is not None]
 
 
 def _get_reason(outcomes: Sequence[DeviceOutcome]) -> RefusalReason:
@@ -220,22 +218,22 @@ def _get_reason(outcomes: Sequence[DeviceOutcome]) -> RefusalReason:
 
 
 def format_claim_suffix(claim: str) -> str:
-    """Which claim a request is of, if that needs saying; claims of a pod share its namespace."""
+    """The claim of a request, where it is not obvious; claims of a pod share its namespace."""
     return f" (claim {claim.rpartition('/')[2]})" if claim else ""
 
 
 def format_condition(condition: str) -> str:
-    """A selector, or a part of one, short enough to stand in a sentence."""
-    return to_single_line(shorten_condition(condition), MAX_TEXT_LENGTH)
+    """A selector, or a condition of one, short enough for a sentence."""
+    return to_single_line(analyze_selector(condition).short_text, MAX_TEXT_LENGTH)
 
 
 def format_error_line(error: str) -> str:
-    """The first line of an error; what follows is for machines."""
+    """The first line of an error; the others show the source."""
     return to_single_line(error.splitlines()[0] if error.strip() else "unknown error", 2 * MAX_TEXT_LENGTH)
 
 
 def format_pool_flaw(flaw: PoolFlaw, *, with_names: bool) -> str:
-    """A pool that lends nothing, and why."""
+    """A pool whose devices cannot be allocated, and why."""
     pool = f"pool {flaw.driver}/{flaw.pool if with_names else flaw.pattern}"
     if flaw.reason is RefusalReason.POOL_INCOMPLETE:
         slices = f"{flaw.published} of {pluralize(flaw.expected, 'slice')}"
@@ -246,26 +244,26 @@ def format_pool_flaw(flaw: PoolFlaw, *, with_names: bool) -> str:
 
 
 def format_nearest(nearest: NearestDevice, expression: str, *, with_names: bool) -> str:
-    """How near the nearest device comes to a selector."""
-    who = nearest.device.device if with_names else "one"
+    """How close the nearest device comes to a selector."""
+    name = nearest.device.device if with_names else "one"
     what = nearest.value if nearest.is_amount else f"{nearest.subject} {nearest.value}"
     has = f"has {what}" if nearest.value else f"has no {nearest.subject}"
     if nearest.condition == expression:
-        return f"nearest: {who} {has}"
+        return f"nearest: {name} {has}"
     condition = f"`{format_condition(nearest.condition)}`"
     failing = f"meets all but {condition}" if nearest.all_but else f"fails {condition} and more"
-    return f"nearest: {who} {failing}" + (f", {has}" if nearest.subject else "")
+    return f"nearest: {name} {failing}" + (f", {has}" if nearest.subject else "")
 
 
 def format_obstacle(why: RefusalDetails) -> str:
-    """What stood in the way of a whole alternative; empty where its devices tell it."""
+    """What rules out a whole alternative; empty where its devices show it."""
     match why.reason:
         case RefusalReason.TOO_MANY_DEVICES:
             return f"the claim comes to {why.wanted} devices, but can hold at most {why.left}"
         case RefusalReason.POOL_INCOMPLETE | RefusalReason.POOL_INVALID:
             return "all devices are asked for, but not all can be seen"
         case RefusalReason.TOO_FEW if why.wanted:
-            return f"{REASON_TEXTS[RefusalReason.TOO_FEW][0]}: {why.wanted} needed, {why.left} to be had"
+            return f"{REASON_TEXTS[RefusalReason.TOO_FEW]}: {why.wanted} needed, {why.left} to be had"
         case RefusalReason.CONSTRAINT:
             kind = "different" if why.distinct else "the same"
             return f"too few devices have {kind} {why.name}"

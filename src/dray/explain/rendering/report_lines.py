@@ -1,7 +1,7 @@
-"""A story as lines: what was found, what was not, and what stood in the way.
+"""Lines of a report: what was found, what was not, and what prevented it.
 
-A line is a lead and pieces, so that whoever lays out the page can break it between pieces. Devices that are
-not of the class somebody asked for are left out of the count: a network card is not a GPU that failed.
+A line has a lead and pieces, so that the layout can break it between pieces. Devices outside the requested
+class are not counted: a network card is not a GPU that failed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MAX_LABELS = 3
 
 
 class ReportLine(msgspec.Struct, frozen=True):
-    """A lead and what follows it, joined by dots in the middle.
+    """A lead and its pieces, joined by middle dots.
 
-    `depth` is how far the line stands to the right, `hang` how much further what does not fit on it does.
+    `depth` is the indent of the line, `hang` the additional indent of its continuation lines.
     """
 
     lead: str
@@ -41,7 +41,7 @@ class ReportLine(msgspec.Struct, frozen=True):
 
 
 def render_report_lines(report: NodeReport, *, with_names: bool, one_claim: bool) -> list[ReportLine]:
-    """What to say about the nodes of a story that do not fit."""
+    """The lines about nodes that do not fit."""
     if report.outcome is NodeOutcome.FAULTED and report.fault is not None:
         return list(_render_fault_lines(report, report.fault, with_names))
     lines = []
@@ -50,8 +50,8 @@ def render_report_lines(report: NodeReport, *, with_names: bool, one_claim: bool
     lines += _render_progress(report, one_claim)
     several = len(report.attempts) > 1
     for attempt in report.attempts:
-        told = render_attempt_lines(attempt, with_names=with_names, flawed=bool(report.pools))
-        lines += prefix_lines(attempt.request.partition("/")[2], told) if several else told
+        attempt_lines = render_attempt_lines(attempt, with_names=with_names, flawed=bool(report.pools))
+        lines += prefix_lines(attempt.subrequest, attempt_lines) if several else attempt_lines
     lines += [
         ReportLine(format_pool_flaw(flaw, with_names=with_names))
         for flaw in report.pools
@@ -61,31 +61,31 @@ def render_report_lines(report: NodeReport, *, with_names: bool, one_claim: bool
 
 
 def _describe_give_up(report: NodeReport) -> str:
-    """How far a search came that was given up, and what more time might do."""
+    """How far a search got before it was given up, and what more time might do."""
     if not report.steps and not report.seconds:
         return "not searched, the time went into other nodes: it may fit, a longer --search-timeout may tell"
-    came = describe_progress(report.steps, report.seconds, report.most_found, report.wanted)
-    return f"gave up {came}: it may fit, a longer --search-timeout may tell"
+    progress = describe_progress(report.steps, report.seconds, report.most_found, report.wanted)
+    return f"gave up {progress}: it may fit, a longer --search-timeout may tell"
 
 
 def render_attempt_lines(
     attempt: FailedAttempt, *, with_names: bool, flawed: bool = False
 ) -> list[ReportLine]:
-    """What stood in the way of one alternative."""
+    """What prevented one alternative."""
     lines = []
     if attempt.obstacle is not None:
         text = format_obstacle(attempt.obstacle)
         lines += [ReportLine(text)] if text else []
         if attempt.obstacle.reason in _WHOLE_ATTEMPT_REASONS:
             return lines
-    inside = [account for account in attempt.devices if not _is_outside_class(account)]
+    inside = [outcome for outcome in attempt.devices if not outcome.is_outside_class]
     if not attempt.devices:
         return lines if lines or flawed else [ReportLine("no driver publishes devices here")]
     if not inside:
         lead = f"no device is in class {attempt.device_class}"
         return lines + _render_no_match(attempt, lead, attempt.devices, with_names)
-    if all(account.why is not None and account.why.reason is RefusalReason.UNSUITED for account in inside):
-        only = {account.why.expression for account in inside if account.why is not None}
+    if all(outcome.why is not None and outcome.why.reason is RefusalReason.UNSUITED for outcome in inside):
+        only = {outcome.why.expression for outcome in inside if outcome.why is not None}
         if len(only) == 1:
             return lines + _render_no_match(attempt, "no device matches", inside, with_names)
     return [*lines, _render_tally_line(attempt, inside, with_names)]
@@ -94,15 +94,15 @@ def render_attempt_lines(
 _WHOLE_ATTEMPT_REASONS = frozenset(
     {RefusalReason.TOO_MANY_DEVICES, RefusalReason.POOL_INCOMPLETE, RefusalReason.POOL_INVALID}
 )
-"""Obstacles that end an alternative before any device is looked at."""
+"""Obstacles that rule out an alternative before any device is examined."""
 
 
 def _render_tally_line(
     attempt: FailedAttempt, inside: Sequence[DeviceOutcome], with_names: bool
 ) -> ReportLine:
-    drivers = {account.device.driver for account in inside}
-    counting = [a for a in attempt.devices if not _is_outside_class(a) or a.device.driver in drivers]
-    had = sum(account.why is None for account in counting)
+    drivers = {outcome.device.driver for outcome in inside}
+    counting = [a for a in attempt.devices if not a.is_outside_class or a.device.driver in drivers]
+    had = sum(outcome.why is None for outcome in counting)
     pieces = summarize_refusals(counting, with_names=with_names)
     if len(counting) == 1 and pieces:
         return ReportLine("the only device:", (pieces[0].partition(" ")[2],))
@@ -116,7 +116,7 @@ def _render_tally_line(
 def _render_no_match(
     attempt: FailedAttempt, lead: str, refused: Sequence[DeviceOutcome], with_names: bool
 ) -> list[ReportLine]:
-    """Nothing matches: the selector that most devices fail, and the device that comes nearest."""
+    """Nothing matches: the selector that most devices fail, and the nearest device."""
     failed = [a.why.expression for a in refused if a.why is not None and a.why.expression]
     expression = max(dict.fromkeys(failed), key=failed.count)
     lines = [ReportLine(f"{lead}: {to_single_line(expression)}")]
@@ -125,16 +125,10 @@ def _render_no_match(
     return lines
 
 
-def _is_outside_class(outcome: DeviceOutcome) -> bool:
-    """Whether a device is not of the class at all."""
-    why = outcome.why
-    return why is not None and why.reason is RefusalReason.UNSUITED and why.owner.startswith("class ")
-
-
 def _is_relevant_pool(driver: str, report: NodeReport) -> bool:
-    """Whether a flawed pool could have helped: its driver has devices of the class, or nobody has."""
+    """Whether a flawed pool could have helped: its driver has devices of the class, or no driver has."""
     drivers = {
-        a.device.driver for attempt in report.attempts for a in attempt.devices if not _is_outside_class(a)
+        a.device.driver for attempt in report.attempts for a in attempt.devices if not a.is_outside_class
     }
     return not drivers or driver in drivers or any(attempt.every for attempt in report.attempts)
 
@@ -142,54 +136,56 @@ def _is_relevant_pool(driver: str, report: NodeReport) -> bool:
 def _render_fault_lines(report: NodeReport, fault: DeviceOutcome, with_names: bool) -> Iterator[ReportLine]:
     why = fault.why
     assert why is not None
-    who = fault.device.device if with_names else "a device"
+    name = fault.device.device if with_names else "a device"
     if why.reason is RefusalReason.BROKEN_SELECTOR:
-        yield ReportLine(f"a selector fails on {who}: {format_error_line(why.error)}")
+        yield ReportLine(f"a selector fails on {name}: {format_error_line(why.error)}")
         yield ReportLine(f"{why.owner}: {to_single_line(why.expression)}")
     else:
-        yield ReportLine(f"the amount of `{why.name}` is beyond what a range can hold on {who}: {why.wanted}")
+        yield ReportLine(
+            f"the amount of `{why.name}` is beyond what a range can hold on {name}: {why.wanted}"
+        )
 
 
 def _render_progress(report: NodeReport, one_claim: bool) -> list[ReportLine]:
-    """Which requests found devices, and which one did not; nothing when there was only one to find."""
+    """Which requests found devices, and which did not; nothing when there is only one device to find."""
     if not report.attempts:
         return []
     furthest = max(report.attempts, key=lambda attempt: attempt.found)
     several = len(report.attempts) > 1
-    had = [(f.claim, f.request, f.label) for f in report.found]
+    found = [(f.claim, f.request, f.label) for f in report.found]
     if not several and not furthest.every:
         own = range(furthest.found)
-        had += [(furthest.claim, furthest.request, f"{furthest.request}[{nth}]") for nth in own]
-    if not had and not report.untried and not several:
+        found += [(furthest.claim, furthest.request, f"{furthest.request}[{nth}]") for nth in own]
+    if not found and not report.untried and not several:
         return []
     request = furthest.request if furthest.every else furthest.label
-    request = furthest.request.partition("/")[0] if several else request
+    request = furthest.alternative_of if several else request
     failed = request + ("" if one_claim else format_claim_suffix(furthest.claim))
     tail = f": none of {len(report.attempts)} alternatives" if several else ""
     names = ", ".join(report.untried) if one_claim else pluralize(len(report.untried), "request")
     untried = f" ({names} not tried)" if report.untried else ""
-    if not had:
+    if not found:
         return [ReportLine(f"{failed} not found{tail}{untried}")]
-    return [ReportLine(f"{_format_labels(had, one_claim)} found, {failed} not{tail}{untried}")]
+    return [ReportLine(f"{_format_labels(found, one_claim)} found, {failed} not{tail}{untried}")]
 
 
-def _format_labels(had: Sequence[tuple[str, str, str]], one_claim: bool) -> str:
-    """Labels of devices that were found; many of one request are drawn together."""
+def _format_labels(found: Sequence[tuple[str, str, str]], one_claim: bool) -> str:
+    """Labels of devices that were found; many of one request become a range."""
     groups: dict[str, dict[str, list[str]]] = {}
-    for claim, request, label in had:
+    for claim, request, label in found:
         groups.setdefault(claim, {}).setdefault(request, []).append(label)
-    said = []
+    labels_by_claim = []
     for claim, requests in groups.items():
         texts = [
             " ".join(labels) if len(labels) <= _MAX_LABELS else f"{request}[0..{len(labels) - 1}]"
             for request, labels in requests.items()
         ]
-        said.append(" ".join(texts) + ("" if one_claim else format_claim_suffix(claim)))
-    return " ".join(said)
+        labels_by_claim.append(" ".join(texts) + ("" if one_claim else format_claim_suffix(claim)))
+    return " ".join(labels_by_claim)
 
 
 def prefix_lines(alternative: str, lines: Sequence[ReportLine]) -> list[ReportLine]:
-    """Lines that belong to an alternative, behind its name."""
+    """The lines of an alternative, after its name."""
     if not lines:
         return []
     first = ReportLine(f"{alternative}: {lines[0].lead}", lines[0].pieces, hang=1)
@@ -204,5 +200,5 @@ def format_found_devices(found: Sequence[FoundDevice], one_claim: bool) -> str:
 
 
 def list_relevant_outcomes(found: FoundDevice) -> list[DeviceOutcome]:
-    """The devices a pick was preferred to, without those that are not of the class."""
-    return [account for account in found.passed_over if not _is_outside_class(account)]
+    """The devices that were passed over, without those outside the class."""
+    return [outcome for outcome in found.passed_over if not outcome.is_outside_class]

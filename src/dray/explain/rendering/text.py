@@ -1,10 +1,11 @@
-"""A diagnosis for people: one page, and one line for events.
+"""The text of a diagnosis: a page for people, and one line for events.
 
-Theory of operation: nodes whose stories read the same are folded into one entry, whatever their shapes. An
-entry for several nodes says nothing about single devices and claims, because each node has its own. Text is
-plain; whoever has colours gives a `paint`, which decorates roles and changes no word.
+Theory of operation: nodes whose reports read the same become one entry, whatever their shapes. An entry for
+several nodes names no single device or claim, because each node has its own. Text is plain; the caller may
+pass a `paint` that decorates roles and changes no word.
 
-Rules for this file: layout only. What a reason says is in `phrases`, what a story says in `lines`.
+Rules for this file: layout only. `refusal_phrases` has the phrases of reasons, `report_lines` the lines of
+reports.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from dray.explain.wording import format_count, join_names, pluralize, to_single_
 
 WIDTH = 100
 MIN_WIDTH = 40
-"""Less than this is no page; longer lines are left to the terminal."""
+"""Narrower pages are not rendered; the terminal wraps longer lines."""
 
 MAX_ENTRIES = 12
-"""Kinds of nodes on one page; the rest is counted."""
+"""Entries on one page; the rest is counted."""
 
 MAX_SUMMARY_LENGTH = 256
 """Characters of the line for events."""
@@ -42,11 +43,11 @@ _GAP = "   "
 _MAX_LABEL_WIDTH = 24
 _CLOSEST_MARK = "closest"
 _DOT = "\u00a0·"
-"""A dot that stays with the word before it until the lines are broken."""
+"""A dot that stays with the word before it when lines are wrapped."""
 
 
 class PageRole(StrEnum):
-    """What a piece of the page is, for those who paint."""
+    """The role of a piece of the page, for `paint`."""
 
     HEADLINE = "headline"
     NODE = "node"
@@ -62,7 +63,7 @@ def _paint_nothing(role: PageRole, text: str) -> str:
 
 
 class PageEntry(msgspec.Struct, frozen=True):
-    """Nodes whose stories read the same, and what they read."""
+    """Nodes whose reports read the same, and the lines."""
 
     nodes: tuple[str, ...]
     lines: tuple[ReportLine, ...]
@@ -80,32 +81,32 @@ def render_text(diagnosis: Diagnosis, width: int = WIDTH, *, paint: Paint = _pai
 
 
 def summarize(diagnosis: Diagnosis) -> str:
-    """One line for an event: the headline without its subject, a hint, and the nodes there is room for."""
+    """One line for an event: the headline without its subject, a hint, and as many nodes as fit."""
     verdict = diagnosis.verdict
     if verdict is DiagnosisVerdict.FITS:
-        story = diagnosis.node_reports[0]
-        found = format_found_devices(story.found, len(diagnosis.claims) < 2)
-        parts = [f"fits {story.nodes[0]}" + (f": {found}" if found else "")]
+        report = diagnosis.node_reports[0]
+        found = format_found_devices(report.found, len(diagnosis.claims) < 2)
+        parts = [f"fits {report.nodes[0]}" + (f": {found}" if found else "")]
     elif diagnosis.fault is not None:
         fault = diagnosis.fault
         parts = [": ".join(filter(None, (f"claim {fault.claim}", fault.field, fault.text)))]
     else:
         parts = [_describe_refusal(diagnosis)]
         for entry in group_reports(diagnosis):
-            who = join_names(entry.nodes, 2)
-            parts.append(f"{who}: {', '.join(str(line) for line in entry.lines)}")
-    helped = [f"; hint: {format_hint(hint)}" for hint in diagnosis.hints[:1]]
-    # What would help is worth more than a second group of nodes; without the first nobody understands it.
+            nodes = join_names(entry.nodes, 2)
+            parts.append(f"{nodes}: {', '.join(str(line) for line in entry.lines)}")
+    hints = [f"; hint: {format_hint(hint)}" for hint in diagnosis.hints[:1]]
+    # A hint is worth more than a second group of nodes; without the first it cannot be understood.
     closest = parts if len(parts) < 3 else [*parts[:2], "…"]
-    for hint in helped:
-        for told in (parts, closest):
-            if len("; ".join(told)) + len(hint) <= MAX_SUMMARY_LENGTH:
-                return "; ".join(told) + hint
+    for hint in hints:
+        for shown in (parts, closest):
+            if len("; ".join(shown)) + len(hint) <= MAX_SUMMARY_LENGTH:
+                return "; ".join(shown) + hint
     return _truncate_parts(parts, MAX_SUMMARY_LENGTH)
 
 
 def _truncate_parts(parts: Sequence[str], max_length: int) -> str:
-    """As many parts as there is room for; the first is cut when even that is too long."""
+    """As many parts as fit; the first is cut when even that is too long."""
     text = parts[0]
     for i, part in enumerate(parts[1:], start=1):
         ending = "; …" if i + 1 < len(parts) else ""
@@ -140,17 +141,17 @@ def render_headline(diagnosis: Diagnosis) -> str:
 
 
 def _describe_refusal(diagnosis: Diagnosis) -> str:
-    """Who cannot be satisfied by what."""
+    """Which claims cannot be satisfied, or where the search gave up."""
     if not diagnosis.node_reports:
         return "there are no nodes"
     if diagnosis.verdict is DiagnosisVerdict.UNKNOWN:
-        stories = diagnosis.node_reports
-        lost = sum(len(story.nodes) for story in stories if story.outcome is NodeOutcome.GAVE_UP)
+        reports = diagnosis.node_reports
+        lost = sum(len(report.nodes) for report in reports if report.outcome is NodeOutcome.GAVE_UP)
         if lost == diagnosis.node_count:
-            return f"the search gave up on {'every node' if lost > 1 else stories[0].nodes[0]}"
+            return f"the search gave up on {'every node' if lost > 1 else reports[0].nodes[0]}"
         total = pluralize(diagnosis.node_count, "node")
         return f"the search gave up on {format_count(lost)} of {total}, the others do not fit"
-    blamed = {a.claim for story in diagnosis.node_reports for a in story.attempts}
+    blamed = {a.claim for report in diagnosis.node_reports for a in report.attempts}
     claims = [name for name in diagnosis.claims if name in blamed] or list(diagnosis.claims)
     noun = "claim" if len(claims) == 1 else "claims"
     return f"no node can satisfy {noun} {join_names(claims, 4)}"
@@ -174,36 +175,38 @@ def _render_body(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator[str
 
 
 def group_reports(diagnosis: Diagnosis) -> list[PageEntry]:
-    """Stories folded by what they read, the closest first."""
+    """Reports grouped by their lines, the closest first."""
     one_claim = len(diagnosis.claims) < 2
     alike: dict[tuple[ReportLine, ...], list[NodeReport]] = {}
-    for story in diagnosis.node_reports:
-        if story.outcome is not NodeOutcome.FITS:
-            read = tuple(render_report_lines(story, with_names=False, one_claim=one_claim))
-            alike.setdefault(read, []).append(story)
+    for report in diagnosis.node_reports:
+        if report.outcome is not NodeOutcome.FITS:
+            lines = tuple(render_report_lines(report, with_names=False, one_claim=one_claim))
+            alike.setdefault(lines, []).append(report)
     found = []
-    for read, stories in alike.items():
-        nodes = tuple(name for story in stories for name in story.nodes)
+    for lines, reports in alike.items():
+        nodes = tuple(name for report in reports for name in report.nodes)
         named = (
-            render_report_lines(stories[0], with_names=True, one_claim=one_claim) if len(nodes) == 1 else read
+            render_report_lines(reports[0], with_names=True, one_claim=one_claim)
+            if len(nodes) == 1
+            else lines
         )
         found.append(PageEntry(nodes, tuple(named)))
     return found
 
 
 def _render_refusals(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator[str]:
-    told = group_reports(diagnosis)
-    labels = [join_names(entry.nodes, 3) for entry in told]
+    entries = group_reports(diagnosis)
+    labels = [join_names(entry.nodes, 3) for entry in entries]
     column = max((len(label) for label in labels[:MAX_ENTRIES] if len(label) <= _MAX_LABEL_WIDTH), default=0)
     indent = _INDENT + " " * column + _GAP if column else _INDENT * 3
-    for i, (label, entry) in enumerate(zip(labels[:MAX_ENTRIES], told, strict=False)):
-        marked = i == 0 and len(told) > 1
+    for i, (label, entry) in enumerate(zip(labels[:MAX_ENTRIES], entries, strict=False)):
+        marked = i == 0 and len(entries) > 1
         narrower = len(_CLOSEST_MARK) + 2 if marked else 0
         lines = lay_out_line(entry.lines[0], width - narrower, indent)
         lines += [text for line in entry.lines[1:] for text in lay_out_line(line, width, indent)]
         if marked:
-            room = min(width - len(lines[0]) - len(_CLOSEST_MARK), 6)
-            lines[0] += " " * max(room, 2) + paint(PageRole.MARK, _CLOSEST_MARK)
+            gap = min(width - len(lines[0]) - len(_CLOSEST_MARK), 6)
+            lines[0] += " " * max(gap, 2) + paint(PageRole.MARK, _CLOSEST_MARK)
         name = paint(PageRole.NODE, label)
         if len(label) > column:
             yield _INDENT + name
@@ -211,9 +214,9 @@ def _render_refusals(diagnosis: Diagnosis, width: int, paint: Paint) -> Iterator
         else:
             yield _INDENT + name + " " * (len(indent) - len(_INDENT) - len(label)) + lines[0].lstrip()
             yield from lines[1:]
-    if len(told) > MAX_ENTRIES:
-        rest = sum(len(entry.nodes) for entry in told[MAX_ENTRIES:])
-        yield f"{_INDENT}… and {pluralize(rest, 'more node')} with other stories"
+    if len(entries) > MAX_ENTRIES:
+        rest = sum(len(entry.nodes) for entry in entries[MAX_ENTRIES:])
+        yield f"{_INDENT}… and {pluralize(rest, 'more node')} with other reasons"
 
 
 def _render_hint(hint: Hint, width: int, paint: Paint) -> list[str]:
@@ -222,7 +225,7 @@ def _render_hint(hint: Hint, width: int, paint: Paint) -> list[str]:
 
 
 def format_hint(hint: Hint) -> str:
-    """What would help, and whom."""
+    """What would help, and which nodes."""
     return f"{hint.text} would make {join_names(hint.nodes, 2)} fit"
 
 
@@ -230,9 +233,9 @@ def format_hint(hint: Hint) -> str:
 
 
 def _render_success(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    story = diagnosis.node_reports[0]
+    report = diagnosis.node_reports[0]
     several = len(diagnosis.claims) > 1
-    rows = [(*([f.claim] if several else []), f.label, str(f.device)) for f in story.found]
+    rows = [(*([f.claim] if several else []), f.label, str(f.device)) for f in report.found]
     if not rows:
         yield f"{_INDENT}no devices are asked for"
     heads = (*(["claim"] if several else []), "request", "device")
@@ -240,14 +243,14 @@ def _render_success(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     indent = _INDENT + " " * (sum(widths) + len(_GAP) * len(widths))
     if rows:
         yield _INDENT + _GAP.join(h.ljust(w) for h, w in zip((*heads, "why"), (*widths, 3), strict=True))
-    for row, found in zip(rows, story.found, strict=True):
+    for row, found in zip(rows, report.found, strict=True):
         cells = _INDENT + "".join(cell.ljust(w) + _GAP for cell, w in zip(row, widths, strict=True))
         first, *rest = lay_out_line(ReportLine("", tuple(list_reasons(found))), width, indent)
         yield cells + first.lstrip()
         yield from rest
-    if story.attempts:
+    if report.attempts:
         yield ""
-    for attempt in story.attempts:
+    for attempt in report.attempts:
         for line in prefix_lines(
             f"{attempt.request} could not be had", render_attempt_lines(attempt, with_names=True)
         ):
@@ -259,29 +262,29 @@ def _render_success(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def list_reasons(found: FoundDevice) -> list[str]:
-    """Why it is this device."""
-    said = (
+    """Why this device was chosen."""
+    reasons = (
         ["all matching devices are asked for"]
         if found.every
         else list_refusals(list_relevant_outcomes(found))
     )
-    if not said:
-        said = (
+    if not reasons:
+        reasons = (
             ["first that matches"]
             if not found.label.endswith("]") or found.label.endswith("[0]")
             else ["next that matches"]
         )
     if found.admin:
-        said.append("admin access, even if in use")
-    said += [f"takes {amount} of `{name}`" for name, amount in found.consumed.items()]
-    return said
+        reasons.append("admin access, even if in use")
+    reasons += [f"takes {amount} of `{name}`" for name, amount in found.consumed.items()]
+    return reasons
 
 
 # --- layout ---
 
 
 def lay_out_line(line: ReportLine, width: int, indent: str) -> list[str]:
-    """A line broken between its pieces, and within a piece only when it must be."""
+    """Break a line between its pieces, and within a piece only when it must be."""
     indent += _INDENT * line.depth
     hanging = indent + _INDENT * line.hang
     rows = [line.lead] if line.lead else []
@@ -298,7 +301,7 @@ def lay_out_line(line: ReportLine, width: int, indent: str) -> list[str]:
 
 
 def wrap_text(text: str, width: int, indent: str, hanging: str | None = None) -> list[str]:
-    """Words in lines; words that are too long stay whole."""
+    """Wrap words into lines; words that are too long stay whole."""
     lines = wrap(
         text,
         max(width, len(indent) + MIN_WIDTH),

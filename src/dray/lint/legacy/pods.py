@@ -1,4 +1,4 @@
-"""Pods as they were written before Kubernetes 1.31 and in the first drafts, with what to write today."""
+"""Repairs of pods written before Kubernetes 1.31 and in the first drafts, with what to write today."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from dray.api.classic.resource_claim import ClassicClaimSpec
-from dray.api.conversion.legacy_pods import CONTAINER_LISTS, normalize_pod
+from dray.api.conversion.legacy_pods import normalize_pod
 from dray.api.core import ContainerClaim, PodResourceClaim
+from dray.api.core.pod import CONTAINER_LISTS
 from dray.api.decode_report import list_field_names
 from dray.lint.findings import FieldFinding
 from dray.lint.legacy.repairs import DocumentFields, Repair
@@ -22,7 +23,7 @@ _CLAIM_FIELDS = list_field_names(ContainerClaim)
 
 
 def repair_pod(pod: DocumentFields) -> tuple[DocumentFields, list[Repair]]:
-    """A pod without `source`, and what had to be repaired for it."""
+    """A pod without `source`, and the repairs that were needed."""
     repair = _repair_claim_source(pod)
     return (repair.document, [repair]) if repair else (pod, [])
 
@@ -38,7 +39,7 @@ def _repair_claim_source(pod: DocumentFields) -> Repair | None:
         return None
     first = min(lifted)
     whole = [lifted.get(i, entry) for i, entry in enumerate(pod["spec"]["resourceClaims"])]
-    complaint = FieldFinding(
+    finding = FieldFinding(
         "old-claim-source",
         f"spec.resourceClaims[{first}].source",
         "`source` is gone since Kubernetes 1.31; its fields stand beside `name`",
@@ -48,11 +49,11 @@ def _repair_claim_source(pod: DocumentFields) -> Repair | None:
     )
     indices = "|".join(map(str, lifted))
     back = (re.compile(rf"^(spec\.resourceClaims\[(?:{indices})\])\.(?!name\b)"), r"\1.source.")
-    return Repair(complaint, {**pod, "spec": {**pod["spec"], "resourceClaims": whole}}, back)
+    return Repair(finding, {**pod, "spec": {**pod["spec"], "resourceClaims": whole}}, back)
 
 
 def check_spelling(pod: DocumentFields) -> Iterator[FieldFinding]:
-    """What is accepted but written differently today, and fields that pods do not have."""
+    """Findings about accepted old spellings, and about fields that pods do not have."""
     today = normalize_pod(pod)
     for i, entry in _list_claim_entries(pod):
         here = f"spec.resourceClaims[{i}]"

@@ -1,12 +1,13 @@
-"""Shapes of other times and versions: what they look like, what to write today, and where their fields went.
+"""Repairs of old shapes of `resource.k8s.io` objects: what to write today, and where their fields are in the
+file.
 
-Theory of operation: each shape is a function that looks at a document and, when it recognises itself, returns
-one `Repair`: the complaint with the text to write instead, the document in today's shape, and the way back
-from today's field paths to the ones in the file. The object is then checked in its repaired form, so that one
-old habit is one finding and does not hide the next fault.
+Theory of operation: each rule recognises one shape of a document and returns a `Repair`: the finding with the
+text to write instead, the document in today's shape, and the mapping from today's field paths back to those
+in the file. The object is then checked in its repaired form, so that one old shape is one finding and does
+not hide the next fault.
 
 Rules for this file: shapes are recognised, never guessed: a document that could also mean something else is
-left alone, and the ordinary checks report it.
+left as it is, and the ordinary checks report it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PathRewrite = tuple[re.Pattern[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A shape that was recognised."""
+    """A recognised shape."""
 
     finding: FieldFinding
     document: DocumentFields
@@ -43,7 +44,7 @@ _CLAIM_SPECS = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "s
 
 
 def repair_document(document: DocumentFields, kind: str, version: str) -> tuple[DocumentFields, list[Repair]]:
-    """A document of `resource.k8s.io` in today's shape, and what had to be repaired for it."""
+    """A document of `resource.k8s.io` in today's shape, and the repairs that were needed."""
     repairs: list[Repair] = []
     for shape in REPAIR_RULES:
         while len(repairs) < _MAX_REPAIRS and (repair := shape(document, kind, version)) is not None:
@@ -56,7 +57,7 @@ _MAX_REPAIRS = 32
 
 
 def map_path_back(path: str, repairs: list[Repair]) -> str:
-    """Where a field of the repaired document stands in the document as written."""
+    """The path of a field of the repaired document in the document as written."""
     for repair in reversed(repairs):
         if repair.path_rewrite is not None:
             pattern, replacement = repair.path_rewrite
@@ -65,39 +66,44 @@ def map_path_back(path: str, repairs: list[Repair]) -> str:
 
 
 def _repair_classic_fields(document: DocumentFields, kind: str, version: str) -> Repair | None:
-    way = _CLAIM_SPECS.get(kind)
-    spec = _get_nested(document, way)
-    if way is None or not isinstance(spec, Mapping) or "resourceClassName" not in spec or "devices" in spec:
+    spec_path = _CLAIM_SPECS.get(kind)
+    spec = _get_nested(document, spec_path)
+    if (
+        spec_path is None
+        or not isinstance(spec, Mapping)
+        or "resourceClassName" not in spec
+        or "devices" in spec
+    ):
         return None
     name = spec["resourceClassName"]
-    ask = {"deviceClassName": name}
-    request = {"name": "device", **(ask if version == "v1beta1" else {"exactly": ask})}
+    exactly = {"deviceClassName": name}
+    request = {"name": "device", **(exactly if version == "v1beta1" else {"exactly": exactly})}
     today = {"devices": {"requests": [request]}}
     rest = {key: value for key, value in spec.items() if key not in _CLASSIC_FIELDS}
-    complaint = FieldFinding(
+    finding = FieldFinding(
         "old-classic-fields",
-        f"{'.'.join(way)}.resourceClassName",
+        f"{'.'.join(spec_path)}.resourceClassName",
         "`resourceClassName` is a field of classic claims; claims of `resource.k8s.io` ask for devices",
         expected="`devices.requests`, each with a device class",
         hint="a classic claim belongs to `cdi.k8s.io/v1alpha1`; otherwise ask for a device of a class",
         rewrite=to_yaml_block({"spec": today}),
         at_key=True,
     )
-    return Repair(complaint, _replace_nested(document, way, {**rest, **today}))
+    return Repair(finding, _replace_nested(document, spec_path, {**rest, **today}))
 
 
 def _repair_outside_devices(document: DocumentFields, kind: str, version: str) -> Repair | None:
-    way = _CLAIM_SPECS.get(kind)
-    spec = _get_nested(document, way)
-    if way is None or not isinstance(spec, Mapping) or "devices" in spec:
+    spec_path = _CLAIM_SPECS.get(kind)
+    spec = _get_nested(document, spec_path)
+    if spec_path is None or not isinstance(spec, Mapping) or "devices" in spec:
         return None
     moved = {part: spec[part] for part in _CLAIM_PARTS if part in spec}
     if not moved:
         return None
     rest = {key: value for key, value in spec.items() if key not in moved}
     first, names = next(iter(moved)), " and ".join(f"`{part}`" for part in moved)
-    prefix = ".".join(way)
-    complaint = FieldFinding(
+    prefix = ".".join(spec_path)
+    finding = FieldFinding(
         "requests-outside-devices",
         f"{prefix}.{first}",
         f"{names} must stand under `{prefix}.devices`",
@@ -106,7 +112,7 @@ def _repair_outside_devices(document: DocumentFields, kind: str, version: str) -
         at_key=True,
     )
     back = (re.compile(rf"^{re.escape(prefix)}\.devices\.({'|'.join(moved)})\b"), rf"{prefix}.\1")
-    return Repair(complaint, _replace_nested(document, way, {**rest, "devices": moved}), back)
+    return Repair(finding, _replace_nested(document, spec_path, {**rest, "devices": moved}), back)
 
 
 def _repair_flat_requests(document: DocumentFields, kind: str, version: str) -> Repair | None:
@@ -114,7 +120,7 @@ def _repair_flat_requests(document: DocumentFields, kind: str, version: str) -> 
     if version == "v1beta1":
         return None
 
-    def nested(request: DocumentFields) -> DocumentFields | None:
+    def nest(request: DocumentFields) -> DocumentFields | None:
         flat = {key: value for key, value in request.items() if key in _REQUEST_FIELDS}
         if not flat or "exactly" in request:
             return None
@@ -126,7 +132,7 @@ def _repair_flat_requests(document: DocumentFields, kind: str, version: str) -> 
     return _repair_each_request(
         document,
         kind,
-        nested,
+        nest,
         lambda path, count: FieldFinding(
             "old-flat-request",
             path,
@@ -142,7 +148,7 @@ def _repair_nested_requests(document: DocumentFields, kind: str, version: str) -
     if version != "v1beta1":
         return None
 
-    def flat(request: DocumentFields) -> DocumentFields | None:
+    def flatten(request: DocumentFields) -> DocumentFields | None:
         exactly = request.get("exactly")
         if not isinstance(exactly, Mapping) or _REQUEST_FIELDS & request.keys():
             return None
@@ -151,7 +157,7 @@ def _repair_nested_requests(document: DocumentFields, kind: str, version: str) -
     return _repair_each_request(
         document,
         kind,
-        flat,
+        flatten,
         lambda path, count: FieldFinding(
             "new-exactly",
             f"{path}.exactly",
@@ -164,9 +170,9 @@ def _repair_nested_requests(document: DocumentFields, kind: str, version: str) -
 
 
 def _repair_attribute_lists(document: DocumentFields, kind: str, version: str) -> Repair | None:
-    way = _CLAIM_SPECS.get(kind)
-    constraints = _get_nested(document, (*way, "devices", "constraints")) if way else None
-    if way is None or not isinstance(constraints, list):
+    spec_path = _CLAIM_SPECS.get(kind)
+    constraints = _get_nested(document, (*spec_path, "devices", "constraints")) if spec_path else None
+    if spec_path is None or not isinstance(constraints, list):
         return None
     for index, constraint in enumerate(constraints):
         for name in ("matchAttribute", "distinctAttribute"):
@@ -175,16 +181,18 @@ def _repair_attribute_lists(document: DocumentFields, kind: str, version: str) -
                 single = [{**constraint, name: attribute} for attribute in listed]
                 whole = [*constraints[:index], single[0], *constraints[index + 1 :]]
                 several = " each of its attributes needs a constraint of its own" if len(listed) > 1 else ""
-                complaint = FieldFinding(
+                finding = FieldFinding(
                     "attribute-list",
-                    f"{'.'.join(way)}.devices.constraints[{index}].{name}",
+                    f"{'.'.join(spec_path)}.devices.constraints[{index}].{name}",
                     f"`{name}` is a list; a constraint names one attribute",
                     expected="one attribute name, for example `resource.kubernetes.io/pcieRoot`",
                     hint=several.strip(),
                     rewrite=to_yaml_block(single),
                     at_key=True,
                 )
-                return Repair(complaint, _replace_nested(document, (*way, "devices", "constraints"), whole))
+                return Repair(
+                    finding, _replace_nested(document, (*spec_path, "devices", "constraints"), whole)
+                )
     return None
 
 
@@ -193,7 +201,7 @@ def _repair_basic_devices(document: DocumentFields, kind: str, version: str) -> 
     if version == "v1beta1":
         return None
 
-    def open_up(device: DocumentFields) -> DocumentFields | None:
+    def unwrap(device: DocumentFields) -> DocumentFields | None:
         basic = device.get("basic")
         if not isinstance(basic, Mapping):
             return None
@@ -202,7 +210,7 @@ def _repair_basic_devices(document: DocumentFields, kind: str, version: str) -> 
     return _repair_each_device(
         document,
         kind,
-        open_up,
+        unwrap,
         lambda path, count: FieldFinding(
             "old-device-basic",
             f"{path}.basic",
@@ -250,12 +258,12 @@ REPAIR_RULES: tuple[RepairRule, ...] = (
     _repair_basic_devices,
     _repair_flat_devices,
 )
-"""In this order, because each works on what the ones before have repaired."""
+"""In this order, because each works on the repairs before it."""
 
 _ItemChange = Callable[[DocumentFields], DocumentFields | None]
 _FindingBuilder = Callable[[str, str], FieldFinding]
 _PathPattern = tuple[str, str]
-"""A pattern of paths and what to put in its place; `@` stands for the items that were changed."""
+"""A pattern of paths and its replacement; `@` stands for the items that were changed."""
 
 
 def _repair_each_request(
@@ -265,10 +273,10 @@ def _repair_each_request(
     build_finding: _FindingBuilder,
     path_pattern: _PathPattern,
 ) -> Repair | None:
-    way = _CLAIM_SPECS.get(kind)
+    spec_path = _CLAIM_SPECS.get(kind)
     return (
-        _repair_each(document, (*way, "devices", "requests"), change, build_finding, path_pattern)
-        if way
+        _repair_each(document, (*spec_path, "devices", "requests"), change, build_finding, path_pattern)
+        if spec_path
         else None
     )
 
@@ -294,7 +302,7 @@ def _repair_each(
     build_finding: _FindingBuilder,
     path_pattern: _PathPattern,
 ) -> Repair | None:
-    """Change every item of a list that has the shape; one complaint, at the first, for all of them."""
+    """Change every item of a list that has the shape; one finding, at the first, for all of them."""
     items = _get_nested(document, path)
     if not isinstance(items, list):
         return None
@@ -303,12 +311,12 @@ def _repair_each(
         return None
     first = min(changed)
     more = f" ({len(changed)} items of this list)" if len(changed) > 1 else ""
-    complaint = replace(
+    finding = replace(
         build_finding(f"{'.'.join(path)}[{first}]", more), rewrite=to_yaml_block([changed[first]])
     )
     pattern = re.compile(path_pattern[0].replace("@", f"(?:{'|'.join(map(str, changed))})"))
     whole = [changed.get(i, item) for i, item in enumerate(items)]
-    return Repair(complaint, _replace_nested(document, path, whole), (pattern, path_pattern[1]))
+    return Repair(finding, _replace_nested(document, path, whole), (pattern, path_pattern[1]))
 
 
 def _get_nested(document: Any, path: tuple[str, ...] | None) -> Any:
@@ -320,6 +328,6 @@ def _get_nested(document: Any, path: tuple[str, ...] | None) -> Any:
 
 
 def _replace_nested(document: DocumentFields, path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """The document with another value at the end of a way that exists."""
+    """The document with another value at the end of an existing path."""
     name, *rest = path
     return {**document, name: _replace_nested(document[name], tuple(rest), value) if rest else value}

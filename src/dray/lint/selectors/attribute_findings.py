@@ -1,9 +1,10 @@
-"""Names and types in a selector that do not fit what devices publish.
+"""Findings about attributes and capacities in a selector: unknown names, and types that devices do not
+publish.
 
-Theory of operation: an attribute that no device has is a slip of the pen when devices publish others in its
-domain, or when the domain is almost one that exists. A domain that nobody knows is left alone: its driver may
-be elsewhere. A type is wrong only when *no* device that has the attribute fits; devices that contradict each
-other are another rule's business.
+Theory of operation: an attribute that no device has is a typo when devices publish others in its domain, or
+when its domain is almost one that exists. An unknown domain is not reported: its driver may be elsewhere. A
+type is wrong only when *no* device that has the attribute fits; the rule `attribute-type-differs` reports
+devices that contradict each other.
 """
 
 from __future__ import annotations
@@ -11,35 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from dray.api.devices.selector_analysis import LIST, SelectorAnalysis, TypedUse
+from dray.api.devices.selector_guards import format_field_path
+from dray.api.devices.selector_references import ATTRIBUTES, CAPACITY, FieldKey, FieldReference
 from dray.lint.findings import FieldFinding
 from dray.lint.rules import Severity
-from dray.lint.selectors.analysis import (
-    ATTRIBUTES,
-    CAPACITY,
-    LIST,
-    FieldKey,
-    FieldReference,
-    SelectorAnalysis,
-    TypedUse,
-)
 from dray.lint.selectors.device_models import DeviceModel, DeviceModelIndex
 from dray.lint.selectors.evaluation import SelectorOutcome
-from dray.lint.suggestions import TYPO_SIMILARITY, suggest_name
+from dray.lint.suggestions import TYPO_SIMILARITY, add_article, format_choices, suggest_name
 
 _KIND_NOUNS: Mapping[str, str] = MappingProxyType({ATTRIBUTES: "attribute", CAPACITY: "capacity"})
 _OTHER_KIND: Mapping[str, str] = MappingProxyType({ATTRIBUTES: CAPACITY, CAPACITY: ATTRIBUTES})
-_MAX_CHOICES = 10
 
 
 def describe_field(field_key: FieldKey) -> str:
     """An attribute or capacity in words."""
     return f"{_KIND_NOUNS[field_key[0]]} `{field_key[2]}`"
-
-
-def format_field_path(field_key: FieldKey) -> str:
-    """An attribute or capacity as expressions write it."""
-    kind, domain, name = field_key
-    return f'device.{kind}["{domain}"].{name}'
 
 
 # --- names ---
@@ -48,20 +36,18 @@ def format_field_path(field_key: FieldKey) -> str:
 def find_unknown_fields(
     expression: str, analysis: SelectorAnalysis, models: DeviceModelIndex
 ) -> dict[FieldKey, FieldFinding]:
-    """What a selector mentions and no device has."""
+    """The attributes and capacities that a selector mentions and no device has."""
     mentioned: dict[FieldKey, list[FieldReference]] = {}
     for reference in analysis.references:
         mentioned.setdefault(reference.key, []).append(reference)
     found = {}
-    for need, references in mentioned.items():
-        if need[2] not in models.names_by_domain.get(need[:2], ()):
-            # Who only asks whether it is there knows that it may not be.
-            certain = any(
-                not reference.is_presence_test and not reference.is_optional for reference in references
-            )
-            complaint = _check_reference(expression, references[0], models, certain)
-            if complaint is not None:
-                found[need] = complaint
+    for field_key, references in mentioned.items():
+        if field_key[2] not in models.names_by_domain.get(field_key[:2], ()):
+            # A presence test expects that it may be missing.
+            certain = any(reference.is_required for reference in references)
+            finding = _check_reference(expression, references[0], models, certain)
+            if finding is not None:
+                found[field_key] = finding
     return found
 
 
@@ -75,14 +61,14 @@ def _check_reference(
     hint = suggest_name(name, published)
     if name in models.names_by_domain.get((_OTHER_KIND[kind], domain), ()):
         other = (_OTHER_KIND[kind], domain, name)
-        hint = f"it is {_add_article(_KIND_NOUNS[other[0]])}: `{format_field_path(other)}`"
+        hint = f"it is {add_article(_KIND_NOUNS[other[0]])}: `{format_field_path(other)}`"
     if not certain and not hint:
         return None
     return FieldFinding(
         "unknown-attribute",
         "",
         f"no device publishes {describe_field(reference.key)} in domain `{domain}`",
-        expected=_format_choices(published, f"{_add_article(_KIND_NOUNS[kind])} that devices publish"),
+        expected=format_choices(published, f"{add_article(_KIND_NOUNS[kind])} that devices publish"),
         hint=hint,
         text_offset=(expression, reference.name_offset),
     )
@@ -104,22 +90,10 @@ def _check_domain(
         "unknown-attribute",
         "",
         f"no device publishes anything in domain `{domain}`",
-        expected=_format_choices(known, "the domain of a driver"),
+        expected=format_choices(known, "the domain of a driver"),
         hint=hint,
         text_offset=(expression, before if before >= 0 else max(0, expression.find(domain))),
     )
-
-
-def _format_choices(names: Iterable[str], otherwise: str) -> str:
-    """The names to choose from, when they are few enough to read."""
-    names = sorted(names)
-    if not names or len(names) > _MAX_CHOICES:
-        return otherwise
-    return ("one of " if len(names) > 1 else "") + ", ".join(f"`{name}`" for name in names)
-
-
-def _add_article(word: str) -> str:
-    return f"{'an' if word[:1] in 'aeiou' else 'a'} {word}"
 
 
 # --- types ---
@@ -140,13 +114,13 @@ _TYPE_HINTS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("int", LIST): "it is one value, no list: compare it with `==`",
     }
 )
-"""Published type, type it is taken for: what to do."""
+"""Published type and type it is used as: what to do."""
 
 
 def find_wrong_types(
     expression: str, analysis: SelectorAnalysis, outcome: SelectorOutcome
 ) -> dict[FieldKey, FieldFinding]:
-    """Attributes that are taken for another type than devices publish."""
+    """Attributes that are used as another type than devices publish."""
     found: dict[FieldKey, FieldFinding] = {}
     for use in analysis.typed_uses:
         having = [model for model in outcome.evaluated if model.has_field(use.reference.key)]
@@ -192,4 +166,4 @@ def _report_wrong_type(
 
 
 def _describe_types(types: Iterable[str]) -> Iterator[str]:
-    return (_add_article(name) for name in sorted(types) if "(" not in name)
+    return (add_article(name) for name in sorted(types) if "(" not in name)

@@ -1,43 +1,56 @@
-"""The messages of the compiler, in words that help: what is there, what was expected, what to write instead.
+"""Messages of the CEL compiler reworded for lint: what is there, what was expected, what to write instead.
 
-Theory of operation: the compiler speaks as cel-go does, so that its messages can be searched for. Each row of
-`_TRANSLATIONS` recognises one of them; a message that no row knows is passed on as it is. Some rows also
-point more exactly: at a name, where the compiler points at the bracket or the dot beside it.
+Theory of operation: the messages of the compiler are those of cel-go, so that people can search for them.
+Each function below rewords one cause of an issue; an issue without a cause keeps its message. Some also point
+more exactly: at a name, where the compiler points at the bracket or the dot beside it.
 
-Rules for this file: text in, text out; nothing is compiled here.
+Rules for this file: causes in, text out; nothing is compiled here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dray.api.devices.device_cel import DEVICE_TYPE
 from dray.cel import Env
+from dray.cel.issue_causes import (
+    ExpectedInput,
+    InvalidHasArgument,
+    InvalidLiteralArgument,
+    MissingBracket,
+    MixedTypes,
+    NoFieldSelection,
+    NoMatchingOverload,
+    ReservedWord,
+    UndeclaredReference,
+    UndefinedField,
+    UnexpectedInput,
+    UnknownToken,
+)
 from dray.cel.source import ExpressionIssue
-from dray.lint.suggestions import suggest_name
+from dray.cel.types import Type, format_type
+from dray.lint.findings import FieldFinding
+from dray.lint.suggestions import add_article, suggest_name
 
 
-class CelMessage(NamedTuple):
-    """One message in our words, and where to point."""
+def report_issue(text: str, issue: ExpressionIssue, env: Env) -> FieldFinding:
+    """The finding about an issue that the compiler found, for people; it has no path yet."""
+    finding = _build_finding(quote_with_backticks(issue.message), "an expression of CEL")
+    if issue.cause is not None:
+        finding = _EXPLANATIONS[type(issue.cause)](issue.cause, _IssueContext(text, issue.offset, env))
+    return finding if finding.text_offset else replace(finding, text_offset=(text, issue.offset))
 
-    message: str
-    expected: str
-    hint: str = ""
-    offset: int | None = None
 
-
-def translate_issue(text: str, issue: ExpressionIssue, env: Env) -> CelMessage:
-    """What the compiler found, for people."""
-    case = _IssueContext(text, issue.offset, env)
-    for pattern, say in _TRANSLATIONS:
-        match = pattern.match(issue.message)
-        if match:
-            said = say(match, case)
-            return said._replace(offset=issue.offset if said.offset is None else max(0, said.offset))
-    return CelMessage(quote_with_backticks(issue.message), "an expression of CEL", offset=issue.offset)
+def _build_finding(
+    message: str, expected: str, hint: str = "", at: tuple[str, int] | None = None
+) -> FieldFinding:
+    """A finding that points at an offset; at the issue when there is none."""
+    place = None if at is None else (at[0], max(0, at[1]))
+    return FieldFinding("selector-broken", "", message, expected=expected, hint=hint, text_offset=place)
 
 
 class _IssueContext(NamedTuple):
@@ -50,7 +63,7 @@ class _IssueContext(NamedTuple):
         return self.text[self.offset : self.offset + 1] == "("
 
     def find_name_before(self, name: str) -> int:
-        """Where a name stands whose bracket the compiler pointed at."""
+        """The offset of a name whose bracket the compiler points at."""
         return self.text.rfind(name, 0, self.offset) if self.is_call else self.offset
 
 
@@ -68,50 +81,56 @@ _EQUIVALENTS: Mapping[str, str] = MappingProxyType(
         "capacity": "device.capacity", "capacities": "device.capacity", "driver": "device.driver",
     }
 )  # fmt: skip
-"""Words of other languages, and what they are here."""
+"""Words of other languages, and their equivalents in CEL."""
 _MACROS = ("has", "all", "exists", "exists_one", "map", "filter", "optMap", "transformList", "transformMap")
 _ATTRIBUTE_SYNTAX_HINT = 'an attribute is `device.attributes["its.domain"].name`'
 
 
-def _explain_undefined_field(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    name = match["name"]
+def _explain_undefined_field(cause: UndefinedField, context: _IssueContext) -> FieldFinding:
+    name = cause.field
     fields = context.env.scope.fields[DEVICE_TYPE.name]
     expected = "one of " + ", ".join(f"`{field}`" for field in fields)
     hint = suggest_name(name, fields) or _ATTRIBUTE_SYNTAX_HINT
-    return CelMessage(
-        f"`device` has no field `{name}`", expected, hint, context.text.find(name, context.offset)
+    return _build_finding(
+        f"`device` has no field `{name}`",
+        expected,
+        hint,
+        (context.text, context.text.find(name, context.offset)),
     )
 
 
-def _explain_undeclared(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    name = match["name"]
+def _explain_undeclared(cause: UndeclaredReference, context: _IssueContext) -> FieldFinding:
+    name = cause.name
     other = _EQUIVALENTS.get(name)
     if context.is_call:
         known = [known for known in context.env.scope.functions if known.isidentifier()]
         hint = f"did you mean `{other}`?" if other else suggest_name(name, [*known, *_MACROS])
-        return CelMessage(
-            f"unknown function `{name}`", "a function of CEL", hint, context.find_name_before(name)
+        return _build_finding(
+            f"unknown function `{name}`",
+            "a function of CEL",
+            hint,
+            (context.text, context.find_name_before(name)),
         )
     if other:
         hint = f"did you mean `{other}`?"
     else:
         hint = suggest_name(name, ["device"]) or f'text is written in quotes: `"{name}"`'
-    return CelMessage(f"unknown name `{name}`", "`device`, or a value", hint)
+    return _build_finding(f"unknown name `{name}`", "`device`, or a value", hint)
 
 
-def _explain_no_overload(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    function = match["name"]
+def _explain_no_overload(cause: NoMatchingOverload, context: _IssueContext) -> FieldFinding:
+    function = cause.function
     operator = function.startswith(("_", "-", "!", "@"))
     name = function.strip("_@").replace("_", "")
-    types = [describe_type(found) for found in _split_types(match["types"])]
-    message = f"`{name}` does not take {' and '.join(add_article(found) for found in types)}"
+    types = [describe_type(found) for found in cause.types]
+    message = f"`{name}` does not take {' and '.join(add_type_article(found) for found in types)}"
     expected = (
         _list_call_forms(function, context.env)
         if not operator
         else _EXPECTED_OPERANDS.get(name, "values that it is made for")
     )
     offset = context.offset if operator else context.find_name_before(name)
-    return CelMessage(message, expected, _suggest_overload(name, types), offset)
+    return _build_finding(message, expected, _suggest_overload(name, types), (context.text, offset))
 
 
 _EXPECTED_ORDERED = "two values of one type that has an order: numbers, texts, times"
@@ -133,7 +152,7 @@ def _suggest_overload(name: str, types: list[str]) -> str:
         if kind in types and name in ("<", "<=", ">", ">="):
             return f"{_pluralize(kind)} are compared by function: `….compareTo({example}) {name} 0`"
         if kind in types and ("text" in types or "int" in types):
-            return f"what it is compared with must be {add_article(kind)} too: `{example}`"
+            return f"what it is compared with must be {add_type_article(kind)} too: `{example}`"
     return ""
 
 
@@ -151,63 +170,61 @@ def _list_call_forms(function: str, env: Env) -> str:
 _MAX_FORMS = 4
 
 
-def _explain_bad_token(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    found = match["found"]
+def _explain_bad_token(cause: UnknownToken, context: _IssueContext) -> FieldFinding:
+    found = cause.text
     if found[:1] in ('"', "'"):
-        return CelMessage("a quote is opened here and never closed", f"`{found[:1]}` at the end of the text")
+        return _build_finding(
+            "a quote is opened here and never closed", f"`{found[:1]}` at the end of the text"
+        )
     before = context.text[max(0, context.offset - 2) : context.offset]
     if found == "=" and before in ("==", "!="):
-        return CelMessage(f"`{before}=` is no operator", f"`{before}`", f"did you mean `{before}`?")
+        return _build_finding(f"`{before}=` is no operator", f"`{before}`", f"did you mean `{before}`?")
     other = _EQUIVALENTS.get(found)
     hint = f"did you mean `{other}`?" if other else ""
-    return CelMessage(f"`{found}` has no meaning here", "an operator, a name or a value", hint)
+    return _build_finding(f"`{found}` has no meaning here", "an operator, a name or a value", hint)
 
 
-def _explain_unexpected_input(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    found, expected = match["found"], match["expected"]
-    other = _EQUIVALENTS.get(found)
+def _explain_unexpected_input(cause: UnexpectedInput, context: _IssueContext) -> FieldFinding:
+    other = _EQUIVALENTS.get(cause.found)
     hint = f"did you mean `{other}`?" if other else ""
-    if expected.startswith("{"):
-        expected, what = "a value", "a value is missing"
-    elif expected == "<EOF>":
-        expected, what = "an operator such as `&&`, or the end", f"`{found}` does not belong here"
+    message = f"`{cause.found}` does not belong here"
+    if cause.expected is ExpectedInput.OPERAND:
+        expected, message = "a value", f"a value is missing before `{cause.found}`"
+    elif cause.expected is ExpectedInput.END:
+        expected = "an operator such as `&&`, or the end"
     else:
-        expected, what = quote_with_backticks(expected), f"`{found}` does not belong here"
-    if found == "<EOF>":
-        what = "the expression ends too early"
-    elif what == "a value is missing":
-        what = f"{what} before `{found}`"
-    return CelMessage(what, expected, hint)
+        expected = f"`{cause.bracket}`"
+    return _build_finding(message if cause.found else "the expression ends too early", expected, hint)
 
 
-def _explain_missing_input(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    return CelMessage(f"`{match['what']}` is missing", f"`{match['what']}`")
+def _explain_missing_input(cause: MissingBracket, context: _IssueContext) -> FieldFinding:
+    return _build_finding(f"`{cause.bracket}` is missing", f"`{cause.bracket}`")
 
 
-def _explain_reserved_word(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    name = match["name"]
+def _explain_reserved_word(cause: ReservedWord, context: _IssueContext) -> FieldFinding:
+    name = cause.word
     other = _EQUIVALENTS.get(name)
     hint = f"did you mean `{other}`?" if other else f'text is written in quotes: `"{name}"`'
-    return CelMessage(f"`{name}` is a reserved word", "another name, or text in quotes", hint)
+    return _build_finding(f"`{name}` is a reserved word", "another name, or text in quotes", hint)
 
 
-def _explain_has_argument(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    return CelMessage(
+def _explain_has_argument(cause: InvalidHasArgument, context: _IssueContext) -> FieldFinding:
+    return _build_finding(
         "`has` cannot test this",
         'a field behind a dot: `has(device.attributes["its.domain"].name)`',
         'with brackets, write `"name" in device.attributes["its.domain"]`',
     )
 
 
-def _explain_no_fields(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    return CelMessage(
-        f"{add_article(describe_type(match['type']))} has no fields", "a function, or the value itself"
+def _explain_no_fields(cause: NoFieldSelection, context: _IssueContext) -> FieldFinding:
+    return _build_finding(
+        f"{add_type_article(describe_type(cause.type))} has no fields", "a function, or the value itself"
     )
 
 
-def _explain_bad_argument(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    name = match["name"]
-    return CelMessage(
+def _explain_bad_argument(cause: InvalidLiteralArgument, context: _IssueContext) -> FieldFinding:
+    name = cause.function
+    return _build_finding(
         f"`{name}` cannot read its argument", _EXPECTED_ARGUMENTS.get(name, "an argument that it can read")
     )
 
@@ -221,40 +238,33 @@ _EXPECTED_ARGUMENTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _explain_type_mismatch(match: re.Match[str], context: _IssueContext) -> CelMessage:
-    found, wanted = describe_type(match["found"]), describe_type(match["wanted"])
-    return CelMessage(
-        f"this is {add_article(found)} among values that are {_pluralize(wanted)}", add_article(wanted)
+def _explain_type_mismatch(cause: MixedTypes, context: _IssueContext) -> FieldFinding:
+    found, wanted = describe_type(cause.found), describe_type(cause.expected)
+    return _build_finding(
+        f"this is {add_type_article(found)} among values that are {_pluralize(wanted)}",
+        add_type_article(wanted),
     )
 
 
-_TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _IssueContext], CelMessage]], ...] = (
-    (re.compile(r"undefined field '(?P<name>.*)'$"), _explain_undefined_field),
-    (re.compile(r"undeclared reference to '(?P<name>[^']*)'"), _explain_undeclared),
-    (
-        re.compile(r"found no matching overload for '(?P<name>[^']*)' applied to '(?P<types>.*)'$"),
-        _explain_no_overload,
-    ),
-    (
-        re.compile(r"Syntax error: token recognition error at: '(?P<found>.*)'$", re.DOTALL),
-        _explain_bad_token,
-    ),
-    (
-        re.compile(
-            r"Syntax error: (?:extraneous|mismatched) input '(?P<found>.*)' expecting (?P<expected>.*)$"
-        ),
-        _explain_unexpected_input,
-    ),
-    (re.compile(r"Syntax error: missing '(?P<what>.)' at "), _explain_missing_input),
-    (re.compile(r"reserved identifier: (?P<name>\w+)"), _explain_reserved_word),
-    (re.compile(r"invalid argument to has\(\) macro"), _explain_has_argument),
-    (re.compile(r"type '(?P<type>.*)' does not support field selection"), _explain_no_fields),
-    (re.compile(r"invalid (?P<name>\w+) argument"), _explain_bad_argument),
-    (re.compile(r"expected type '(?P<wanted>.*)' but found '(?P<found>.*)'$"), _explain_type_mismatch),
+_EXPLANATIONS: Mapping[type, Callable[[Any, _IssueContext], FieldFinding]] = MappingProxyType(
+    {
+        UndefinedField: _explain_undefined_field,
+        UndeclaredReference: _explain_undeclared,
+        NoMatchingOverload: _explain_no_overload,
+        UnknownToken: _explain_bad_token,
+        UnexpectedInput: _explain_unexpected_input,
+        MissingBracket: _explain_missing_input,
+        ReservedWord: _explain_reserved_word,
+        InvalidHasArgument: _explain_has_argument,
+        NoFieldSelection: _explain_no_fields,
+        InvalidLiteralArgument: _explain_bad_argument,
+        MixedTypes: _explain_type_mismatch,
+    }
 )
+"""How each cause is reworded."""
 
 
-# --- words ---
+# --- types in words ---
 
 _ATTRIBUTES, _CAPACITIES = "all attributes of a domain", "all capacities of a domain"
 _TYPE_WORDS: Mapping[str, str] = MappingProxyType(
@@ -273,32 +283,19 @@ _TYPE_WORDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def describe_type(name: str) -> str:
+def describe_type(one: Type) -> str:
+    """A type in words."""
+    name = format_type(one)
     return _TYPE_WORDS.get(name, name)
 
 
-def add_article(noun: str) -> str:
-    if noun in ("text", "null", _ATTRIBUTES, _CAPACITIES):
-        return noun
-    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+def add_type_article(noun: str) -> str:
+    """A type in words with its article, where it needs one."""
+    return noun if noun in ("text", "null", _ATTRIBUTES, _CAPACITIES) else add_article(noun)
 
 
 def _pluralize(noun: str) -> str:
     return "quantities" if noun == "quantity" else f"{noun}s"
-
-
-def _split_types(types: str) -> Iterator[str]:
-    """The types of a call, as the compiler lists them: `(int, string)` or `string.(int)`."""
-    target, dot, rest = types.rpartition(".(")
-    if dot:
-        yield target
-    inner, depth, start = (rest if dot else types[1:])[:-1], 0, 0
-    for i, char in enumerate(f"{inner},"):
-        depth += (char in "([") - (char in ")]")
-        if char == "," and depth == 0:
-            if inner[start:i].strip():
-                yield inner[start:i].strip()
-            start = i + 1
 
 
 def quote_with_backticks(message: str) -> str:

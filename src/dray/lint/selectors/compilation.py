@@ -1,11 +1,10 @@
-"""Selectors that cannot be used, whatever the devices are.
+"""Findings about selectors that cannot be used, whatever the devices are.
 
-Theory of operation: a selector is compiled as a new one, under the chosen gates. What the compiler finds is
-put into words (see `compilerwords`). An amount or version that is written out and cannot be read does
-compile, and then fails on every device; it is found here, too.
+Theory of operation: a selector is compiled as a new one, under the chosen gates. `cel_messages` words the
+issues of the compiler. A literal quantity or version that cannot be parsed does compile, and then fails on
+every device; it is reported here, too.
 
-Rules for this file: no device is looked at. Complaints carry no path; whoever asks knows where the selector
-stands.
+Rules for this file: no device is involved. Findings carry no path; the caller has the path of the selector.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ from dray.api.limits import EXPRESSION_BYTES
 from dray.cel import CelProgram, CompileFault, Env, EvalFault
 from dray.cel.source import ExpressionIssue
 from dray.cel.syntax.lexer import IDENT, STRING, tokenize
+from dray.cel.types import Type
 from dray.gates import GateSet
 from dray.lint.findings import FieldFinding
 from dray.lint.object_facts import SelectorGroup
 from dray.lint.rules import Severity
-from dray.lint.selectors.cel_messages import add_article, describe_type, translate_issue
+from dray.lint.selectors.cel_messages import add_type_article, describe_type, report_issue
 from dray.values.quantity import Quantity
 from dray.values.quantity_text import QuantityError
 
@@ -40,26 +40,26 @@ SHARING, LISTS = "DRAConsumableCapacity", "DRAListTypeAttributes"
 def check_selector_groups(
     groups: tuple[SelectorGroup, ...], gates: GateSet
 ) -> tuple[tuple[SelectorGroup, ...], list[FieldFinding]]:
-    """The asks of an object with what cannot be used marked, and what is wrong with it."""
-    complaints: list[FieldFinding] = []
+    """The selector groups of an object with unusable selectors marked, and the findings about those."""
+    findings: list[FieldFinding] = []
     marked = []
-    for ask in groups:
+    for group in groups:
         uses = []
-        for use in ask.selectors:
+        for use in group.selectors:
             found = find_compile_findings(use.expression, gates)
-            complaints += [replace(complaint, path=use.path) for complaint in found]
+            findings += [replace(finding, path=use.path) for finding in found]
             uses.append(replace(use, usable=not found and _has_valid_size(use.expression)))
-        marked.append(replace(ask, selectors=tuple(uses)))
-    return tuple(marked), complaints
+        marked.append(replace(group, selectors=tuple(uses)))
+    return tuple(marked), findings
 
 
 def _has_valid_size(expression: str) -> bool:
-    """Whether there is an expression, and one that is short enough; validation says so when there is not."""
+    """Whether there is an expression that is short enough; validation reports it otherwise."""
     return 0 < len(expression.encode()) <= EXPRESSION_BYTES
 
 
 def find_compile_findings(expression: str, gates: GateSet) -> tuple[FieldFinding, ...]:
-    """Why a new selector cannot be used; nothing for one that can, or that is not there to be compiled."""
+    """Why a new selector cannot be used; nothing for one that can, or that is missing or too long."""
     if not _has_valid_size(expression):
         return ()
     compiled = compile_selector(expression, stored=False, gates=gates)
@@ -68,7 +68,8 @@ def find_compile_findings(expression: str, gates: GateSet) -> tuple[FieldFinding
             return (_report_too_costly(compiled.program),)
         return _find_failing_literals(expression)
     if compiled.compile_fault is None:
-        return (_report_not_boolean(expression, compiled.detail),)
+        assert compiled.result_type is not None
+        return (_report_not_boolean(expression, compiled.result_type),)
     env = build_environment(sharing=gates.is_enabled(SHARING), lists=gates.is_enabled(LISTS))
     gate = _find_missing_gate(expression, gates)
     if gate:
@@ -91,14 +92,12 @@ def _find_missing_gate(expression: str, gates: GateSet) -> str:
 
 
 def _report_gate_off(fault: CompileFault, env: Env, gate: str) -> FieldFinding:
-    said = translate_issue(fault.text, fault.issues[0], env)
-    return FieldFinding(
-        "selector-broken",
-        "",
-        f"does not compile: {said.message}; feature gate `{gate}` is off",
+    finding = _report_compile_error(fault, fault.issues[0], env)
+    return replace(
+        finding,
+        message=f"{finding.message}; feature gate `{gate}` is off",
         expected=f"an expression without it, or gate `{gate}` on",
         hint=f"`--feature-gates {gate}=true` turns it on",
-        text_offset=(fault.text, said.offset or 0),
     )
 
 
@@ -114,30 +113,23 @@ def _report_too_costly(program: CelProgram) -> FieldFinding:
     )
 
 
-def _report_not_boolean(expression: str, detail: str) -> FieldFinding:
-    found = describe_type(detail.rpartition("not ")[2])
+def _report_not_boolean(expression: str, result_type: Type) -> FieldFinding:
+    found = describe_type(result_type)
     return FieldFinding(
         "selector-broken",
         "",
-        f"its value is {add_article(found)}, and a selector must be true or false",
+        f"its value is {add_type_article(found)}, and a selector must be true or false",
         expected="a condition, for example a comparison with `==`",
         text_offset=(expression, 0),
     )
 
 
 def _report_compile_error(fault: CompileFault, issue: ExpressionIssue, env: Env) -> FieldFinding:
-    said = translate_issue(fault.text, issue, env)
-    return FieldFinding(
-        "selector-broken",
-        "",
-        f"does not compile: {said.message}",
-        expected=said.expected,
-        hint=said.hint,
-        text_offset=(fault.text, said.offset or 0),
-    )
+    finding = report_issue(fault.text, issue, env)
+    return replace(finding, message=f"does not compile: {finding.message}")
 
 
-# --- values that are written out and cannot be read ---
+# --- literals that cannot be parsed ---
 
 _EXPECTED_LITERALS: Mapping[str, str] = MappingProxyType(
     {
@@ -183,14 +175,13 @@ def _check_literal(expression: str, start: int, end: int, function: str) -> Iter
 
 
 def _explain_literal(function: str, written: str, message: str) -> tuple[str, str]:
-    """In words: what is wrong with a literal, and a hint."""
+    """What is wrong with a literal, and a hint."""
     text = written[written.index("(") + 1 : -1].strip()[1:-1]
     if function == "quantity":
         try:
             Quantity.parse(text)
-        except QuantityError as refused:
-            why, _, hint = refused.reason.partition("; ")
-            return why, hint
+        except QuantityError as error:
+            return error.problem, error.hint
     if function == "semver" and re.fullmatch(r"v?\d+(\.\d+)?(\.\d+)?", text):
         return message[:1].lower() + message[1:], f'`semver("{text}", true)` takes short versions'
     return message[:1].lower() + message[1:], ""

@@ -1,12 +1,11 @@
-"""The published devices as selectors see them: few different ones, however many there are.
+"""Device models: the published devices, merged where selectors cannot distinguish them.
 
-Theory of operation: thousands of devices differ in a serial number that no selector mentions. So a device is
-cut down to what some selector looks at (its *needs*), and devices that are then alike become one *model* with
-a count and the name of the first. A single selector looks at even less: `get_view` gives the models that are
-left when only its own needs count. What is published at all, under which domains and names, is noted on the
-way.
+Theory of operation: thousands of devices differ in a serial number that no selector mentions. A device is
+trimmed to the fields that some selector reads, and devices that are then equal become one *model* with a
+count and the name of the first. A single selector reads even less: `get_view` returns the models that remain
+when only its own fields count. The index also records which names are published under which domains.
 
-Rules for this file: no expression is evaluated, and no more than `MAX_MODELS` models are kept.
+Rules for this file: no expression is evaluated, and at most `MAX_MODELS` models are kept.
 """
 
 from __future__ import annotations
@@ -20,19 +19,21 @@ import msgspec
 
 from dray.api.codec import decode
 from dray.api.devices.device_cel import DeviceBinding, bind_device
+from dray.api.devices.device_fields import find_attribute, find_capacity, has_field
+from dray.api.devices.selector_analysis import LIST
+from dray.api.devices.selector_references import ATTRIBUTES, CAPACITY, FieldKey
 from dray.api.json_text import write_json
 from dray.api.resource import Device
 from dray.lint.object_facts import SliceFacts
-from dray.lint.selectors.analysis import ATTRIBUTES, CAPACITY, LIST, FieldKey
 
 MAX_MODELS: Final = 10_000
-"""Different devices that are kept; more of them are counted and not looked at."""
+"""Different devices that are kept; more of them are counted and not evaluated."""
 
 FieldKeys = frozenset[FieldKey]
 
 
 class DeviceModel:
-    """Devices that cannot be told apart: what they have, how many there are, and one to name."""
+    """Devices that selectors cannot distinguish: one device as the example, and their number."""
 
     def __init__(self, driver: str, device: Device, pool: str, count: int = 0) -> None:
         self.driver = driver
@@ -47,57 +48,49 @@ class DeviceModel:
 
     @property
     def description(self) -> str:
-        """The device to name, for people."""
+        """The example device, for messages."""
         return f"`{self.device.name}` of pool `{self.driver}/{self.pool}`"
 
     def get_attribute_type(self, domain: str, name: str) -> str | None:
-        """The type of an attribute, or nothing when the device lacks it."""
-        for key in self._list_keys(domain, name):
-            held = self.device.attributes[key].get_typed_values() if key in self.device.attributes else None
-            if held is not None:
-                return LIST if self.device.attributes[key].is_list else held[0]
-        return None
+        """The type of an attribute; None when the device lacks it."""
+        attribute = find_attribute(self.driver, self.device, (ATTRIBUTES, domain, name))
+        typed = None if attribute is None else attribute.get_typed_values()
+        if attribute is None or typed is None:
+            return None
+        return LIST if attribute.is_list else typed[0]
 
     def format_value(self, field_key: FieldKey) -> str:
-        """What the device has there, as people write it; nothing when it has nothing."""
-        kind, domain, name = field_key
-        for key in self._list_keys(domain, name):
-            if kind == CAPACITY:
-                amount = self.device.capacity[key].value if key in self.device.capacity else None
-                if amount is not None:
-                    return str(amount)
-            held = self.device.attributes[key].get_typed_values() if key in self.device.attributes else None
-            if held is not None and kind == ATTRIBUTES:
-                values = [str(value).lower() if value in (True, False) else str(value) for value in held[1]]
-                return f"[{', '.join(values)}]" if self.device.attributes[key].is_list else values[0]
-        return ""
+        """The value of an attribute or capacity as text; empty when the device lacks it."""
+        if field_key[0] == CAPACITY:
+            capacity = find_capacity(self.driver, self.device, field_key)
+            return "" if capacity is None else str(capacity.value)
+        attribute = find_attribute(self.driver, self.device, field_key)
+        typed = None if attribute is None else attribute.get_typed_values()
+        if attribute is None or typed is None:
+            return ""
+        values = [str(value).lower() if value in (True, False) else str(value) for value in typed[1]]
+        return f"[{', '.join(values)}]" if attribute.is_list else values[0]
 
     def has_field(self, field_key: FieldKey) -> bool:
         """Whether the device has an attribute or capacity."""
-        kind, domain, name = field_key
-        held = self.device.capacity if kind == CAPACITY else self.device.attributes
-        return any(key in held for key in self._list_keys(domain, name))
-
-    def _list_keys(self, domain: str, name: str) -> tuple[str, ...]:
-        full = f"{domain}/{name}"
-        return (full, name) if domain == self.driver else (full,)
+        return has_field(self.driver, self.device, field_key)
 
 
 class DeviceModelIndex:
-    """Every published device, by what some selector can see of it."""
+    """The models of all published devices."""
 
     def __init__(self, slices: Iterable[SliceFacts], field_keys: FieldKeys) -> None:
         self.drivers: set[str] = set()
-        """Those that publish devices."""
+        """The drivers that publish devices."""
         self.names_by_domain: dict[tuple[str, str], set[str]] = defaultdict(set)
-        """Kind and domain: the names that are published there."""
+        """The published names by kind and domain."""
         self.device_count = 0
         self.is_complete = True
         """Whether all different devices are kept."""
         self._models: dict[tuple[str, bytes], DeviceModel] = {}
         self._views: dict[FieldKeys, tuple[DeviceModel, ...]] = {}
-        for page in slices:
-            self._add_slice(page, field_keys)
+        for slice_facts in slices:
+            self._add_slice(slice_facts, field_keys)
 
     def _add_slice(self, slice_facts: SliceFacts, field_keys: FieldKeys) -> None:
         for device in decode(slice_facts.contents).object.spec.devices:
@@ -116,7 +109,7 @@ class DeviceModelIndex:
         return len(self._models)
 
     def get_view(self, field_keys: FieldKeys) -> tuple[DeviceModel, ...]:
-        """The models that remain when only these needs count."""
+        """The models that remain when only these fields count."""
         found = self._views.get(field_keys)
         if found is None:
             alike: dict[tuple[str, bytes], DeviceModel] = {}
@@ -127,16 +120,16 @@ class DeviceModelIndex:
         return found
 
     def has_cached_models(self, field_keys: FieldKeys) -> bool:
-        """Whether a view is there already and costs nothing."""
+        """Whether a view is cached."""
         return field_keys in self._views
 
     def list_domains(self) -> set[str]:
-        """Everything that could be meant by the domain of an attribute or capacity."""
+        """All domains of attributes and capacities."""
         return self.drivers | {domain for _, domain in self.names_by_domain}
 
 
 def _merge_model(models: dict[tuple[str, bytes], DeviceModel], model: DeviceModel) -> bool:
-    """Add a model to those that are alike; not when that would be one too many."""
+    """Add a model to the equal ones; False when that exceeds the limit."""
     key = (model.driver, write_json(msgspec.structs.replace(model.device, name="")))
     known = models.get(key)
     if known is not None:
@@ -149,7 +142,7 @@ def _merge_model(models: dict[tuple[str, bytes], DeviceModel], model: DeviceMode
 
 
 def _trim_device(driver: str, device: Device, field_keys: FieldKeys) -> Device:
-    """A device with nothing but what is needed."""
+    """A device with only the needed fields."""
     return msgspec.structs.replace(
         device,
         attributes={

@@ -1,9 +1,9 @@
-"""Trying selectors on the published devices, in the order in which an allocation would.
+"""Evaluation of selectors on the published devices, in the order of an allocation.
 
 Theory of operation: the selectors of a class come first, then those of the request, one after the other; a
-selector sees only devices of which all before it were true. What it does with those is its `SelectorOutcome`.
-Equal rows of selectors are tried once. Evaluations are counted, and rows for which too few are left are not
-tried: lint must come to an end, whatever it is given.
+selector is evaluated on the devices for which all before it are true. Its result is a `SelectorOutcome`.
+Equal rows of selectors are evaluated once. The number of evaluations is limited, and rows beyond the limit
+are not evaluated: lint must terminate, whatever its input.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from dray.api.devices.device_cel import CompiledSelector, compile_selector
+from dray.api.devices.selector_analysis import analyze_selector
 from dray.cel import EvalFault
 from dray.gates import GateSet
-from dray.lint.selectors.analysis import analyze_selector
 from dray.lint.selectors.device_models import DeviceModel, DeviceModelIndex, FieldKeys
 
 MAX_EVALUATIONS: Final = 100_000
-"""Devices looked at by all selectors together; about a second's worth."""
+"""Evaluations of all selectors together; about a second of work."""
 
 SelectorRow = tuple[str, ...]
 FaultOnModel = tuple[DeviceModel, EvalFault]
@@ -28,7 +28,7 @@ _GATES: Final = GateSet.from_defaults()
 
 @dataclass(frozen=True, slots=True)
 class SelectorOutcome:
-    """What one selector does with the devices that reach it."""
+    """The result of one selector on the devices that reach it."""
 
     matching: tuple[DeviceModel, ...]
     rejected: tuple[DeviceModel, ...]
@@ -40,18 +40,18 @@ class SelectorOutcome:
 
 
 def count_devices(models: tuple[DeviceModel, ...]) -> int:
-    """How many devices some models stand for."""
+    """How many devices some models represent."""
     return sum(model.count for model in models)
 
 
 def compile_stored_selector(expression: str) -> CompiledSelector | None:
-    """An expression as the allocator would use it; nothing when it does not compile."""
+    """An expression as the allocator uses it; None when it does not compile."""
     compiled = compile_selector(expression, stored=True, gates=_GATES)
     return compiled if isinstance(compiled, CompiledSelector) else None
 
 
 def evaluate_selector(expression: str, models: tuple[DeviceModel, ...]) -> SelectorOutcome | None:
-    """What an expression does with some devices; nothing when it does not compile."""
+    """The result of an expression on some devices; None when it does not compile."""
     selector = compile_stored_selector(expression)
     if selector is None:
         return None
@@ -60,7 +60,7 @@ def evaluate_selector(expression: str, models: tuple[DeviceModel, ...]) -> Selec
     faults: list[FaultOnModel] = []
     for model in models:
         if isinstance(model.binding.value, EvalFault):
-            continue  # the slice breaks a rule, which was said there
+            continue  # validation of the slice reports it
         result = selector.matches(model.binding)
         if isinstance(result, EvalFault):
             faults.append((model, result))
@@ -70,7 +70,7 @@ def evaluate_selector(expression: str, models: tuple[DeviceModel, ...]) -> Selec
 
 
 class SelectorEvaluator:
-    """All trials on one catalogue."""
+    """Evaluates rows of selectors on one index of device models."""
 
     def __init__(self, models: DeviceModelIndex, max_evaluations: int = MAX_EVALUATIONS) -> None:
         self.models = models
@@ -79,7 +79,7 @@ class SelectorEvaluator:
         self._reaching: dict[tuple[SelectorRow, FieldKeys], tuple[DeviceModel, ...]] = {}
 
     def evaluate_row(self, preceding: SelectorRow, row: SelectorRow) -> tuple[SelectorOutcome, ...] | None:
-        """One outcome for each selector of a row, after others; nothing when it would take too long."""
+        """One outcome for each selector of a row, after others; None when the limit is exceeded."""
         key = (preceding, row)
         if key not in self._outcomes:
             self._outcomes[key] = self._evaluate_uncached(preceding, row)
@@ -88,24 +88,24 @@ class SelectorEvaluator:
     def _evaluate_uncached(
         self, preceding: SelectorRow, row: SelectorRow
     ) -> tuple[SelectorOutcome, ...] | None:
-        needs = frozenset(
-            need for expression in (*preceding, *row) for need in analyze_selector(expression).field_keys
+        field_keys = frozenset(
+            key for expression in (*preceding, *row) for key in analyze_selector(expression).field_keys
         )
-        if not self.models.has_cached_models(needs) and not self._take_budget(len(self.models)):
+        if not self.models.has_cached_models(field_keys) and not self._take_budget(len(self.models)):
             return None
-        models = self._reaching.get((preceding, needs))
+        models = self._reaching.get((preceding, field_keys))
         if models is None:
-            passed = self._evaluate_in_order(preceding, self.models.get_view(needs))
+            passed = self._evaluate_in_order(preceding, self.models.get_view(field_keys))
             if passed is None:
                 return None
-            models = passed[-1].matching if passed else self.models.get_view(needs)
-            self._reaching[preceding, needs] = models
+            models = passed[-1].matching if passed else self.models.get_view(field_keys)
+            self._reaching[preceding, field_keys] = models
         return self._evaluate_in_order(row, models)
 
     def _evaluate_in_order(
         self, row: SelectorRow, models: tuple[DeviceModel, ...]
     ) -> tuple[SelectorOutcome, ...] | None:
-        """Each selector on the devices that those before it have left."""
+        """Evaluate each selector on the devices that match those before it."""
         outcomes = []
         for expression in row:
             outcome = evaluate_selector(expression, models) if self._take_budget(len(models)) else None

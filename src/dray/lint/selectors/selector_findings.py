@@ -1,25 +1,25 @@
-"""What to say about a selector that was tried on the published devices.
+"""Findings about a selector that was evaluated on the published devices.
 
-Theory of operation: one fault is one complaint. A name that nobody publishes or a type that does not fit
-explains most of what follows from it, so what it explains is not said again. Then come devices on which the
-selector fails, and then what it does where it does not fail: nothing matches, or everything.
+Theory of operation: one fault is one finding. A name that no device publishes or a type that does not fit
+explains most of what follows from it, and that is not reported again. Then come devices on which the selector
+fails, and then its results where it does not fail: nothing matches, or everything.
 
-Rules for this file: a device is named wherever one is meant, and every hint about a value shows one that was
-published.
+Rules for this file: every finding about a device names one, and every hint about a value shows a published
+one.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dray.api.devices.device_cel import DeviceBinding, bind_device
+from dray.api.devices.selector_analysis import SelectorAnalysis, SelectorCondition, analyze_selector
 from dray.api.resource import Device
+from dray.cel import ErrorReason
 from dray.lint.findings import FieldFinding
 from dray.lint.rules import Severity
-from dray.lint.selectors.analysis import SelectorAnalysis, SelectorCondition, analyze_selector
 from dray.lint.selectors.attribute_findings import describe_field, find_unknown_fields, find_wrong_types
 from dray.lint.selectors.device_models import DeviceModel, DeviceModelIndex
 from dray.lint.selectors.evaluation import (
@@ -35,15 +35,15 @@ from dray.manifests.writer import to_yaml_block
 
 _MAX_VALUES = 4
 _MAX_CONDITION_LENGTH = 70
-_PATH_PREFIX = re.compile(r"device\.(?:attributes|capacity)\[\s*(?:\"[^\"]*\"|'[^']*')\s*\]\.")
+_TYPE_ERRORS = frozenset({ErrorReason.NO_SUCH_OVERLOAD, ErrorReason.NOT_BOOLEAN})
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSelector:
-    """A selector, what it did, and where it stands.
+    """A selector, its outcome, and its context.
 
-    `scope_text` says which devices it was asked about; `is_class_known` is false when the class is not among
-    the manifests, so that nobody can say whether a device would come this far.
+    `scope_text` says which devices it was evaluated on; `is_class_known` is false when the class is not among
+    the manifests, so that it is unknown which devices reach the selector.
     """
 
     expression: str
@@ -56,12 +56,12 @@ class EvaluatedSelector:
 
 
 def report_selector(evaluated: EvaluatedSelector) -> Iterator[FieldFinding]:
-    """Everything there is to say about a selector."""
-    reading = analyze_selector(evaluated.expression)
-    unknown = find_unknown_fields(evaluated.expression, reading, evaluated.models)
-    wrong = find_wrong_types(evaluated.expression, reading, evaluated.outcome)
-    absent = _report_absent_driver(evaluated, reading)
-    if absent is not None:  # what it publishes is unknown, too
+    """All findings about a selector."""
+    analysis = analyze_selector(evaluated.expression)
+    unknown = find_unknown_fields(evaluated.expression, analysis, evaluated.models)
+    wrong = find_wrong_types(evaluated.expression, analysis, evaluated.outcome)
+    absent = _report_absent_driver(evaluated, analysis)
+    if absent is not None:  # its attributes are unknown, too
         yield absent
         return
     yield from unknown.values()
@@ -72,17 +72,17 @@ def report_selector(evaluated: EvaluatedSelector) -> Iterator[FieldFinding]:
         return
     outcome = evaluated.outcome
     if outcome.rejected and not outcome.matching:
-        yield _report_never_true(evaluated, reading)
+        yield _report_never_true(evaluated, analysis)
     elif (
         outcome.matching
         and not outcome.rejected
         and not outcome.faults
-        and _is_always_true_reportable(evaluated, reading)
+        and _is_always_true_reportable(evaluated, analysis)
     ):
         yield _report_always_true(evaluated)
 
 
-# --- where it fails ---
+# --- devices on which it fails ---
 
 
 def _report_faults(
@@ -93,7 +93,7 @@ def _report_faults(
     for model, fault in evaluated.outcome.faults:
         reference = find_missing_reference(evaluated.expression, model, fault)
         if reference is None:
-            if not (wrong_type and fault.message.startswith(("no such overload", "CEL result"))):
+            if not (wrong_type and fault.reason in _TYPE_ERRORS):
                 others.append((model, fault))
         elif reference.key not in unknown:
             lacking.append((model, fault))
@@ -115,8 +115,8 @@ def _report_unguarded(evaluated: EvaluatedSelector, lacking: list[FaultOnModel])
     model, fault = lacking[0]
     reference = find_missing_reference(evaluated.expression, model, fault)
     assert reference is not None
-    made = add_guards(evaluated.expression, tuple(model for model, _ in lacking), evaluated.models.drivers)
-    tests = " && ".join(made.guards)
+    guarded = add_guards(evaluated.expression, tuple(model for model, _ in lacking), evaluated.models.drivers)
+    tests = " && ".join(guarded.guards)
     return FieldFinding(
         "selector-unguarded",
         "",
@@ -124,19 +124,19 @@ def _report_unguarded(evaluated: EvaluatedSelector, lacking: list[FaultOnModel])
         f"{describe_field(reference.key)} in domain `{reference.domain}`",
         expected="a test before it that keeps such devices out",
         hint=f"write `{tests} && …`" if tests else "",
-        rewrite=to_yaml_block({"expression": made.expression}) if made.expression else "",
+        rewrite=to_yaml_block({"expression": guarded.expression}) if guarded.expression else "",
         text_offset=(evaluated.expression, reference.name_offset),
     )
 
 
 def _describe_failing_devices(evaluated: EvaluatedSelector, faults: list[FaultOnModel]) -> str:
     failing = count_devices(tuple(model for model, _ in faults))
-    asked = count_devices(evaluated.outcome.evaluated)
-    called = faults[0][0].description
-    return called if asked == 1 else f"{failing} of {asked} devices, first on {called}"
+    evaluated_count = count_devices(evaluated.outcome.evaluated)
+    example = faults[0][0].description
+    return example if evaluated_count == 1 else f"{failing} of {evaluated_count} devices, first on {example}"
 
 
-# --- where nothing matches ---
+# --- selectors that match nothing ---
 
 
 def _report_never_true(evaluated: EvaluatedSelector, analysis: SelectorAnalysis) -> FieldFinding:
@@ -161,7 +161,7 @@ def _report_absent_driver(evaluated: EvaluatedSelector, analysis: SelectorAnalys
         return None
     driver, offset = absent[0]
     hint = suggest_name(driver, evaluated.models.drivers, TYPO_SIMILARITY)
-    # A driver that is nowhere near those that are here may well be in the cluster.
+    # A driver with another name than those in the manifests may well be in the cluster.
     severity = Severity.WARNING if hint or evaluated.complete else Severity.NOTE
     return FieldFinding(
         "selector-never-true",
@@ -176,7 +176,7 @@ def _report_absent_driver(evaluated: EvaluatedSelector, analysis: SelectorAnalys
 
 @dataclass(frozen=True, slots=True)
 class _ConditionTally:
-    """One condition, on which models it is not true, and how many devices these are."""
+    """One condition, the models on which it is not true, and how many devices these are."""
 
     condition: SelectorCondition
     models: frozenset[int]
@@ -186,22 +186,22 @@ class _ConditionTally:
 def _tally_conditions(
     conditions: tuple[SelectorCondition, ...], tried: tuple[DeviceModel, ...]
 ) -> Iterator[_ConditionTally]:
-    for term in conditions:
-        outcome = evaluate_selector(term.text, tried)
+    for condition in conditions:
+        outcome = evaluate_selector(condition.text, tried)
         if outcome is not None:
             failing = (*outcome.rejected, *(model for model, _ in outcome.faults))
-            yield _ConditionTally(term, frozenset(map(id, failing)), count_devices(failing))
+            yield _ConditionTally(condition, frozenset(map(id, failing)), count_devices(failing))
 
 
 def _build_hints(tallies: list[_ConditionTally], tried: tuple[DeviceModel, ...]) -> Iterator[str]:
-    """Which condition fails how often, and the device that comes nearest."""
-    asked = count_devices(tried)
-    if len(tallies) > 1 and asked > 1:
+    """Which condition fails how often, and the nearest device."""
+    evaluated_count = count_devices(tried)
+    if len(tallies) > 1 and evaluated_count > 1:
         worst = sorted((t for t in tallies if t.failing), key=lambda tally: -tally.failing)[:_MAX_VALUES]
         shares = [
             f"`{_shorten_condition(tally.condition.text)}` fails for {tally.failing}" for tally in worst
         ]
-        yield ", ".join([f"{shares[0]} of {asked}", *shares[1:]])
+        yield ", ".join([f"{shares[0]} of {evaluated_count}", *shares[1:]])
     near = list(_find_nearest(tallies, tried))
     if near:
         tally = near[0][1]
@@ -220,7 +220,7 @@ def _build_hints(tallies: list[_ConditionTally], tried: tuple[DeviceModel, ...])
 def _find_nearest(
     tallies: list[_ConditionTally], tried: tuple[DeviceModel, ...]
 ) -> Iterator[tuple[DeviceModel, _ConditionTally]]:
-    """Devices that fail one condition only, and which."""
+    """Devices that fail only one condition, and the condition."""
     for model in tried:
         failing = [tally for tally in tallies if id(model) in tally.models]
         if len(failing) == 1:
@@ -228,34 +228,34 @@ def _find_nearest(
 
 
 def _describe_published_values(condition: SelectorCondition, models: tuple[DeviceModel, ...]) -> str:
-    """The values that devices have where a condition looks for another one."""
-    needs = {reference.key for reference in condition.references}
-    if len(needs) != 1:
+    """The published values of the attribute or capacity that a condition reads."""
+    field_keys = {reference.key for reference in condition.references}
+    if len(field_keys) != 1:
         return ""
-    (need,) = needs
+    (field_key,) = field_keys
     values: Counter[str] = Counter()
     for model in models:
-        if shown := model.format_value(need):
+        if shown := model.format_value(field_key):
             values[shown] += model.count
     listed = [f"`{value}` on {count}" for value, count in values.most_common(_MAX_VALUES)]
     more = f" and {len(values) - _MAX_VALUES} other values" if len(values) > _MAX_VALUES else ""
-    return f"{describe_field(need)} is {', '.join(listed)}{more}" if listed else ""
+    return f"{describe_field(field_key)} is {', '.join(listed)}{more}" if listed else ""
 
 
 def _shorten_condition(text: str) -> str:
-    """A condition as people say it: `size == "large"`, without the way to the attribute."""
-    text = _PATH_PREFIX.sub("", " ".join(text.split()))
+    """A condition with names in place of paths, short enough for a sentence."""
+    text = " ".join(analyze_selector(text).short_text.split())
     return text if len(text) <= _MAX_CONDITION_LENGTH else f"{text[: _MAX_CONDITION_LENGTH - 1]}…"
 
 
-# --- where everything matches ---
+# --- selectors that match everything ---
 
 
 def _is_always_true_reportable(evaluated: EvaluatedSelector, analysis: SelectorAnalysis) -> bool:
-    """Whether it is worth saying that a selector is always true.
+    """Whether to report that a selector is always true.
 
-    A class says which driver it means even where there is no other. And when there is one device only, every
-    selector that matches is always true: then it must be true of a device that has nothing, too.
+    A class names its driver even where there is no other. And when there is only one device, every selector
+    that matches is always true: then it must also be true of a device without attributes.
     """
     if not evaluated.is_class_known or (evaluated.is_class_selector and analysis.required_drivers):
         return False
@@ -271,11 +271,11 @@ def _make_empty_binding() -> DeviceBinding:
 
 def _report_always_true(evaluated: EvaluatedSelector) -> FieldFinding:
     count = count_devices(evaluated.outcome.matching)
-    whom = f"all {count} devices" if count > 1 else "the only device"
+    devices = f"all {count} devices" if count > 1 else "the only device"
     return FieldFinding(
         "selector-always-true",
         "",
-        f"true for {whom} {evaluated.scope_text}: it keeps none out",
+        f"true for {devices} {evaluated.scope_text}: it keeps none out",
         expected="a condition that some devices do not meet, or no selector",
         text_offset=(evaluated.expression, 0),
     )

@@ -21,7 +21,8 @@ from dray.node.claims.preparations import NodePreparations
 from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.claims.readiness import ABANDON_ANNOTATION
 from dray.node.claims.record import NodeClaimStage, RecordedClaim
-from dray.node.keyed_locks import Broadcast, wait_for_first
+from dray.node.keyed_locks import Broadcast
+from dray.tasks import wait_for_first
 
 
 class UnusedClaimReleaser:

@@ -28,7 +28,7 @@ from dray.node.claims.driver_calls import CheckpointedCalls
 from dray.node.claims.preparations import NodePreparations
 from dray.node.claims.preparer_options import ClaimPreparerOptions
 from dray.node.claims.record import NodeClaimStage, RecordedClaim
-from dray.node.keyed_locks import wait_for_first
+from dray.tasks import wait_for_first
 
 
 def list_held_devices(claim: RecordedClaim) -> tuple[PreparationDevice, ...]:

@@ -1,4 +1,4 @@
-"""Configuration of a container at its start: command and environment variables, CDI edits, and the files of
-its log; the runtimes are below in `runtime`. It knows neither claims nor drivers nor restart policies. The
-pod workers, the agent and its log endpoint import it.
+"""Containers on a node: command and environment variables, CDI edits, log files and their reader, and the
+runtimes in `runtime`. It contains nothing about claims, drivers or restart policies. The pod workers, the
+agent and its log endpoint import it.
 """

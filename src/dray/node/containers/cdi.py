@@ -1,14 +1,13 @@
-"""The CDI files of a node: which device is described where, and what it changes in a container.
+"""Cache of the CDI specs of a node: finds devices in them and collects their container edits.
 
-Theory of operation: directories are looked through when devices are asked for, and a file is read again only
-when it has changed. A later directory goes before an earlier one; inside a directory two files must not
-describe the same device. A file that cannot be used is told once and passed over; when a device is missing,
-what was passed over is part of the answer. The edits of a whole spec come once, before those of its first
-device.
+Theory of operation: the directories are scanned when devices are looked up, and a file is read again only
+when it has changed. A later directory overrides an earlier one; inside a directory two files must not
+describe the same device. An unusable file is reported once and skipped; the error for a missing device names
+the skipped files. The edits of a whole spec apply once, before those of its first device.
 
-Rules for this file: whoever can write a CDI file runs programs as root (hooks). So only regular files are
-read, never through a link, of root or our own user, and not where everybody may write. Names of devices are
-compared and never made into paths.
+Rules for this file: a user who can write a CDI file can run programs as root (hooks). So only regular files
+are read, never through a link, owned by root or this user, and not world-writable. Device names are compared
+and never turned into paths.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from dray.wire.cdi import (
 
 DEFAULT_DIRECTORIES: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of a file that is read."""
+"""Limit of the size of a file."""
 MAX_FILES: Final = 10_000
-"""Files of a directory that are looked at."""
+"""Limit of the files read in one directory."""
 _SUFFIXES: Final = (".json", ".yaml")
 
 
 class CdiDeviceError(DrayError):
-    """Devices that a container was promised cannot be given to it; says which, and where was looked."""
+    """A CDI device of a container was not found; names the device and the searched directories."""
 
 
 class _FileStamp(NamedTuple):
-    """By what a changed file is told."""
+    """Detects a changed file."""
 
     modified: int
     size: int
@@ -53,7 +52,7 @@ class _FileStamp(NamedTuple):
 
 
 class _CachedSpec(NamedTuple):
-    """A file as it was last read; either a spec or what is wrong."""
+    """A file as last read: either a spec or a problem."""
 
     stamp: _FileStamp
     spec: CdiSpec | None
@@ -61,14 +60,14 @@ class _CachedSpec(NamedTuple):
 
 
 class _UnusableError(Exception):
-    """A file or directory that is not looked into."""
+    """A file or directory that must not be read."""
 
 
 _DeviceIndex = dict[QualifiedDeviceName, list[Path]]
 
 
 class CdiSpecCache:
-    """The directories of a node, in order of rising precedence."""
+    """The CDI directories of a node, in order of rising precedence."""
 
     def __init__(
         self,
@@ -82,17 +81,17 @@ class CdiSpecCache:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be used when the directories were last looked through."""
+        """The unusable files and directories of the last scan."""
         return tuple(f"{path}: {problem}" for path, problem in sorted(self._problems.items()))
 
     def collect_edits(self, names: Sequence[str]) -> ContainerEdits:
-        """What devices change in a container, in their order; `CdiDeviceError` when one is not described."""
+        """Collect the edits of devices, in their order; raises `CdiDeviceError` when one is not found."""
         if not names:
             return ContainerEdits()
-        shelves = self._scan()
+        indexes = self._scan()
         edits, seen = ContainerEdits(), set[Path]()
         for name in dict.fromkeys(names):
-            device, path = self._find_device(name, shelves)
+            device, path = self._find_device(name, indexes)
             spec = self._files[path].spec
             assert spec is not None
             if path not in seen:
@@ -104,10 +103,10 @@ class CdiSpecCache:
     def _find_device(self, name: str, indexes: Sequence[_DeviceIndex]) -> tuple[QualifiedDeviceName, Path]:
         try:
             device = parse_qualified_name(name)
-        except ValueError as wrong:
-            raise CdiDeviceError(str(wrong)) from None
-        for shelf in reversed(indexes):
-            paths = shelf.get(device, [])
+        except ValueError as error:
+            raise CdiDeviceError(str(error)) from None
+        for index in reversed(indexes):
+            paths = index.get(device, [])
             if len(paths) == 1:
                 return device, paths[0]
             if paths:
@@ -115,29 +114,29 @@ class CdiSpecCache:
                 raise CdiDeviceError(
                     f"CDI device `{device}` is described twice, in {both}: remove one of them"
                 )
-        looked = ", ".join(f"`{directory}`" for directory in self._directories) or "no directory"
-        passed = "".join(f"; passed over {problem}" for problem in self.problems[:3])
-        raise CdiDeviceError(f"CDI device `{device}` is not described in any file of {looked}{passed}")
+        searched = ", ".join(f"`{directory}`" for directory in self._directories) or "no directory"
+        skipped = "".join(f"; skipped {problem}" for problem in self.problems[:3])
+        raise CdiDeviceError(f"CDI device `{device}` is not described in any file of {searched}{skipped}")
 
     def _scan(self) -> list[_DeviceIndex]:
-        before, self._problems = self._problems, {}
+        reported, self._problems = self._problems, {}
         files: dict[Path, _CachedSpec] = {}
-        shelves = []
+        indexes = []
         for directory in self._directories:
-            shelf: _DeviceIndex = {}
+            index: _DeviceIndex = {}
             for path, file in self._read_directory(directory):
                 files[path] = file
                 if file.spec is None:
                     self._problems[path] = file.problem
                     continue
                 for device in file.spec.devices:
-                    shelf.setdefault(QualifiedDeviceName(file.spec.kind, device.name), []).append(path)
-            shelves.append(shelf)
+                    index.setdefault(QualifiedDeviceName(file.spec.kind, device.name), []).append(path)
+            indexes.append(index)
         self._files = files
         for path, problem in self._problems.items():
-            if before.get(path) != problem:
+            if reported.get(path) != problem:
                 self._on_problem(f"{path}: {problem}")
-        return shelves
+        return indexes
 
     def _read_directory(self, directory: Path) -> Iterator[tuple[Path, _CachedSpec]]:
         try:
@@ -145,11 +144,11 @@ class CdiSpecCache:
             names = sorted(name for name in os.listdir(directory) if _is_spec(name))
         except FileNotFoundError:
             return
-        except (OSError, _UnusableError) as failed:
-            self._problems[directory] = _describe_error(failed)
+        except (OSError, _UnusableError) as error:
+            self._problems[directory] = _describe_error(error)
             return
         if len(names) > MAX_FILES:
-            self._problems[directory] = f"has {len(names)} files; only the first {MAX_FILES} are looked at"
+            self._problems[directory] = f"has {len(names)} files; only the first {MAX_FILES} are read"
         for name in names[:MAX_FILES]:
             path = directory / name
             file = self._read_file(path)
@@ -157,24 +156,24 @@ class CdiSpecCache:
                 yield path, file
 
     def _read_file(self, path: Path) -> _CachedSpec | None:
-        """A file, as it is kept if it has not changed; None when it has gone in the meantime."""
+        """Return a file, from the cache if it has not changed; None when it was deleted meanwhile."""
         try:
             stamp = _build_stamp(os.lstat(path))
         except OSError:
             return None
-        kept = self._files.get(path)
-        if kept is not None and kept.stamp == stamp:
-            return kept
+        cached = self._files.get(path)
+        if cached is not None and cached.stamp == stamp:
+            return cached
         try:
             content, stamp = _read_content(path)
         except FileNotFoundError:
             return None
-        except (OSError, _UnusableError) as failed:
-            return _CachedSpec(stamp, None, _describe_error(failed))
+        except (OSError, _UnusableError) as error:
+            return _CachedSpec(stamp, None, _describe_error(error))
         try:
             return _CachedSpec(stamp, _parse_spec(path, content))
-        except (CdiSpecError, InputError) as broken:
-            return _CachedSpec(stamp, None, str(broken))
+        except (CdiSpecError, InputError) as error:
+            return _CachedSpec(stamp, None, str(error))
 
 
 def _is_spec(name: str) -> bool:
@@ -193,12 +192,12 @@ def _check_permissions(status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise _UnusableError(f"belongs to user {status.st_uid}, who could run programs as root with it")
     if status.st_mode & stat.S_IWOTH:
-        raise _UnusableError("everybody may write it, and could run programs as root with it")
+        raise _UnusableError("is world-writable, so any user could run programs as root with it")
 
 
 def _read_content(path: Path) -> tuple[bytes, _FileStamp]:
     try:
-        # Without blocking: a pipe that nobody writes to would hold us up for ever.
+        # Without blocking: opening a pipe without a writer would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         if stat.S_ISLNK(os.lstat(path).st_mode):

@@ -1,9 +1,9 @@
-"""What a container runs and with which variables, worked out from the pod's document.
+"""Resolves a container's command, arguments and environment variables from the pod.
 
-Theory of operation: variables come from `envFrom` in order, then from `env` in order; later ones win.
-`$(NAME)` in a value stands for a variable that was defined before it, in `command` and `args` for any; `$$`
-is a dollar sign, and a name that nobody defined stays as it is written. What a pod asks for and cannot be
-found is a `ConfigProblem` with the field: the container waits until somebody puts it right.
+Theory of operation: variables come from `envFrom` in order, then from `env` in order; later ones override
+earlier ones. `$(NAME)` in a value refers to a variable defined before it, in `command` and `args` to any;
+`$$` is a dollar sign, and a reference to an undefined name stays unchanged. A missing object or key is a
+`ConfigProblem` with the field: the container waits until the pod or the object is corrected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dray.errors import DrayError, InputError
 from dray.values.quantity import Quantity
 
 Lookup = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
-"""Kind (`ConfigMap` or `Secret`) and name in the pod's namespace, to the document or None."""
+"""Returns the object of a kind (`ConfigMap` or `Secret`) and name in the pod's namespace, or None."""
 
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _METADATA_ENTRY: Final = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
@@ -53,7 +53,7 @@ class ConfigProblem:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedContainer:
-    """What a container runs, ready to be launched."""
+    """The resolved command and environment of a container."""
 
     command: tuple[str, ...]
     args: tuple[str, ...]
@@ -63,16 +63,16 @@ class ResolvedContainer:
 
 @dataclass(frozen=True, slots=True)
 class NodeEnvironment:
-    """What a pod's variables may ask of the node."""
+    """The node's contribution to the variables of containers."""
 
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    """What stands for limits that a container does not have."""
+    """Values for limits that a container does not set."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables that every container has, such as those of services."""
+    """Variables of every container, such as those of services."""
 
 
 class _ConfigError(Exception):
-    """A problem on its way out."""
+    """Carries a `ConfigProblem`."""
 
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(detail)
@@ -83,26 +83,26 @@ async def resolve_container(
     pod: Mapping[str, Any], field_path: str, lookup: Lookup, node: NodeEnvironment | None = None
 ) -> ResolvedContainer | ConfigProblem:
     """Resolve one container of a pod; `field_path` is for example `spec.initContainers[0]`."""
-    reading = _ContainerResolver(pod, field_path, lookup, node or NodeEnvironment())
+    resolver = _ContainerResolver(pod, field_path, lookup, node or NodeEnvironment())
     try:
-        return await reading.resolve()
-    except _ConfigError as wrong:
-        return wrong.problem
+        return await resolver.resolve()
+    except _ConfigError as error:
+        return error.problem
 
 
 def expand_variables(text: str, variables: Mapping[str, str]) -> str:
-    """A text with `$(NAME)` replaced."""
+    """Replace `$(NAME)` in a text."""
 
-    def meant(found: re.Match[str]) -> str:
-        if found[0] == "$$":
+    def expand(reference: re.Match[str]) -> str:
+        if reference[0] == "$$":
             return "$"
-        return variables.get(found[1], found[0])
+        return variables.get(reference[1], reference[0])
 
-    return _REFERENCE.sub(meant, text)
+    return _REFERENCE.sub(expand, text)
 
 
 def get_container(pod: Mapping[str, Any], field_path: str) -> Mapping[str, Any]:
-    """The container at a field path."""
+    """Return the container at a field path."""
     _, rest = field_path.split(".", 1)
     kind, _, number = rest.rstrip("]").partition("[")
     found: Mapping[str, Any] = pod["spec"][kind][int(number)]
@@ -110,7 +110,7 @@ def get_container(pod: Mapping[str, Any], field_path: str) -> Mapping[str, Any]:
 
 
 class _ContainerResolver:
-    """One container being worked out; each object is looked up once."""
+    """Resolves one container; each object is fetched once."""
 
     def __init__(
         self, pod: Mapping[str, Any], field_path: str, lookup: Lookup, node: NodeEnvironment
@@ -125,18 +125,18 @@ class _ContainerResolver:
     async def resolve(self) -> ResolvedContainer:
         variables = dict(self._node.variables)
         for position, source in enumerate(self._get_list("envFrom")):
-            place = f"{self._field_path}.envFrom[{position}]"
-            variables |= await self._read_env_from(_require_object(source, place), place)
+            path = f"{self._field_path}.envFrom[{position}]"
+            variables |= await self._read_env_from(_require_object(source, path), path)
         for position, each in enumerate(self._get_list("env")):
-            place = f"{self._field_path}.env[{position}]"
-            entry = _require_object(each, place)
+            path = f"{self._field_path}.env[{position}]"
+            entry = _require_object(each, path)
             if entry.get("valueFrom"):
-                source = _require_object(entry["valueFrom"], f"{place}.valueFrom")
-                value = await self._read_value_from(source, f"{place}.valueFrom")
+                source = _require_object(entry["valueFrom"], f"{path}.valueFrom")
+                value = await self._read_value_from(source, f"{path}.valueFrom")
             else:
-                value = expand_variables(_require_text(entry.get("value") or "", place), variables)
+                value = expand_variables(_require_text(entry.get("value") or "", path), variables)
             if value is not None:
-                variables[_require_text(entry.get("name", ""), f"{place}.name")] = _require_text(value, place)
+                variables[_require_text(entry.get("name", ""), f"{path}.name")] = _require_text(value, path)
         return ResolvedContainer(
             command=self._expand_list("command", variables),
             args=self._expand_list("args", variables),
@@ -155,10 +155,10 @@ class _ContainerResolver:
         return found
 
     def _expand_list(self, name: str, variables: Mapping[str, str]) -> tuple[str, ...]:
-        places = ((word, f"{self._field_path}.{name}[{at}]") for at, word in enumerate(self._get_list(name)))
+        words = ((word, f"{self._field_path}.{name}[{at}]") for at, word in enumerate(self._get_list(name)))
         return tuple(
-            _require_text(expand_variables(_require_text(word, place), variables), place)
-            for word, place in places
+            _require_text(expand_variables(_require_text(word, path), variables), path)
+            for word, path in words
         )
 
     async def _read_env_from(self, source: Mapping[str, Any], field_path: str) -> dict[str, str]:
@@ -167,7 +167,7 @@ class _ContainerResolver:
             if reference:
                 entries = await self._read_entries(kind, reference, f"{field_path}.{name}")
                 prefix = source.get("prefix") or ""
-                # A key that can be no variable is passed over, as it is everywhere.
+                # A key that is no valid variable name is skipped, as the kubelet does.
                 return {
                     prefix + key: value
                     for key, value in (entries or {}).items()
@@ -202,13 +202,13 @@ class _ContainerResolver:
                 (*_FIELDS, *_LIST_FIELDS, "metadata.labels['KEY']", "metadata.annotations['KEY']")
             )
             raise _ConfigError(
-                field_path, f"`{path}` is no field that a variable can have; expected one of {known}"
+                field_path, f"`{path}` is no field that a variable can refer to; expected one of {known}"
             )
         part, name = _FIELDS[path]
         return str((self._pod.get(part) or {}).get(name) or "")
 
     def _read_resource(self, reference: Mapping[str, Any], field_path: str) -> str:
-        """An amount of a resource in units of the divisor, rounded up."""
+        """Return an amount of a resource in units of the divisor, rounded up."""
         side, _, name = _require_text(reference.get("resource", ""), f"{field_path}.resource").partition(".")
         if side not in ("limits", "requests") or name not in _RESOURCES:
             raise _ConfigError(
@@ -217,8 +217,8 @@ class _ContainerResolver:
             )
         wanted = reference.get("containerName") or self._container.get("name")
         spec = self._pod["spec"]
-        everyone = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-        container = next((each for each in everyone if each.get("name") == wanted), None)
+        containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        container = next((each for each in containers if each.get("name") == wanted), None)
         if container is None:
             raise _ConfigError(f"{field_path}.containerName", f"the pod has no container `{wanted}`")
         resources = container.get("resources") or {}
@@ -233,8 +233,8 @@ class _ContainerResolver:
             )
             unit = Quantity.parse("1") if unit.is_zero else unit
             return str(-(-amount.nanos // unit.nanos))
-        except InputError as wrong:
-            raise _ConfigError(field_path, str(wrong)) from None
+        except InputError as error:
+            raise _ConfigError(field_path, str(error)) from None
 
     async def _read_key(self, kind: str, reference: Mapping[str, Any], field_path: str) -> str | None:
         entries = await self._read_entries(kind, reference, field_path)
@@ -250,7 +250,7 @@ class _ContainerResolver:
     async def _read_entries(
         self, kind: str, reference: Mapping[str, Any], field_path: str
     ) -> dict[str, str] | None:
-        """The entries of a ConfigMap or Secret; None when there is none and none is needed."""
+        """Return the entries of a ConfigMap or Secret; None when an optional one does not exist."""
         name = _require_text(reference.get("name") or "", f"{field_path}.name")
         document = await self._fetch_object(kind, name, field_path)
         if document is None:
@@ -273,8 +273,8 @@ class _ContainerResolver:
         if (kind, name) not in self._fetched:
             try:
                 self._fetched[kind, name] = await self._lookup(kind, name)
-            except DrayError as failed:
-                raise _ConfigError(field_path, f"cannot read {kind} `{name}`: {failed}") from None
+            except DrayError as error:
+                raise _ConfigError(field_path, f"cannot read {kind} `{name}`: {error}") from None
         return self._fetched[kind, name]
 
 
@@ -288,5 +288,5 @@ def _require_text(text: Any, field_path: str) -> str:
     if not isinstance(text, str):
         raise _ConfigError(field_path, f"expected a text, got {describe_json_type(text)}")
     if "\0" in text:
-        raise _ConfigError(field_path, "holds a zero byte, which no command or variable can")
+        raise _ConfigError(field_path, "contains a zero byte, which no command or variable may")
     return text

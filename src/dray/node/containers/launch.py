@@ -1,16 +1,13 @@
-"""What it takes to start a container of a pod: its command and variables, its devices' edits, and its log.
+"""Builds the launch of a container: its command and variables, its devices' CDI edits, and its log file.
 
-Theory of operation: a container is worked out anew at each start, because what it refers to may have changed.
-ConfigMaps and Secrets are read from the server then. What was read before stands in when the server does not
-answer: a container that ran must be able to run again. Logs lie in a directory of their own for each pod,
-one file for each attempt.
+Theory of operation: a launch is built again at each start, because the objects it refers to may have changed.
+ConfigMaps and Secrets are read from the server each time. When the server is unreachable, the last copy is
+used: a container that ran must be able to restart.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from dray.api.decode_report import describe_json_type
@@ -19,14 +16,9 @@ from dray.client.errors import ForbiddenError, NotFoundError
 from dray.client.object_refs import get_key, get_kind, get_uid
 from dray.client.rest_client import CALL_ERRORS
 from dray.node.containers.cdi import CdiDeviceError, CdiSpecCache
-from dray.node.containers.environment import (
-    ConfigProblem,
-    NodeEnvironment,
-    ResolvedContainer,
-    resolve_container,
-)
-from dray.node.containers.log_reader import build_log_path
-from dray.node.containers.runtime.base import ContainerId, ContainerLaunch, ContainerNotStarted
+from dray.node.containers.environment import ConfigProblem, NodeEnvironment, resolve_container
+from dray.node.containers.log_files import ContainerLogFiles
+from dray.node.containers.runtime.base import ContainerLaunch, ContainerNotStarted
 from dray.values.cache_bounds import CacheBound
 from dray.wire.unix_sockets import make_private_directory
 
@@ -36,52 +28,8 @@ CONFIG_ERROR: Final = "CreateContainerConfigError"
 CONFIG_CACHE_BOUND: Final = CacheBound("config maps and secrets of containers", 1_000, "the agent of a node")
 
 
-class ContainerLogFiles:
-    """Where the output of containers is kept."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def get_path(self, pod: Pod, container: str, attempt: int) -> Path:
-        """The file of one attempt."""
-        namespace, name = get_key(pod)
-        return build_log_path(self._directory, namespace, name, ContainerId(get_uid(pod), container, attempt))
-
-    def list_attempts(self, pod: Pod, container: str) -> list[int]:
-        """The attempts of which there is output, the oldest first."""
-        folder = self.get_path(pod, container, 0).parent
-        try:
-            names = [path.name for path in folder.iterdir()]
-        except OSError:
-            return []
-        stems = {name.partition(".")[0] for name in names if ".log" in name}
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
-
-    def prune(self, pod: Pod, container: str, attempt: int) -> None:
-        """Keep an attempt and the one before it."""
-        folder = self.get_path(pod, container, 0).parent
-        for old in self.list_attempts(pod, container):
-            if old < attempt - 1:
-                for path in folder.glob(f"{old}.log*"):
-                    path.unlink(missing_ok=True)
-
-    def delete_pod(self, pod: Pod) -> None:
-        """The pod is gone."""
-        shutil.rmtree(self.get_path(pod, "c", 0).parent.parent, ignore_errors=True)
-
-    def delete_orphans(self, pods: Iterable[Pod]) -> None:
-        """All pods but these are gone."""
-        kept = {self.get_path(pod, "c", 0).parent.parent.name for pod in pods}
-        try:
-            folders = [path for path in self._directory.iterdir() if path.name not in kept]
-        except OSError:
-            return
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 class PodLaunchBuilder:
-    """Makes launches from pods."""
+    """Builds launches of the containers of pods."""
 
     def __init__(
         self, client: Client, cdi: CdiSpecCache, logs: ContainerLogFiles, node: NodeEnvironment
@@ -95,23 +43,23 @@ class PodLaunchBuilder:
     async def build_launch(
         self, pod: Pod, container: str, attempt: int, devices: tuple[str, ...]
     ) -> ContainerLaunch | ContainerNotStarted:
-        """A container ready to be started, or why it cannot be."""
-        place, given = _find_container(pod, container)
+        """Build the launch of a container, or return why it cannot be started."""
+        field_path, spec = _find_container(pod, container)
         namespace, name = get_key(pod)
 
-        async def lookup(kind: str, what: str) -> Mapping[str, Any] | None:
-            return await self._fetch_config(kind, namespace, what)
+        async def lookup(kind: str, name: str) -> Mapping[str, Any] | None:
+            return await self._fetch_config(kind, namespace, name)
 
-        found = await resolve_container(pod, place, lookup, self._node)
-        if isinstance(found, ConfigProblem):
-            return ContainerNotStarted(CONFIG_ERROR, found.message)
-        identity = _resolve_user(pod, place, given)
-        if isinstance(identity, ConfigProblem):
-            return ContainerNotStarted(CONFIG_ERROR, identity.message)
+        resolved = await resolve_container(pod, field_path, lookup, self._node)
+        if isinstance(resolved, ConfigProblem):
+            return ContainerNotStarted(CONFIG_ERROR, resolved.message)
+        user = _resolve_user(pod, field_path, spec)
+        if isinstance(user, ConfigProblem):
+            return ContainerNotStarted(CONFIG_ERROR, user.message)
         try:
             edits = self._cdi.collect_edits(devices)
-        except CdiDeviceError as missing:
-            return ContainerNotStarted("CreateContainerError", str(missing))
+        except CdiDeviceError as error:
+            return ContainerNotStarted("CreateContainerError", str(error))
         log = self._logs.get_path(pod, container, attempt)
         make_private_directory(log.parent)
         return ContainerLaunch(
@@ -119,25 +67,28 @@ class PodLaunchBuilder:
             pod_name=name,
             namespace=namespace,
             name=container,
-            image=str(given.get("image") or ""),
+            image=str(spec.get("image") or ""),
             attempt=attempt,
             edits=edits,
             log=log,
             annotations=pod["metadata"].get("annotations") or {},
-            **_to_launch_fields(found),
-            **identity,
+            command=resolved.command,
+            args=resolved.args,
+            env=resolved.env,
+            working_dir=resolved.working_dir,
+            **user,
         )
 
     def prune_logs(self, pod: Pod, container: str, attempt: int) -> None:
-        """Keep the output of an attempt and of the one before it, and of no other."""
+        """Delete the logs of all attempts older than the previous one."""
         self._logs.prune(pod, container, attempt)
 
     def delete_logs(self, pod: Pod) -> None:
-        """The pod is gone, and what its containers said with it."""
+        """Delete the logs of a pod."""
         self._logs.delete_pod(pod)
 
     def delete_orphaned_logs(self, pods: Iterable[Pod]) -> None:
-        """All pods but these are gone."""
+        """Delete the logs of all pods but these."""
         self._logs.delete_orphans(pods)
 
     async def _fetch_config(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
@@ -145,7 +96,7 @@ class PodLaunchBuilder:
         try:
             found: Mapping[str, Any] = await self._client.get(get_kind(kind), name, namespace)
         except (NotFoundError, ForbiddenError) as refused:
-            # A node is told that it may not see what is not there.
+            # The server also forbids a node to read an object that does not exist.
             self._config_cache.pop(key, None)
             if isinstance(refused, ForbiddenError):
                 raise
@@ -158,7 +109,7 @@ class PodLaunchBuilder:
 
 
 def _find_container(pod: Pod, container: str) -> tuple[str, Mapping[str, Any]]:
-    """The field path of a container, and what is written there."""
+    """Return the field path of a container, and its spec."""
     for field in ("initContainers", "containers"):
         for position, one in enumerate((pod.get("spec") or {}).get(field) or ()):
             if one.get("name") == container:
@@ -166,17 +117,8 @@ def _find_container(pod: Pod, container: str) -> tuple[str, Mapping[str, Any]]:
     raise KeyError(container)
 
 
-def _to_launch_fields(found: ResolvedContainer) -> dict[str, Any]:
-    return {
-        "command": found.command,
-        "args": found.args,
-        "env": found.env,
-        "working_dir": found.working_dir,
-    }
-
-
 def _resolve_user(pod: Pod, field_path: str, container: Pod) -> dict[str, Any] | ConfigProblem:
-    """As whom a container runs, when somebody says so; the container's own word counts more."""
+    """Return user and group from the security contexts; the container's overrides the pod's."""
     chosen: dict[str, Any] = {}
     for where, holder in (("spec", pod.get("spec") or {}), (field_path, container)):
         context = holder.get("securityContext") or {}
@@ -189,6 +131,6 @@ def _resolve_user(pod: Pod, field_path: str, container: Pod) -> dict[str, Any] |
             if isinstance(value, int):
                 chosen[name] = value
             elif value is not None:
-                told = f"expected an integer, got {describe_json_type(value)}"
-                return ConfigProblem(f"{where}.securityContext.{field}", told)
+                detail = f"expected an integer, got {describe_json_type(value)}"
+                return ConfigProblem(f"{where}.securityContext.{field}", detail)
     return chosen

@@ -1,12 +1,12 @@
-"""Logs of containers: where they are, and what somebody who asks gets to read of them.
+"""Reader of container logs: decodes the CRI format, reads the last lines, and follows a growing log.
 
-Theory of operation: a log is a row of files, the newest without a number. Its entries carry time and stream;
-an entry marked `P` is a part of a line. A reader gets the texts without that, in the order they were written.
-For the last lines files are read from the end, a block at a time, so that a long log costs what is shown of
-it. Following goes on with the next file when the one being read was moved aside, and ends when the container
-has ended and everything was read.
+Theory of operation: a log is a sequence of rotated files, the newest without a number. Its entries have time
+and stream; an entry marked `P` is part of a line. A reader gets the texts without these, in order. For the
+last lines, files are read backwards in blocks, so that the cost is that of the lines shown. Following
+continues with the next file when the current one is rotated, and ends when the container has ended and
+everything is read.
 
-Rules for this file: nothing here decides who may read.
+Rules for this file: authorization happens elsewhere.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from dray.clock import format_micro_timestamp
-from dray.node.containers.runtime.base import ContainerId
 
 _FIELD_COUNT: Final = 4
-"""What an entry is made of: time, stream, tag, text."""
+"""Fields of an entry: time, stream, tag, text."""
 _BLOCK: Final = 65536
 _POLL_SECONDS: Final = 0.2
 _MAX_FILES: Final = 10
@@ -33,10 +32,10 @@ _STREAMS: Final = {"Stdout": b"stdout", "Stderr": b"stderr"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReadOptions:
-    """What somebody wants to read."""
+    """Which part of a log to read, and how."""
 
     tail: int | None = None
-    """That many last lines."""
+    """The number of last lines."""
     since: datetime | None = None
     limit_bytes: int | None = None
     timestamps: bool = False
@@ -44,19 +43,8 @@ class LogReadOptions:
     """`All`, `Stdout` or `Stderr`."""
 
 
-def build_log_path(root: Path, namespace: str, pod: str, container: ContainerId) -> Path:
-    """Where the log of a container is, as node agents lay them out; of the one before: an attempt less."""
-    folder = f"{_sanitize(namespace)}_{_sanitize(pod)}_{_sanitize(container.pod_uid)}"
-    return root / folder / _sanitize(container.name) / f"{container.attempt}.log"
-
-
-def _sanitize(name: str) -> str:
-    """A name that is one step of a path, whatever it was."""
-    return name.replace("/", "_").replace("\0", "_") if name.strip(".") else f"_{name}"
-
-
 class LogDecoder:
-    """Turns blocks of a log into what somebody wants to read; remembers what a block left unfinished."""
+    """Decodes blocks of a log by the options of a reader; buffers incomplete lines between blocks."""
 
     def __init__(self, options: LogReadOptions) -> None:
         self._since = (
@@ -70,11 +58,11 @@ class LogDecoder:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is wanted."""
+        """Whether the byte limit is reached."""
         return self._bytes_left == 0
 
     def decode(self, block: bytes) -> bytes:
-        """What a block adds."""
+        """Return the text of a block."""
         *lines, self._partial = (self._partial + block).split(b"\n")
         text = b"".join(map(self._render_line, lines))
         if self._bytes_left is not None:
@@ -86,22 +74,22 @@ class LogDecoder:
         time, stream, tag, text = _parse_entry(line)
         if time < self._since or self._stream not in (None, stream):
             return b""
-        before = b"" if stream in self._unfinished_streams or not self._timestamps else time + b" "
+        prefix = b"" if stream in self._unfinished_streams or not self._timestamps else time + b" "
         if tag == b"P":
             self._unfinished_streams.add(stream)
-            return before + text
+            return prefix + text
         self._unfinished_streams.discard(stream)
-        return before + text + b"\n"
+        return prefix + text + b"\n"
 
 
 def _parse_entry(line: bytes) -> list[bytes]:
     parts = line.split(b" ", _FIELD_COUNT - 1)
-    # Something that no runtime wrote is shown as it is.
+    # A line that is not in the CRI format is shown as it is.
     return parts if len(parts) == _FIELD_COUNT and parts[2] in (b"F", b"P") else [b"", b"stdout", b"F", line]
 
 
 def read_log(path: Path, options: LogReadOptions) -> Iterator[bytes]:
-    """What is there now; `FileNotFoundError` when there is no log."""
+    """Read the current content of a log; raises `FileNotFoundError` when there is none."""
     files = _open_files(path)
     if not files:
         raise FileNotFoundError(f"there is no log `{path}`")
@@ -109,54 +97,54 @@ def read_log(path: Path, options: LogReadOptions) -> Iterator[bytes]:
 
 
 def _read_files(files: list[BinaryIO], options: LogReadOptions) -> Iterator[bytes]:
-    reader = LogDecoder(options)
+    decoder = LogDecoder(options)
     with contextlib.ExitStack() as stack:
         for file in files:
             stack.enter_context(file)
         for file in _seek_tail(files, options.tail):
-            while not reader.is_full and (block := file.read(_BLOCK)):
-                yield reader.decode(block)
+            while not decoder.is_full and (block := file.read(_BLOCK)):
+                yield decoder.decode(block)
 
 
 async def follow_log(
     path: Path, options: LogReadOptions, has_ended: Callable[[], bool]
 ) -> AsyncGenerator[bytes, None]:
-    """What is there now and what comes, until the container has ended; waits for a log that is not there."""
-    reader = LogDecoder(options)
+    """Read a log and its additions until the container has ended; waits for a log that does not exist yet."""
+    decoder = LogDecoder(options)
     files = _open_files(path)
-    waiting = _seek_tail(files, options.tail)
+    unread = _seek_tail(files, options.tail)
     try:
-        while not reader.is_full:
-            # Asked before reading: what was written before the end is then read for certain.
-            over = has_ended()
-            block = waiting[0].read(_BLOCK) if waiting else b""
+        while not decoder.is_full:
+            # Checked before reading, so that everything written before the end is read.
+            ended = has_ended()
+            block = unread[0].read(_BLOCK) if unread else b""
             if block:
-                yield reader.decode(block)
+                yield decoder.decode(block)
                 await asyncio.sleep(0)
-            elif len(waiting) > 1:
-                waiting.pop(0).close()
-            elif fresh := _open_newer(path, waiting):
-                # Once more the old one: it may have been written to before it was moved aside.
-                waiting += fresh
-            elif over:
+            elif len(unread) > 1:
+                unread.pop(0).close()
+            elif newer := _open_newer(path, unread):
+                # The old file is read once more: it may have grown before it was rotated.
+                unread += newer
+            elif ended:
                 return
             else:
                 await asyncio.sleep(_POLL_SECONDS)
     finally:
-        for file in (*files, *waiting):
+        for file in (*files, *unread):
             file.close()
 
 
 def _open_files(path: Path) -> list[BinaryIO]:
-    """The files of a log, the oldest first, held open so that they stay what they are."""
+    """Open the files of a log, the oldest first, so that rotation does not exchange them."""
     files: list[BinaryIO] = []
     for each in (path, *(path.with_name(f"{path.name}.{number}") for number in range(1, _MAX_FILES))):
         try:
-            file = open(each, "rb")  # noqa: SIM115 - whoever asked closes it
+            file = open(each, "rb")  # noqa: SIM115 - the caller closes it
         except FileNotFoundError:
             continue
         if any(os.path.sameopenfile(file.fileno(), other.fileno()) for other in files):
-            # It was moved aside just now, between the two.
+            # It was rotated between the two.
             file.close()
             continue
         files.insert(0, file)
@@ -164,7 +152,7 @@ def _open_files(path: Path) -> list[BinaryIO]:
 
 
 def _open_newer(path: Path, open_files: list[BinaryIO]) -> list[BinaryIO]:
-    """The files that came after the one that is held; all when it is gone."""
+    """Open the files newer than the last open one; all of them when that was deleted."""
     try:
         if open_files and os.path.samestat(os.stat(path), os.fstat(open_files[-1].fileno())):
             return []
@@ -174,19 +162,19 @@ def _open_newer(path: Path, open_files: list[BinaryIO]) -> list[BinaryIO]:
     same = [
         open_files != [] and os.path.sameopenfile(file.fileno(), open_files[-1].fileno()) for file in files
     ]
-    place = same.index(True) + 1 if True in same else 0
-    for file in files[:place]:
+    first_newer = same.index(True) + 1 if True in same else 0
+    for file in files[:first_newer]:
         file.close()
-    return files[place:]
+    return files[first_newer:]
 
 
 def _seek_tail(files: list[BinaryIO], tail: int | None) -> list[BinaryIO]:
-    """The files from the one on in which the last lines begin, which is put there; the others are closed."""
+    """Return the files that contain the last lines, the first positioned at them; close the others."""
     if tail is None:
         return list(files)
-    found = _TailSeeker(tail)
+    seeker = _TailSeeker(tail)
     for index in reversed(range(len(files))):
-        if found.seek(files[index]):
+        if seeker.seek(files[index]):
             for file in files[:index]:
                 file.close()
             for file in files[index + 1 :]:
@@ -203,10 +191,10 @@ class _TailSeeker:
     def __init__(self, line_count: int) -> None:
         self._line_count = line_count
         self._found = -1
-        """Lines that were found; -1 before the last entry was seen, which ends one even if it is a part."""
+        """Lines found; -1 before the last entry, which ends a line even if it is partial."""
 
     def seek(self, file: BinaryIO) -> bool:
-        """Go back in a file, and put it where the lines begin; False when they begin before it."""
+        """Position a file where the lines begin; False when they begin before it."""
         position = file.seek(0, os.SEEK_END)
         if self._line_count == 0:
             return True
@@ -226,7 +214,7 @@ class _TailSeeker:
         return False
 
     def _is_before_tail(self, line: bytes) -> bool:
-        """Whether a line that ended here is one more than wanted."""
+        """Count an entry backwards; return whether it ends a line before the wanted ones."""
         whole = _parse_entry(line)[2] == b"F"
         if self._found < 0:
             self._found = 1

@@ -1,11 +1,11 @@
-"""How well the devices of this node are, as their drivers stream it.
+"""Health of the devices of this node, as their drivers stream it.
 
-Theory of operation: for each driver that streams there is one task that reads, and starts again when the
-stream breaks. A device is as well as the last word about it, and that word holds for as long as the driver
-said, or for half a minute; after that nobody knows. When word came counts by our clock, because a driver's
-clock may be anything. A driver tells all of its devices each time; one that it leaves out is unknown.
+Theory of operation: for each driver that streams health, one task reads the stream and opens it again when it
+breaks. The last report of a device holds for the timeout that the driver gives, or for half a minute; after
+that its health is unknown. Reports age by the agent's clock, because a driver's clock may differ. Each report
+contains all devices of a driver; the health of one that is left out is unknown.
 
-Rules for this file: what follows for pods is decided elsewhere; listeners hear which driver has news.
+Rules for this file: consequences for pods are decided elsewhere; listeners get the name of the driver.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dray.node.plugins.driver_replies import HEALTHY, UNHEALTHY, UNKNOWN
 __all__ = ["HEALTHY", "UNHEALTHY", "UNKNOWN", "DeviceHealthState", "DeviceHealthTracker"]
 
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
-"""Seconds for which the word of a driver holds that does not say for how long."""
+"""How long a report without a timeout of its own holds."""
 MAX_DEVICES: Final = 10_000
-"""Devices of one driver that are kept; more are not on any node."""
+"""Limit of devices stored per driver; no node has more."""
 
 Listener = Callable[[str], None]
 
 
 class DeviceHealthState(NamedTuple):
-    """How a device is, in the words of a pod's status, and what its driver says about it."""
+    """The health of a device, in the terms of a pod's status, and the driver's message."""
 
     state: str
     message: str = ""
@@ -41,21 +41,21 @@ UNKNOWN_HEALTH: Final = DeviceHealthState(UNKNOWN)
 
 
 class DriverSource(Protocol):
-    """Who is there."""
+    """Lists the registered drivers."""
 
     def list_drivers(self) -> Mapping[str, DriverClient]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _HealthReport:
-    """The last word about a device, and until when it holds."""
+    """The last report about a device, and when it expires."""
 
     health: DeviceHealth
     expires_at: float
 
 
 class DeviceHealthTracker:
-    """What the drivers of a node say about their devices."""
+    """Tracks the health that the drivers of a node report."""
 
     def __init__(
         self, drivers: DriverSource, timing: TimeSource | None = None, *, poll_seconds: float = 0.5
@@ -65,21 +65,21 @@ class DeviceHealthTracker:
         self._poll_seconds = poll_seconds
         self._reports: dict[str, dict[tuple[str, str], _HealthReport]] = {}
         self._notified: dict[str, Mapping[tuple[str, str], DeviceHealthState]] = {}
-        """What listeners know."""
+        """The health that listeners were last notified of."""
         self._watches: dict[str, tuple[DriverClient, asyncio.Task[None]]] = {}
         self._listeners: list[Listener] = []
 
     def get_health(self, driver: str, pool: str, device: str) -> DeviceHealthState:
-        """How a device is."""
-        word = self._reports.get(driver, {}).get((pool, device))
-        return UNKNOWN_HEALTH if word is None else self._evaluate(word)
+        """Return the health of a device."""
+        report = self._reports.get(driver, {}).get((pool, device))
+        return UNKNOWN_HEALTH if report is None else self._evaluate(report)
 
     def add_listener(self, on_change: Listener) -> None:
-        """Be told the name of a driver when a device of it is not as it was."""
+        """Call back with the name of a driver when the health of one of its devices changes."""
         self._listeners.append(on_change)
 
     async def run(self) -> None:
-        """Follow the drivers until cancelled."""
+        """Watch the drivers until cancelled."""
         try:
             while True:
                 self.sync()
@@ -92,26 +92,26 @@ class DeviceHealthTracker:
             self._watches.clear()
 
     def sync(self) -> None:
-        """Follow who came, leave who went, and notice which words hold no longer."""
-        here = self._drivers.list_drivers()
-        for name, (line, task) in list(self._watches.items()):
-            if here.get(name) is not line:
+        """Start and stop watches as drivers come and go, and notice expired reports."""
+        registered = self._drivers.list_drivers()
+        for name, (client, task) in list(self._watches.items()):
+            if registered.get(name) is not client:
                 task.cancel()
                 del self._watches[name]
-        for name in self._reports.keys() - here.keys():
+        for name in self._reports.keys() - registered.keys():
             del self._reports[name]
             self._notify_listeners(name)
-        for name, line in here.items():
+        for name, client in registered.items():
             if name not in self._watches:
-                self._watches[name] = line, asyncio.create_task(self._watch_driver(line))
+                self._watches[name] = client, asyncio.create_task(self._watch_driver(client))
         for name in self._reports:
             self._notify_listeners(name)
 
     async def _watch_driver(self, client: DriverClient) -> None:
-        """Read what a driver streams, again and again, until it turns out that it does not."""
+        """Read the health stream of a driver, reopening it, until it proves not to have one."""
         backoff = Backoff(self._time_source, initial=1.0, maximum=30.0)
         while (stream := client.watch_health()) is not None:
-            # Closed here, because the call under it goes on until then.
+            # Closed explicitly, because the underlying call continues until then.
             closing: Any = stream
             async with aclosing(closing):
                 async for states in stream:
@@ -133,11 +133,11 @@ class DeviceHealthTracker:
         return DeviceHealthState(report.health.health, report.health.message)
 
     def _notify_listeners(self, driver: str) -> None:
-        """Tell listeners, if there is anything new to tell."""
-        now = {device: self._evaluate(word) for device, word in self._reports.get(driver, {}).items()}
-        known = {device: state for device, state in now.items() if state != UNKNOWN_HEALTH}
+        """Notify listeners if the health of any device has changed."""
+        current = {device: self._evaluate(report) for device, report in self._reports.get(driver, {}).items()}
+        known = {device: state for device, state in current.items() if state != UNKNOWN_HEALTH}
         if known == self._notified.get(driver, {}):
             return
         self._notified[driver] = known
-        for changed in self._listeners:
-            changed(driver)
+        for on_change in self._listeners:
+            on_change(driver)

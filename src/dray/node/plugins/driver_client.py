@@ -1,14 +1,14 @@
-"""Lines to drivers over gRPC: DRA v1 and v1beta1, and the classic protocol.
+"""gRPC clients of drivers: DRA v1 and v1beta1, and the classic protocol.
 
-Theory of operation: a line belongs to one instance of a driver, and to one connection that comes back by
-itself. A call has its time; when it is over, what became of it is unknown and said so, and nobody else waits
-for it. The services that the driver offered are tried in the order in which we prefer them: one that answers
-`Unimplemented` was a promise that the driver does not keep, and is not tried again.
+Theory of operation: a client belongs to one instance of a driver and has one connection, which reconnects by
+itself. Every call has a time limit; after that its outcome is unknown, which is a failure of its own kind.
+The services that the driver offers are tried in order of preference: one that returns `Unimplemented` is not
+tried again.
 
-Connections are never kept awake by pings, which some servers take for an attack. One that was idle for long,
-or whose driver was restarted at the same place, is made again by the next call.
+Connections use no keepalive pings, which some servers treat as an attack. After a long idle time, or after
+the driver was restarted at the same path, the next call reconnects.
 
-Rules for this file: what replies mean is in `replies`; whether a driver may be here is asked in `registry`.
+Rules for this file: `driver_replies` interprets replies; `registry` decides which drivers are registered.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from dray.node.plugins.driver_interface import (
     PrepareOutcome,
     UnprepareOutcome,
 )
-from dray.wire.grpc_services import GrpcService, GrpcStub, ProtobufMessage, UnreadableReplyError
+from dray.wire.grpc_services import GrpcService, GrpcStub, UnreadableReplyError
+from dray.wire.protobuf import ProtobufMessage
 
 T = TypeVar("T")
 
-CONNECTION_CLOSED: Final = "the line was closed"
+CONNECTION_CLOSED: Final = "the connection was closed"
 _MAX_CONCURRENT_CALLS: Final = 8
-"""Calls of the classic protocol at a time, which has one claim in each."""
+"""Limit of concurrent calls of the classic protocol, which has one claim per call."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginRegistration:
-    """What a driver said about itself when it registered, as far as we speak it."""
+    """The registration of a driver, reduced to the services that this agent supports."""
 
     name: str
     classic: bool
@@ -57,18 +58,18 @@ class PluginRegistration:
 
 @dataclass(frozen=True, slots=True)
 class DriverCallOptions:
-    """How drivers are called."""
+    """Options of driver calls."""
 
     timeout: float = 45.0
-    """Seconds in which a call must be answered."""
+    """Time limit of a call in seconds."""
     max_claims: int = 100
-    """Claims in one call."""
+    """Limit of claims in one call."""
     time_source: TimeSource = field(default_factory=TimeSource)
     metrics: NodeAgentMetrics = field(default_factory=NodeAgentMetrics)
 
 
 class DriverConnection:
-    """Calls a driver, times it, and makes failures of whatever goes wrong."""
+    """Calls a driver, measures the time, and turns errors into failures."""
 
     def __init__(self, registration: PluginRegistration, channel: Any, options: DriverCallOptions) -> None:
         self.registration = registration
@@ -80,14 +81,12 @@ class DriverConnection:
     async def call(
         self, method: str, build_request: Callable[[Any], ProtobufMessage]
     ) -> ProtobufMessage | DriverCallFailure:
-        """Call a method in the best version that the driver has; `build_request` makes the request from its
-        class.
-        """
+        """Call a method of the preferred service; `build_request` builds the request from its class."""
         *others, last = tuple(self._stubs)
         for stub in others:
-            answer = await self._call_stub(stub, method, build_request)
-            if not isinstance(answer, DriverCallFailure) or answer.fault is not DriverCallFault.NOT_SPOKEN:
-                return answer
+            reply = await self._call_stub(stub, method, build_request)
+            if not isinstance(reply, DriverCallFailure) or reply.fault is not DriverCallFault.NOT_SPOKEN:
+                return reply
             if stub in self._stubs:
                 self._stubs.remove(stub)
         return await self._call_stub(last, method, build_request)
@@ -96,13 +95,13 @@ class DriverConnection:
         self, stub: GrpcStub, method: str, build_request: Callable[[Any], ProtobufMessage]
     ) -> ProtobufMessage | DriverCallFailure:
         clock, request = self.options.time_source.clock, build_request(stub.service.methods[method].request)
-        began, code = clock.monotonic(), grpc.StatusCode.OK
+        started, code = clock.monotonic(), grpc.StatusCode.OK
         try:
             return await stub.call(method, request, timeout=self.options.timeout)
-        except grpc.aio.AioRpcError as failed:
-            code = failed.code()
+        except grpc.aio.AioRpcError as error:
+            code = error.code()
             return driver_replies.build_call_failure(
-                self.registration.name, code, failed.details() or "", self.options.timeout
+                self.registration.name, code, error.details() or "", self.options.timeout
             )
         except asyncio.CancelledError:
             code = grpc.StatusCode.CANCELLED
@@ -111,8 +110,8 @@ class DriverConnection:
             return driver_replies.build_call_failure(
                 self.registration.name, code, CONNECTION_CLOSED, self.options.timeout
             )
-        except UnreadableReplyError as nonsense:
-            return driver_replies.build_refusal(self.registration.name, str(nonsense))
+        except UnreadableReplyError as error:
+            return driver_replies.build_refusal(self.registration.name, str(error))
         except grpc.aio.UsageError:
             code = grpc.StatusCode.CANCELLED
             return driver_replies.build_call_failure(
@@ -121,11 +120,11 @@ class DriverConnection:
         finally:
             path = stub.service.methods[method].path
             self.options.metrics.observe_call(
-                self.registration.name, path, code.name, clock.monotonic() - began
+                self.registration.name, path, code.name, clock.monotonic() - started
             )
 
     async def stream_health(self) -> AsyncIterator[Sequence[DeviceHealth]]:
-        """The health of all devices whenever the driver tells it; ends with the stream."""
+        """Yield the health of all devices whenever the driver reports it; ends with the stream."""
         for stub in tuple(self._health_stubs):
             stream: Any = stub.stream(
                 "NodeWatchResources", stub.service.get_message_class("NodeWatchResourcesRequest")()
@@ -136,8 +135,8 @@ class DriverConnection:
                         return
                     yield driver_replies.parse_health(reply)
                 return
-            except grpc.aio.AioRpcError as failed:
-                if failed.code() != grpc.StatusCode.UNIMPLEMENTED:
+            except grpc.aio.AioRpcError as error:
+                if error.code() != grpc.StatusCode.UNIMPLEMENTED:
                     return
             except asyncio.CancelledError:
                 if _is_own_cancellation():
@@ -149,12 +148,12 @@ class DriverConnection:
                 self._health_stubs.remove(stub)
 
     def has_health_stream(self) -> bool:
-        """Whether the driver streams the health of its devices, as far as we know."""
+        """Return whether the driver streams the health of its devices, as far as is known."""
         return bool(self._health_stubs)
 
 
 class DraDriverClient:
-    """A driver that speaks DRA v1 or v1beta1."""
+    """Client of a driver that implements DRA v1 or v1beta1."""
 
     classic = False
 
@@ -179,12 +178,12 @@ class DraDriverClient:
     ) -> dict[str, T | DriverCallFailure]:
         outcomes: dict[str, T | DriverCallFailure] = {}
         for start in range(0, len(claims), self._connection.options.max_claims):
-            part = claims[start : start + self._connection.options.max_claims]
-            answer = await self._connection.call(method, partial(_build_request, part))
-            if isinstance(answer, DriverCallFailure):
-                outcomes |= dict.fromkeys((claim.uid for claim in part), answer)
+            batch = claims[start : start + self._connection.options.max_claims]
+            reply = await self._connection.call(method, partial(_build_request, batch))
+            if isinstance(reply, DriverCallFailure):
+                outcomes |= dict.fromkeys((claim.uid for claim in batch), reply)
             else:
-                outcomes |= parse_reply(self.name, part, answer)
+                outcomes |= parse_reply(self.name, batch, reply)
         return outcomes
 
     def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
@@ -192,7 +191,7 @@ class DraDriverClient:
 
 
 class ClassicDriverClient:
-    """A driver that speaks the classic protocol: one claim a call, known by its uid alone."""
+    """Client of a driver that implements the classic protocol: one claim per call, identified by uid."""
 
     classic = True
 
@@ -217,28 +216,29 @@ class ClassicDriverClient:
 
     async def _prepare_claim(self, claim: ClaimRef) -> PrepareOutcome:
         async with self._semaphore:
-            answer = await self._connection.call(
-                "NodePrepareResource", lambda made: made(resource_uid=claim.uid)
+            reply = await self._connection.call(
+                "NodePrepareResource", lambda message_type: message_type(resource_uid=claim.uid)
             )
-        if isinstance(answer, DriverCallFailure):
-            return answer
-        names = tuple(answer.cdi_device)
+        if isinstance(reply, DriverCallFailure):
+            return reply
+        names = tuple(reply.cdi_device)
         return driver_replies.check_cdi_names(self.name, (PreparedDevice(cdi=names),) if names else ())
 
     async def _unprepare_claim(self, claim: ClaimRef) -> UnprepareOutcome:
         async with self._semaphore:
-            answer = await self._connection.call(
-                "NodeUnprepareResource", lambda made: made(resource_uid=claim.uid, cdi_device=claim.cdi)
+            reply = await self._connection.call(
+                "NodeUnprepareResource",
+                lambda message_type: message_type(resource_uid=claim.uid, cdi_device=claim.cdi),
             )
-        return answer if isinstance(answer, DriverCallFailure) else None
+        return reply if isinstance(reply, DriverCallFailure) else None
 
 
 def build_driver_client(
     registration: PluginRegistration, channel: Any, options: DriverCallOptions
 ) -> DriverClient:
-    """The line to a driver, by what it offers."""
-    calls = DriverConnection(registration, channel, options)
-    return ClassicDriverClient(calls) if registration.classic else DraDriverClient(calls)
+    """Build the client of a driver for the protocol that it offers."""
+    connection = DriverConnection(registration, channel, options)
+    return ClassicDriverClient(connection) if registration.classic else DraDriverClient(connection)
 
 
 def _build_request(claims: Sequence[ClaimRef], message_type: Any) -> ProtobufMessage:
@@ -249,6 +249,6 @@ def _build_request(claims: Sequence[ClaimRef], message_type: Any) -> ProtobufMes
 
 
 def _is_own_cancellation() -> bool:
-    """Whether it is we who were cancelled, and not the call because its line was closed."""
+    """Return whether this task was cancelled, and not only the call because its connection closed."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,10 +1,10 @@
-"""How the agent sees a driver of its node: a line on which claims are prepared and given back.
+"""The interface of a driver client: it prepares and unprepares claims, whatever protocol the driver has.
 
-Whatever a driver speaks (DRA v1, v1beta1 or the classic protocol), it is the same line here, and what went
-wrong is a value with a text for people: which driver, what it was asked, what it said. An outcome is there
-for every claim that was asked for, also when the driver did not answer at all.
+A failure is a value with a text for people that names the driver and the cause. Every claim of a call has an
+outcome, also when the driver did not reply at all.
 
-Rules for this file: values and the protocol only. How bytes travel is in `lines`, who is there in `registry`.
+Rules for this file: values and the protocol only. The clients are in `driver_client`, the registered drivers
+in `registry`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """A claim as drivers are told of it; classic drivers get back in `cdi` what their prepare returned."""
+    """A claim as drivers receive it; `cdi` has the names that a classic driver returned from prepare."""
 
     namespace: str
     name: str
@@ -31,10 +31,10 @@ class ClaimRef:
 
 
 class PreparedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A device that is ready, and the CDI devices by which a container gets it.
+    """A prepared device, and the CDI devices that add it to a container.
 
-    A driver that names no requests means all of the claim. The classic protocol knows no devices, only CDI
-    names: then pool and device are empty.
+    Without request names it belongs to all requests of the claim. The classic protocol has no devices, only
+    CDI names: then pool and device are empty.
     """
 
     request_names: tuple[str, ...] = ()
@@ -44,21 +44,21 @@ class PreparedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class DriverCallFault(StrEnum):
-    """What kind of failure it was; what to do next depends on nothing else."""
+    """The kind of a failure, which alone decides the next step."""
 
     REFUSED = "refused"
-    """The driver answered, and the answer is an error."""
+    """The driver replied with an error."""
     NOT_FOUND = "not found"
-    """The driver does not know the claim (code 5): look whether it is still there, then ask again."""
+    """The driver does not know the claim (code 5): check that it still exists, then call again."""
     NO_ANSWER = "no answer"
-    """Nobody answered, or not in time: what became of it is unknown, and the driver is asked again."""
+    """There was no reply in time: the outcome is unknown, and the driver is called again."""
     NOT_SPOKEN = "not spoken"
-    """The driver has no service that we know."""
+    """The driver implements no supported service."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverCallFailure:
-    """Why a claim is not prepared, or not given back: brief, with the driver's name and cause."""
+    """Why a claim is not prepared or not unprepared: short, with the driver's name and the cause."""
 
     fault: DriverCallFault
     text: str
@@ -68,16 +68,16 @@ class DriverCallFailure:
 
 
 PrepareOutcome = tuple[PreparedDevice, ...] | DriverCallFailure
-"""The devices that are ready; none is an answer too."""
+"""The prepared devices, possibly none."""
 UnprepareOutcome = DriverCallFailure | None
-"""None when the driver has let go of the claim."""
+"""None when the driver has unprepared the claim."""
 
 MISSING_ENTRY: Final = "the driver's reply has no entry for this claim"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """What a driver says about one of its devices."""
+    """The health of a device as its driver reports it."""
 
     pool: str
     device: str
@@ -85,30 +85,30 @@ class DeviceHealth:
     """`Healthy`, `Unhealthy` or `Unknown`, as a pod's status has it."""
     message: str = ""
     updated: int = 0
-    """When the driver last looked, in seconds since 1970."""
+    """When the driver last checked it, in seconds since 1970."""
     timeout: float = 0.0
-    """After how many seconds without news the state counts as unknown; 0 leaves that to the agent."""
+    """Seconds after which the report expires; 0 leaves that to the agent."""
 
 
 class DriverClient(Protocol):
-    """A driver that is registered on this node."""
+    """The client of a driver registered on this node."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def classic(self) -> bool:
-        """Whether it speaks the classic protocol, whose claims are of `cdi.k8s.io`."""
+        """Whether it implements the classic protocol, whose claims are in the group `cdi.k8s.io`."""
         ...
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareOutcome]:
-        """Have claims prepared; an outcome for each, by uid. Never raises for what a driver does."""
+        """Prepare claims; return an outcome for each, by uid. Never raises for what a driver does."""
         ...
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, UnprepareOutcome]:
-        """Have claims given back; an outcome for each, by uid. Never raises for what a driver does."""
+        """Unprepare claims; return an outcome for each, by uid. Never raises for what a driver does."""
         ...
 
     def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]] | None:
-        """The states of all its devices, for as long as the driver streams; None when it never does."""
+        """Stream the health of all its devices; None when the driver has no such stream."""
         ...

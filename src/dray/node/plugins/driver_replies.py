@@ -1,9 +1,9 @@
-"""What a driver's replies and refusals mean: outcomes, and texts for people.
+"""Parses the replies and errors of drivers into outcomes and messages for people.
 
-A text names the driver, is one line, and is short, because it becomes an event: drivers put stack traces into
+A message names the driver and is one short line, because it becomes an event: drivers put stack traces into
 their errors.
 
-Rules for this file: pure; calls are made in `lines`.
+Rules for this file: pure; `driver_client` makes the calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dray.node.plugins.driver_interface import (
 from dray.wire import cdi
 
 MAX_TEXT_LENGTH: Final = 240
-"""How many letters of what a driver says are worth showing."""
+"""Limit of a driver's text in characters."""
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
@@ -48,28 +48,28 @@ _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e\u00a1-\u2027\u202f-\u2065\u2070-\
 
 
 def sanitize_text(text: str, max_length: int = MAX_TEXT_LENGTH) -> str:
-    """A text of others on one line and not too long; what a terminal or log would obey is a space."""
+    """Put a foreign text on one line of limited length; control characters become spaces."""
     line = " ".join(_UNPRINTABLE.sub(" ", text).split())
     return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
 _CONNECT_FAILED: Final = "failed to connect to all addresses"
 _CONNECT_CAUSES: Final = (
-    ("Connection refused", "nobody listens at its socket"),
+    ("Connection refused", "no process listens at its socket"),
     ("No such file", "its socket is gone"),
     ("Permission denied", "its socket may not be used by this user"),
 )
 
 
 def describe_error(details: str) -> str:
-    """What gRPC gives as details, for people: its own words about connections are long and say little."""
+    """Describe the details of a gRPC error for people; those of connection errors are long and vague."""
     if _CONNECT_FAILED in details:
         return next((text for sign, text in _CONNECT_CAUSES if sign in details), sanitize_text(details))
     return sanitize_text(details) or "no reason given"
 
 
 def build_call_failure(driver: str, code: Any, details: str, timeout: float) -> DriverCallFailure:
-    """What to make of a call that ended with a code."""
+    """Build the failure of a call that ended with a status code."""
     fault = _FAULTS.get(code, DriverCallFault.REFUSED)
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return DriverCallFailure(fault, f"driver `{driver}` did not answer within {timeout:g} s")
@@ -79,12 +79,12 @@ def build_call_failure(driver: str, code: Any, details: str, timeout: float) -> 
 
 
 def build_refusal(driver: str, error: str) -> DriverCallFailure:
-    """What to make of an error that a driver gave for one claim."""
+    """Build the failure of an error that a driver returned for one claim."""
     return DriverCallFailure(DriverCallFault.REFUSED, f"driver `{driver}`: {sanitize_text(error)}")
 
 
 def parse_prepared(driver: str, claims: Iterable[ClaimRef], reply: Any) -> dict[str, PrepareOutcome]:
-    """Outcomes from a reply; a message without anything in it is a claim that needs no devices."""
+    """Parse the outcomes of a reply; an empty message means a claim without devices."""
     return {claim.uid: _parse_prepared_claim(driver, reply.claims.get(claim.uid)) for claim in claims}
 
 
@@ -106,18 +106,18 @@ def _parse_prepared_claim(driver: str, entry: Any) -> PrepareOutcome:
 
 
 def check_cdi_names(driver: str, devices: tuple[PreparedDevice, ...]) -> PrepareOutcome:
-    """Devices, unless one has a name that no runtime would take."""
+    """Return the devices, unless one has an invalid CDI name."""
     for each in devices:
         for name in each.cdi:
             try:
                 cdi.parse_qualified_name(name)
-            except ValueError as wrong:
-                return build_refusal(driver, str(wrong))
+            except ValueError as error:
+                return build_refusal(driver, str(error))
     return devices
 
 
 def parse_unprepared(driver: str, claims: Iterable[ClaimRef], reply: Any) -> dict[str, UnprepareOutcome]:
-    """Outcomes from a reply."""
+    """Parse the outcomes of a reply."""
     return {claim.uid: _parse_unprepared_claim(driver, reply.claims.get(claim.uid)) for claim in claims}
 
 
@@ -128,7 +128,7 @@ def _parse_unprepared_claim(driver: str, entry: Any) -> UnprepareOutcome:
 
 
 def parse_health(reply: Any) -> Sequence[DeviceHealth]:
-    """What a message of the health stream says; the oldest version has neither message nor timeout."""
+    """Parse a message of the health stream; the oldest version has neither message nor timeout."""
     return tuple(
         DeviceHealth(
             pool=each.device.pool_name,

@@ -1,10 +1,10 @@
-"""What a driver says about itself when it registers, and whether that will do.
+"""Validation of a plugin's registration: name, type, services and endpoint.
 
-A registration that will not do is refused with a sentence, which the driver gets to read. Old drivers offer
-plain versions like `1.0.0` where later ones name services; they all spoke DRA v1beta1. A classic driver
-offers nothing that we need to know.
+A registration is refused with a message that the driver receives. Old drivers offer plain versions like
+`1.0.0` where later ones name services; they all implement DRA v1beta1. The versions of a classic driver need
+no interpretation.
 
-Rules for this file: nothing is called and nothing is kept; the files at a path are looked at and not touched.
+Rules for this file: no calls and no state; files are inspected, not changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEALTH_NAMES: Final = frozenset(
 
 
 class RegistrationRefusal(NamedTuple):
-    """Why a registration will not do."""
+    """Why a registration is refused."""
 
     text: str
 
@@ -44,27 +44,30 @@ class RegistrationRefusal(NamedTuple):
 def validate_registration(
     plugin: Any, socket: Path, allowed_directories: Sequence[Path] = ()
 ) -> PluginRegistration | RegistrationRefusal:
-    """The offer of a driver that registers at `socket`; its endpoint must lie in `allowed_directories`,
-    unless empty.
+    """Validate the registration of a driver at `socket`.
+
+    Its endpoint must lie in one of `allowed_directories`, unless that is empty.
     """
     faults = check_driver_name(plugin.name)
     if faults:
-        return RegistrationRefusal(f"`{sanitize_text(plugin.name)}` is no name of a driver: {faults[0].text}")
-    spoken = _select_services(plugin)
-    if isinstance(spoken, RegistrationRefusal):
-        return spoken
+        return RegistrationRefusal(
+            f"`{sanitize_text(plugin.name)}` is not a valid driver name: {faults[0].text}"
+        )
+    services = _select_services(plugin)
+    if isinstance(services, RegistrationRefusal):
+        return services
     endpoint = Path(plugin.endpoint or socket)
     wrong = _check_endpoint_path(endpoint, allowed_directories) or check_socket(endpoint)
     if wrong:
-        return RegistrationRefusal(f"the endpoint of driver `{plugin.name}` will not do: {wrong}")
+        return RegistrationRefusal(f"the endpoint of driver `{plugin.name}` cannot be used: {wrong}")
     health = tuple(service for service in _list_offered(plugin) if service in _HEALTH_SERVICES)
     return PluginRegistration(
-        plugin.name, plugin.type == grpc_services.RESOURCE_PLUGIN, spoken, health, str(endpoint)
+        plugin.name, plugin.type == grpc_services.RESOURCE_PLUGIN, services, health, str(endpoint)
     )
 
 
 def _select_services(plugin: Any) -> tuple[GrpcService, ...] | RegistrationRefusal:
-    """The services through which claims are prepared, the best first."""
+    """Select the services that prepare claims, the preferred one first."""
     named = [version for version in plugin.supported_versions if version not in _HEALTH_NAMES]
     plainly = all(_PLAIN_VERSION.fullmatch(version) for version in named)
     if plugin.type == grpc_services.RESOURCE_PLUGIN:
@@ -74,7 +77,7 @@ def _select_services(plugin: Any) -> tuple[GrpcService, ...] | RegistrationRefus
     if plugin.type != grpc_services.DRA_PLUGIN:
         kinds = f"`{grpc_services.DRA_PLUGIN}` and `{grpc_services.RESOURCE_PLUGIN}`"
         return RegistrationRefusal(
-            f"the type `{sanitize_text(plugin.type)}` is not served here, only {kinds}"
+            f"plugins of type `{sanitize_text(plugin.type)}` are not supported, only {kinds}"
         )
     found = tuple(service for service in _list_offered(plugin) if service in _DRA_SERVICES)
     if found:
@@ -91,7 +94,7 @@ def _refuse_services(plugin: Any, known: Sequence[GrpcService]) -> RegistrationR
         ", ".join(f"`{sanitize_text(version, 40)}`" for version in plugin.supported_versions[:5]) or "nothing"
     )
     ours = ", ".join(f"`{name}`" for name, service in OFFERED_SERVICES.items() if service in known)
-    return RegistrationRefusal(f"driver `{plugin.name}` offers {offered}, and this agent speaks {ours}")
+    return RegistrationRefusal(f"driver `{plugin.name}` offers {offered}, and this agent supports {ours}")
 
 
 def _check_endpoint_path(endpoint: Path, allowed_directories: Sequence[Path]) -> str:
@@ -110,18 +113,18 @@ def _resolve_path(directory: Path) -> Path:
 
 
 def check_socket(path: Path) -> str:
-    """Why nobody should be called at a path; empty when it is a socket of ours or of root."""
+    """Return why the socket at a path must not be used; empty when this user or root owns it."""
     shown = sanitize_text(str(path))
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         return f"`{shown}` is longer than a socket's path can be ({MAX_SOCKET_PATH_BYTES} bytes)"
     try:
-        seen = path.lstat()
-    except OSError as failed:
-        return f"`{shown}` cannot be looked at: {failed.strerror}"
-    if stat.S_ISLNK(seen.st_mode):
+        found = path.lstat()
+    except OSError as error:
+        return f"`{shown}` cannot be inspected: {error.strerror}"
+    if stat.S_ISLNK(found.st_mode):
         return f"`{shown}` is a link, and links are not followed"
-    if not stat.S_ISSOCK(seen.st_mode):
+    if not stat.S_ISSOCK(found.st_mode):
         return f"`{shown}` is not a socket"
-    if seen.st_uid not in (os.geteuid(), 0):
-        return f"`{shown}` belongs to user {seen.st_uid}, neither to this one ({os.geteuid()}) nor to root"
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"`{shown}` belongs to user {found.st_uid}, neither to this one ({os.geteuid()}) nor to root"
     return ""

@@ -51,7 +51,7 @@ def rank_solution(picks: Sequence[Pick]) -> int:
         pick.point.choice.index: FIRST_ALTERNATIVE_SCORE
         - pick.point.choice.alternatives.index(pick.point.alternative)
         for pick in picks
-        if pick.point.alternative.is_subrequest
+        if pick.point.alternative.subrequest
     }
     return sum(earned.values())
 

@@ -1,15 +1,15 @@
-"""A change that is about to be stored: what rules judge, and what they may add to its transaction.
+"""The change of one object, and the protocol of the admission rules that review it.
 
-Theory of operation: a write becomes a `ObjectChange`: the object as it is stored and as it would be. Every
-rule is asked in turn. A rule that objects raises a `Failure`. A rule that must keep something else in step
-(the ledger, a quota) returns compares and writes, which go into the same transaction; when one of those
-compares fails, everything is judged again on what stands in the store then. So rules read the cache freely:
-whatever they relied on, they name in a compare.
+Theory of operation: a write becomes an `ObjectChange`: the stored object and the object to be stored. The
+registry calls every rule for the kind in turn. A rule that refuses raises an `ApiStatusError`. A rule that
+keeps other data consistent with the object (the ledger, a quota) returns compares and writes, which go into
+the same transaction; when one of those compares fails, all rules are called again with the current state. So
+a rule may read the cache freely, as long as it returns a compare for everything it relied on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -25,11 +25,11 @@ CREATE, UPDATE, DELETE = "create", "update", "delete"
 
 
 class ObjectChange(msgspec.Struct, frozen=True, dict=True):
-    """One object, before and after.
+    """One object before and after the change.
 
-    `operation` is what happens in the store, whatever the verb: a patch may create, an update may delete
-    (when the last finalizer goes). `pending` is the object as it would be, in the internal version; None when
-    it is deleted, and so are `document` and `view`, which are read from it.
+    `operation` is the operation in the store, whatever the verb: a patch may create, and an update may delete
+    (when it removes the last finalizer). `pending` is the new object in the internal version; it is None for
+    a delete, and so are `document` and `view`.
     """
 
     request: ApiRequest
@@ -42,12 +42,12 @@ class ObjectChange(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def document(self) -> Mapping[str, Any] | None:
-        """The object as it would be, as plain values."""
+        """The new object as plain values."""
         return None if self.pending is None else self.pending.document
 
     @property
     def view(self) -> Any:
-        """The object as it would be, as its struct."""
+        """The new object as the struct of its kind."""
         return None if self.pending is None else self.pending.view
 
     @property
@@ -56,7 +56,7 @@ class ObjectChange(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def old_view(self) -> Any:
-        """The stored object as its struct; None when it is created."""
+        """The stored object as the struct of its kind; None for a create."""
         return None if self.old is None else self.old.view
 
     @cached_property
@@ -76,6 +76,11 @@ ADMITTED = AdmissionEffects()
 
 
 class AdmissionRule(Protocol):
-    """Judges changes; raises a `Failure`, or returns what else must change with it."""
+    """Reviews changes: raises an `ApiStatusError`, or returns what the transaction must contain as well."""
+
+    @property
+    def kinds(self) -> Collection[Kind]:
+        """The kinds whose changes it reviews; the registry calls it for no others."""
+        ...
 
     def admit(self, change: ObjectChange) -> AdmissionEffects: ...

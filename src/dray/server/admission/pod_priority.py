@@ -1,7 +1,7 @@
-"""How important a pod is: the number that its priority class stands for, settled when it is made.
+"""Pod priority: resolves the priority class of a new pod to `spec.priority`, which schedulers read.
 
-Schedulers read `spec.priority` alone. People name a class, or none; then the class that says it is the usual
-one counts. Classes for what a cluster cannot do without are always there.
+A pod without a class gets the one with `globalDefault`, if there is any. The system classes exist without an
+object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 
 
 def resolve_pod_priority(pending: PendingObject, cache: WatchCache) -> PendingObject:
-    """A new pod with the number of its class; one whose class nobody made is refused."""
+    """A new pod with the priority of its class; raises an `ApiStatusError` when the class does not exist."""
     if pending.kind is not _POD:
         return pending
     spec = pending.document.get("spec")
@@ -37,30 +37,30 @@ def resolve_pod_priority(pending: PendingObject, cache: WatchCache) -> PendingOb
     value = _get_value(found)
     given = spec.get("priority")
     if given is not None and given != value:
-        why = f"spec.priority is {given}, and PriorityClass {name} stands for {value}; leave it out"
+        why = f"spec.priority is {given}, but PriorityClass {name} has the value {value}; leave it out"
         raise new_forbidden(_POD, _get_name(pending), why)
-    settled = {"priorityClassName": name or found["metadata"]["name"], "priority": value}
+    resolved = {"priorityClassName": name or found["metadata"]["name"], "priority": value}
     if found.get("preemptionPolicy"):
-        settled["preemptionPolicy"] = spec.get("preemptionPolicy") or found["preemptionPolicy"]
-    return pending.replace_field("spec", {**spec, **settled})
+        resolved["preemptionPolicy"] = spec.get("preemptionPolicy") or found["preemptionPolicy"]
+    return pending.replace_field("spec", {**spec, **resolved})
 
 
 def _find_class(name: str, cache: WatchCache) -> Document | None:
-    held = cache.get(_CLASS, "", name)
-    if held is not None:
-        return PendingObject.from_stored(held).document
+    stored = cache.get(_CLASS, "", name)
+    if stored is not None:
+        return PendingObject.from_stored(stored).document
     return {"value": SYSTEM_PRIORITY_CLASSES[name]} if name in SYSTEM_PRIORITY_CLASSES else None
 
 
 def _find_default_class(spec: Document, cache: WatchCache) -> Document | None:
-    """The class of pods that say nothing; of several the least important."""
+    """The default class of pods; of several, the one with the lowest value."""
     if spec.get("priority") is not None or not cache.count(_CLASS):
         return None
     classes: Iterable[Document] = (
-        PendingObject.from_stored(held).document for held in cache.list_objects(_CLASS)
+        PendingObject.from_stored(stored).document for stored in cache.list_objects(_CLASS)
     )
-    usual = [each for each in classes if each.get("globalDefault") is True]
-    return min(usual, key=_get_value, default=None)
+    defaults = [each for each in classes if each.get("globalDefault") is True]
+    return min(defaults, key=_get_value, default=None)
 
 
 def _get_value(priority_class: Document) -> int:

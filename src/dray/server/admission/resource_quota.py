@@ -1,13 +1,13 @@
-"""Quotas as a rule of the server: what is used changes in the transaction that uses it.
+"""The admission rule of resource quotas: usage is updated in the transaction that changes it.
 
-Theory of operation: `status.used` of a quota is the count. Whatever raises or lowers it writes the quota in
-the same transaction, with a compare on the quota as it was read; of two creates that would both take the
-last place one finds the quota changed and is judged again. So a limit holds however many ask at once.
+Theory of operation: `status.used` of a quota is the count. A change that raises or lowers it writes the quota
+in the same transaction, with a compare on the quota that was read; of two creates that would both use the
+last unit, one finds the quota changed and is reviewed again. So a limit holds under any concurrency.
 
-A change that finds no quota in its namespace must not be stored after one came into being that it did not
-see. Each namespace has a mark beside the objects that changes with its quotas, and whatever is counted
-compares it. For the same reason usage is counted afresh only from a cache that shows the quota already: from
-then on everybody who changes usage writes the quota.
+A change that sees no quota in its namespace must not be committed after a quota was created. Each namespace
+has a mark, a row outside the objects that changes with its quotas, and every counted change compares it. For
+the same reason usage is recounted only from a cache that has the quota: from then on every change of usage
+writes the quota.
 
 Rules for this file: of a quota's document only `status.hard` and `status.used` are changed.
 """
@@ -33,7 +33,7 @@ from dray.values.quantity import NANOS_PER_UNIT, Quantity
 RETRY_SECONDS: Final = 1.0
 
 QUOTA_MARKS_PREFIX: Final = b"/quotas/"
-"""Beside the objects: a mark for each namespace that changes with its quotas."""
+"""The keys of the marks: one row per namespace that changes with its quotas."""
 
 
 QUOTAS: Final = get_kind("", "ResourceQuota")
@@ -48,10 +48,12 @@ _KINDS_BY_SHORT_NAME: Final = {
 
 
 class ResourceQuotaAdmission:
-    """Judges changes by the quotas of their namespace, and keeps what is used.
+    """Reviews changes by the quotas of their namespace, and maintains the usage.
 
-    `on_denied` is called with each name under which there was too little left, for counting.
+    `on_denied` is called with the name of each exceeded resource, for metrics.
     """
+
+    kinds: Final = tuple(kind for kind in KINDS if kind.namespaced)
 
     def __init__(self, cache: WatchCache, *, on_denied: Callable[[str], None] | None = None) -> None:
         self._cache = cache
@@ -62,52 +64,50 @@ class ResourceQuotaAdmission:
         cache.add_listener(QUOTAS, self._on_change)
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        """What the quotas of the namespace say to a change."""
-        if not change.kind.namespaced:
-            return ADMITTED
+        """Charge a change to the quotas of its namespace."""
         about_quota = change.kind is QUOTAS and _changes_limits(change)
         if change.operation == UPDATE and change.kind is not PODS and not about_quota:
-            return ADMITTED  # only pods count differently over time: the requests of a claim never change
+            return ADMITTED  # only updates of pods change usage: the requests of a claim are immutable
         mark = QUOTA_MARKS_PREFIX + change.namespace.encode()
         compares: list[Compare] = [self._compare_mark(mark)]
         writes: list[Write] = [Put(mark, change.name.encode())] if about_quota else []
-        places = self._quota_keys.get(change.namespace)
-        added = _compute_usage_change(change) if places else {}
-        for place in sorted(places or ()):
-            held = self._cache.get_by_key(place)
-            if held is None or (change.old is not None and held.key == change.old.key):
+        keys = self._quota_keys.get(change.namespace)
+        added = _compute_usage_change(change) if keys else {}
+        for key in sorted(keys or ()):
+            stored = self._cache.get_by_key(key)
+            if stored is None or (change.old is not None and stored.key == change.old.key):
                 continue
-            written = self._charge(change, held, added)
+            written = self._charge(change, stored, added)
             if written is not None:
-                compares.append(KeyUnchanged(held.key, held.revision))
+                compares.append(KeyUnchanged(stored.key, stored.revision))
                 writes.append(written)
         return AdmissionEffects(compares, writes, _collect_warnings(change) if about_quota else ())
 
     def _charge(self, change: ObjectChange, stored: StoredObject, added: QuotaUsage) -> Write | None:
-        """The quota with the change counted; raises the failure when that is too much."""
+        """The write of the quota with the change counted; raises an `ApiStatusError` when it is exceeded."""
         limits: ResourceQuota = stored.view
         hard = limits.spec.hard
         counted = {name: number for name, number in added.items() if name in hard}
         if not counted or _is_scoped(stored):
             return None
         used = self._get_usage(stored, limits)
-        beyond = quota.find_excess(hard, used, counted)
-        if beyond is not None:
-            for name in beyond.names:
+        excess = quota.find_excess(hard, used, counted)
+        if excess is not None:
+            for name in excess.names:
                 self._on_denied(name)
-            help_ = (
+            hint = (
                 "delete what is not needed, or raise spec.hard of resourcequota "
                 f"{stored.namespace}/{stored.name}"
             )
             raise errors.new_forbidden(
-                change.kind, change.name, f"{beyond.format_message(stored.name)}; {help_}"
+                change.kind, change.name, f"{excess.format_message(stored.name)}; {hint}"
             )
         for name, number in counted.items():
             used[name] = max(used.get(name, 0) + number, 0)
         return Put(stored.key, _encode_with_status(stored, used))
 
     def _get_usage(self, stored: StoredObject, limits: ResourceQuota) -> QuotaUsage:
-        """What is used: as the quota says, or counted afresh when it does not say it of all its names."""
+        """The usage in the quota's status, or recounted when the status lacks a name."""
         if _is_usage_current(limits):
             return {name: amount.to_int() or 0 for name, amount in limits.status.used.items()}
         return self._recount(stored.namespace, [name for name in limits.spec.hard if quota.is_counted(name)])
@@ -116,8 +116,8 @@ class ResourceQuotaAdmission:
         used: QuotaUsage = dict.fromkeys(names, 0)
         kinds = {kind for name in names if (kind := _find_counted_kind(name)) is not None}
         for kind in sorted(kinds, key=lambda kind: (kind.group, kind.plural)):
-            for held in self._cache.list_objects(kind, namespace):
-                for name, number in quota.count_usage(kind, held.value).items():
+            for stored in self._cache.list_objects(kind, namespace):
+                for name, number in quota.count_usage(kind, stored.value).items():
                     if name in used:
                         used[name] += number
         return used
@@ -129,9 +129,9 @@ class ResourceQuotaAdmission:
     def _on_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         if new is None:
             assert old is not None
-            places = self._quota_keys.get(old.namespace, set())
-            places.discard(old.key)
-            if not places:
+            keys = self._quota_keys.get(old.namespace, set())
+            keys.discard(old.key)
+            if not keys:
                 self._quota_keys.pop(old.namespace, None)
             self._stale_quotas.discard(old.key)
             return
@@ -143,38 +143,38 @@ class ResourceQuotaAdmission:
             self._stale_quotas.discard(new.key)
 
     async def run_recounts(self, store: Store) -> None:
-        """Count afresh for quotas with new limits, until the store is closed; runs as a task of its owner."""
+        """Recount quotas with new limits, until the store is closed; the owner runs this as a task."""
         while True:
             await self._recount_needed.wait()
             self._recount_needed.clear()
             try:
-                for place in sorted(self._stale_quotas):
-                    await self._write_usage(store, place)
+                for key in sorted(self._stale_quotas):
+                    await self._write_usage(store, key)
             except StoreClosedError:
                 return
             except StoreError:
-                await asyncio.sleep(RETRY_SECONDS)  # usage is judged rightly all the same, only not shown
+                await asyncio.sleep(RETRY_SECONDS)  # admission recounts by itself; only the status is stale
                 self._recount_needed.set()
 
     async def _write_usage(self, store: Store, key: bytes) -> None:
-        held = self._cache.get_by_key(key)
-        if held is None:
+        stored = self._cache.get_by_key(key)
+        if stored is None:
             return
-        names = [name for name in held.view.spec.hard if quota.is_counted(name)]
-        value = _encode_with_status(held, self._recount(held.namespace, names))
-        # Somebody who was faster has counted too, or changed the limits; then the cache stirs again.
-        await store.txn([KeyUnchanged(held.key, held.revision)], [Put(held.key, value)])
+        names = [name for name in stored.view.spec.hard if quota.is_counted(name)]
+        value = _encode_with_status(stored, self._recount(stored.namespace, names))
+        # After a conflict the quota has changed, and the listener marks it stale again if needed.
+        await store.txn([KeyUnchanged(stored.key, stored.revision)], [Put(stored.key, value)])
 
 
 def _find_counted_kind(name: str) -> Kind | None:
-    """The kind whose objects count under a name."""
+    """The kind whose objects count under a resource name."""
     if name.endswith(quota.CLASS_DEVICES_SUFFIX):
         return CLAIMS
     return _KINDS_BY_COUNT_NAME.get(name) or _KINDS_BY_SHORT_NAME.get(name)
 
 
 def _compute_usage_change(change: ObjectChange) -> QuotaUsage:
-    """What a change adds under each name; below zero what it gives back."""
+    """The change of usage under each name; negative for what it releases."""
     kind = get_storage_kind(change.kind)
     before = (
         {} if change.operation == CREATE or change.old is None else quota.count_usage(kind, change.old.value)
@@ -185,7 +185,7 @@ def _compute_usage_change(change: ObjectChange) -> QuotaUsage:
 
 
 def _compute_usage(change: ObjectChange, kind: Kind) -> QuotaUsage:
-    """What the object counts as it would be."""
+    """The usage of the new object."""
     if kind is PODS:
         status = (change.document or {}).get("status") or {}
         return quota.count_pod(kind, str(status.get("phase") or ""))
@@ -195,7 +195,7 @@ def _compute_usage(change: ObjectChange, kind: Kind) -> QuotaUsage:
 
 
 def _is_usage_current(limits: ResourceQuota) -> bool:
-    """Whether the status says what is used under every name that counts."""
+    """Whether the status has the current limits, and the usage under every counted name."""
     counted = {name for name in limits.spec.hard if quota.is_counted(name)}
     return limits.status.hard == limits.spec.hard and counted <= limits.status.used.keys()
 
@@ -206,7 +206,7 @@ def _is_scoped(stored: StoredObject) -> bool:
 
 
 def _changes_limits(change: ObjectChange) -> bool:
-    """Whether a change of a quota changes what is limited."""
+    """Whether a change of a quota changes its limits."""
     if change.operation != UPDATE:
         return True
     return bool(change.view.spec.hard != change.old_view.spec.hard)
@@ -230,7 +230,7 @@ def _collect_warnings(change: ObjectChange) -> list[str]:
 
 
 def _encode_with_status(stored: StoredObject, used: QuotaUsage) -> bytes:
-    """The quota with its limits in force and what is used, and otherwise as it was."""
+    """Encode a quota with its current limits and usage in the status."""
     document = stored.document
     hard = (document.get("spec") or {}).get("hard") or {}
     counted = {name: str(Quantity(number * NANOS_PER_UNIT)) for name, number in sorted(used.items())}

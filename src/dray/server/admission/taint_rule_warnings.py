@@ -1,9 +1,8 @@
-"""A warning before a taint rule goes too far: how many devices and pods one concerns that selects everything.
+"""Warnings about device taint rules that select every device: how many devices and pods they concern.
 
-Kubernetes accepts such a rule without a word, and so is it accepted here; but an empty selector is easily
-written by mistake, and with `NoExecute` it ends every pod that has devices. Whoever writes one is told what
-there is to lose, with the answer. Slices and claims are only glanced at: of each no more is read than what is
-counted.
+Kubernetes accepts such a rule without a warning. An empty selector is easily written by mistake, and with
+`NoExecute` it evicts every pod that has devices; so the response says how many there are. Slices and claims
+are decoded only as far as they are counted.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _PATH: Final = "spec.deviceSelector"
 
 
 class _Present(msgspec.Struct, frozen=True):
-    """Something of which only counts that it is there."""
+    """A list element that is counted and not decoded."""
 
 
 class _SliceSpec(msgspec.Struct, frozen=True):
@@ -63,27 +62,30 @@ _read_claim = msgspec.json.Decoder(_ClaimUsage).decode
 
 
 class TaintRuleWarnings:
-    """Tells whoever writes a rule for every device what that means just now."""
+    """Warns the author of a rule that selects every device."""
+
+    kinds: Final = (_RULES,)
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        if change.kind is not _RULES or change.operation == DELETE or change.subresource:
+        if change.operation == DELETE or change.subresource:
             return ADMITTED
         rule: DeviceTaintRule = change.view
-        known: DeviceTaintRule | None = change.old_view
-        if not rule_selects_everything(rule) or (known is not None and known.spec == rule.spec):
+        old: DeviceTaintRule | None = change.old_view
+        if not rule_selects_everything(rule) or (old is not None and old.spec == rule.spec):
             return ADMITTED
         return AdmissionEffects(warnings=(f"{_PATH}: {self._describe_impact()}",))
 
     def _describe_impact(self) -> str:
-        devices = sum(len(_read_slice(held.value).spec.devices) for held in self._cache.list_objects(_SLICES))
-        claims = [_read_claim(held.value).status for held in self._cache.list_objects(_CLAIMS)]
-        held = [status for status in claims if status.allocation is not None]
-        taken = sum(len(each.allocation.devices.results) for each in held if each.allocation is not None)
-        pods = {user.uid for each in held for user in each.reserved_for if user.resource == "pods"}
+        slices, claims = self._cache.list_objects(_SLICES), self._cache.list_objects(_CLAIMS)
+        devices = sum(len(_read_slice(stored.value).spec.devices) for stored in slices)
+        statuses = [_read_claim(stored.value).status for stored in claims]
+        allocated = [status for status in statuses if status.allocation is not None]
+        taken = sum(len(each.allocation.devices.results) for each in allocated if each.allocation is not None)
+        pods = {user.uid for each in allocated for user in each.reserved_for if user.resource == "pods"}
         return (
-            f"devices published now: {devices}; devices given to claims: {taken}; pods that may use them: "
-            f"{len(pods)}"
+            f"devices published now: {devices}; devices allocated to claims: {taken}; "
+            f"pods that may use them: {len(pods)}"
         )

@@ -11,12 +11,12 @@ Rules for this file: one process at a time, kept by a lock beside the log; synch
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from dray.api.json_text import write_json
+from dray.durable import FileLock, sync_directory
 from dray.errors import InputError
 from dray.server.audit.hash_chain import (
     GENESIS_HASH,
@@ -79,7 +79,7 @@ class AuditLogFile:
         with contextlib.suppress(OSError):
             os.fsync(self._file)
         os.close(self._file)
-        os.close(self._lock)
+        self._lock.release()
 
     def _write(self, text: bytes) -> None:
         if self._has_partial_write:
@@ -104,7 +104,7 @@ class AuditLogFile:
         os.rename(self.path, build_rotated_path(self.path, self.sequence))
         os.close(self._file)
         self._file, self._size = _open_file(self.path)
-        _sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
         for old in list_rotated_files(self.path)[: -self._max_backups]:
             old.unlink(missing_ok=True)
 
@@ -139,21 +139,10 @@ def _open_file(path: Path) -> tuple[int, int]:
     return file, os.fstat(file).st_size
 
 
-def _lock_file(path: Path) -> int:
-    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
+def _lock_file(path: Path) -> FileLock:
+    lock = FileLock.try_acquire(path.with_name(path.name + ".lock"))
+    if lock is None:
         raise InputError(
             f"the audit log `{path}` is in use by another process; stop it, or name another file"
-        ) from None
+        )
     return lock
-
-
-def _sync_directory(folder: Path) -> None:
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)

@@ -1,4 +1,4 @@
-"""Events go after a while: they tell what happened lately, and would otherwise be most of what is kept."""
+"""Event expiry: deletes events an hour after they were last observed; they would fill the store otherwise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EVENT = get_kind("", "Event")
 
 
 class EventExpiry:
-    """Deletes events that nobody has repeated for a while."""
+    """Deletes events that were not observed for `EVENT_LIFETIME`."""
 
     def __init__(self, cache: WatchCache, registry: ObjectRegistry, clock: Clock) -> None:
         self._cache = cache
@@ -33,27 +33,27 @@ class EventExpiry:
         self._clock = clock
 
     async def run(self) -> None:
-        """Look every minute, for ever; the owner runs this as a task."""
+        """Sweep periodically, forever; the owner runs this as a task."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             await self.sweep()
 
     async def sweep(self) -> int:
-        """Delete what is over; how many that were."""
-        end = self._clock.now() - EVENT_LIFETIME
-        gone = 0
-        for held in self._cache.list_objects(_EVENT):
-            if get_last_observed(held) < end:
-                gone += await self._delete(held, end)
-        return gone
+        """Delete expired events; returns how many."""
+        oldest = self._clock.now() - EVENT_LIFETIME
+        deleted = 0
+        for stored in self._cache.list_objects(_EVENT):
+            if get_last_observed(stored) < oldest:
+                deleted += await self._delete(stored, oldest)
+        return deleted
 
-    async def _delete(self, stored: StoredObject, end: datetime) -> bool:
+    async def _delete(self, stored: StoredObject, oldest: datetime) -> bool:
         kind = stored.kind
 
-        def decide(now: StoredObject | None) -> WriteDecision:
-            if now is None:
-                raise ApiStatusError(404, "NotFound", "gone already")
-            return DeleteObject() if get_last_observed(now) < end else LeaveUnchanged()
+        def decide(current: StoredObject | None) -> WriteDecision:
+            if current is None:
+                raise ApiStatusError(404, "NotFound", "the event is deleted already")
+            return DeleteObject() if get_last_observed(current) < oldest else LeaveUnchanged()
 
         call = ApiCall(
             "delete", "", kind, kind.group, kind.version, kind.plural, stored.namespace, stored.name
@@ -66,7 +66,7 @@ class EventExpiry:
 
 
 class _EventTimes(msgspec.Struct, frozen=True, rename="camel"):
-    """Where times may stand; nobody checked that they are times when the event was written."""
+    """The fields of an event that may contain times; events are not validated."""
 
     metadata: Mapping[str, Any] = {}
     event_time: Any = None
@@ -80,21 +80,21 @@ _NEVER_EXPIRES = datetime.max.replace(tzinfo=UTC)
 
 
 def get_last_observed(stored: StoredObject) -> datetime:
-    """When an event was told for the last time; what has no time never ends."""
+    """When an event was last observed; an event without a time never expires."""
     event = _EVENT_TIMES_DECODER.decode(stored.value)
-    given = (
+    times = (
         event.metadata.get("creationTimestamp"),
         event.event_time,
         event.first_timestamp,
         event.last_timestamp,
         event.series.get("lastObservedTime") if isinstance(event.series, dict) else None,
     )
-    return max((moment for moment in map(_parse_time, given) if moment is not None), default=_NEVER_EXPIRES)
+    return max((time for time in map(_parse_time, times) if time is not None), default=_NEVER_EXPIRES)
 
 
 def _parse_time(text: Any) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return moment if moment.tzinfo is not None else None
+    return time if time.tzinfo is not None else None

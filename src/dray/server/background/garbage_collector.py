@@ -1,14 +1,13 @@
-"""Garbage: dependents whose owners are gone, and everything in namespaces that are being deleted.
+"""The garbage collector: deletes dependents without owners, and the contents of namespaces being deleted.
 
-Theory of operation: the collector watches all objects through the cache and keeps, for every owner, who names
-it. When an owner goes, its dependents are looked at: an owner reference counts as dead when no object of that
-uid is there. A dependent all of whose owners are dead is deleted; one with living owners loses the dead
-references. An owner that is deleted in the foreground waits for the dependents that block it; an orphaning
-owner first lets its dependents go. What fails is tried again, later each time.
+Theory of operation: the collector listens to all objects in the cache and indexes dependents by owner. When
+an owner is deleted, its dependents are processed: an owner reference is dangling when no object has that uid.
+A dependent whose owners are all gone is deleted; one with remaining owners loses the dangling references. An
+owner deleted in the foreground waits for the dependents that block it; with the orphan policy its references
+are removed from the dependents first. A failed step is retried with backoff.
 
-Rules for this file: it decides on what the cache shows and writes with preconditions, so a decision that was
-overtaken fails instead of doing harm. It does nothing on several servers at once that one of them would not
-do.
+Rules for this file: it decides on the state of the cache and writes with preconditions, so an outdated
+decision fails without harm. Several servers may run it at once with the same result as one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from dray.server.watch.cache import WatchCache
 COLLECTOR_USER: Final = RequestUser("system:serviceaccount:kube-system:generic-garbage-collector", (MASTERS,))
 _FOREGROUND, _ORPHAN = PROPAGATION_FINALIZERS[FOREGROUND], PROPAGATION_FINALIZERS[ORPHAN]
 WORKER_COUNT: Final = 16
-"""So many objects are looked at at a time: each waits for the disk, and many share a commit."""
+"""The number of concurrent workers: each waits for the disk, and concurrent writes share a commit."""
 _MAX_BACKOFF_SECONDS: Final = 60.0
 _LOG_AFTER_ATTEMPTS: Final = 5
 
@@ -45,7 +44,7 @@ _KINDS: Final = tuple(kind for kind in KINDS if kind.stored_as is None)
 
 
 class GarbageCollector:
-    """Deletes what nobody owns any more."""
+    """Deletes objects whose owners are gone."""
 
     def __init__(
         self,
@@ -63,35 +62,35 @@ class GarbageCollector:
         self._queue: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue()
         self._queued: set[bytes] = set()
         self._processing: dict[bytes, int | None] = {}
-        """What is being looked at, and the attempt as which it is to be looked at again."""
+        """Keys in process, with the attempt to requeue them as when they changed meanwhile."""
         for kind in _KINDS:
             cache.add_listener(kind, self._on_change)
 
     async def run(self) -> None:
-        """Look at whatever changed, for ever; the owner runs this as a task."""
+        """Process changed objects, forever; the owner runs this as a task."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(WORKER_COUNT):
                 tasks.create_task(self._run_worker(tasks))
 
     async def _run_worker(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            place, attempt = await self._queue.get()
-            self._queued.discard(place)
-            if place in self._processing:
-                self._processing[place] = attempt
+            key, attempt = await self._queue.get()
+            self._queued.discard(key)
+            if key in self._processing:
+                self._processing[key] = attempt
                 continue
-            self._processing[place] = None
+            self._processing[key] = None
             try:
-                await self._process(place)
-            except Exception as broken:
-                self._retry_or_report(place, attempt, broken, tasks)
+                await self._process(key)
+            except Exception as error:
+                self._retry_or_report(key, attempt, error, tasks)
             finally:
-                again = self._processing.pop(place)
+                again = self._processing.pop(key)
                 if again is not None:
-                    self._enqueue(place, again)
+                    self._enqueue(key, again)
 
     def _retry_or_report(self, key: bytes, attempt: int, error: Exception, tasks: asyncio.TaskGroup) -> None:
-        """Whatever it was, an object that cannot be collected must not end the server."""
+        """Retry an object that cannot be collected: no exception may end the server."""
         if _is_race(error) and attempt == 0:
             self._enqueue(key, 1)
             return
@@ -110,13 +109,13 @@ class GarbageCollector:
             self._queue.put_nowait((key, attempt))
 
     def _on_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
-        """Keep the index; nothing is written here."""
+        """Update the index and the queue; nothing is written here."""
         before = old.metadata if old is not None else None
         after = new.metadata if new is not None else None
-        place = (new or old).key  # type: ignore[union-attr]
+        key = (new or old).key  # type: ignore[union-attr]
         if before is not None:
             for owner in before.owner_references:
-                self._dependents.get(owner.get("uid", ""), set()).discard(place)
+                self._dependents.get(owner.get("uid", ""), set()).discard(key)
             if after is None or after.uid != before.uid:
                 self._uids.pop(before.uid, None)
                 self._enqueue_dependents(before.uid)
@@ -124,66 +123,66 @@ class GarbageCollector:
             self._enqueue_owners(before.owner_references if before else ())
             self._enqueue_namespace(old)
             return
-        self._uids[after.uid] = place
+        self._uids[after.uid] = key
         for owner in after.owner_references:
-            self._dependents.setdefault(owner.get("uid", ""), set()).add(place)
+            self._dependents.setdefault(owner.get("uid", ""), set()).add(key)
         if after.owner_references or after.deletion_timestamp:
-            self._enqueue(place)
+            self._enqueue(key)
 
     def _enqueue_dependents(self, uid: str) -> None:
         for dependent in self._dependents.pop(uid, ()):
             self._enqueue(dependent)
 
     def _enqueue_owners(self, owners: Iterable[Mapping[str, Any]]) -> None:
-        """An owner that waits for its dependents is looked at when one of them goes."""
+        """Enqueue the owners of a deleted dependent: they may wait for it."""
         for owner in owners:
-            place = self._uids.get(owner.get("uid", ""))
-            if place is not None:
-                self._enqueue(place)
+            key = self._uids.get(owner.get("uid", ""))
+            if key is not None:
+                self._enqueue(key)
 
     def _enqueue_namespace(self, stored: StoredObject | None) -> None:
         if stored is None or not stored.namespace:
             return
-        home = self._cache.get(_NAMESPACE, "", stored.namespace)
-        if home is not None and home.metadata.deletion_timestamp:
-            self._enqueue(home.key)
+        namespace = self._cache.get(_NAMESPACE, "", stored.namespace)
+        if namespace is not None and namespace.metadata.deletion_timestamp:
+            self._enqueue(namespace.key)
 
     async def _process(self, key: bytes) -> None:
-        held = self._cache.get_by_key(key)
-        if held is None:
+        stored = self._cache.get_by_key(key)
+        if stored is None:
             return
-        metadata = held.metadata
+        metadata = stored.metadata
         if metadata.deletion_timestamp:
-            await self._process_deletion(held)
+            await self._process_deletion(stored)
         elif metadata.owner_references:
-            await self._collect_dependent(held)
+            await self._collect_dependent(stored)
 
     async def _collect_dependent(self, stored: StoredObject) -> None:
-        """Delete a dependent whose owners are all dead; take dead owners from one that has a living one."""
+        """Delete a dependent whose owners are all gone; remove dangling references from one with owners."""
         owners = stored.metadata.owner_references
-        dead = [owner for owner in owners if not self._is_owner_alive(stored, owner)]
-        if not dead:
+        dangling = [owner for owner in owners if not self._has_owner(stored, owner)]
+        if not dangling:
             return
-        if len(dead) == len(owners):
+        if len(dangling) == len(owners):
             await self._delete(stored, BACKGROUND)
             return
-        uids = {owner.get("uid") for owner in dead}
+        uids = {owner.get("uid") for owner in dangling}
         await self._update_metadata(stored, lambda metadata: _drop_owners(metadata, uids))
 
-    def _is_owner_alive(self, stored: StoredObject, owner: Mapping[str, Any]) -> bool:
-        place = self._uids.get(owner.get("uid", ""))
-        if place is None:
-            return not _is_served_kind(owner)  # of kinds we do not serve we cannot know, so they live
-        found = self._cache.get_by_key(place)
-        return found is not None and _can_own(found, stored)
+    def _has_owner(self, stored: StoredObject, reference: Mapping[str, Any]) -> bool:
+        key = self._uids.get(reference.get("uid", ""))
+        if key is None:
+            return not _is_served_kind(reference)  # owners of kinds that are not served count as existing
+        owner = self._cache.get_by_key(key)
+        return owner is not None and _can_own(owner, stored)
 
     async def _process_deletion(self, stored: StoredObject) -> None:
-        """An object that is being deleted: its dependents go first, or go free, as its finalizers say."""
+        """Process an object that is being deleted: delete or orphan its dependents, as its finalizers say."""
         metadata = stored.metadata
         if stored.kind is _NAMESPACE:
             await self._empty_namespace(stored)
-        named = (self._cache.get_by_key(place) for place in self._dependents.get(metadata.uid, ()))
-        dependents = [found for found in named if found is not None and _can_own(stored, found)]
+        named = (self._cache.get_by_key(key) for key in self._dependents.get(metadata.uid, ()))
+        dependents = [each for each in named if each is not None and _can_own(stored, each)]
         if _ORPHAN in metadata.finalizers:
             for dependent in dependents:
                 await self._update_metadata(dependent, lambda found: _drop_owners(found, {metadata.uid}))
@@ -196,16 +195,16 @@ class GarbageCollector:
                 await self._update_metadata(stored, lambda found: _drop_finalizer(found, _FOREGROUND))
 
     async def _empty_namespace(self, namespace: StoredObject) -> None:
-        """Delete what is in a namespace; when nothing is left, let the namespace go."""
-        left = 0
+        """Delete the contents of a namespace; when nothing is left, remove the namespace's finalizer."""
+        remaining = 0
         for kind in _KINDS:
             if not kind.namespaced:
                 continue
-            for held in self._cache.list_objects(kind, namespace.name):
-                left += 1
-                if not held.metadata.deletion_timestamp:
-                    await self._delete(held, BACKGROUND)
-        if left:
+            for stored in self._cache.list_objects(kind, namespace.name):
+                remaining += 1
+                if not stored.metadata.deletion_timestamp:
+                    await self._delete(stored, BACKGROUND)
+        if remaining:
             return
         await self._cache.wait_until_fresh()
         if any(self._cache.list_objects(kind, namespace.name) for kind in _KINDS if kind.namespaced):
@@ -214,13 +213,13 @@ class GarbageCollector:
         await self._update_metadata(namespace, lambda metadata: metadata, finalize_namespace=True)
 
     async def _delete(self, stored: StoredObject, policy: str) -> None:
-        wish = {"propagationPolicy": policy, "preconditions": {"uid": stored.metadata.uid}}
+        options = {"propagationPolicy": policy, "preconditions": {"uid": stored.metadata.uid}}
         try:
             await self._deleter.delete_object(
-                _build_request("delete", stored), stored.kind, stored.namespace, stored.name, wish
+                _build_request("delete", stored), stored.kind, stored.namespace, stored.name, options
             )
-        except ApiStatusError as failure:
-            if failure.code != 404:
+        except ApiStatusError as error:
+            if error.code != 404:
                 raise
 
     async def _update_metadata(
@@ -234,13 +233,13 @@ class GarbageCollector:
 
         def decide(old: StoredObject | None) -> WriteDecision:
             if old is None or old.metadata.uid != uid:
-                raise ApiStatusError(404, "NotFound", "gone already")
-            draft = PendingObject.from_stored(old)
-            metadata = change(dict(draft.metadata))
-            changed = draft.replace_metadata(metadata)
+                raise ApiStatusError(404, "NotFound", "the object is deleted already")
+            pending = PendingObject.from_stored(old)
+            metadata = change(dict(pending.metadata))
+            changed = pending.replace_metadata(metadata)
             if finalize_namespace:
-                spec = {**(draft.document.get("spec") or {})}
-                # Other names in this list belong to controllers of their own.
+                spec = {**(pending.document.get("spec") or {})}
+                # Other finalizers in this list belong to their own controllers.
                 spec["finalizers"] = [
                     name for name in spec.get("finalizers") or () if name != KUBERNETES_FINALIZER
                 ]
@@ -251,14 +250,14 @@ class GarbageCollector:
                 and not _has_other_holds(changed)
             ):
                 return DeleteObject()
-            return LeaveUnchanged() if changed.document == draft.document else SaveObject(changed)
+            return LeaveUnchanged() if changed.document == pending.document else SaveObject(changed)
 
         try:
             await self._registry.write(
                 _build_request("update", stored), stored.kind, stored.namespace, stored.name, decide
             )
-        except ApiStatusError as failure:
-            if failure.code != 404:
+        except ApiStatusError as error:
+            if error.code != 404:
                 raise
 
 
@@ -269,7 +268,7 @@ def _build_request(verb: str, stored: StoredObject) -> ApiRequest:
 
 
 def _is_race(error: Exception) -> bool:
-    """Whether somebody else was faster; then another look is enough."""
+    """Whether another writer was faster; then one more attempt is enough."""
     return isinstance(error, ApiStatusError) and error.code in (404, 409)
 
 
@@ -280,7 +279,7 @@ def _is_served_kind(owner: Mapping[str, Any]) -> bool:
 
 
 def _can_own(owner: StoredObject, dependent: StoredObject) -> bool:
-    """Whether one can own the other: an owner in another namespace is none, its names mean nothing here."""
+    """Whether one can own the other: a namespaced owner must be in the same namespace."""
     return not owner.namespace or owner.namespace == dependent.namespace
 
 
@@ -290,9 +289,9 @@ def _blocks_owner_deletion(dependent: StoredObject, uid: str) -> bool:
 
 
 def _drop_owners(metadata: dict[str, Any], uids: Iterable[str | None]) -> dict[str, Any]:
-    gone = set(uids)
-    kept = [owner for owner in metadata.get("ownerReferences") or () if owner.get("uid") not in gone]
-    return {**metadata, "ownerReferences": kept}
+    dropped = set(uids)
+    rest = [owner for owner in metadata.get("ownerReferences") or () if owner.get("uid") not in dropped]
+    return {**metadata, "ownerReferences": rest}
 
 
 def _drop_finalizer(metadata: dict[str, Any], finalizer: str) -> dict[str, Any]:
@@ -303,7 +302,7 @@ def _drop_finalizer(metadata: dict[str, Any], finalizer: str) -> dict[str, Any]:
 
 
 def _has_other_holds(pending: PendingObject) -> bool:
-    """Whether something else than finalizers still holds the object: grace, or a namespace's own list."""
+    """Whether a grace period or the finalizers in a namespace's spec still keep the object."""
     if pending.metadata.get("deletionGracePeriodSeconds"):
         return True
     spec = pending.document.get("spec")

@@ -1,3 +1,3 @@
-"""The resources the server offers and the discovery documents made from them, legacy and aggregated. It must
-not know objects, users or the store. openapi, registry and app may import it.
+"""The resources that the server serves, and the discovery documents built from them, legacy and aggregated.
+It must not depend on objects, users or the store. openapi, registry and app may import it.
 """

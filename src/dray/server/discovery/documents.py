@@ -1,9 +1,9 @@
-"""What there is to ask for: discovery in its two forms, and the version of the server.
+"""Discovery documents, legacy and aggregated, and the version of the server.
 
-Theory of operation: all documents are made once and kept as bytes with a tag of their contents; a client that
-still has them is told so. The older form has a document for each group and version. The newer one, which
-clients ask for with `Accept`, tells everything in the answers to `/api` and `/apis`. Clients that do not know
-the newer form get the older one from the same paths, so these answers vary with `Accept`.
+Theory of operation: all documents are encoded once, with an etag; a client that has the current document gets
+304. Legacy discovery has a document for each group and version. Aggregated discovery, which clients request
+with `Accept`, has everything in the answers to `/api` and `/apis`. Clients that do not support it get the
+legacy documents at the same paths, so these answers vary with `Accept`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _ANY_CLIENT_CIDR: Final = "0.0.0.0/0"
 
 
 def compute_etag(body: bytes) -> str:
-    """A tag that changes with the contents."""
+    """The etag of a body."""
     return hashlib.sha256(body).hexdigest().upper()
 
 
 def matches_etag(headers: Mapping[str, str], etag: str) -> bool:
-    """Whether the client already has what bears this tag."""
+    """Whether the client has the document with this etag already."""
     known = (
         part.strip().removeprefix("W/").strip('"') for part in headers.get("if-none-match", "").split(",")
     )
@@ -48,7 +48,7 @@ def matches_etag(headers: Mapping[str, str], etag: str) -> bool:
 
 
 def build_version_document() -> dict[str, str]:
-    """What `/version` tells."""
+    """The document of `/version`."""
     return {
         "major": MAJOR,
         "minor": MINOR,
@@ -67,7 +67,7 @@ def build_version_document() -> dict[str, str]:
 
 
 def _get_architecture() -> str:
-    """The processor, in the words Kubernetes uses."""
+    """The architecture of the processor, as Kubernetes names it."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
@@ -78,7 +78,7 @@ class _EncodedDocument:
 
 
 class DiscoveryEndpoints:
-    """The answers of discovery for a table of kinds."""
+    """Answers the paths of discovery for the served kinds."""
 
     def __init__(self, kinds: Sequence[Kind] = KINDS, address: str = "") -> None:
         self.resources: Mapping[tuple[str, str], tuple[ApiResource, ...]] = list_resources(kinds)
@@ -89,17 +89,21 @@ class DiscoveryEndpoints:
                 self._documents[path, version] = _encode_document(document)
 
     def answer(self, path: str, accept: str, headers: Mapping[str, str]) -> ApiResponse | None:
-        """The answer for a path of discovery; None when it is none. Slashes at the end do not matter."""
-        place = path.rstrip("/")
-        if (place, "") not in self._documents:
+        """Answer a path of discovery; None for other paths. Trailing slashes do not matter."""
+        path = path.rstrip("/")
+        if (path, "") not in self._documents:
             return None
-        both = (place, "v2") in self._documents
-        form = negotiate(accept, DISCOVERY_FORMATS if both else DOCUMENT_FORMATS)
-        page = self._documents[place, form.version]
-        extra = [("etag", f'"{page.etag}"'), ("vary", "Accept"), ("cache-control", _get_cache_control(form))]
-        if matches_etag(headers, page.etag):
+        aggregated = (path, "v2") in self._documents
+        form = negotiate(accept, DISCOVERY_FORMATS if aggregated else DOCUMENT_FORMATS)
+        document = self._documents[path, form.version]
+        extra = [
+            ("etag", f'"{document.etag}"'),
+            ("vary", "Accept"),
+            ("cache-control", _get_cache_control(form)),
+        ]
+        if matches_etag(headers, document.etag):
             return ApiResponse(304, b"", form.content_type, extra)
-        return ApiResponse(200, form.encode(page.body), form.content_type, extra)
+        return ApiResponse(200, form.encode(document.body), form.content_type, extra)
 
 
 def _encode_document(document: Mapping[str, Any]) -> _EncodedDocument:
@@ -159,7 +163,7 @@ def _build_legacy_row(resource: ApiResource) -> dict[str, Any]:
 
 
 def _build_storage_hash(resource: ApiResource) -> dict[str, str]:
-    """Alike for all names under which the same objects are kept; clients compare it and nothing else."""
+    """The storage version hash: the same for all aliases of a stored kind; clients only compare it."""
     kind = resource.kind
     if kind is None or resource.subresource:
         return {}
@@ -201,7 +205,7 @@ def _build_aggregated_documents(table: _Table, version: str) -> Iterator[tuple[s
 
 
 def _build_aggregated_rows(resources: Sequence[ApiResource]) -> Iterator[dict[str, Any]]:
-    """Resources with their subresources inside; the rows are sorted, so these follow their resource."""
+    """Resources with their subresources; the rows are sorted, so subresources follow their resource."""
     row: dict[str, Any] | None = None
     for resource in resources:
         if resource.subresource and row is not None:
@@ -228,6 +232,6 @@ def _build_aggregated_rows(resources: Sequence[ApiResource]) -> Iterator[dict[st
 
 
 def _build_response_kind(resource: ApiResource) -> dict[str, str]:
-    """Kind of the answers; group and version only where they differ from the resource's own."""
+    """The kind of responses; group and version only where they differ from those of the resource."""
     group, version = resource.foreign_group_version or ("", "")
     return {"group": group, "version": version, "kind": resource.group_version_kind[2]}

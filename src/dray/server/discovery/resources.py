@@ -1,8 +1,7 @@
-"""Every resource the server answers for: the table of kinds as clients see it, and what is only asked.
+"""The table of served resources, from which discovery and OpenAPI are built.
 
-Theory of operation: discovery and OpenAPI tell the same story in different forms, so both are printed from
-these rows. A kind makes a row for each version, followed by its subresources; reviews and bindings are
-created and never kept, and have rows of their own here.
+Theory of operation: each kind has a row for each version, followed by its subresources. Reviews and bindings
+are created and never stored; they are not in the table of kinds and have rows of their own here.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dray.api.kinds import Kind
+from dray.server.http.routing import REVIEW_KINDS
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _UPDATE_VERBS: Final = ("get", "patch", "update")
@@ -29,7 +29,7 @@ _SUBRESOURCES: Mapping[str, tuple[tuple[str, ...], tuple[str, str, str] | None]]
         "token": (_CREATE_VERBS, ("authentication.k8s.io", "v1", "TokenRequest")),
     }
 )
-"""Verbs of each subresource, and what is sent to it when that is not the object itself."""
+"""The verbs of each subresource, and the kind of its body when that is not the object itself."""
 
 _CATEGORIES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -50,19 +50,17 @@ _CATEGORIES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "apiregistration.k8s.io": ("api-extensions", ("apiservices",)),
     }
 )
-"""Words that stand for several resources, such as `kubectl get all`, and which those are in each group."""
+"""The category of resources by group, as in `kubectl get all`, and the plurals that belong to it."""
 
 UNSUPPORTED_VERBS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
     {("", "namespaces"): frozenset({"deletecollection"})}
 )
-"""Verbs that a kind does not have."""
+"""Verbs that a kind does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """One row of discovery. `name` is `pods` or `pods/status`; `group_version_kind` is what is sent and comes
-    back.
-    """
+    """One row of discovery. `name` is `pods` or `pods/status`; `group_version_kind` is the kind of bodies."""
 
     group: str
     version: str
@@ -85,73 +83,71 @@ class ApiResource:
 
     @property
     def foreign_group_version(self) -> tuple[str, str] | None:
-        """Group and version of what it is about, when those are not its own."""
+        """Group and version of the kind of bodies, when they differ from those of the resource."""
         own = (self.group, self.version)
         return None if self.group_version_kind[:2] == own else self.group_version_kind[:2]
 
 
 def _build_virtual_resource(group: str, kind: str, *, namespaced: bool = False) -> ApiResource:
-    """The row of something that is asked, answered and forgotten."""
+    """The row of a resource that is created and not stored."""
     name = kind.lower()
     return ApiResource(group, "v1", f"{name}s", name, namespaced, (group, "v1", kind), _CREATE_VERBS)
 
 
 VIRTUAL_RESOURCES: Final = (
     _build_virtual_resource("", "Binding", namespaced=True),
-    _build_virtual_resource("authentication.k8s.io", "SelfSubjectReview"),
-    _build_virtual_resource("authentication.k8s.io", "TokenReview"),
-    _build_virtual_resource("authorization.k8s.io", "LocalSubjectAccessReview", namespaced=True),
-    _build_virtual_resource("authorization.k8s.io", "SelfSubjectAccessReview"),
-    _build_virtual_resource("authorization.k8s.io", "SelfSubjectRulesReview"),
-    _build_virtual_resource("authorization.k8s.io", "SubjectAccessReview"),
+    *(
+        _build_virtual_resource(group, kind, namespaced=namespaced)
+        for (group, _), (kind, namespaced) in REVIEW_KINDS.items()
+    ),
 )
 """Resources outside the table of kinds."""
 
 
 def list_resources(kinds: Iterable[Kind]) -> dict[tuple[str, str], tuple[ApiResource, ...]]:
-    """Every resource by group and version: groups as they come, the best version of each first."""
+    """Every resource by group and version: groups in the order of the kinds, the best version first."""
     found: dict[tuple[str, str], list[ApiResource]] = {}
     for row in (*(row for kind in kinds for row in _build_rows(kind)), *VIRTUAL_RESOURCES):
         found.setdefault((row.group, row.version), []).append(row)
     groups = list(dict.fromkeys(group for group, _ in found))
-    places = sorted(found, key=lambda place: (groups.index(place[0]), _rank_version(place[1])))
-    return {place: tuple(sorted(found[place], key=lambda row: row.name)) for place in places}
+    ordered = sorted(found, key=lambda each: (groups.index(each[0]), _rank_version(each[1])))
+    return {each: tuple(sorted(found[each], key=lambda row: row.name)) for each in ordered}
 
 
-def group_versions(places: Iterable[tuple[str, str]]) -> dict[str, Sequence[str]]:
+def group_versions(pairs: Iterable[tuple[str, str]]) -> dict[str, Sequence[str]]:
     """The versions of each group."""
     found: dict[str, list[str]] = {}
-    for group, version in places:
+    for group, version in pairs:
         found.setdefault(group, []).append(version)
     return dict(found)
 
 
 def _build_rows(kind: Kind) -> Iterator[ApiResource]:
-    place = (kind.group, kind.plural)
-    verbs = tuple(verb for verb in ALL_VERBS if verb not in UNSUPPORTED_VERBS.get(place, ()))
+    unsupported = UNSUPPORTED_VERBS.get((kind.group, kind.plural), ())
+    verbs = tuple(verb for verb in ALL_VERBS if verb not in unsupported)
     for version in kind.versions:
-        itself = (kind.group, version, kind.name)
+        own_kind = (kind.group, version, kind.name)
         yield ApiResource(
             kind.group,
             version,
             kind.plural,
             kind.name.lower(),
             kind.namespaced,
-            itself,
+            own_kind,
             verbs,
             kind.short_names,
             _get_categories(kind),
             kind,
         )
         for name in kind.subresources:
-            sub_verbs, other = _SUBRESOURCES[name]
+            sub_verbs, body_kind = _SUBRESOURCES[name]
             yield ApiResource(
                 kind.group,
                 version,
                 f"{kind.plural}/{name}",
                 "",
                 kind.namespaced,
-                other or itself,
+                body_kind or own_kind,
                 sub_verbs,
                 kind=kind,
             )

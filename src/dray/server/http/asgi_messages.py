@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_too_large
 from dray.server.http.requests import IN_PROCESS, ApiRequest, ApiResponse
+from dray.tasks import cancel_and_wait
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -115,9 +116,7 @@ async def send_stream(send: Send, receive: Receive, response: ApiResponse, reque
             await asyncio.wait((sending, disconnecting), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         return sending.result() if sending.done() else True
     finally:
-        for task in (sending, disconnecting):
-            task.cancel()
-        await asyncio.gather(sending, disconnecting, return_exceptions=True)
+        await cancel_and_wait(sending, disconnecting)
 
 
 class _SendProgress:

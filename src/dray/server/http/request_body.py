@@ -19,7 +19,6 @@ from dray.api.kinds import Kind
 from dray.errors import DecodeError, InputError
 from dray.manifests.documents import read_documents as read_documents
 from dray.manifests.source import ManifestSource
-from dray.server.http import protobuf
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_invalid, new_unsupported_media_type
 from dray.server.http.requests import JSON, PROTOBUF, YAML, ApiRequest
 from dray.server.objects.conversion import convert_to_storage
@@ -56,7 +55,10 @@ def decode_body(request: ApiRequest) -> Any:
     if request.content_type in YAML_TYPES:
         return _parse_yaml(request.body)
     if request.content_type == PROTOBUF:
-        return protobuf.decode(request.body)
+        # Few clients send protobuf, and its runtime is slow to import.
+        from dray.server.http.protobuf import decode
+
+        return decode(request.body)
     raise new_unsupported_media_type(ACCEPTED_BODY_TYPES)
 
 

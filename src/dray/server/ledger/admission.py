@@ -1,19 +1,19 @@
-"""The ledger as a rule of the server: an allocation and its rows change in one transaction.
+"""The ledger as an admission rule: an allocation and its ledger rows change in one transaction.
 
-Theory of operation: a change of a claim's allocation, and a preparation that comes or goes, is put to the
-ledger together with the rows and slices it concerns, as the cache shows them. What the ledger wants written
-goes into the transaction of the change, with a compare for everything it looked at. Somebody else who was
-faster makes a compare fail, and the change is judged again on what stands then; so of two allocations of
-one device exactly one is stored, through however many servers they come.
+Theory of operation: the rule passes a change of a claim's allocation, or a created or deleted preparation, to
+the ledger together with the rows and slices it concerns, as the cache has them. The writes of the ledger go
+into the transaction of the change, with a compare for everything the ledger read. When another writer was
+faster, a compare fails and the change is reviewed again with the current state; so of two allocations of one
+device exactly one is stored, through any number of servers.
 
-A device may be taken while no slice has told of it yet; what it draws from counters is charged when one does.
-So that the two cannot pass each other, each pool has a mark beside the objects that changes when such a slice
-is written, and whoever takes a device that is not published compares it. From a pool that has a mark nothing
-is taken unpublished: its slices were withdrawn, and what its devices draw is not known until they are back.
+A device may be allocated before a slice publishes it; its consumption of counters is charged when a slice
+does. So that the two cannot miss each other, each pool has a mark, a row outside the objects that changes
+when a slice with such devices is written, and the allocation of an unpublished device compares it.
+Unpublished devices of a pool with a mark cannot be allocated: their slices were withdrawn, and what they
+consume is not known until the slices are back.
 
-After a restore nodes may have devices in their hands of which nobody here knows. Until they have said so, no
-device that they can reach changes hands (`restore_quarantine`). What they say is entered whatever else is
-known.
+After a restore, nodes may have prepared devices that are not in the store. Until they have reported them, no
+device that they can reach is allocated (`restore_quarantine`). Their reports are always recorded.
 
 A denial is 409 and names every device that is in the way, its holder, and what is left.
 """
@@ -42,13 +42,13 @@ from dray.store import Compare, Delete, KeyUnchanged, Put
 RESULTS_PATH = "status.allocation.devices.results"
 
 _OWNERS_FORBIDDEN = (
-    "a preparation has no owners: it would be collected with them and free devices that the node still has; "
-    "leave metadata.ownerReferences out"
+    "a preparation has no owners: it would be garbage collected with them and release devices that the node "
+    "still has; leave metadata.ownerReferences out"
 )
 
 _DEVICES_FORBIDDEN = (
-    "a node says by itself which devices it has only after the server was restored from a copy, and until it "
-    "has noted so on its Node; leave spec.devices out"
+    "a node reports its devices only after the server was restored from a backup, and until it has noted so "
+    "on its Node; leave spec.devices out"
 )
 
 CLAIMS = get_kind("resource.k8s.io", "ResourceClaim")
@@ -56,15 +56,17 @@ SLICES = get_kind("resource.k8s.io", "ResourceSlice")
 PREPARATIONS = get_kind("dray.dev", "Preparation")
 
 POOL_MARKS_PREFIX: Final = b"/pools/"
-"""Beside the objects: a mark for each pool that changes when devices that draw from counters are told."""
+"""The keys of the marks: one row per pool that changes when devices that consume counters are published."""
 
 
 class LedgerAdmission:
-    """Judges changes by the ledger, and keeps the ledger in step.
+    """Reviews changes by the ledger, and keeps the ledger consistent with the claims.
 
-    `on_denied` is called with the law behind each denial, for counting. A guard that is not enforced does
-    nothing at all; it exists to show in tests what would happen without the ledger.
+    `on_denied` is called with the reason of each denial, for metrics. A rule that is not enforced does
+    nothing; tests use it to show what happens without the ledger.
     """
+
+    kinds: Final = (CLAIMS, SLICES, PREPARATIONS)
 
     def __init__(
         self,
@@ -78,10 +80,10 @@ class LedgerAdmission:
         self._restore_quarantine = restore_quarantine
         self._published_pools = PublishedPools(cache)
         self._enforced = enforced
-        self._on_denied = on_denied or (lambda law: None)
+        self._on_denied = on_denied or (lambda reason: None)
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        """What the ledger says to a change."""
+        """Review a change by the ledger."""
         if not self._enforced:
             return ADMITTED
         if change.kind is CLAIMS:
@@ -117,19 +119,19 @@ class LedgerAdmission:
         holder = _build_holder(change) if change.view is not None else Holder()
         if before == grants.list_holdings(holder, new):
             return ADMITTED
-        books = self._open_ledger()
+        ledger = self._open_ledger()
         if old is not None:
-            grants.release_claim(books, old.holder.uid, (device for device, _ in before))
-        denied = grants.grant_allocation(books, holder, new, self._published_pools, node)
+            grants.release_claim(ledger, old.holder.uid, (device for device, _ in before))
+        denied = grants.grant_allocation(ledger, holder, new, self._published_pools, node)
         compares, withdrawn = self._check_unpublished(new)
         awaited = self._check_restore_quarantine(
             [each for each in grants.list_holdings(holder, new) if each not in before]
         )
-        extra = self._build_effects(change, books.build_decision([*denied, *withdrawn, *awaited]))
-        return AdmissionEffects([*extra.compares, *compares], extra.writes)
+        effects = self._build_effects(change, ledger.build_decision([*denied, *withdrawn, *awaited]))
+        return AdmissionEffects([*effects.compares, *compares], effects.writes)
 
     def _check_unpublished(self, results: Sequence[AllocatedResult]) -> tuple[list[Compare], list[Denial]]:
-        """Devices that no slice tells of: nobody must publish them meanwhile, nor have withdrawn them."""
+        """Compares and denials for unpublished devices: no slice may publish or have withdrawn them."""
         marks: dict[bytes, int] = {}
         withdrawn: list[Denial] = []
         for position, result in enumerate(results):
@@ -143,34 +145,34 @@ class LedgerAdmission:
         return [KeyUnchanged(*mark) for mark in sorted(marks.items())], withdrawn
 
     def _check_restore_quarantine(self, wanted: Sequence[tuple[DeviceId, Holding]]) -> list[Denial]:
-        """After a restore: devices that somebody may have who was not heard of yet."""
-        aftermath = self._restore_quarantine
-        if aftermath is None or not aftermath.is_open:
+        """Denials for devices that nodes may have which have not reported since a restore."""
+        quarantine = self._restore_quarantine
+        if quarantine is None or not quarantine.is_open:
             return []
         found = (
-            aftermath.deny_grant(device, self._published_pools((device.driver, device.pool)), position)
+            quarantine.deny_grant(device, self._published_pools((device.driver, device.pool)), position)
             for position, (device, _) in enumerate(wanted)
         )
         return [denial for denial in found if denial is not None]
 
     def _admit_slice(self, change: ObjectChange) -> AdmissionEffects:
         spec = change.view.spec
-        drawing = [device for device in spec.devices if device.consumes_counters]
-        if not drawing:
+        consuming = [device for device in spec.devices if device.consumes_counters]
+        if not consuming:
             return ADMITTED
-        books = self._open_ledger()
-        for device in drawing:
-            place = DeviceId(spec.driver, spec.pool.name, device.name)
-            grants.charge_published(books, place, read_draws(device.consumes_counters))
-        extra = self._build_effects(change, books.build_decision())
+        ledger = self._open_ledger()
+        for device in consuming:
+            device_id = DeviceId(spec.driver, spec.pool.name, device.name)
+            grants.charge_published(ledger, device_id, read_draws(device.consumes_counters))
+        effects = self._build_effects(change, ledger.build_decision())
         mark = Put(_build_pool_mark_key(spec.driver, spec.pool.name), change.name.encode())
-        return AdmissionEffects(extra.compares, [*extra.writes, mark])
+        return AdmissionEffects(effects.compares, [*effects.writes, mark])
 
     def _admit_preparation(self, change: ObjectChange) -> AdmissionEffects:
-        books = self._open_ledger()
+        ledger = self._open_ledger()
         if change.operation == DELETE:
-            prepared_devices.release_preparation(books, change.name)
-            return self._build_effects(change, books.build_decision())
+            prepared_devices.release_preparation(ledger, change.name)
+            return self._build_effects(change, ledger.build_decision())
         if change.view.metadata.owner_references:
             raise errors.new_forbidden(PREPARATIONS, change.name, _OWNERS_FORBIDDEN)
         spec = change.view.spec
@@ -178,62 +180,62 @@ class LedgerAdmission:
             return self._admit_reported_devices(change, spec)
         if change.operation != CREATE:
             return ADMITTED
-        place = build_key(CLAIMS, spec.claim.namespace, spec.claim.name)
-        held = self._cache.get_by_key(place)
-        claim = None if held is None else read_claim(held.value)
+        key = build_key(CLAIMS, spec.claim.namespace, spec.claim.name)
+        stored = self._cache.get_by_key(key)
+        claim = None if stored is None else read_claim(stored.value)
         denial = _deny_preparation(spec.claim, claim)
-        if denial is not None or held is None or claim is None:
-            return self._build_effects(change, books.build_decision([denial] if denial else []))
-        prepared_devices.release_preparation(books, change.name)
+        if denial is not None or stored is None or claim is None:
+            return self._build_effects(change, ledger.build_decision([denial] if denial else []))
+        prepared_devices.release_preparation(ledger, change.name)
         denied = prepared_devices.record_preparation(
-            books, change.name, spec.node_name, claim.holder, claim.results
+            ledger, change.name, spec.node_name, claim.holder, claim.results
         )
         denied += self._check_restore_quarantine(grants.list_holdings(claim.holder, claim.results))
-        extra = self._build_effects(change, books.build_decision(denied))
-        return AdmissionEffects([*extra.compares, KeyUnchanged(place, held.revision)], extra.writes)
+        effects = self._build_effects(change, ledger.build_decision(denied))
+        return AdmissionEffects([*effects.compares, KeyUnchanged(key, stored.revision)], effects.writes)
 
     def _admit_reported_devices(self, change: ObjectChange, spec: PreparationSpec) -> AdmissionEffects:
-        """A node says what it has, whatever is known of the claim here."""
+        """Record the devices that a node reports after a restore, whatever the store has of the claim."""
         if self._restore_quarantine is None or self._restore_quarantine.has_accounted(spec.node_name):
             raise errors.new_forbidden(PREPARATIONS, change.name, _DEVICES_FORBIDDEN)
         found = [(DeviceId(each.driver, each.pool, each.device), each.share_id) for each in spec.devices]
         for device, _ in found:
             facts = self._published_pools((device.driver, device.pool)).devices.get(device.device)
             if facts is not None and facts.node not in ("", spec.node_name):
-                why = f"node {spec.node_name} cannot have device {device}, which is of node {facts.node}"
+                why = f"node {spec.node_name} cannot have device {device}, which is on node {facts.node}"
                 raise errors.new_forbidden(PREPARATIONS, change.name, why)
-        books = self._open_ledger()
-        prepared_devices.release_preparation(books, change.name)
+        ledger = self._open_ledger()
+        prepared_devices.release_preparation(ledger, change.name)
         claim = spec.claim
         holder = Holder(namespace=claim.namespace, name=claim.name, uid=claim.uid)
         prepared_devices.record_found_devices(
-            books, change.name, spec.node_name, holder, found, self._published_pools
+            ledger, change.name, spec.node_name, holder, found, self._published_pools
         )
-        return self._build_effects(change, books.build_decision())
+        return self._build_effects(change, ledger.build_decision())
 
-    def _build_effects(self, change: ObjectChange, ruling: LedgerDecision) -> AdmissionEffects:
-        """The ruling as part of a transaction; a denial as a failure."""
-        if ruling.denials:
-            for denial in ruling.denials:
+    def _build_effects(self, change: ObjectChange, decision: LedgerDecision) -> AdmissionEffects:
+        """The compares and writes of a decision; raises an `ApiStatusError` when it is a denial."""
+        if decision.denials:
+            for denial in decision.denials:
                 self._on_denied(denial.reason.value)
-            raise _build_conflict(change, ruling.denials)
+            raise _build_conflict(change, decision.denials)
         compares: list[Compare] = [
-            KeyUnchanged(place, self._get_row_revision(place)) for place in sorted(ruling.reads)
+            KeyUnchanged(key, self._get_row_revision(key)) for key in sorted(decision.reads)
         ]
-        compares += [KeyUnchanged(*source) for source in sorted(ruling.sources)]
+        compares += [KeyUnchanged(*source) for source in sorted(decision.sources)]
         writes = [
-            Delete(place) if value is None else Put(place, value) for place, value in ruling.changes.items()
+            Delete(key) if value is None else Put(key, value) for key, value in decision.changes.items()
         ]
         return AdmissionEffects(compares, writes)
 
 
 def _build_pool_mark_key(driver: str, pool: str) -> bytes:
-    """The mark of a pool; names of drivers have no slash."""
+    """The key of a pool's mark; names of drivers contain no slash."""
     return POOL_MARKS_PREFIX + f"{driver}/{pool}".encode()
 
 
 def _read_allocated_claim(stored: StoredObject | None) -> StoredClaim | None:
-    """The claim as it is stored, if it has an allocation."""
+    """The stored claim, if it has an allocation."""
     if stored is None or not may_be_allocated(stored.value):
         return None
     claim = read_claim(stored.value)
@@ -245,7 +247,7 @@ def _build_holder(change: ObjectChange) -> Holder:
 
 
 def _deny_preparation(wanted: Holder, claim: StoredClaim | None) -> Denial | None:
-    """Why a node cannot say that it prepares a claim."""
+    """Why a node cannot prepare a claim; None when it can."""
     name = f"claim {wanted.namespace}/{wanted.name}"
     if claim is None:
         why = f"{name} does not exist; there is nothing to prepare"

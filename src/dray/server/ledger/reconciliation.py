@@ -1,9 +1,9 @@
-"""Ledger and claims compared on a running store, and the ledger written anew where it differs.
+"""Reconciliation: compares the ledger with the claims on a running store, and repairs the rows that differ.
 
-Theory of operation: the cache gives one consistent moment; reading and comparing it takes a thread, so that
-a server goes on answering. A repair writes one row at a time, each only if the row and the claims it follows
-from are still as they were seen; what changed meanwhile is looked at again in the next round. Sums of
-counters follow from rows of devices, so they are repaired a round later.
+Theory of operation: a snapshot of the cache is consistent; it is compared in a thread, so that the server
+goes on answering. A repair writes one row at a time, and only if the row and the claims it follows from are
+unchanged; what changed meanwhile is compared again in the next round. The sums of counters follow from the
+rows of devices, so they are repaired one round later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from dray.api.kinds import get_kind
 from dray.claims.ledger.audit import (
     ActivePreparation,
     LedgerFinding,
@@ -21,13 +20,7 @@ from dray.claims.ledger.audit import (
     LedgerSnapshot,
     audit_ledger,
 )
-from dray.claims.ledger.published_devices import (
-    EMPTY_POOL,
-    PublishedPool,
-    build_published_pool,
-    read_pool_id,
-    read_slice,
-)
+from dray.claims.ledger.published_devices import EMPTY_POOL, PublishedPool, read_pool_id
 from dray.claims.ledger.rows import (
     DEVICE_PREFIX,
     LEDGER_PREFIX,
@@ -40,7 +33,8 @@ from dray.claims.ledger.rows import (
 )
 from dray.claims.ledger.stored_claims import may_be_allocated, read_claim
 from dray.errors import DecodeError
-from dray.server.ledger.admission import CLAIMS, PREPARATIONS
+from dray.server.ledger.admission import CLAIMS, PREPARATIONS, SLICES
+from dray.server.ledger.published_pools import build_pool
 from dray.server.objects.stored_object import StoredObject
 from dray.server.watch.cache import WatchCache
 from dray.store import Committed, Compare, Delete, KeyUnchanged, Put, Store, StoreEntry
@@ -48,12 +42,12 @@ from dray.store import Committed, Compare, Delete, KeyUnchanged, Put, Store, Sto
 MAX_REPAIR_ROUNDS: Final = 5
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with the name of the step, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerReport:
-    """What was compared and what differs."""
+    """What was compared, and what differs."""
 
     revision: int
     claims: int
@@ -67,7 +61,7 @@ class LedgerReport:
         return not self.findings
 
     def to_document(self) -> dict[str, Any]:
-        """The report as plain values, for machines."""
+        """The report as plain values."""
         return {
             "kind": "LedgerReport",
             "revision": self.revision,
@@ -90,12 +84,12 @@ def _finding_to_document(finding: LedgerFinding) -> dict[str, Any]:
 
 
 def _ignore_progress(what: str, done: int, total: int) -> None:
-    """Nobody watches."""
+    """Do nothing: the default when nobody shows progress."""
 
 
 @dataclass
 class _CacheSnapshot:
-    """The cache at one moment: references to what is never changed."""
+    """The contents of the cache at one revision; they are immutable, so references suffice."""
 
     revision: int
     claims: list[StoredObject]
@@ -106,55 +100,52 @@ class _CacheSnapshot:
 
     @classmethod
     def from_cache(cls, cache: WatchCache) -> _CacheSnapshot:
-        slices = get_kind("resource.k8s.io", "ResourceSlice")
         return cls(
             cache.revision,
             cache.list_objects(CLAIMS),
             cache.list_objects(PREPARATIONS),
-            cache.list_objects(slices),
+            cache.list_objects(SLICES),
             cache.list_rows(LEDGER_PREFIX),
         )
 
     def find_pool(self, pool: tuple[str, str]) -> PublishedPool:
-        """What is published of a pool; slices are only read when somebody asks."""
+        """The published pool; slices are only decoded for pools that are read."""
         if self._pools is None:
             self._pools = {}
-            for held in self.slices:
-                self._pools.setdefault(read_pool_id(held.value), []).append(held)
-        found = self._pools.get(pool)
-        if not found:
-            return EMPTY_POOL
-        return build_published_pool(((held.key, held.revision), read_slice(held.value)) for held in found)
+            for stored in self.slices:
+                self._pools.setdefault(read_pool_id(stored.value), []).append(stored)
+        slices = self._pools.get(pool)
+        return build_pool(slices) if slices else EMPTY_POOL
 
     def build_report(self, progress: ProgressCallback) -> LedgerReport:
         claims = []
-        for done, held in enumerate(self.claims):
+        for done, stored in enumerate(self.claims):
             if done % 1000 == 0:
                 progress("reading claims", done, len(self.claims))
-            if may_be_allocated(held.value):
-                claims.append(((held.key, held.revision), read_claim(held.value)))
-        standing = [_read_preparation(held) for held in self.preparations]
+            if may_be_allocated(stored.value):
+                claims.append(((stored.key, stored.revision), read_claim(stored.value)))
+        active = [_read_preparation(stored) for stored in self.preparations]
         progress("comparing rows", 0, len(self.rows))
-        snapshot = LedgerSnapshot(claims, standing, {entry.key: entry.value for entry in self.rows})
+        snapshot = LedgerSnapshot(claims, active, {entry.key: entry.value for entry in self.rows})
         findings = audit_ledger(snapshot, self.find_pool)
         progress("comparing rows", len(self.rows), len(self.rows))
-        return LedgerReport(self.revision, len(self.claims), len(standing), len(self.rows), tuple(findings))
+        return LedgerReport(self.revision, len(self.claims), len(active), len(self.rows), tuple(findings))
 
 
 def _read_preparation(stored: StoredObject) -> ActivePreparation:
     spec = stored.view.spec
     holder = Holder(namespace=spec.claim.namespace, name=spec.claim.name, uid=spec.claim.uid)
-    found = tuple(
+    devices = tuple(
         CoveredDevice(driver=each.driver, pool=each.pool, device=each.device, share=each.share_id)
         for each in spec.devices
     )
-    return ActivePreparation(stored.name, spec.node_name, holder, (stored.key, stored.revision), found)
+    return ActivePreparation(stored.name, spec.node_name, holder, (stored.key, stored.revision), devices)
 
 
 async def audit_cached_ledger(
     cache: WatchCache, progress: ProgressCallback = _ignore_progress
 ) -> LedgerReport:
-    """Compare the ledger with the claims as they are now."""
+    """Compare the ledger with the current claims."""
     return (await _audit_snapshot(cache, progress))[1]
 
 
@@ -162,33 +153,33 @@ async def _audit_snapshot(
     cache: WatchCache, progress: ProgressCallback
 ) -> tuple[_CacheSnapshot, LedgerReport]:
     await cache.wait_until_fresh()
-    moment = _CacheSnapshot.from_cache(cache)
-    return moment, await asyncio.to_thread(moment.build_report, progress)
+    snapshot = _CacheSnapshot.from_cache(cache)
+    return snapshot, await asyncio.to_thread(snapshot.build_report, progress)
 
 
 async def repair_ledger(
     store: Store, cache: WatchCache, progress: ProgressCallback = _ignore_progress
 ) -> LedgerReport:
-    """Write the rows that differ anew; what still differs afterwards is in the report."""
+    """Rewrite the rows that differ; the report has what still differs afterwards."""
     repaired: list[LedgerFinding] = []
     for _ in range(MAX_REPAIR_ROUNDS):
-        moment, report = await _audit_snapshot(cache, progress)
-        wrong = [finding for finding in report.findings if finding.repairable]
-        # A sum is right once the rows of the devices are.
-        if any(finding.key.startswith(DEVICE_PREFIX) for finding in wrong):
-            wrong = [finding for finding in wrong if finding.flaw is not LedgerFlaw.COUNTERS]
-        if not wrong:
+        snapshot, report = await _audit_snapshot(cache, progress)
+        repairable = [finding for finding in report.findings if finding.repairable]
+        # Sums of counters are only correct once the rows of the devices are.
+        if any(finding.key.startswith(DEVICE_PREFIX) for finding in repairable):
+            repairable = [finding for finding in repairable if finding.flaw is not LedgerFlaw.COUNTERS]
+        if not repairable:
             break
-        revisions = {entry.key: entry.mod_revision for entry in moment.rows}
-        for done, finding in enumerate(wrong):
-            progress("repairing rows", done, len(wrong))
+        revisions = {entry.key: entry.mod_revision for entry in snapshot.rows}
+        for done, finding in enumerate(repairable):
+            progress("repairing rows", done, len(repairable))
             if await _rewrite_row(store, finding, revisions.get(finding.key, 0)):
                 repaired.append(finding)
     return replace(await audit_cached_ledger(cache, progress), repaired=tuple(repaired))
 
 
 async def _rewrite_row(store: Store, finding: LedgerFinding, seen_revision: int) -> bool:
-    """Write one row as it should be, unless it or something it follows from has changed since it was seen."""
+    """Rewrite one row, unless it or something it follows from has changed since the snapshot."""
     compares: list[Compare] = [KeyUnchanged(finding.key, seen_revision)]
     compares += [KeyUnchanged(*source) for source in finding.involved]
     write = Delete(finding.key) if finding.expected is None else Put(finding.key, finding.expected)
@@ -196,15 +187,15 @@ async def _rewrite_row(store: Store, finding: LedgerFinding, seen_revision: int)
 
 
 def list_held_devices(cache: WatchCache, node: str = "") -> list[dict[str, Any]]:
-    """Who holds which device, for people: of all devices, or of those that are in the hands of one node."""
+    """The holders of each device: of all devices, or of those that one node has prepared."""
     found: list[dict[str, Any]] = []
     for entry in cache.list_rows(DEVICE_PREFIX):
         device = str(parse_device_key(entry.key))
         try:
             row: DeviceRow = read_row(entry.key, entry.value)
-        except DecodeError as broken:
+        except DecodeError as error:
             if not node:
-                found.append({"device": device, "holders": [], "unreadable": str(broken)})
+                found.append({"device": device, "holders": [], "unreadable": str(error)})
             continue
         if not node or any(node in holding.prepared.values() for holding in row.holdings):
             found.append(

@@ -1,41 +1,33 @@
-"""After a restore: whom devices wait for, told to the guard and to whoever asks, and the end of it.
+"""The quarantine after a restore: which nodes have not reported their devices yet, and when it ends.
 
-Theory of operation: the mark that a restore leaves in the store is looked up with every grant; where there is
-none, or it is settled, that is all. While it is open, nodes are looked at as the cache shows them. Those that
-have said what they have stay known, so that each look costs as much as there are nodes still awaited. A
-server that starts with an open mark gives nodes which its copy does not know a time to come; when that is
-over and nobody is awaited, it settles the mark.
-
-`GET /dray/restored` says from which restore the server goes on, to whoever may ask anything at all: agents
-compare it with what they noted. `GET /dray/restored/nodes` says who is awaited, `POST /dray/restored/settle`
-ends the waiting by an administrator's word.
+Theory of operation: a restore leaves a marker in the store, which ledger admission reads with every grant.
+The quarantine is open while there is a marker that is not settled. Nodes that have reported since the restore
+are remembered, so that each check costs as much as there are nodes left. A server that starts with an open
+marker waits for a grace period for nodes that the backup does not contain; when that is over and all nodes
+have reported, it settles the marker.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from dray.api.kinds import get_kind
-from dray.api.preparation import ACCOUNTED_ANNOTATION, RESTORED_PATH
+from dray.api.preparation import ACCOUNTED_ANNOTATION
 from dray.claims.ledger import restore_marker
 from dray.claims.ledger.denials import Denial
 from dray.claims.ledger.published_devices import PublishedPool
 from dray.claims.ledger.restore_marker import RestoreMarker
 from dray.claims.ledger.rows import DeviceId
 from dray.clock import Clock, format_timestamp
-from dray.server.http.endpoints import Endpoint
-from dray.server.http.requests import ApiRequest, ApiResponse, build_json_response
 from dray.server.watch.cache import WatchCache
 from dray.store import Committed, KeyUnchanged, Put, Store
 from dray.store.errors import StoreError
 from dray.telemetry.logs import StructuredLogger
 
-NODES_PATH: Final = f"{RESTORED_PATH}/nodes"
-SETTLE_PATH: Final = f"{RESTORED_PATH}/settle"
 _POLL_SECONDS: Final = 0.5
 
 _NODE = get_kind("", "Node")
@@ -44,7 +36,7 @@ _ACCOUNTED_BYTES = f'"{ACCOUNTED_ANNOTATION}":"'.encode()
 
 
 class RestoreQuarantine:
-    """What is open after a restore. Nodes that the backup lacks get `grace_seconds` to report."""
+    """The state after a restore. Nodes that the backup lacks have `grace_seconds` to report."""
 
     def __init__(self, cache: WatchCache, clock: Clock, grace_seconds: float) -> None:
         self._cache = cache
@@ -53,11 +45,11 @@ class RestoreQuarantine:
         self._started = clock.monotonic()
         self._cached_mark: tuple[int, RestoreMarker] | None = None
         self._accounted_nodes: set[str] = set()
-        """Nodes that have said what they have since the restore of `_cached_mark`."""
+        """Nodes that have reported since the restore of `_cached_mark`."""
 
     @property
     def mark(self) -> RestoreMarker | None:
-        """The mark of the last restore."""
+        """The marker of the last restore; None when there was none."""
         entry = self._cache.get_row(restore_marker.MARKER_KEY)
         if entry is None:
             return None
@@ -68,17 +60,17 @@ class RestoreQuarantine:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody may have devices of which the store does not know."""
+        """Whether nodes may have devices that the store does not know of."""
         mark = self.mark
         return mark is not None and not mark.settled
 
     @property
     def remaining_seconds(self) -> float:
-        """Seconds in which nodes may come that the copy does not know."""
+        """The seconds left for nodes that the backup does not contain."""
         return max(0.0, self._started + self._grace_seconds - self._clock.monotonic())
 
     def list_awaited_nodes(self) -> frozenset[str]:
-        """Nodes that have not said since the last restore what they have."""
+        """Nodes that have not reported since the last restore."""
         mark = self.mark
         if mark is None:
             return frozenset()
@@ -88,15 +80,15 @@ class RestoreQuarantine:
         return waiting - self._accounted_nodes
 
     def has_accounted(self, node: str) -> bool:
-        """Whether a node has nothing more to say: it has spoken since the last restore, or there was none."""
+        """Whether a node has reported since the last restore, or there was none."""
         mark = self.mark
-        held = self._cache.get(_NODE, "", node)
+        stored = self._cache.get(_NODE, "", node)
         if mark is None:
             return True
-        return held is not None and held.metadata.annotations.get(ACCOUNTED_ANNOTATION) == mark.id
+        return stored is not None and stored.metadata.annotations.get(ACCOUNTED_ANNOTATION) == mark.id
 
     def deny_grant(self, device: DeviceId, pool: PublishedPool, position: int = 0) -> Denial | None:
-        """Why a device cannot change hands now."""
+        """Why a device cannot be allocated now; None when it can."""
         facts = pool.devices.get(device.device)
         of_node = "" if facts is None else facts.node
         early = self.remaining_seconds > 0
@@ -105,36 +97,35 @@ class RestoreQuarantine:
         )
 
     def _list_accounted_nodes(self, mark: RestoreMarker) -> Iterator[tuple[str, str]]:
-        for held in self._cache.list_objects(_NODE):
-            if held.name not in self._accounted_nodes and _ACCOUNTED_BYTES in held.value:
-                noted = held.metadata.annotations.get(ACCOUNTED_ANNOTATION, "")
+        for stored in self._cache.list_objects(_NODE):
+            if stored.name not in self._accounted_nodes and _ACCOUNTED_BYTES in stored.value:
+                noted = stored.metadata.annotations.get(ACCOUNTED_ANNOTATION, "")
                 if noted == mark.id:
-                    self._accounted_nodes.add(held.name)
-                yield held.name, noted
+                    self._accounted_nodes.add(stored.name)
+                yield stored.name, noted
 
     def _list_preparing_nodes(self) -> Iterator[str]:
-        for held in self._cache.list_objects(_PREPARATION):
-            yield held.view.spec.node_name
-
-    # --- the end of it ---
+        for stored in self._cache.list_objects(_PREPARATION):
+            yield stored.view.spec.node_name
 
     async def run_until_settled(self, store: Store, *, log: StructuredLogger) -> None:
-        """Settle an open mark when nobody is awaited any more; the owner runs this as a task."""
-        told: frozenset[str] | None = None
+        """Settle an open marker when all nodes have reported; the owner runs this as a task."""
+        logged: frozenset[str] | None = None
         while self.is_open:
             waiting = self.list_awaited_nodes()
             if not waiting and not self.remaining_seconds:
                 try:
-                    await self._settle_mark(store)
-                    log.info("every node has said what it has since the restore; devices are given as usual")
+                    await self.settle(store)
+                    log.info("every node has reported its devices since the restore; the quarantine ends")
                 except StoreError:
-                    pass  # a store in trouble is told by everything else that needs it
-            elif waiting != told:
-                log.info("nodes have yet to say what they have since the restore", nodes=sorted(waiting))
-                told = waiting
+                    pass  # requests and the cache report a store that does not answer
+            elif waiting != logged:
+                log.info("nodes have not reported their devices since the restore", nodes=sorted(waiting))
+                logged = waiting
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _settle_mark(self, store: Store) -> None:
+    async def settle(self, store: Store) -> None:
+        """End the quarantine: write the marker as settled."""
         await self._cache.wait_until_fresh()
         entry, mark = self._cache.get_row(restore_marker.MARKER_KEY), self.mark
         if entry is None or mark is None or mark.settled:
@@ -144,31 +135,14 @@ class RestoreQuarantine:
         if isinstance(outcome, Committed):
             await self._cache.wait_for_revision(outcome.revision)
 
-    # --- pages ---
-
-    def build_endpoints(self, store: Store) -> Mapping[tuple[str, str], Endpoint]:
-        """Every page by method and path."""
-
-        async def told(request: ApiRequest) -> ApiResponse:
-            await self._cache.wait_until_fresh()
-            return build_json_response(self._build_summary())
-
-        async def nodes(request: ApiRequest) -> ApiResponse:
-            await self._cache.wait_until_fresh()
-            return build_json_response(self._build_node_summary())
-
-        async def settle(request: ApiRequest) -> ApiResponse:
-            await self._settle_mark(store)
-            return build_json_response(self._build_node_summary())
-
-        return {("get", RESTORED_PATH): told, ("get", NODES_PATH): nodes, ("post", SETTLE_PATH): settle}
-
-    def _build_summary(self) -> dict[str, Any]:
+    def build_summary(self) -> dict[str, Any]:
+        """The last restore as a document."""
         mark = self.mark
         if mark is None:
             return {"kind": "Restored", "id": ""}
         return {"kind": "Restored", "id": mark.id, "at": mark.at, "settled": mark.settled}
 
-    def _build_node_summary(self) -> dict[str, Any]:
+    def build_node_summary(self) -> dict[str, Any]:
+        """The last restore with the nodes that have not reported, as a document."""
         seconds = round(self.remaining_seconds, 1) if self.is_open else 0
-        return self._build_summary() | {"awaited": sorted(self.list_awaited_nodes()), "seconds": seconds}
+        return self.build_summary() | {"awaited": sorted(self.list_awaited_nodes()), "seconds": seconds}

@@ -1,4 +1,3 @@
-"""Metrics, logs and audit records of requests and webhook calls, written where they happen and described as
-tables. It must not decide anything about a request. app, the cluster and the commands that print metrics
-may import it.
+"""Metrics, logs and audit records of requests and webhook calls, with the table of metrics. It must not
+decide anything about a request. app, the cluster and the commands that print metrics may import it.
 """

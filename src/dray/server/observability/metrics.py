@@ -1,9 +1,10 @@
-"""What the server counts and times, as Prometheus reads it at `/metrics`.
+"""The metrics of the server, which Prometheus reads at `/metrics`, as a table.
 
-Labels never hold what a client made up. Resources, verbs and subresources that we do not know are `other`,
-and names of objects, users and namespaces are no labels at all; so the number of series has a bound.
+Labels never contain text that a client can choose. Unknown resources, verbs and subresources are `other`, and
+names of objects, users and namespaces are no labels at all; so the number of series is bounded.
 
-Rules for this file: a metric is a row of the table; names and labels are Kubernetes' own where it has them.
+Rules for this file: a metric is a row of the table; names and labels are those of Kubernetes where it has
+them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from types import MappingProxyType
 
 from dray.api.kinds import KINDS
 from dray.server.http.requests import ApiCall
+from dray.server.http.routing import REVIEW_KINDS
 from dray.telemetry import metrics as numbers
 from dray.telemetry.metrics import OTHER_LABEL, LabelValues, MetricDefinition, MetricType, add_observation
 
@@ -51,29 +53,29 @@ MEASURES = numbers.build_metric_table(
         _DURATION_BUCKETS,
     ),
     MetricDefinition(INFLIGHT, MetricType.GAUGE, "Requests being carried out", ("request_kind",)),
-    MetricDefinition(QUEUED, MetricType.GAUGE, "Requests that wait for a place", ("request_kind",)),
+    MetricDefinition(QUEUED, MetricType.GAUGE, "Queued requests", ("request_kind",)),
     MetricDefinition(LONG_RUNNING, MetricType.GAUGE, "Open watches", ("group", "version", "resource")),
     MetricDefinition(CONNECTIONS, MetricType.GAUGE, "Open connections"),
     MetricDefinition(REFUSED, MetricType.COUNTER, "Requests beyond a limit, by the limit", ("limit",)),
     MetricDefinition(
-        STALLED_WATCHES, MetricType.COUNTER, "Watches that were cut off because nobody read them"
+        STALLED_WATCHES, MetricType.COUNTER, "Watches that were ended because their client did not read them"
     ),
     MetricDefinition(
         REQUEST_FAULTS, MetricType.COUNTER, "Requests that ended in a fault of the server itself"
     ),
-    MetricDefinition(COMMITS, MetricType.COUNTER, "Transactions that the store took"),
+    MetricDefinition(COMMITS, MetricType.COUNTER, "Transactions that the store committed"),
     MetricDefinition(
         COMMIT_SECONDS,
         MetricType.HISTOGRAM,
-        "Time until the store had a transaction durable",
+        "Time until a transaction was durable",
         (),
         _DURATION_BUCKETS,
     ),
     MetricDefinition(
-        CONFLICTS, MetricType.COUNTER, "Transactions that met a newer object and were judged again"
+        CONFLICTS, MetricType.COUNTER, "Transactions that found a newer object and were decided again"
     ),
-    MetricDefinition(CACHE_REVISION, MetricType.GAUGE, "Revision up to which the cache has come"),
-    MetricDefinition(OBJECTS, MetricType.GAUGE, "Objects kept", ("resource",)),
+    MetricDefinition(CACHE_REVISION, MetricType.GAUGE, "Revision that the cache has reached"),
+    MetricDefinition(OBJECTS, MetricType.GAUGE, "Stored objects", ("resource",)),
     MetricDefinition(
         CACHE_COMPARISONS,
         MetricType.COUNTER,
@@ -85,23 +87,23 @@ MEASURES = numbers.build_metric_table(
     ),
     MetricDefinition(QUOTA_DENIED, MetricType.COUNTER, "Objects that a quota refused", ("resource",)),
     MetricDefinition(AUDIT_LINES, MetricType.COUNTER, "Lines of the audit log"),
-    MetricDefinition(AUDIT_DROPPED, MetricType.COUNTER, "Lines of the audit log that found no room"),
+    MetricDefinition(AUDIT_DROPPED, MetricType.COUNTER, "Lines of the audit log that were dropped"),
     MetricDefinition(
         WEBHOOKS,
         MetricType.COUNTER,
-        "Questions to admission webhooks; without an answer a request `failed`, or it was `ignored`",
+        "Calls of admission webhooks; a call without an answer is `failed`, or `ignored` by its policy",
         ("webhook", "type", "operation", "outcome"),
     ),
     MetricDefinition(
         WEBHOOK_SECONDS,
         MetricType.HISTOGRAM,
-        "Time until an admission webhook had answered, or was given up",
+        "Time until an admission webhook answered or timed out",
         ("webhook", "type", "outcome"),
         _DURATION_BUCKETS,
     ),
     MetricDefinition(AUDIT_STUCK, MetricType.GAUGE, "1 while the audit log cannot be written"),
 )
-"""Every metric of our own; those of the process and its garbage collector come from the Prometheus client."""
+"""The metrics of the server itself; those of the process come from the Prometheus client."""
 
 _VERBS = MappingProxyType(
     {
@@ -122,19 +124,14 @@ _SUBRESOURCES = frozenset({"", *(sub for kind in KINDS for sub in kind.subresour
 _RESOURCES = frozenset(
     {
         *((kind.group, version, kind.plural) for kind in KINDS for version in kind.versions),
-        ("authentication.k8s.io", "v1", "tokenreviews"),
-        ("authentication.k8s.io", "v1", "selfsubjectreviews"),
-        ("authorization.k8s.io", "v1", "subjectaccessreviews"),
-        ("authorization.k8s.io", "v1", "localsubjectaccessreviews"),
-        ("authorization.k8s.io", "v1", "selfsubjectaccessreviews"),
-        ("authorization.k8s.io", "v1", "selfsubjectrulesreviews"),
+        *((group, "v1", plural) for group, plural in REVIEW_KINDS),
         ("", "", ""),
     }
 )
 
 
 class ApiServerMetrics(numbers.MetricsRegistry):
-    """The numbers of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         super().__init__(MEASURES)
@@ -143,16 +140,17 @@ class ApiServerMetrics(numbers.MetricsRegistry):
         ] = {}
 
     def record_request(self, call: ApiCall, code: int, seconds: float) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         key = (call.verb, call.group, call.version, call.plural, call.subresource, code)
-        found = self._series_by_request.get(key)
-        if found is None:
-            found = self._find_request_series(call, code)
-            if _is_known(call) and call.verb in _VERBS:  # what clients make up is not remembered
-                self._series_by_request[key] = found
-        found[0][0] += 1
-        if found[1] is not None:
-            add_observation(found[1], _DURATION_BUCKETS, seconds)
+        series = self._series_by_request.get(key)
+        if series is None:
+            series = self._find_request_series(call, code)
+            if _is_known(call) and call.verb in _VERBS:  # clients must not be able to fill the cache
+                self._series_by_request[key] = series
+        count, durations = series
+        count[0] += 1
+        if durations is not None:
+            add_observation(durations, _DURATION_BUCKETS, seconds)
 
     def _find_request_series(self, call: ApiCall, code: int) -> tuple[list[float], list[float] | None]:
         labels = _build_labels(call)

@@ -1,4 +1,4 @@
-"""What is told about requests: audited before anything happens, counted, and logged for people."""
+"""The request recorder: writes audit records, metrics and logs of requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _METADATA_DECODER = msgspec.json.Decoder(_MetadataOnly)
 
 @dataclass(frozen=True)
 class RequestRecorder:
-    """Sees every request come and go."""
+    """Records every request in the audit log, the metrics and the log."""
 
     metrics: ApiServerMetrics
     log: StructuredLogger
@@ -40,10 +40,10 @@ class RequestRecorder:
         await self.audit.record_received(request)
 
     async def record_response(self, request: ApiRequest, result: RequestResult) -> None:
-        """Note how a request ended; a change is told to nobody before it is noted."""
-        call, failure = request.call, result.error
+        """Record the end of a request; the response of a write is sent only after its audit record."""
+        call = request.call
         self.metrics.record_request(call, result.code, result.seconds)
-        reason = "" if failure is None else failure.reason
+        reason = "" if result.error is None else result.error.reason
         name = "" if call.name or not is_write(call) else _read_object_name(result)
         outcome = AuditOutcome(
             result.code, result.seconds, reason, request.authorization_reason, name, result.body
@@ -67,10 +67,10 @@ class RequestRecorder:
         self.log.log(level, "request", fields, always=level is LogLevel.DEBUG)
 
     def record_fault(self, request: ApiRequest, error: Exception) -> None:
-        """Something went wrong that nobody foresaw."""
+        """Record an unexpected exception."""
         self.metrics.count(names.REQUEST_FAULTS)
         self.log.error(
-            "a request met a fault of the server",
+            "a request ended in a fault of the server",
             audit=request.audit_id,
             verb=request.call.verb,
             path=request.call.path,
@@ -78,10 +78,10 @@ class RequestRecorder:
         )
 
     def record_cutoff(self, request: ApiRequest) -> None:
-        """A client was cut off because it did not read."""
+        """Record a watch that was ended because its client did not read it."""
         self.metrics.count(names.STALLED_WATCHES)
         self.log.warning(
-            "a watch was cut off: nobody read it", user=request.user.name, path=request.call.path
+            "a watch was ended: its client did not read it", user=request.user.name, path=request.call.path
         )
 
 
@@ -93,7 +93,7 @@ def _choose_log_level(request: ApiRequest, result: RequestResult) -> LogLevel:
 
 
 def _read_object_name(result: RequestResult) -> str:
-    """The name the server chose, as its answer tells it."""
+    """The generated name of a created object, from the response."""
     if result.stored is not None:
         return result.stored.name
     try:
@@ -105,9 +105,9 @@ def _read_object_name(result: RequestResult) -> str:
 def register_gauges(
     metrics: ApiServerMetrics, cache: WatchCache, flow_controller: FlowController, audit: AuditLog
 ) -> None:
-    """Let the metrics ask for what is counted elsewhere."""
+    """Register gauges whose values other components maintain."""
 
-    def objects() -> Iterator[tuple[tuple[str, ...], float]]:
+    def count_objects() -> Iterator[tuple[tuple[str, ...], float]]:
         for kind, count in cache.count_by_kind():
             resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
             yield (resource,), count
@@ -118,7 +118,7 @@ def register_gauges(
     metrics.add_callback(names.QUEUED, lambda: [(("waiting",), flow_controller.queued)])
     metrics.add_callback(names.LONG_RUNNING, lambda: list(flow_controller.watches.items()))
     metrics.add_callback(names.CACHE_REVISION, lambda: [((), cache.revision)])
-    metrics.add_callback(names.OBJECTS, objects)
+    metrics.add_callback(names.OBJECTS, count_objects)
     metrics.add_callback(names.AUDIT_LINES, lambda: [((), audit.written)])
     metrics.add_callback(names.AUDIT_DROPPED, lambda: [((), audit.dropped)])
     metrics.add_callback(names.AUDIT_STUCK, lambda: [((), 1 if audit.write_error else 0)])

@@ -1,7 +1,7 @@
-"""What is told of webhooks: counted for Prometheus, logged for people, put on record in the audit log.
+"""The webhook recorder: writes metrics, logs and audit annotations of webhook calls.
 
-Names of webhooks are labels of metrics. They come from administrators, but nothing keeps those from making
-ever new ones; so only so many are told apart.
+Names of webhooks are labels of metrics. Administrators choose them, but may create ever new ones; so only the
+first `MAX_WEBHOOK_LABELS` names are labels, and all others are `other`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dray.telemetry.metrics import OTHER_LABEL
 MAX_WEBHOOK_LABELS: Final = 100
 
 
-class WebhookReporter:
-    """Tells of webhooks."""
+class WebhookRecorder:
+    """Records the calls of admission webhooks."""
 
     def __init__(self, metrics: ApiServerMetrics, log: StructuredLogger, audit: AuditLog) -> None:
         self._metrics, self._log, self._audit = metrics, log, audit
@@ -38,12 +38,12 @@ class WebhookReporter:
         self._metrics.observe(names.WEBHOOK_SECONDS, seconds, webhook, hook.admission_type, outcome)
 
     def _log_failure(self, hook: ActiveWebhook, why: str) -> None:
-        becomes = "goes on without it" if hook.ignores_failure else "is refused"
+        consequence = "goes on without it" if hook.ignores_failure else "is refused"
         self._log.warning(
-            "an admission webhook could not be asked",
+            "an admission webhook could not be called",
             webhook=hook.name,
             configuration=hook.configuration,
-            request=becomes,
+            request=consequence,
             why=why,
         )
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from dray.api import conversion
+from dray.api.core.opaque import OpaqueClusterObject, OpaqueObject
 from dray.api.field_docs import get_field_docs, get_struct_doc
 from dray.api.kinds import Kind
 from dray.api.meta import Projection
@@ -167,7 +168,7 @@ def _inspect_struct(struct_type: type) -> inspect.StructType:
 
 
 def _describe_open_kind(kind: Kind, shape: type[msgspec.Struct]) -> str:
-    if shape.__name__ in ("Bystander", "ClusterBystander"):
+    if shape in (OpaqueObject, OpaqueClusterObject):
         return f"{kind.name}: kept whole, as it was written; dray does not look into it."
     return f"{get_struct_doc(shape)} Fields that are not described here are kept as they were written."
 

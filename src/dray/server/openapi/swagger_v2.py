@@ -105,12 +105,26 @@ def _convert_response(response: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": response["description"], **schema}
 
 
+_BINARY_MESSAGES: Final = """
+Document
+  1 swagger string
+  2 info Info
+  8 paths Empty
+  9 definitions Empty
+Info
+  1 title string
+  2 version string
+Empty
+"""
+
+
 def encode_binary_skeleton(title: str, version: str) -> bytes:
-    """A document in protobuf that says its version and defines nothing."""
-    info = _encode_field(1, title.encode()) + _encode_field(2, version.encode())
-    return _encode_field(1, b"2.0") + _encode_field(2, info) + _encode_field(8, b"") + _encode_field(9, b"")
+    """Encode a document in protobuf that has its version and defines nothing."""
+    from dray.wire.protobuf import build_message_classes, parse_message_table
 
-
-def _encode_field(number: int, value: bytes) -> bytes:
-    """A field of bytes; everything here is shorter than 128."""
-    return bytes([number << 3 | 2, len(value)]) + value
+    classes = build_message_classes("openapi.v2", parse_message_table(_BINARY_MESSAGES), syntax="proto3")
+    info, empty = classes["Info"](title=title, version=version), classes["Empty"]()
+    encoded: bytes = classes["Document"](
+        swagger="2.0", info=info, paths=empty, definitions=empty
+    ).SerializeToString(deterministic=True)
+    return encoded

@@ -1,9 +1,9 @@
-"""Deletes: at once, after a time of grace, or when the last finalizer lets go.
+"""The object deleter: deletes objects at once, after a grace period, or when the last finalizer is removed.
 
-Theory of operation: what nothing holds back is gone in one transaction. What has finalizers is marked as
-being deleted and goes with the last of them. A pod on a node gets its time of grace: the node ends it and
-deletes it again, without grace. What is to happen to dependents is written down as a finalizer, for the
-collector to read.
+Theory of operation: an object without finalizers is deleted in one transaction. An object with finalizers is
+marked as being deleted, and deleted with the last of them. A pod on a node gets its grace period: the node
+agent stops the pod and deletes it again without grace. The propagation policy for dependents is stored as a
+finalizer, which the garbage collector acts on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from dray.api.json_text import write_json
 from dray.api.kinds import Kind
-from dray.clock import format_timestamp
+from dray.clock import Clock, format_timestamp
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_invalid_options, new_not_found
 from dray.server.http.request_body import decode_options
 from dray.server.http.requests import ApiRequest
@@ -26,45 +26,45 @@ from dray.server.registry import object_metadata
 from dray.server.registry.object_registry import (
     DeleteObject,
     LeaveUnchanged,
+    ObjectRegistry,
     SaveObject,
     WriteDecision,
     WriteResult,
 )
 from dray.server.registry.selectors import ListSelector
-from dray.server.registry.writer import ObjectWriter
+from dray.server.registry.strategies import get_strategy
 
 ORPHAN, BACKGROUND, FOREGROUND = "Orphan", "Background", "Foreground"
 PROPAGATION_FINALIZERS: Final[Mapping[str, str]] = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
-"""The finalizer that remembers what becomes of dependents."""
+"""The finalizer that stores a propagation policy until the garbage collector has carried it out."""
 
-_GRACEFUL_KINDS: Final = (("", "Pod"), ("", "Namespace"))
-"""Kinds that may stay a while after their deletion for other reasons than finalizers."""
 _TERMINAL_PHASES: Final = ("Succeeded", "Failed")
 _MAX_GRACE_SECONDS: Final = 2**31
-"""Seconds, some 68 years: who asks for more means for ever, and calendars end."""
+"""About 68 years; a later deletion time could not be represented."""
 
 
 class ObjectDeleter:
     """Carries out deletes."""
 
-    def __init__(self, writer: ObjectWriter) -> None:
-        self._writer = writer
+    def __init__(self, registry: ObjectRegistry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
 
     @property
     def revision(self) -> int:
-        """How far the server has seen the store come."""
-        return self._writer.registry.cache.revision
+        """The revision that the cache has reached."""
+        return self._registry.cache.revision
 
     async def delete(self, request: ApiRequest, kind: Kind) -> WriteResult:
         """Delete one object, or mark it as being deleted."""
-        wish = _read_delete_options(request)
-        call = request.call
-        return await self.delete_object(apply_dry_run(request, wish), kind, call.namespace, call.name, wish)
+        options, call = _read_delete_options(request), request.call
+        request = apply_dry_run(request, options)
+        return await self.delete_object(request, kind, call.namespace, call.name, options)
 
     async def delete_object(
         self, request: ApiRequest, kind: Kind, namespace: str, name: str, delete_options: Mapping[str, Any]
     ) -> WriteResult:
-        """The same, for whoever deletes on behalf of others."""
+        """Delete one object with these options; evictions and the garbage collector use it, too."""
 
         def decide(old: StoredObject | None) -> WriteDecision:
             if old is None:
@@ -72,50 +72,49 @@ class ObjectDeleter:
             object_metadata.check_delete_preconditions(kind, old, delete_options.get("preconditions") or {})
             return self._decide(old, delete_options)
 
-        return await self._writer.registry.write(request, kind, namespace, name, decide)
+        return await self._registry.write(request, kind, namespace, name, decide)
 
     async def delete_collection(
         self, request: ApiRequest, kind: Kind, selector: ListSelector
     ) -> list[StoredObject]:
-        """Delete everything that is chosen; what others delete meanwhile is gone too."""
-        wish = _read_delete_options(request)
-        request = apply_dry_run(request, wish)
-        cache = self._writer.registry.cache
+        """Delete every selected object; one that somebody else deletes meanwhile counts as deleted."""
+        options = _read_delete_options(request)
+        request = apply_dry_run(request, options)
+        cache = self._registry.cache
         await cache.wait_until_fresh()
-        chosen = [held for held in cache.list_objects(kind, request.call.namespace) if selector.matches(held)]
-        for held in chosen:
+        selected = [
+            stored for stored in cache.list_objects(kind, request.call.namespace) if selector.matches(stored)
+        ]
+        for stored in selected:
+            single = _build_single_request(request, stored)
             try:
-                await self.delete_object(
-                    _build_single_request(request, held), kind, held.namespace, held.name, wish
-                )
-            except ApiStatusError as failure:
-                if failure.code != 404:
+                await self.delete_object(single, kind, stored.namespace, stored.name, options)
+            except ApiStatusError as error:
+                if error.code != 404:
                     raise
-        return chosen
+        return selected
 
     def _decide(self, old: StoredObject, delete_options: Mapping[str, Any]) -> WriteDecision:
-        known = old.metadata
-        finalizers = _compute_finalizers(known.finalizers, delete_options)
-        ends_at_once = (old.kind.group, old.kind.name) not in _GRACEFUL_KINDS
-        if ends_at_once and not finalizers:
+        finalizers = _compute_finalizers(old.metadata.finalizers, delete_options)
+        graceful = get_strategy(old.kind).deletes_gracefully
+        if not graceful and not finalizers:
             return DeleteObject()
         document = old.document
         metadata = document["metadata"]
-        grace = 0 if ends_at_once else _compute_grace_seconds(document, delete_options)
-        held_back = bool(finalizers) or _has_spec_finalizers(document)
-        if not held_back and not grace:
+        grace = _compute_grace_seconds(document, delete_options) if graceful else 0
+        if not finalizers and not _has_spec_finalizers(document) and not grace:
             return DeleteObject()
         marked = metadata.get("deletionTimestamp") is not None
         shorter = marked and grace < int(metadata.get("deletionGracePeriodSeconds") or 0)
         if marked and not shorter and finalizers == (metadata.get("finalizers") or []):
             return LeaveUnchanged()
-        when = self._writer.environment.clock.now() + timedelta(seconds=grace)
+        when = self._clock.now() + timedelta(seconds=grace)
         changed = {**metadata, "finalizers": finalizers}
         if not marked or shorter:
             changed |= {"deletionTimestamp": format_timestamp(when), "deletionGracePeriodSeconds": grace}
             if not marked and metadata.get("generation"):
                 changed["generation"] = int(metadata["generation"]) + 1
-        # A zero is told, unlike other empty values: it says that nobody waits any longer.
+        # Unlike other empty values, a grace period of 0 is stored: it says that nobody waits any longer.
         return SaveObject(_mark_deleted(PendingObject.from_stored(old), changed))
 
 
@@ -128,15 +127,15 @@ def _mark_deleted(pending: PendingObject, metadata: Mapping[str, Any]) -> Pendin
 
 
 def apply_dry_run(request: ApiRequest, delete_options: Mapping[str, Any]) -> ApiRequest:
-    """The request as a dry run, when the wish in its body says so."""
-    wanted = delete_options.get("dryRun")
-    if not wanted or request.call.dry_run:
+    """The request as a dry run, when the options in its body say so."""
+    dry_run = delete_options.get("dryRun")
+    if not dry_run or request.call.dry_run:
         return request
-    if wanted != ["All"]:
+    if dry_run != ["All"]:
         raise new_invalid_options(
             "DeleteOptions",
             "dryRun",
-            f'Unsupported value: {write_json(wanted).decode()}: supported values: "All"',
+            f'Unsupported value: {write_json(dry_run).decode()}: supported values: "All"',
             "FieldValueNotSupported",
         )
     call = replace(request.call, query={**request.call.query, "dryRun": "All"})
@@ -144,22 +143,22 @@ def apply_dry_run(request: ApiRequest, delete_options: Mapping[str, Any]) -> Api
 
 
 def _read_delete_options(request: ApiRequest) -> dict[str, Any]:
-    """What a delete asks for: in its body, or in the query."""
-    wish = decode_options(request)
+    """The options of a delete, from its body and its query."""
+    options = decode_options(request)
     query = request.call.query
     for name in ("propagationPolicy", "orphanDependents", "gracePeriodSeconds"):
         if name in query:
-            wish.setdefault(name, query[name])
-    return validate_delete_options(wish)
+            options.setdefault(name, query[name])
+    return validate_delete_options(options)
 
 
 def validate_delete_options(delete_options: Mapping[str, Any]) -> dict[str, Any]:
-    """A wish that makes sense; raises a `ApiStatusError` that names what does not."""
+    """Validated options of a delete; raises an `ApiStatusError` that names the invalid one."""
     seconds, policy = delete_options.get("gracePeriodSeconds"), delete_options.get("propagationPolicy")
-    found = {**delete_options}
+    validated = {**delete_options}
     if seconds is not None:
         try:
-            found["gracePeriodSeconds"] = max(int(seconds), 0)
+            validated["gracePeriodSeconds"] = max(int(seconds), 0)
         except (TypeError, ValueError, OverflowError):
             raise new_bad_request(f"gracePeriodSeconds must be a whole number, not `{seconds}`") from None
     if policy not in (None, "", ORPHAN, BACKGROUND, FOREGROUND):
@@ -172,18 +171,18 @@ def validate_delete_options(delete_options: Mapping[str, Any]) -> dict[str, Any]
         )
     if not isinstance(delete_options.get("preconditions") or {}, dict):
         raise new_bad_request("preconditions must be an object with `uid` and `resourceVersion`")
-    return found
+    return validated
 
 
 def _compute_grace_seconds(document: Mapping[str, Any], delete_options: Mapping[str, Any]) -> int:
-    """How many seconds an object has left to end by itself; only pods on a node have any."""
+    """The grace period of an object in seconds; only pods on a node have one."""
     if document["kind"] != "Pod" or document["apiVersion"] != "v1":
         return 0
     spec, status = document.get("spec") or {}, document.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in _TERMINAL_PHASES:
         return 0
-    asked = delete_options.get("gracePeriodSeconds")
-    seconds = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
+    requested = delete_options.get("gracePeriodSeconds")
+    seconds = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
     return min(max(int(seconds or 0), 0), _MAX_GRACE_SECONDS)
 
 
@@ -202,7 +201,7 @@ def _has_spec_finalizers(document: Mapping[str, Any]) -> bool:
 
 
 def _build_single_request(request: ApiRequest, stored: StoredObject) -> ApiRequest:
-    """The request for one object of a collection, so that rules and records name it."""
+    """The request for one object of a collection, so that admission and audit name that object."""
     single = replace(
         request.call, verb="delete", namespace=stored.namespace, name=stored.name, subresource=""
     )

@@ -1,4 +1,4 @@
-"""Which part of the server carries out a call: a table by verb and subresource."""
+"""The request dispatcher: a table of endpoints by verb and subresource."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from dray.server.registry.patcher import ObjectPatcher
 from dray.server.registry.pod_subresources import PodSubresources
 from dray.server.registry.reader import StoredObjectReader
 from dray.server.registry.selectors import parse_selectors
-from dray.server.registry.strategies import RETURN_DELETED_OBJECT, get_group_kind
+from dray.server.registry.strategies import get_strategy
 from dray.server.registry.watch_server import WatchServer
 from dray.server.registry.writer import ObjectWriter
 
 ResourceEndpoint = Callable[[ApiRequest], Awaitable[ApiResponse]]
-"""Answers questions that are not kept: reviews, and tokens of service accounts."""
+"""Answers a request by itself, without an object of the registry."""
 
 
 @dataclass(frozen=True)
 class RequestDispatcher:
-    """Carries out calls on resources."""
+    """Answers calls on resources."""
 
     reader: StoredObjectReader
     writer: ObjectWriter
@@ -46,11 +46,10 @@ class RequestDispatcher:
     watch_server: WatchServer
     responses: ResponseWriter
     review_endpoint: ResourceEndpoint
+    """Answers reviews and token requests, which are not stored."""
     pod_logs: ResourceEndpoint
-    """Answers what a container has said."""
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
-        """Carry out a call on a resource."""
         call, kind = request.call, request.call.kind
         _check_dry_run(call)
         _check_field_manager(call)
@@ -60,14 +59,14 @@ class RequestDispatcher:
             return await self.review_endpoint(request)
         if call.plural == BINDINGS:
             return await self._bind(request, kind)
-        step = _VERB_ENDPOINTS.get((call.verb, call.subresource))
-        if step is None or call.verb in UNSUPPORTED_VERBS.get((kind.group, kind.plural), ()):
+        endpoint = _VERB_ENDPOINTS.get((call.verb, call.subresource))
+        if endpoint is None or call.verb in UNSUPPORTED_VERBS.get((kind.group, kind.plural), ()):
             raise (
                 new_method_not_allowed()
                 if call.subresource in (*kind.subresources, "")
                 else new_path_not_found()
             )
-        return await step(self, request, kind)
+        return await endpoint(self, request, kind)
 
     async def _get(self, request: ApiRequest, kind: Kind) -> ApiResponse:
         return self.responses.write_object(request, kind, await self.reader.get(request, kind))
@@ -98,17 +97,17 @@ class RequestDispatcher:
         return self.responses.write_object(request, kind, result.stored, code=code, warnings=result.warnings)
 
     async def _delete(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        written = await self.deleter.delete(request, kind)
-        if not written.deleted or get_group_kind(kind) in RETURN_DELETED_OBJECT:
-            return self.responses.write_object(request, kind, written.stored, warnings=written.warnings)
+        result = await self.deleter.delete(request, kind)
+        if not result.deleted or get_strategy(kind).returns_deleted_object:
+            return self.responses.write_object(request, kind, result.stored, warnings=result.warnings)
         return build_json_response(
-            _build_deleted_status(kind, written.stored), headers=build_warning_headers(written.warnings)
+            _build_deleted_status(kind, result.stored), headers=build_warning_headers(result.warnings)
         )
 
     async def _delete_collection(self, request: ApiRequest, kind: Kind) -> ApiResponse:
-        chosen = parse_selectors(kind, request.call.query)
-        gone = await self.deleter.delete_collection(request, kind, chosen)
-        return self.responses.write_list(request, kind, ListResult(gone, self.deleter.revision))
+        selector = parse_selectors(kind, request.call.query)
+        deleted = await self.deleter.delete_collection(request, kind, selector)
+        return self.responses.write_list(request, kind, ListResult(deleted, self.deleter.revision))
 
     async def _get_log(self, request: ApiRequest, kind: Kind) -> ApiResponse:
         return await self.pod_logs(request)
@@ -123,17 +122,17 @@ class RequestDispatcher:
 
 
 def _check_dry_run(call: ApiCall) -> None:
-    """Whoever misspells a dry run must not find that it was none."""
-    wanted = call.query.get("dryRun")
-    if wanted not in (None, "All"):
-        what = f'Unsupported value: "{wanted}": supported values: "All"'
+    """Refuse unknown values of `dryRun`: a misspelled dry run must not write."""
+    dry_run = call.query.get("dryRun")
+    if dry_run not in (None, "All"):
+        what = f'Unsupported value: "{dry_run}": supported values: "All"'
         raise new_invalid_options(
             f"{call.verb.capitalize()}Options", "dryRun", what, "FieldValueNotSupported"
         )
 
 
 def _check_field_manager(call: ApiCall) -> None:
-    """The name of a manager is kept with every object it writes."""
+    """Refuse unprintable and long names of managers, which are stored with every object they write."""
     manager = call.query.get("fieldManager", "")
     if len(manager.encode()) > MAX_FIELD_MANAGER_BYTES or not manager.isprintable():
         what = f"Invalid value: must be printable and have at most {MAX_FIELD_MANAGER_BYTES} bytes"

@@ -1,6 +1,6 @@
-"""Names, identities and times of objects: what the server writes into metadata, and what it does not let go.
+"""Object metadata: names, uids, times and generations that the server sets, and preconditions on them.
 
-Rules for this file: time and chance are arguments; metadata goes in as a document and comes out as a new one.
+Rules for this file: time and randomness are arguments; functions return new metadata and change none.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Final
 from dray.api.kinds import Kind
 from dray.server.http.errors import new_bad_request, new_conflict
 from dray.server.objects.stored_object import StoredObject
-from dray.server.registry.strategies import tracks_generation
+from dray.server.registry.strategies import get_strategy
 
 MetadataDocument = Mapping[str, Any]
 
 NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of generated names: no vowels, so no words."""
+"""The characters of generated names: without vowels, so that they form no words."""
 
 _SUFFIX_LENGTH: Final = 5
 _MAX_NAME_LENGTH: Final = 63
@@ -34,7 +34,7 @@ _SERVER_OWNED_FIELDS: Final = (
 
 
 def choose_name(metadata: MetadataDocument, random_int: Callable[[int], int]) -> str:
-    """The name of a new object: as given, or the generated one."""
+    """The name of a new object: the given one, or one generated from `generateName`."""
     name, prefix = metadata.get("name") or "", metadata.get("generateName") or ""
     if name or not prefix:
         return str(name)
@@ -43,7 +43,7 @@ def choose_name(metadata: MetadataDocument, random_int: Callable[[int], int]) ->
 
 
 def resolve_namespace(kind: Kind, metadata: MetadataDocument, namespace: str) -> str:
-    """The namespace of a new object; what body and path say must agree."""
+    """The namespace of an object; the body and the path must agree."""
     given = metadata.get("namespace") or ""
     if kind.namespaced and given and given != namespace:
         why = "the namespace of the provided object does not match the namespace sent on the request"
@@ -52,10 +52,10 @@ def resolve_namespace(kind: Kind, metadata: MetadataDocument, namespace: str) ->
 
 
 def check_name(metadata: MetadataDocument, name: str) -> None:
-    """What a body says of its name must be what the path says."""
-    said = metadata.get("name")
-    if said and said != name:
-        raise new_bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
+    """Refuse a body whose name differs from the name in the path."""
+    given = metadata.get("name")
+    if given and given != name:
+        raise new_bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 def build_create_metadata(
@@ -65,40 +65,40 @@ def build_create_metadata(
     if metadata.get("resourceVersion"):
         raise new_bad_request("resourceVersion should not be set on objects to be created")
     given = {field: value for field, value in metadata.items() if field not in _SERVER_OWNED_FIELDS}
-    born = {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": now}
-    if tracks_generation(kind):
-        born["generation"] = 1  # type: ignore[assignment]
-    return given | born
+    owned: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": now}
+    if get_strategy(kind).has_generation:
+        owned["generation"] = 1
+    return given | owned
 
 
 def build_update_metadata(
     kind: Kind, metadata: MetadataDocument, stored: MetadataDocument, *, changed: bool
 ) -> dict[str, Any]:
-    """The metadata of a changed object; who changes what only the server writes is refused later."""
-    kept = {field: value for field, value in metadata.items() if field not in ("generation", "selfLink")}
+    """The metadata of an updated object; validation refuses changes of server-owned fields later."""
+    updated = {field: value for field, value in metadata.items() if field not in ("generation", "selfLink")}
     for field in _SERVER_OWNED_FIELDS:
-        if field in stored and kept.get(field) in (None, "", 0):
-            kept[field] = stored[field]
-    kept.setdefault("name", stored["name"])
+        if field in stored and updated.get(field) in (None, "", 0):
+            updated[field] = stored[field]
+    updated.setdefault("name", stored["name"])
     if kind.namespaced:
-        kept["namespace"] = kept.get("namespace") or stored["namespace"]
-    kept["resourceVersion"] = stored["resourceVersion"]
-    if tracks_generation(kind):
-        kept["generation"] = int(stored.get("generation") or 0) + (1 if changed else 0)
-    return kept
+        updated["namespace"] = updated.get("namespace") or stored["namespace"]
+    updated["resourceVersion"] = stored["resourceVersion"]
+    if get_strategy(kind).has_generation:
+        updated["generation"] = int(stored.get("generation") or 0) + (1 if changed else 0)
+    return updated
 
 
 def check_preconditions(kind: Kind, old: StoredObject, metadata: MetadataDocument) -> None:
-    """A writer that names a version or identity means just that one."""
-    wanted, uid = metadata.get("resourceVersion"), metadata.get("uid")
+    """Refuse an update that names another uid or resource version than the stored one."""
+    version, uid = metadata.get("resourceVersion"), metadata.get("uid")
     if uid and uid != old.metadata.uid:
         raise new_conflict(kind, old.name, _describe_mismatch("UID", uid, old.metadata.uid))
-    if wanted and str(wanted) != str(old.revision):
+    if version and str(version) != str(old.revision):
         raise new_conflict(kind, old.name)
 
 
 def check_delete_preconditions(kind: Kind, old: StoredObject, preconditions: MetadataDocument) -> None:
-    """The same for a delete."""
+    """Refuse a delete whose preconditions name another uid or resource version than the stored one."""
     uid, version = preconditions.get("uid"), preconditions.get("resourceVersion")
     if uid and uid != old.metadata.uid:
         raise new_conflict(kind, old.name, _describe_mismatch("UID", uid, old.metadata.uid))

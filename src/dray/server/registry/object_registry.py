@@ -1,17 +1,17 @@
-"""The one way into the store: read, decide, judge, and commit all of it or nothing.
+"""The object registry: the only write path to the store. It decides, admits and commits a write atomically.
 
-Theory of operation: a write is a function from what is stored to what should be. It is called on the object
-as it stands, its answer goes past every rule, and what comes out is one transaction: the object, what the
-rules keep in step with it, and a compare for everything that was relied on. When a compare fails, somebody
-was faster: the cache catches up and everything is decided again, until it holds or somebody says no.
+Theory of operation: a write is a function from the stored object to a decision. The registry calls it with
+the object in the cache, asks every admission rule about the result, and commits one transaction: the object,
+the writes that the rules add, and a compare for everything the decision relied on. When a compare fails,
+another writer was faster: the cache catches up, and the write is decided again, until it is committed or
+refused.
 
-Where webhooks are in force, a decision that is theirs to judge comes as a `ProposedWrite`. Those that may
-change it see it first; what comes out is settled as always, and the others see the result. What was admitted
-holds for the object as it was read: when another one was faster there, they are asked anew, and when it was
-elsewhere (a quota, a row of the ledger), the same result is tried again. Nobody else waits meanwhile: who
-asks webhooks takes no turn.
+With admission webhooks, a decision that they review is a `ProposedWrite`. Mutating webhooks see it first, it
+is validated as usual, and validating webhooks see the result. What they admitted holds for one revision of
+the object: after a conflict on the object itself they are called again, and after a conflict elsewhere (on a
+quota or a row of the ledger) the same result is tried again. A write that calls webhooks holds no lock.
 
-Rules for this file: it knows no kind and no verb; nothing is stored past it.
+Rules for this file: it knows no kind by name and no verb, and no other module writes objects to the store.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from dray.api.kinds import Kind
+from dray.api.kinds import KINDS, Kind
 from dray.server.admission.change import CREATE, DELETE, UPDATE, AdmissionRule, ObjectChange
 from dray.server.admission.webhooks.review_objects import ProposedObject, ReviewObject, StoredReviewObject
 from dray.server.http.errors import new_conflict, new_service_unavailable, new_too_large
@@ -37,24 +38,24 @@ from dray.store import Committed, Compare, Delete, KeyAbsent, KeyUnchanged, Put,
 from dray.store.errors import OutcomeUnknownError, StoreError, TxnTooLargeError
 
 MAX_ATTEMPTS: Final = 200
-"""So many times somebody else may be faster before we give up; each time, somebody made progress."""
+"""How often a write may lose a race before it fails; each lost race is the progress of another write."""
 
 LOCK_AFTER_ATTEMPTS: Final = 3
-"""After so many attempts, writers of one key wait for each other."""
+"""After this many attempts, writers of one key wait for each other."""
 
 
 class SaveObject(msgspec.Struct, frozen=True):
-    """Store this."""
+    """Store this object."""
 
     pending: PendingObject
 
 
 class LeaveUnchanged(msgspec.Struct, frozen=True):
-    """Leave it as it is."""
+    """Leave the stored object as it is."""
 
 
 class DeleteObject(msgspec.Struct, frozen=True):
-    """Delete it; `pending` is how it would be if it stayed, when an update is what lets it go."""
+    """Delete the object; `pending` is its last state, when an update removes its last finalizer."""
 
     pending: PendingObject | None = None
 
@@ -63,20 +64,20 @@ WriteDecision = SaveObject | LeaveUnchanged | DeleteObject
 
 
 class ProposedWrite(msgspec.Struct, frozen=True):
-    """What a client wants stored, before anybody has judged it."""
+    """What a client wants to store, before admission and validation."""
 
     pending: PendingObject
     complete: Callable[[PendingObject], PendingObject]
-    """Fills in what webhooks may rely on."""
+    """Fills in the defaults that webhooks may rely on."""
     validate: Callable[[PendingObject], WriteDecision]
-    """Judges it, as it was proposed or as webhooks changed it."""
+    """Validates the object, as proposed or as changed by webhooks."""
 
 
 DecideWrite = Callable[[StoredObject | None], WriteDecision | ProposedWrite]
 
 
 class AdmissionDispatcher(Protocol):
-    """Webhooks that are asked about one write."""
+    """Calls the webhooks that review one write."""
 
     warnings: list[str]
     deadline: float
@@ -89,7 +90,7 @@ class AdmissionDispatcher(Protocol):
 
 
 class ExternalAdmission(Protocol):
-    """The webhooks in force."""
+    """Admission webhooks, as the registry calls them."""
 
     @property
     def webhooks(self) -> Sequence[object]: ...
@@ -109,7 +110,7 @@ class ExternalAdmission(Protocol):
 
 
 class _NoWebhooks:
-    """No webhooks."""
+    """External admission without webhooks."""
 
     webhooks: Sequence[object] = ()
 
@@ -129,12 +130,18 @@ class _NoWebhooks:
         return body
 
 
-CommitCallback = Callable[[bool, float], None]
-"""Told of every transaction: whether it was committed, and how many seconds that took."""
+@dataclass(frozen=True)
+class WriteObserver:
+    """Callbacks of the registry for metrics and audit."""
+
+    on_commit: Callable[[bool, float], None] = lambda _committed, _seconds: None
+    """Called after every transaction: whether it was committed, and how many seconds that took."""
+    on_internal_change: Callable[[ObjectChange], None] = lambda _change: None
+    """Called before every change that is not the request of a client."""
 
 
 class WriteResult(msgspec.Struct, frozen=True):
-    """How an object stands after a write: `deleted` when it was deleted, `stored` is its last state then."""
+    """The object after a write; its last state when it was deleted."""
 
     stored: StoredObject
     created: bool = False
@@ -143,7 +150,7 @@ class WriteResult(msgspec.Struct, frozen=True):
 
 
 class _AdmittedWrite(msgspec.Struct, frozen=True):
-    """What webhooks admitted, of the object at a revision."""
+    """The decision that webhooks admitted for the object at a revision."""
 
     webhooks: Sequence[object]
     revision: int
@@ -151,7 +158,7 @@ class _AdmittedWrite(msgspec.Struct, frozen=True):
 
 
 class _WriteAttempt(msgspec.Struct):
-    """One write, however often it is tried."""
+    """One write with its state between attempts."""
 
     request: ApiRequest
     kind: Kind
@@ -162,11 +169,10 @@ class _WriteAttempt(msgspec.Struct):
     dispatcher: AdmissionDispatcher | None = None
     admitted: _AdmittedWrite | None = None
     holds_lock: bool = False
-    """Whether others wait for it to end."""
 
 
 class _KeyLock:
-    """Where those who write one key wait for each other, while there are any."""
+    """The lock of one contended key; it exists while it has users."""
 
     __slots__ = ("lock", "users")
 
@@ -176,35 +182,33 @@ class _KeyLock:
 
 
 class ObjectRegistry:
-    """Reads from the cache, writes through the rules into the store."""
+    """Reads from the cache, writes through admission into the store."""
 
     def __init__(
         self,
         store: Store,
         cache: WatchCache,
         rules: Sequence[AdmissionRule],
-        on_commit: CommitCallback = lambda _committed, _seconds: None,
+        admission: ExternalAdmission | None = None,
+        observer: WriteObserver | None = None,
         max_object_bytes: int = ServerLimits().max_object_bytes,
-        on_internal_change: Callable[[ObjectChange], None] = lambda _change: None,
     ) -> None:
-        """`on_internal_change` is told of every change that no client asked for, before it is made."""
+        """`admission` calls the webhooks, which review a write before the rules do."""
         self._store = store
         self.cache = cache
-        self._rules = tuple(rules)
-        self._on_commit = on_commit
+        self._rules = {kind: [rule for rule in rules if kind in rule.kinds] for kind in KINDS}
+        self.admission: ExternalAdmission = admission or _NoWebhooks()
+        self._observer = observer or WriteObserver()
         self._max_object_bytes = max_object_bytes
-        self._on_internal_change = on_internal_change
         self._key_locks: dict[bytes, _KeyLock] = {}
-        self.admission: ExternalAdmission = _NoWebhooks()
-        """Who is asked besides the rules; set once, when the server is put together."""
 
     async def write(
         self, request: ApiRequest, kind: Kind, namespace: str, name: str, decide: DecideWrite
     ) -> WriteResult:
-        """Bring one object to what `decide` wants; raises the `Failure` of whoever objects."""
-        place = build_key(kind, namespace, name)
-        work = _WriteAttempt(request, kind, get_storage_kind(kind), (namespace, name), place, decide)
-        contended = place
+        """Write one object as `decide` says; raises the `ApiStatusError` of the rule that refuses."""
+        key = build_key(kind, namespace, name)
+        work = _WriteAttempt(request, kind, get_storage_kind(kind), (namespace, name), key, decide)
+        contended = key
         for attempt in range(MAX_ATTEMPTS):
             work.holds_lock = attempt >= LOCK_AFTER_ATTEMPTS and work.dispatcher is None
             if not work.holds_lock:
@@ -215,87 +219,90 @@ class ObjectRegistry:
             if isinstance(outcome, WriteResult):
                 return outcome
             if outcome is not None:
-                contended = outcome.failed[0].compare.key if outcome.failed else place
+                contended = outcome.failed[0].compare.key if outcome.failed else key
                 await self._wait_for_cache(self.cache.wait_for_revision(outcome.revision))
-        raise new_conflict(kind, name, "too many others write at the same time; try again")
+        raise new_conflict(kind, name, "too many clients write at the same time; try again")
 
     async def _attempt(self, work: _WriteAttempt) -> WriteResult | TxnConflict | None:
-        """Decide and commit; None when webhooks are to be asked first, while nobody waits."""
+        """Decide and commit; None when webhooks must be called first, without the lock."""
         await self._wait_for_cache(self.cache.wait_until_fresh())
         old = self.cache.get_by_key(work.key)
-        wanted: WriteDecision | ProposedWrite | None
+        decision: WriteDecision | ProposedWrite | None
         if self.admission.webhooks and work.request.audit_id:
-            wanted = await self._admit(work, old)
-            if wanted is None:
+            decision = await self._admit(work, old)
+            if decision is None:
                 return None
         else:
-            wanted = work.decide(old)
-            if isinstance(wanted, ProposedWrite):
-                wanted = wanted.validate(wanted.pending)
-        if isinstance(wanted, LeaveUnchanged):
+            decision = work.decide(old)
+            if isinstance(decision, ProposedWrite):
+                decision = decision.validate(decision.pending)
+        if isinstance(decision, LeaveUnchanged):
             assert old is not None
             outcome: WriteResult | TxnConflict = WriteResult(old)
         else:
-            change = _build_change(work.request, work.storage_kind, work.object_name, old, wanted)
+            change = _build_change(work.request, work.storage_kind, work.object_name, old, decision)
             outcome = await self._commit(change, work.key)
         if work.dispatcher is not None and work.dispatcher.warnings and isinstance(outcome, WriteResult):
-            told = (*outcome.warnings, *work.dispatcher.warnings)
-            return msgspec.structs.replace(outcome, warnings=told)
+            warnings = (*outcome.warnings, *work.dispatcher.warnings)
+            return msgspec.structs.replace(outcome, warnings=warnings)
         return outcome
 
     async def _admit(self, work: _WriteAttempt, old: StoredObject | None) -> WriteDecision | None:
-        """What is wanted, when webhooks have had their say; None when they cannot be asked now."""
-        hooks, revision = self.admission.webhooks, 0 if old is None else old.revision
-        known = work.admitted
-        if known is not None and known.webhooks is hooks and known.revision == revision:
-            return known.decision
-        wanted = work.decide(old)
-        proposed = isinstance(wanted, ProposedWrite)
-        visit = None
+        """The decision after webhooks; None when they cannot be called while this write holds the lock."""
+        webhooks, revision = self.admission.webhooks, 0 if old is None else old.revision
+        admitted = work.admitted
+        if admitted is not None and admitted.webhooks is webhooks and admitted.revision == revision:
+            return admitted.decision
+        decision = work.decide(old)
+        proposed = isinstance(decision, ProposedWrite)
+        dispatcher = None
         if proposed or work.request.call.verb == "delete":
             deadline = 0.0 if work.dispatcher is None else work.dispatcher.deadline
-            visit = self.admission.build_dispatcher(work.request, work.kind, work.object_name, old, deadline)
-        if visit is None:
-            return wanted.validate(wanted.pending) if isinstance(wanted, ProposedWrite) else wanted
-        work.dispatcher = visit
+            dispatcher = self.admission.build_dispatcher(
+                work.request, work.kind, work.object_name, old, deadline
+            )
+        if dispatcher is None:
+            return decision.validate(decision.pending) if isinstance(decision, ProposedWrite) else decision
+        work.dispatcher = dispatcher
         if work.holds_lock:
             return None
         stored = None if old is None else StoredReviewObject(work.kind, old)
-        if isinstance(wanted, ProposedWrite):
-            subject = ProposedObject(work.kind, wanted.complete(wanted.pending), wanted.complete)
-            changed = await visit.run_mutating(subject, stored)
-            # Who changed nothing leaves what was proposed as it came.
+        if isinstance(decision, ProposedWrite):
+            subject = ProposedObject(work.kind, decision.complete(decision.pending), decision.complete)
+            changed = await dispatcher.run_mutating(subject, stored)
+            # When no webhook changes anything, the object is validated as the client sent it.
             unchanged = changed is subject or not isinstance(changed, ProposedObject)
-            wanted = wanted.validate(wanted.pending if unchanged else changed.draft)  # type: ignore[union-attr]
+            decision = decision.validate(decision.pending if unchanged else changed.draft)  # type: ignore[union-attr]
         else:
-            await visit.run_mutating(None, stored)
-        await visit.run_validating(_build_review_object(work.kind, wanted, old) if proposed else None, stored)
-        work.admitted = _AdmittedWrite(hooks, revision, wanted)
-        return wanted
+            await dispatcher.run_mutating(None, stored)
+        reviewed = _build_review_object(work.kind, decision, old) if proposed else None
+        await dispatcher.run_validating(reviewed, stored)
+        work.admitted = _AdmittedWrite(webhooks, revision, decision)
+        return decision
 
     async def _commit(self, change: ObjectChange, key: bytes) -> WriteResult | TxnConflict:
         old = change.old
         compares: list[Compare] = [KeyAbsent(key) if old is None else KeyUnchanged(key, old.revision)]
         writes: list[Write] = []
         warnings: list[str] = []
-        for rule in self._rules:
-            extra = rule.admit(change)
-            compares += extra.compares
-            writes += extra.writes
-            warnings += extra.warnings
-        draft = change.pending
-        value = b"" if draft is None else draft.encoded
+        for rule in self._rules[change.kind]:
+            effects = rule.admit(change)
+            compares += effects.compares
+            writes += effects.writes
+            warnings += effects.warnings
+        pending = change.pending
+        value = b"" if pending is None else pending.encoded
         if len(value) > self._max_object_bytes:
             raise new_too_large(
                 f"the object has {len(value)} bytes; at most {self._max_object_bytes} are stored"
             )
         if old is not None and old.value == value and not writes:
             return WriteResult(old, warnings=tuple(warnings))
-        writes.append(Delete(key) if draft is None else Put(key, value))
+        writes.append(Delete(key) if pending is None else Put(key, value))
         if change.request.call.dry_run:
             return _build_result(change, key, value, old.revision if old else 0, warnings)
         if not change.request.audit_id:
-            self._on_internal_change(change)
+            self._observer.on_internal_change(change)
         outcome = await self._run_transaction(compares, writes)
         if isinstance(outcome, TxnConflict):
             return outcome
@@ -304,51 +311,51 @@ class ObjectRegistry:
     async def _run_transaction(
         self, compares: Sequence[Compare], writes: Sequence[Write]
     ) -> Committed | TxnConflict:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         try:
             outcome = await self._store.txn(_drop_duplicates(compares), writes)
-        except TxnTooLargeError as too_much:
-            raise new_too_large(f"the store cannot take this in one transaction: {too_much}") from None
-        except OutcomeUnknownError as unknown:
-            why = f"whether this was stored is not known: {unknown}; read before you try again"
+        except TxnTooLargeError as error:
+            raise new_too_large(f"the store cannot take this in one transaction: {error}") from None
+        except OutcomeUnknownError as error:
+            why = f"whether this was stored is not known: {error}; read before you try again"
             raise new_service_unavailable(why) from None
-        except StoreError as broken:
-            raise new_service_unavailable(f"the store cannot write now: {broken}") from None
-        self._on_commit(isinstance(outcome, Committed), time.perf_counter() - begun)
+        except StoreError as error:
+            raise new_service_unavailable(f"the store cannot write now: {error}") from None
+        self._observer.on_commit(isinstance(outcome, Committed), time.perf_counter() - started)
         return outcome
 
     @staticmethod
     async def _wait_for_cache(waiting: Awaitable[object]) -> None:
-        """Wait for the cache; one that does not follow is a failure like others."""
+        """Wait for the cache; a cache that does not catch up is an API error."""
         try:
             await waiting
-        except StoreError as broken:
-            raise new_service_unavailable(f"the store does not answer: {broken}") from None
+        except StoreError as error:
+            raise new_service_unavailable(f"the store does not answer: {error}") from None
 
     @asynccontextmanager
     async def _lock_key(self, key: bytes) -> AsyncIterator[None]:
-        """After a few lost races, one after the other: that is faster than to lose again.
+        """Serialize writers that lost several races: waiting is faster than losing again.
 
-        Those wait for each other who lost over the same key, be it an object, a row of the ledger or a quota.
+        The key is the one over which they lost: an object, a row of the ledger or a quota.
         """
-        turn = self._key_locks.setdefault(key, _KeyLock())
-        turn.users += 1
+        key_lock = self._key_locks.setdefault(key, _KeyLock())
+        key_lock.users += 1
         try:
-            async with turn.lock:
+            async with key_lock.lock:
                 yield
         finally:
-            turn.users -= 1
-            if not turn.users:
+            key_lock.users -= 1
+            if not key_lock.users:
                 del self._key_locks[key]
 
 
 def _build_review_object(kind: Kind, decision: WriteDecision, old: StoredObject | None) -> ProposedObject:
     """The object as it would be stored."""
-    draft = None if isinstance(decision, LeaveUnchanged) else decision.pending
-    if draft is None:
+    pending = None if isinstance(decision, LeaveUnchanged) else decision.pending
+    if pending is None:
         assert old is not None
-        draft = PendingObject.from_stored(old)
-    return ProposedObject(kind, draft)
+        pending = PendingObject.from_stored(old)
+    return ProposedObject(kind, pending)
 
 
 def _build_change(
@@ -372,12 +379,12 @@ def _build_result(
         assert change.old is not None
         last = build_deleted(change.old, revision)
         return WriteResult(last, deleted=True, warnings=tuple(warnings))
-    held = StoredObject(change.kind, key, value, revision)
+    stored = StoredObject(change.kind, key, value, revision)
     if revision:
-        change.pending.cache_view(held)
-    return WriteResult(held, created=change.old is None, warnings=tuple(warnings))
+        change.pending.cache_view(stored)
+    return WriteResult(stored, created=change.old is None, warnings=tuple(warnings))
 
 
 def _drop_duplicates(compares: Sequence[Compare]) -> list[Compare]:
-    """Rules may rely on the same thing; the store needs to be asked once."""
+    """Compares without repetitions: several rules may rely on the same key."""
     return list(dict.fromkeys(compares))

@@ -1,4 +1,4 @@
-"""Patches: JSON, merge, strategic merge and apply, each a way to make the new object from the stored one."""
+"""The object patcher: JSON patch, merge patch, strategic merge patch and server-side apply."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from dray.api.json_text import is_certainly_json
 from dray.api.kinds import Kind
+from dray.clock import Clock, format_timestamp
 from dray.server.http.errors import (
     ApiStatusError,
     new_bad_request,
@@ -29,7 +30,7 @@ from dray.server.patch import json_patch, merge_patch, strategic_merge_patch
 from dray.server.patch.errors import ApplyConflictError, PatchError
 from dray.server.patch.managed_fields import field_ownership
 from dray.server.registry import object_metadata
-from dray.server.registry.object_registry import ProposedWrite, WriteResult
+from dray.server.registry.object_registry import ObjectRegistry, ProposedWrite, WriteResult
 from dray.server.registry.strategies import has_status
 from dray.server.registry.writer import ObjectWriter
 
@@ -43,11 +44,13 @@ ACCEPTED_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_P
 class ObjectPatcher:
     """Carries out patches."""
 
-    def __init__(self, writer: ObjectWriter) -> None:
+    def __init__(self, registry: ObjectRegistry, writer: ObjectWriter, clock: Clock) -> None:
+        self._registry = registry
         self._writer = writer
+        self._clock = clock
 
     async def patch(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
-        """Change a stored object; an apply creates it when it is absent."""
+        """Patch a stored object; an apply creates it when it is absent."""
         call, patch = request.call, parse_patch(request)
         warnings: list[str] = []
         mode, content_type = read_field_validation(request), request.content_type
@@ -61,16 +64,16 @@ class ObjectPatcher:
             if old is None:
                 raise new_not_found(kind, call.name)
             document = convert_from_storage(kind, version, old.document)
-            # Operations may nest what they move; a merge is no deeper than what is merged.
-            sound = content_type != JSON_PATCH and is_certainly_json(request.body)
-            patched = _apply_patch(kind, content_type, document, patch, sound)
-            made = convert_document(kind, version, patched, mode, prechecked=sound)
-            warnings[:] = made.warnings
-            object_metadata.check_preconditions(kind, old, made.pending.metadata)
-            return self._writer.propose_update(request, version, made.pending, old, warnings)
+            # JSON patch operations may nest what they move; a merge is no deeper than its inputs.
+            prechecked = content_type != JSON_PATCH and is_certainly_json(request.body)
+            patched = _apply_patch(kind, content_type, document, patch, prechecked)
+            body = convert_document(kind, version, patched, mode, prechecked=prechecked)
+            warnings[:] = body.warnings
+            object_metadata.check_preconditions(kind, old, body.pending.metadata)
+            return self._writer.propose_update(request, version, body.pending, old, warnings)
 
-        written = await self._writer.registry.write(request, kind, call.namespace, call.name, decide)
-        return WriteResult(written.stored, written.created, written.deleted, (*warnings, *written.warnings))
+        result = await self._registry.write(request, kind, call.namespace, call.name, decide)
+        return WriteResult(result.stored, result.created, result.deleted, (*warnings, *result.warnings))
 
     def _apply(
         self,
@@ -84,39 +87,38 @@ class ObjectPatcher:
         body = convert_document(kind, version, patch, read_field_validation(request))
         warnings[:] = body.warnings
         object_metadata.check_name(body.pending.metadata, call.name)
-        wanted = _select_writable_fields(
+        configuration = _select_writable_fields(
             body.pending, convert_to_storage(kind, version, patch), call.subresource
         )
         try:
             outcome = field_ownership.apply_configuration(
                 body.pending.kind,
                 None if old is None else old.document,
-                wanted,
+                configuration,
                 manager=call.query["fieldManager"],
                 force=call.query.get("force") in ("true", "1", "True"),
-                now=self._writer.environment.now,
+                now=format_timestamp(self._clock.now()),
                 subresource=call.subresource,
             )
-        except ApplyConflictError as lost:
-            raise _to_conflict(kind, call.name, lost) from None
-        except PatchError as wrong:
-            raise _to_api_error(wrong) from None
-        made = convert_document(body.pending.kind, body.pending.kind.version, outcome.document)
+        except ApplyConflictError as error:
+            raise _to_conflict(kind, call.name, error) from None
+        except PatchError as error:
+            raise _to_api_error(error) from None
+        applied = convert_document(body.pending.kind, body.pending.kind.version, outcome.document).pending
         fields = list(outcome.managed_fields)
         if old is None:
-            if call.subresource or made.pending.metadata.get("uid"):
+            if call.subresource or applied.metadata.get("uid"):
                 raise new_not_found(kind, call.name)
-            place = (
-                object_metadata.resolve_namespace(kind, made.pending.metadata, call.namespace),
-                call.name,
+            namespace = object_metadata.resolve_namespace(kind, applied.metadata, call.namespace)
+            return self._writer.propose_create(
+                request, version, applied, (namespace, call.name), warnings, fields
             )
-            return self._writer.propose_create(request, version, made.pending, place, warnings, fields)
         object_metadata.check_preconditions(kind, old, body.pending.metadata)
-        return self._writer.propose_update(request, version, made.pending, old, warnings, fields)
+        return self._writer.propose_update(request, version, applied, old, warnings, fields)
 
 
 def parse_patch(request: ApiRequest) -> Any:
-    """The body of a patch; raises a `ApiStatusError` when its type is none of ours."""
+    """The body of a patch; raises an `ApiStatusError` when its media type is not supported."""
     if request.content_type == APPLY_PATCH:
         return parse_json_or_yaml(request.body)
     if request.content_type not in ACCEPTED_PATCH_TYPES:
@@ -145,14 +147,14 @@ def _apply_patch(
         if content_type == MERGE_PATCH:
             return merge_patch.apply(document, patch, shallow=shallow)
         return strategic_merge_patch.apply(kind, document, patch, shallow=shallow)
-    except PatchError as wrong:
-        raise _to_api_error(wrong) from None
+    except PatchError as error:
+        raise _to_api_error(error) from None
 
 
 def _select_writable_fields(
     pending: PendingObject, given: Mapping[str, Any], subresource: str
 ) -> dict[str, Any]:
-    """What of an applied configuration counts here: the status or the rest, never what the server owns."""
+    """The part of an applied configuration that the request may write: the status, or the rest."""
     kind = pending.kind
     parts: Mapping[str, Any] = given if kind.open else pending.document
     kept = {name: value for name, value in parts.items() if name in given}
@@ -169,5 +171,5 @@ def _to_api_error(error: PatchError) -> ApiStatusError:
 
 
 def _to_conflict(kind: Kind, name: str, error: ApplyConflictError) -> ApiStatusError:
-    failure = new_conflict(kind, name, causes=error.build_causes)
-    return ApiStatusError(409, "Conflict", str(error), failure.details)
+    conflict = new_conflict(kind, name, causes=error.build_causes)
+    return ApiStatusError(409, "Conflict", str(error), conflict.details)

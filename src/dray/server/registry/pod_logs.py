@@ -1,13 +1,14 @@
-"""What a container has said: asked of the agent of its node, and handed on as it comes.
+"""Pod logs: requests the log of a container from its node agent and streams it to the client.
 
-Theory of operation: logs are where containers run. The node's object says where its agent listens and which
-certificate it shows: an annotation that only the node (and an administrator) can write has its fingerprint.
-The server connects to nothing that shows another. It shows itself with a certificate of its own authority,
-made here and kept in memory, by which the agent knows that rights were already looked at.
+Theory of operation: logs are stored on the node where the container runs. The Node object has the address of
+its agent and, in an annotation that only the node and administrators can write, the fingerprint of the
+agent's certificate; the server accepts no other certificate. It authenticates to the agent with a client
+certificate of its own authority, which is issued here and kept in memory; the agent relies on the server for
+authorization.
 
-The HTTP library is loaded with the first question: not every server is asked for logs.
+The HTTP library is imported with the first request: not every server is asked for logs.
 
-Rules for this file: nothing of a log is read; what is wrong with a question is said before the node is asked.
+Rules for this file: log contents are not interpreted; options are validated before the agent is called.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from yarl import URL
 
 LOG_CLIENT_IDENTITY: Final = "dray:apiserver"
-"""Who asks agents, in the name of everybody who may read logs."""
+"""The user as which the server calls agents."""
 CERTIFICATE_ANNOTATION: Final = "dray.dev/serving-certificate"
-"""On a node: the SHA-256 of the certificate that its agent shows."""
+"""On a node: the SHA-256 of the serving certificate of its agent."""
 
 _POD, _NODE = get_kind("", "Pod"), get_kind("", "Node")
 _CONNECT_SECONDS: Final = 5.0
@@ -61,7 +62,7 @@ class PodLogs:
         self._tls_context: tuple[float, ssl.SSLContext] | None = None
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
-        """The log of a container, as a stream of text."""
+        """Answer with the log of a container, as a stream of text."""
         from yarl import URL
 
         call = request.call
@@ -73,30 +74,30 @@ class PodLogs:
         query = _read_options(call.query)
         url, fingerprint = self._find_agent(pod)
         where = "/".join(quote(part, safe="") for part in (call.namespace, call.name, container))
-        # Another pod of the same name may be there by the time the agent looks.
+        # The pod may be replaced by one of the same name before the agent answers.
         query["uid"] = pod.metadata.uid
         target = URL(f"{url}/containerLogs/{where}?{urlencode(query)}", encoded=True)
         return await self._request_log(target, fingerprint, get_node_name(pod))
 
     def _find_agent(self, pod: StoredObject) -> tuple[str, bytes]:
-        """Where the agent of a pod's node is, and the fingerprint of its certificate."""
+        """The URL of the agent of a pod's node, and the fingerprint of its certificate."""
         name = get_node_name(pod)
         if not name:
-            raise new_bad_request(f"pod {pod.name} has no node yet, so nothing of it has run")
+            raise new_bad_request(f"pod {pod.name} has no node yet, so it has no logs")
         node = self._cache.get(_NODE, "", name)
         if node is None:
             raise new_internal_error(
-                f"node {name} of pod {pod.name} is not there any more, and its logs with it"
+                f"node {name} of pod {pod.name} does not exist any more, nor do its logs"
             )
         document = node.document
-        marks = document["metadata"].get("annotations") or {}
+        annotations = document["metadata"].get("annotations") or {}
         status = document.get("status") or {}
         host = _find_address(status)
         port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
-        algorithm, _, digest = str(marks.get(CERTIFICATE_ANNOTATION) or "").partition(":")
+        algorithm, _, digest = str(annotations.get(CERTIFICATE_ANNOTATION) or "").partition(":")
         if not host or not isinstance(port, int) or algorithm != "sha256":
             raise new_internal_error(
-                f"node {name} does not say where its logs are: expected an address, "
+                f"node {name} does not say where its agent serves logs: expected an address, "
                 f"a port in status.daemonEndpoints and the annotation `{CERTIFICATE_ANNOTATION}`"
             )
         try:
@@ -108,9 +109,9 @@ class PodLogs:
                 f"the annotation `{CERTIFICATE_ANNOTATION}` of node {name} is no fingerprint"
             )
         if not _is_host(host) or not 0 < port < 65536:
-            # Anything else could be read as another place, or as another question to ask there.
+            # Anything else could be parsed as another host, or as another path on that host.
             raise new_internal_error(
-                f"node {name} cannot be asked at `{host}` and port {port}: that is no address"
+                f"the agent of node {name} cannot be called at `{host}` and port {port}: that is no address"
             )
         return f"https://{f'[{host}]' if ':' in host else host}:{port}", fingerprint
 
@@ -130,9 +131,9 @@ class PodLogs:
             if response.status == 200:
                 return ApiResponse(200, _stream_response(session, response), "text/plain")
             text = (await response.content.read(4096)).decode("utf-8", "replace").strip()
-        except (aiohttp.ClientError, TimeoutError, OSError) as silent:
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             await session.close()
-            raise new_internal_error(_explain_unreachable(node, target, silent)) from None
+            raise new_internal_error(_explain_unreachable(node, target, error)) from None
         except BaseException:
             await session.close()
             raise
@@ -140,12 +141,12 @@ class PodLogs:
         raise _to_api_error(response.status, text, node)
 
     def _get_tls_context(self) -> ssl.SSLContext:
-        """How we show ourselves; whom we trust is settled by the fingerprint."""
+        """The TLS context with the server's client certificate; the fingerprint verifies the agent."""
         now = self._clock.monotonic()
         if self._tls_context is None or now - self._tls_context[0] > _RENEWAL_SECONDS:
-            certificates = CertificateAuthority.open_for_clients(self._keys)
-            made = certificates.issue_client_certificate(LOG_CLIENT_IDENTITY, (MASTERS,), _CERTIFICATE_DAYS)
-            self._tls_context = (now, _build_tls_context(made))
+            authority = CertificateAuthority.open_for_clients(self._keys)
+            issued = authority.issue_client_certificate(LOG_CLIENT_IDENTITY, (MASTERS,), _CERTIFICATE_DAYS)
+            self._tls_context = (now, _build_tls_context(issued))
         return self._tls_context[1]
 
 
@@ -153,8 +154,8 @@ def _build_tls_context(credentials: IssuedCredentials) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # agents sign for themselves: the connector compares fingerprints
-    # Python reads certificates only from files; this one is readable by nobody else and gone at once.
+    context.verify_mode = ssl.CERT_NONE  # agents use self-signed certificates: fingerprints are compared
+    # Python loads certificates only from files; this one is private and deleted at once.
     with tempfile.NamedTemporaryFile() as file:
         file.write(credentials.cert_pem + credentials.key_pem)
         file.flush()
@@ -165,32 +166,34 @@ def _build_tls_context(credentials: IssuedCredentials) -> ssl.SSLContext:
 async def _stream_response(
     session: aiohttp.ClientSession, response: aiohttp.ClientResponse
 ) -> AsyncIterator[bytes]:
-    """What the agent sends, while somebody takes it; an agent that breaks off ends it."""
+    """Stream what the agent sends; a broken connection ends the stream with a line that says so."""
     import aiohttp
 
     try:
         async for part in response.content.iter_any():
             yield part
-    except (aiohttp.ClientError, OSError) as broken:
-        yield f"\ndray: the node broke off: {broken}\n".encode()
+    except (aiohttp.ClientError, OSError) as error:
+        yield f"\ndray: the connection to the node broke: {error}\n".encode()
     finally:
         response.close()
         await session.close()
 
 
 def get_node_name(pod: StoredObject) -> str:
-    """The node of a pod; empty while it has none."""
+    """The name of a pod's node; empty while it has none."""
     return str((pod.document.get("spec") or {}).get("nodeName") or "")
 
 
 def _find_address(status: Mapping[str, Any]) -> str:
-    """The address of a node at which its agent listens."""
-    found = {str(one.get("type")): str(one.get("address") or "") for one in status.get("addresses") or ()}
-    return found.get("InternalIP") or found.get("Hostname") or ""
+    """The address at which the agent of a node listens."""
+    addresses = {
+        str(each.get("type")): str(each.get("address") or "") for each in status.get("addresses") or ()
+    }
+    return addresses.get("InternalIP") or addresses.get("Hostname") or ""
 
 
 def _is_host(text: str) -> bool:
-    """Whether a text is an address or the name of a host, and nothing besides."""
+    """Whether a text is an IP address or a host name, and nothing else."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -199,24 +202,25 @@ def _is_host(text: str) -> bool:
 
 
 def _choose_container(pod: StoredObject, requested: str) -> str:
-    """The container that is meant; raises the failure that kubectl shows when it is not clear."""
+    """The requested container, or the only one; raises the error of kubectl when the choice is ambiguous."""
     spec = pod.document.get("spec") or {}
-    mains = [str(one.get("name")) for one in spec.get("containers") or ()]
-    inits = [str(one.get("name")) for one in spec.get("initContainers") or ()]
+    containers = [str(each.get("name")) for each in spec.get("containers") or ()]
+    inits = [str(each.get("name")) for each in spec.get("initContainers") or ()]
     if requested:
-        if requested not in (*mains, *inits):
+        if requested not in (*containers, *inits):
             raise new_bad_request(f"container {requested} is not valid for pod {pod.name}")
         return requested
-    if len(mains) == 1:
-        return mains[0]
+    if len(containers) == 1:
+        return containers[0]
     hint = f" or one of the init containers: [{' '.join(inits)}]" if inits else ""
     raise new_bad_request(
-        f"a container name must be specified for pod {pod.name}, choose one of: [{' '.join(mains)}]{hint}"
+        f"a container name must be specified for pod {pod.name}, "
+        f"choose one of: [{' '.join(containers)}]{hint}"
     )
 
 
 def _read_options(query: Mapping[str, str]) -> dict[str, str]:
-    """What is asked of the log, looked over."""
+    """The validated log options of a query."""
     options = {name: "true" for name in _FLAGS if query.get(name) in _TRUE}
     for name, least in _MINIMUMS.items():
         text = query.get(name, "")
@@ -239,25 +243,25 @@ def _read_options(query: Mapping[str, str]) -> dict[str, str]:
 
 
 def _new_invalid_log_options(field: str, value: str, what: str) -> ApiStatusError:
-    told = f'{field}: Invalid value: "{value}": {what}' if field else what
-    return ApiStatusError(422, "Invalid", f'PodLogOptions "" is invalid: {told}', {"kind": "PodLogOptions"})
+    text = f'{field}: Invalid value: "{value}": {what}' if field else what
+    return ApiStatusError(422, "Invalid", f'PodLogOptions "" is invalid: {text}', {"kind": "PodLogOptions"})
 
 
 def _explain_unreachable(node: str, target: URL, error: BaseException) -> str:
     import aiohttp
 
-    where = f"{target.host}:{target.port}"
+    address = f"{target.host}:{target.port}"
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
         why = (
-            "who answers there is not the agent of the node: another certificate than "
-            f"`{CERTIFICATE_ANNOTATION}` says"
+            "the certificate of the server there is not the one in the annotation "
+            f"`{CERTIFICATE_ANNOTATION}` of the node"
         )
     elif isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno or 0
         why = os.strerror(number) if number > 0 else str(error.os_error)
     else:
         why = str(error) or "no answer in time"
-    return f"the agent of node {node} cannot be asked at {where}: {why.lower()}"
+    return f"the agent of node {node} cannot be reached at {address}: {why.lower()}"
 
 
 def _to_api_error(code: int, text: str, node: str) -> ApiStatusError:

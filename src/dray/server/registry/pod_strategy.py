@@ -1,6 +1,6 @@
-"""Pods: what they are born with, and what of them may change later.
+"""The strategy of pods: defaults, the initial status, and which fields of the spec are immutable.
 
-Rules for this file: documents go in and come out; what a pod claims is judged with its kind, in `api`.
+Rules for this file: it works on documents; resource claims of pods are validated in `dray.api.validation`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 
 def prepare_for_create(pod: Document) -> Document:
-    """A new pod: complete, and waiting for a node."""
+    """A new pod: with defaults, and pending."""
     complete = apply_defaults(pod)
     spec = complete.get("spec")
     if not isinstance(spec, dict):
@@ -33,11 +33,11 @@ _SCHEDULING_GATED: Final[Document] = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
-"""What a pod says that no scheduler looks at before its gates are gone; in the words of Kubernetes."""
+"""The condition of a pod with scheduling gates, in the words of Kubernetes."""
 
 
 def apply_defaults(pod: Document) -> Document:
-    """A pod with what everybody relies on and few write down."""
+    """A pod with the defaults of Kubernetes."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return pod
@@ -50,11 +50,11 @@ def apply_defaults(pod: Document) -> Document:
 
 
 def prepare_for_update(pod: Document, before: Document) -> Document:
-    """A pod that follows a stored one; whoever writes it anew need not know how important it is."""
+    """An updated pod with defaults; a client may leave the priority out, which then stays as stored."""
     spec, old = pod.get("spec"), before.get("spec")
     if isinstance(spec, dict) and isinstance(old, dict):
-        rank = {name: old[name] for name in _PRIORITY_FIELDS if name in old and spec.get(name) is None}
-        pod = {**pod, "spec": {**spec, **rank}} if rank else pod
+        priority = {name: old[name] for name in _PRIORITY_FIELDS if name in old and spec.get(name) is None}
+        pod = {**pod, "spec": {**spec, **priority}} if priority else pod
     return apply_defaults(pod)
 
 
@@ -62,15 +62,15 @@ _PRIORITY_FIELDS: Final = ("priority", "priorityClassName", "preemptionPolicy")
 
 
 def validate_immutable_spec(pod: Document, before: Document) -> list[FieldError]:
-    """What changes of a pod's spec although a node may run it already; only `binding` gives it a node."""
-    held = {_get_gate_name(gate) for gate in (before.get("spec") or {}).get("schedulingGates") or ()}
-    more = [
+    """Errors for changes of immutable fields; `nodeName` is one of them, only `binding` sets it."""
+    old_gates = {_get_gate_name(gate) for gate in (before.get("spec") or {}).get("schedulingGates") or ()}
+    added = [
         gate
         for gate in (pod.get("spec") or {}).get("schedulingGates") or ()
-        if _get_gate_name(gate) not in held
+        if _get_gate_name(gate) not in old_gates
     ]
-    if more:
-        what = f"only deletion is allowed, but found new scheduling gate `{_get_gate_name(more[0])}`"
+    if added:
+        what = f"only deletion is allowed, but found new scheduling gate `{_get_gate_name(added[0])}`"
         return [forbidden(ROOT.child("spec").child("schedulingGates"), what)]
     new, old = _get_immutable_spec(pod), _get_immutable_spec(before)
     changed = sorted(name for name in new.keys() | old.keys() if new.get(name) != old.get(name))
@@ -86,9 +86,9 @@ def _get_gate_name(gate: Any) -> str:
 
 
 def _get_immutable_spec(pod: Document) -> Document:
-    """What of a pod's spec does not change, without empty values; claims are judged with the kind."""
-    judged = _MUTABLE_FIELDS | {"resourceClaims"}
-    spec = {name: value for name, value in (pod.get("spec") or {}).items() if name not in judged}
+    """The immutable fields of a pod's spec, without empty values; claims are validated with the kind."""
+    others = _MUTABLE_FIELDS | {"resourceClaims"}
+    spec = {name: value for name, value in (pod.get("spec") or {}).items() if name not in others}
     for name in _CONTAINER_LISTS:
         spec[name] = [
             {field: value for field, value in each.items() if field != "image"}
@@ -108,7 +108,7 @@ _MUTABLE_FIELDS_TEXT: Final = "`spec.containers[*].image`,`spec.initContainers[*
 
 
 def _default_service_account(pod: Document, spec: Document) -> Document:
-    """The account a pod runs as; a pod that mirrors what a node runs by itself runs as none."""
+    """The service account of a pod; a mirror pod has none."""
     if MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {}):
         return {}
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
@@ -145,20 +145,20 @@ def _drop_nulls(document: Mapping[str, Any]) -> Document:
 
 
 def _add_default_tolerations(tolerations: Any) -> Any:
-    """A pod stays a while on a node in trouble, unless it says otherwise."""
+    """Tolerations with those for a node that is not ready or unreachable, unless the pod has its own."""
     given = tolerations if isinstance(tolerations, list) else []
-    endured = [each.get("key") for each in given if isinstance(each, dict)]
-    patience = [
+    tolerated = [each.get("key") for each in given if isinstance(each, dict)]
+    added = [
         {
-            "key": trouble,
+            "key": taint,
             "operator": "Exists",
             "effect": "NoExecute",
             "tolerationSeconds": _TOLERATION_SECONDS,
         }
-        for trouble in _NODE_CONDITION_TAINTS
-        if trouble not in endured
+        for taint in _NODE_CONDITION_TAINTS
+        if taint not in tolerated
     ]
-    return [*given, *patience]
+    return [*given, *added]
 
 
 def _default_container(container: Any) -> Any:
@@ -171,19 +171,20 @@ def _default_container(container: Any) -> Any:
 
 
 def _compute_qos_class(spec: Mapping[str, Any]) -> str:
-    """The class of service a pod's requests and limits amount to."""
-    everything = [
+    """The QoS class that follows from the requests and limits of a pod."""
+    resources = [
         each.get("resources") or {}
-        for name in ("containers", "initContainers")
+        for name in _CONTAINER_LISTS
         for each in spec.get(name) or ()
         if isinstance(each, dict)
     ]
-    asked = [each.get("requests") or {} for each in everything]
-    limits = [each.get("limits") or {} for each in everything]
-    if not any(asked) and not any(limits):
+    requests = [each.get("requests") or {} for each in resources]
+    limits = [each.get("limits") or {} for each in resources]
+    if not any(requests) and not any(limits):
         return "BestEffort"
-    settled = all(
-        {"cpu", "memory"} <= limit.keys() and all(ask.get(name, limit[name]) == limit[name] for name in limit)
-        for ask, limit in zip(asked, limits, strict=True)
+    guaranteed = all(
+        {"cpu", "memory"} <= limit.keys()
+        and all(request.get(name, limit[name]) == limit[name] for name in limit)
+        for request, limit in zip(requests, limits, strict=True)
     )
-    return "Guaranteed" if settled else "Burstable"
+    return "Guaranteed" if guaranteed else "Burstable"

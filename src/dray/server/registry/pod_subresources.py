@@ -1,6 +1,6 @@
-"""Subresources that are errands: bind a pod to a node, evict it.
+"""The subresources `binding` and `eviction` of pods.
 
-An errand is a small change of the object it belongs to, asked for by a body of another kind.
+Each changes the pod that its path names; the body is of another kind, `Binding` or `Eviction`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dray.api.kinds import Kind, get_kind
-from dray.clock import format_timestamp
+from dray.clock import Clock, format_timestamp
 from dray.server.http.errors import (
     new_bad_request,
     new_conflict,
@@ -23,8 +23,7 @@ from dray.server.objects.pending_object import PendingObject
 from dray.server.objects.stored_object import StoredObject
 from dray.server.registry import object_metadata
 from dray.server.registry.deleter import ObjectDeleter, apply_dry_run, validate_delete_options
-from dray.server.registry.object_registry import SaveObject, WriteDecision, WriteResult
-from dray.server.registry.writer import ObjectWriter
+from dray.server.registry.object_registry import ObjectRegistry, SaveObject, WriteDecision, WriteResult
 from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
 
 _BUDGET = get_kind("policy", "PodDisruptionBudget")
@@ -35,14 +34,15 @@ _EVICTION = ("policy", "v1", "Eviction")
 class PodSubresources:
     """Carries out bindings and evictions."""
 
-    def __init__(self, writer: ObjectWriter, deleter: ObjectDeleter) -> None:
-        self._writer = writer
+    def __init__(self, registry: ObjectRegistry, deleter: ObjectDeleter, clock: Clock) -> None:
+        self._registry = registry
         self._deleter = deleter
+        self._clock = clock
 
     async def bind(self, request: ApiRequest, kind: Kind) -> WriteResult:
-        """Write the node into a pod, once."""
+        """Set the node of a pod that has none."""
         call = request.call
-        binding = await self._writer.registry.admission.admit_subresource(
+        binding = await self._registry.admission.admit_subresource(
             request, kind, _BINDING, decode_options(request)
         )
         node, metadata = _read_node_name(binding), _read_metadata(binding)
@@ -55,30 +55,16 @@ class PodSubresources:
                 raise new_not_found(kind, name)
             return SaveObject(self._build_bound_pod(kind, old, node, metadata))
 
-        return await self._writer.registry.write(request, kind, call.namespace, name, decide)
+        return await self._registry.write(request, kind, call.namespace, name, decide)
 
     def _build_bound_pod(
         self, kind: Kind, old: StoredObject, node: str, binding: Mapping[str, Any]
     ) -> PendingObject:
         pod = old.document
+        _check_binding(kind, pod, binding)
         metadata, spec = pod["metadata"], pod.get("spec") or {}
-        if binding.get("uid") and binding["uid"] != metadata["uid"]:
-            raise new_conflict(
-                kind,
-                old.name,
-                f"Precondition failed: UID in precondition: {binding['uid']}, "
-                f"UID in object meta: {metadata['uid']}",
-            )
-        if metadata.get("deletionTimestamp"):
-            raise new_conflict(
-                kind, old.name, f"pod {old.name} is being deleted, cannot be assigned to a host"
-            )
-        if spec.get("nodeName"):
-            raise new_conflict(
-                kind, old.name, f'pod {old.name} is already assigned to node "{spec["nodeName"]}"'
-            )
-        now = format_timestamp(self._writer.environment.clock.now())
-        # Where a pod was to go means nothing once it is somewhere.
+        now = format_timestamp(self._clock.now())
+        # A bound pod needs no nomination.
         status = {
             name: value for name, value in (pod.get("status") or {}).items() if name != "nominatedNodeName"
         }
@@ -89,44 +75,44 @@ class PodSubresources:
             "lastTransitionTime": now,
         }
         others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
-        marks = {**(metadata.get("annotations") or {}), **(binding.get("annotations") or {})}
+        annotations = {**(metadata.get("annotations") or {}), **(binding.get("annotations") or {})}
         return PendingObject.from_open_document(
             kind,
             {
                 **pod,
-                "metadata": {**metadata, **({"annotations": marks} if marks else {})},
+                "metadata": {**metadata, **({"annotations": annotations} if annotations else {})},
                 "spec": {**spec, "nodeName": node},
                 "status": {**status, "conditions": [*others, scheduled]},
             },
         )
 
     async def evict(self, request: ApiRequest, kind: Kind) -> WriteResult:
-        """Delete a pod, unless a disruption budget says that it is needed."""
+        """Delete a pod, unless a disruption budget forbids it."""
         call, eviction = request.call, decode_options(request)
         eviction = await self._review_eviction(request, kind, eviction)
         object_metadata.check_name(_read_metadata(eviction), call.name)
-        cache = self._writer.registry.cache
+        cache = self._registry.cache
         await cache.wait_until_fresh()
         pod = cache.get(kind, call.namespace, call.name)
         if pod is None:
             raise new_not_found(kind, call.name)
         self._check_budgets(pod)
-        wish = _read_delete_options(eviction)
+        options = _read_delete_options(eviction)
         return await self._deleter.delete_object(
-            apply_dry_run(request, wish), kind, call.namespace, call.name, wish
+            apply_dry_run(request, options), kind, call.namespace, call.name, options
         )
 
     async def _review_eviction(
         self, request: ApiRequest, kind: Kind, eviction: dict[str, Any]
     ) -> dict[str, Any]:
-        """An eviction as webhooks make it; it may be a dry run by what it says itself."""
-        asked = apply_dry_run(request, _read_delete_options(eviction))
-        return await self._writer.registry.admission.admit_subresource(asked, kind, _EVICTION, eviction)
+        """The eviction after admission webhooks; its own options may make it a dry run."""
+        reviewed = apply_dry_run(request, _read_delete_options(eviction))
+        return await self._registry.admission.admit_subresource(reviewed, kind, _EVICTION, eviction)
 
     def _check_budgets(self, pod: StoredObject) -> None:
         labels = pod.metadata.labels
-        for held in self._writer.registry.cache.list_objects(_BUDGET, pod.namespace):
-            budget = held.document
+        for stored in self._registry.cache.list_objects(_BUDGET, pod.namespace):
+            budget = stored.document
             allowed = _get_mapping(budget, "status").get("disruptionsAllowed")
             try:
                 selector = ParsedLabelSelector.from_document(
@@ -137,21 +123,39 @@ class PodSubresources:
             if isinstance(allowed, int) and allowed <= 0 and selector.matches(labels):
                 raise new_too_many_requests(
                     "Cannot evict pod as it would violate the pod's disruption budget: "
-                    f"{held.name} allows no disruption now",
+                    f"{stored.name} allows no disruption now",
                     seconds=10,
                 )
 
 
+def _check_binding(kind: Kind, pod: Mapping[str, Any], binding: Mapping[str, Any]) -> None:
+    """Refuse a binding of another pod, of a deleted pod, and of one that has a node."""
+    metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName")
+    name = metadata["name"]
+    if binding.get("uid") and binding["uid"] != metadata["uid"]:
+        why = (
+            f"Precondition failed: UID in precondition: {binding['uid']}, "
+            f"UID in object meta: {metadata['uid']}"
+        )
+    elif metadata.get("deletionTimestamp"):
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif node:
+        why = f'pod {name} is already assigned to node "{node}"'
+    else:
+        return
+    raise new_conflict(kind, name, why)
+
+
 def _read_delete_options(eviction: Mapping[str, Any]) -> dict[str, Any]:
-    """How an evicted pod is to be deleted."""
-    wish = eviction.get("deleteOptions") or {}
-    if not isinstance(wish, dict):
+    """The options with which an evicted pod is deleted."""
+    options = eviction.get("deleteOptions") or {}
+    if not isinstance(options, dict):
         raise new_invalid_options("Eviction", "deleteOptions", "Invalid value: must be an object")
-    return validate_delete_options(wish)
+    return validate_delete_options(options)
 
 
 def _get_mapping(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A part of an object that nobody looked into when it was written; empty when it is none."""
+    """A field of an object that is not validated; empty when it is no mapping."""
     part = document.get(name)
     return part if isinstance(part, Mapping) else {}
 
@@ -165,11 +169,11 @@ def _read_node_name(binding: Mapping[str, Any]) -> str:
 
 
 def _read_metadata(binding: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metadata of an errand; annotations of a binding go to the pod."""
+    """The metadata of a binding or eviction; the annotations of a binding are added to the pod."""
     metadata = binding.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise new_bad_request("metadata must be an object")
-    marks = metadata.get("annotations") or {}
-    if not isinstance(marks, dict) or not all(isinstance(value, str) for value in marks.values()):
+    annotations = metadata.get("annotations") or {}
+    if not isinstance(annotations, dict) or not all(isinstance(value, str) for value in annotations.values()):
         raise new_bad_request("metadata.annotations must be an object of strings")
     return metadata

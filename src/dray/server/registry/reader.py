@@ -1,9 +1,9 @@
-"""Get and list: from the cache for the present, from the store for pages of a past.
+"""Get and list: from the cache for the current state, from the store for further pages of a list.
 
 Theory of operation: without a `resourceVersion` a read is as fresh as a read of the store: the cache first
-catches up with everything acknowledged. `0` takes the cache as it is. A list in pages shows one moment: its
-first page is read from the cache, and its continue token says at which revision and after which key the rest
-is read from the store's past. When that past is gone, the client is told to begin anew (410).
+catches up with every acknowledged write. `0` reads the cache as it is. All pages of a list show the same
+revision: the first page is read from the cache, and its continue token has the revision and the key after
+which the next page is read from the store's history. When that revision is compacted, the answer is 410.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 
 
 class _ContinueToken(msgspec.Struct, frozen=True):
-    """Where a list in pages goes on."""
+    """Where the next page of a list starts."""
 
     v: str
     rv: int
@@ -57,34 +57,34 @@ class StoredObjectReader:
         self._max_page = max_page
 
     async def get(self, request: ApiRequest, kind: Kind) -> StoredObject:
-        """One object as it is now."""
+        """The current state of one object."""
         call = request.call
         if call.query.get("resourceVersion") != "0":
             await self._wait_until_fresh()
-        held = self._cache.get(kind, call.namespace, call.name)
-        if held is None:
+        stored = self._cache.get(kind, call.namespace, call.name)
+        if stored is None:
             raise new_not_found(kind, call.name)
-        return held
+        return stored
 
     async def list(self, request: ApiRequest, kind: Kind) -> ListResult:
-        """The objects that are chosen, all or a page of them."""
+        """The selected objects, or one page of them."""
         query = request.call.query
-        chosen, limit = parse_selectors(kind, query), min(_read_limit(query), self._max_page)
+        selector, limit = parse_selectors(kind, query), min(_read_limit(query), self._max_page)
         version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
         _check_match(version, match)
         token = query.get("continue", "")
         if token:
             if version not in ("", "0"):
                 raise new_bad_request("specifying resource version is not allowed when using continue")
-            return await self._list_from_store(request, kind, chosen, limit, _decode_token(token))
+            return await self._list_from_store(request, kind, selector, limit, _decode_token(token))
         if match == EXACT:
-            moment = _ContinueToken("", parse_revision(version), "")
-            return await self._list_from_store(request, kind, chosen, limit, moment)
+            start = _ContinueToken("", parse_revision(version), "")
+            return await self._list_from_store(request, kind, selector, limit, start)
         if version not in ("", "0"):
             await self.wait_for_revision(parse_revision(version))
         elif version == "":
             await self._wait_until_fresh()
-        return self._list_from_cache(request, kind, chosen, 0 if version == "0" else limit)
+        return self._list_from_cache(request, kind, selector, 0 if version == "0" else limit)
 
     def _list_from_cache(
         self, request: ApiRequest, kind: Kind, selector: ListSelector, limit: int
@@ -93,49 +93,50 @@ class StoredObjectReader:
         name = selector.get_exact_value("metadata.name")
         if name is not None and (namespace or not kind.namespaced):
             single = self._cache.get(kind, namespace, name)
-            held = [single] if single is not None else []
+            objects = [single] if single is not None else []
         else:
-            held = self._cache.list_objects(kind, namespace)
+            objects = self._cache.list_objects(kind, namespace)
         if not selector.is_everything:
-            held = [each for each in held if selector.matches(each)]
+            objects = [stored for stored in objects if selector.matches(stored)]
         revision = self._cache.revision
-        if not limit or len(held) <= limit:
-            return ListResult(held, revision)
-        rest = len(held) - limit if selector.is_everything else None
-        return ListResult(held[:limit], revision, _encode_token(kind, held[limit - 1], revision), rest)
+        if not limit or len(objects) <= limit:
+            return ListResult(objects, revision)
+        remaining = len(objects) - limit if selector.is_everything else None
+        token = _encode_token(kind, objects[limit - 1], revision)
+        return ListResult(objects[:limit], revision, token, remaining)
 
     async def _list_from_store(
         self, request: ApiRequest, kind: Kind, selector: ListSelector, limit: int, token: _ContinueToken
     ) -> ListResult:
-        place, home = build_prefix(kind, request.call.namespace), build_kind_prefix(kind)
-        start = home + token.start.encode() if token.start else None
+        prefix = build_prefix(kind, request.call.namespace)
+        start = build_kind_prefix(kind) + token.start.encode() if token.start else None
         found: list[StoredObject] = []
         while True:
             size = max(limit - len(found), 1) if limit and selector.is_everything else _CHUNK_SIZE
             try:
-                page = await self._store.range(place, start_after=start, limit=size, revision=token.rv)
+                page = await self._store.range(prefix, start_after=start, limit=size, revision=token.rv)
             except CompactedError:
                 raise _new_expired_token(token) from None
-            except FutureRevisionError as future:
+            except FutureRevisionError as error:
                 if token.v:
                     raise _new_unknown_revision(token) from None
-                raise new_version_too_large(token.rv, future.current or self._cache.revision) from None
-            except StoreError as broken:
-                raise new_service_unavailable(f"the store does not answer: {broken}") from None
+                raise new_version_too_large(token.rv, error.current or self._cache.revision) from None
+            except StoreError as error:
+                raise new_service_unavailable(f"the store does not answer: {error}") from None
             for entry in page.entries:
-                held = StoredObject.from_entry(entry)
-                if selector.matches(held):
-                    found.append(held)
+                stored = StoredObject.from_entry(entry)
+                if selector.matches(stored):
+                    found.append(stored)
                     if limit and len(found) == limit:
                         more = page.more or entry is not page.entries[-1]
-                        following = _encode_token(kind, held, token.rv) if more else ""
+                        following = _encode_token(kind, stored, token.rv) if more else ""
                         return ListResult(found, token.rv, following)
             if not page.more:
                 return ListResult(found, token.rv)
             start = page.entries[-1].key
 
     async def wait_for_revision(self, revision: int) -> None:
-        """Wait a little for a revision that a client has seen; it may come from another server."""
+        """Wait briefly for a revision that a client has seen, maybe on another server."""
         try:
             async with asyncio.timeout(REVISION_WAIT_SECONDS):
                 await self._cache.wait_for_revision(revision)
@@ -145,12 +146,12 @@ class StoredObjectReader:
     async def _wait_until_fresh(self) -> None:
         try:
             await self._cache.wait_until_fresh()
-        except StoreError as broken:
-            raise new_service_unavailable(f"the store does not answer: {broken}") from None
+        except StoreError as error:
+            raise new_service_unavailable(f"the store does not answer: {error}") from None
 
 
 def parse_revision(text: str) -> int:
-    """A `resourceVersion` as the number it is to us."""
+    """Parse a `resourceVersion`, which is a revision of the store."""
     if text.isascii() and text.isdigit() and len(text) <= 19:
         return int(text)
     raise new_invalid_options(
@@ -202,7 +203,7 @@ def _decode_token(text: str) -> _ContinueToken:
 
 def _new_unknown_revision(token: _ContinueToken) -> Exception:
     return new_expired(
-        f"The provided continue parameter names revision {token.rv}, which this server has not come to: "
+        f"The provided continue parameter names revision {token.rv}, which this server has not reached: "
         "it is of another history. You must start a new list without the continue parameter."
     )
 
@@ -210,5 +211,5 @@ def _new_unknown_revision(token: _ContinueToken) -> Exception:
 def _new_expired_token(token: _ContinueToken) -> Exception:
     return new_expired(
         "The provided continue parameter is too old to display a consistent list result: "
-        f"revision {token.rv} is no longer kept. You must start a new list without the continue parameter."
+        f"revision {token.rv} is compacted. You must start a new list without the continue parameter."
     )

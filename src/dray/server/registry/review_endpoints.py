@@ -1,4 +1,4 @@
-"""Questions that are answered and not kept: reviews of rights and identities, and tokens of accounts."""
+"""Review endpoints: access reviews, token reviews and token requests, which are answered and not stored."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class ReviewEndpoints:
         self._tokens = tokens
 
     async def answer(self, request: ApiRequest) -> ApiResponse:
-        """The question, with its answer in `status`."""
-        question = decode_body(request)
-        if not isinstance(question, dict):
+        """Answer with the review of the request, its result in `status`."""
+        review = decode_body(request)
+        if not isinstance(review, dict):
             raise new_bad_request("the body of a review must be an object")
         await self._cache.wait_until_fresh()
         call = request.call
         if call.subresource == "token":
-            token = self._tokens.answer(request.user, call.namespace, call.name, question)
+            token = self._tokens.answer(request.user, call.namespace, call.name, review)
             return build_json_response(
                 {**token, "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}, 201
             )
         kind, _ = REVIEW_KINDS[call.group, call.plural]
-        named = {"kind": kind, "apiVersion": f"{call.group}/{call.version}"}
-        given = {**question, **named, "metadata": question.get("metadata") or {"creationTimestamp": None}}
+        envelope = {"kind": kind, "apiVersion": f"{call.group}/{call.version}"}
+        given = {**review, **envelope, "metadata": review.get("metadata") or {"creationTimestamp": None}}
         return build_json_response(_REVIEWS_BY_KIND[kind](self._reviews, request, given), 201)
 
 

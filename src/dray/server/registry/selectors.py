@@ -1,7 +1,8 @@
-"""Which objects a list or watch chooses: by labels, and by the few fields that can be asked for.
+"""Label and field selectors of lists and watches.
 
-Theory of operation: fields are read straight from the stored bytes by a decoder that knows just the fields of
-the question and skips everything else, so that choosing among thousands of slices does not parse them.
+Theory of operation: fields are read from the stored bytes by a decoder that knows only the selected field and
+skips everything else, so that selecting among thousands of slices does not decode them. The strategy of a
+kind says which fields can be selected.
 """
 
 from __future__ import annotations
@@ -18,44 +19,14 @@ from dray.api.json_text import read_json
 from dray.api.kinds import Kind
 from dray.server.http.errors import new_bad_request
 from dray.server.objects.stored_object import StoredObject, get_storage_kind, parse_namespace
+from dray.server.registry.strategies import INVOLVED_OBJECT_FIELDS, get_strategy
 from dray.values.label_selectors import LabelSelectorError, ParsedLabelSelector
 
-_EVENT_OBJECT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-
-SELECTABLE_FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
-    {
-        ("", "Pod"): (
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "status.phase",
-            "status.podIP",
-            "status.nominatedNodeName",
-        ),
-        ("", "Node"): ("spec.unschedulable",),
-        ("", "Namespace"): ("status.phase",),
-        ("", "Secret"): ("type",),
-        ("", "Event"): (
-            *(f"involvedObject.{name}" for name in _EVENT_OBJECT),
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ),
-        ("resource.k8s.io", "ResourceSlice"): ("spec.nodeName", "spec.driver"),
-        ("dray.dev", "Preparation"): ("spec.nodeName", "spec.claim.uid"),
-        ("certificates.k8s.io", "ClusterTrustBundle"): ("spec.signerName",),
-        ("certificates.k8s.io", "CertificateSigningRequest"): ("spec.signerName",),
-    }
-)
-"""The fields each kind can be chosen by, besides `metadata.name` and `metadata.namespace`."""
-
 _EVENT_FIELD_ALIASES: Mapping[str, str] = MappingProxyType(
-    {f"regarding.{name}": f"involvedObject.{name}" for name in _EVENT_OBJECT}
+    {f"regarding.{name}": f"involvedObject.{name}" for name in INVOLVED_OBJECT_FIELDS}
     | {"reportingController": "reportingComponent"}
 )
-"""How `events.k8s.io` calls the fields of core events."""
+"""Fields of core events by their names in `events.k8s.io`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +40,7 @@ class FieldRequirement:
 
 @dataclass(frozen=True, slots=True)
 class ListSelector:
-    """What a list or watch asks for."""
+    """The label and field selector of a list or watch."""
 
     labels: ParsedLabelSelector
     fields: tuple[FieldRequirement, ...] = ()
@@ -79,65 +50,65 @@ class ListSelector:
         return not self.labels.requirements and not self.fields
 
     def get_exact_value(self, field: str) -> str | None:
-        """The value a field must have, when the question is that exact."""
-        return next((term.value for term in self.fields if term.field == field and term.equal), None)
+        """The value that the selector requires of a field, if it requires exactly one."""
+        return next((each.value for each in self.fields if each.field == field and each.equal), None)
 
     def matches(self, stored: StoredObject) -> bool:
-        """Whether an object is chosen."""
+        """Whether the selector matches an object."""
         return self.matches_fields(stored.key, stored.value) and (
             not self.labels.requirements or self.labels.matches(stored.metadata.labels)
         )
 
     def matches_fields(self, key: bytes, value: bytes) -> bool:
-        """Whether the fields of the object at a key are as they must be.
+        """Whether the field selector matches the object with this key and value.
 
-        Hundreds of nodes watch their own pods: most of what is asked here is not chosen, and quickly so.
+        Hundreds of nodes watch their own pods, so most objects do not match, and this must be quick.
         """
-        return all((_read_field(term.field, key, value) == term.value) == term.equal for term in self.fields)
+        return all((_read_field(each.field, key, value) == each.value) == each.equal for each in self.fields)
 
 
 EVERYTHING = ListSelector(ParsedLabelSelector())
 
 
 def parse_selectors(kind: Kind, query: Mapping[str, str]) -> ListSelector:
-    """What the selectors in a query choose; raises a `Failure` that names the part it does not understand."""
+    """Parse the selectors of a query; raises an `ApiStatusError` that names the part it cannot parse."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not labels and not fields:
         return EVERYTHING
     try:
-        wanted = ParsedLabelSelector.parse(labels)
-    except LabelSelectorError as wrong:
-        raise new_bad_request(f'unable to parse requirement: labelSelector "{labels}": {wrong}') from None
-    return ListSelector(wanted, _parse_field_selector(kind, fields))
+        label_selector = ParsedLabelSelector.parse(labels)
+    except LabelSelectorError as error:
+        raise new_bad_request(f'unable to parse requirement: labelSelector "{labels}": {error}') from None
+    return ListSelector(label_selector, _parse_field_selector(kind, fields))
 
 
 def _parse_field_selector(kind: Kind, text: str) -> tuple[FieldRequirement, ...]:
-    terms = []
+    requirements = []
     for part in filter(None, text.split(",")):
-        for sign, equal in (("!=", False), ("==", True), ("=", True)):
-            field, found, value = part.partition(sign)
+        for operator, equal in (("!=", False), ("==", True), ("=", True)):
+            field, found, value = part.partition(operator)
             if found:
-                terms.append(FieldRequirement(_resolve_field(kind, field.strip()), value.strip(), equal))
+                name = _resolve_field(kind, field.strip())
+                requirements.append(FieldRequirement(name, value.strip(), equal))
                 break
         else:
             raise new_bad_request(
                 f'invalid field selector "{text}": expected for example `metadata.name=value`, got `{part}`'
             )
-    return tuple(terms)
+    return tuple(requirements)
 
 
 def _resolve_field(kind: Kind, field: str) -> str:
-    kept = get_storage_kind(kind)
-    name = _EVENT_FIELD_ALIASES.get(field, field) if kept is not kind else field
-    supported = ("metadata.name", "metadata.namespace", *SELECTABLE_FIELDS.get((kept.group, kept.name), ()))
+    name = _EVENT_FIELD_ALIASES.get(field, field) if get_storage_kind(kind) is not kind else field
+    supported = ("metadata.name", "metadata.namespace", *get_strategy(kind).selectable_fields)
     if name not in supported:
-        known = ", ".join(supported if kept.namespaced else supported[:1] + supported[2:])
+        known = ", ".join(supported if kind.namespaced else supported[:1] + supported[2:])
         raise new_bad_request(f'"{field}" is not a known field selector: only {known}')
     return name
 
 
 class _FieldReader:
-    """Reads a few fields of an object from its bytes."""
+    """Reads fields of an object from its bytes."""
 
     def __init__(self, fields: Sequence[str]) -> None:
         self._steps = {field: field.split(".") for field in fields}
@@ -152,7 +123,7 @@ class _FieldReader:
         try:
             top = self._decoder.decode(value)
         except msgspec.ValidationError:
-            # Nobody looked into it when it was written, and one strange object must not hide all others.
+            # Opaque kinds are not validated, and one malformed object must not hide all others.
             document = read_json(value)
             return {field: _read_document_path(document, steps) for field, steps in self._steps.items()}
         return {field: _read_struct_path(top, steps) for field, steps in self._steps.items()}
@@ -174,7 +145,7 @@ def _read_struct_path(node: Any, steps: Sequence[str]) -> str:
 
 
 def _read_document_path(node: Any, steps: Sequence[str]) -> str:
-    """The same in an object of any form: what is not where it should be is not there."""
+    """Read a field of a malformed object; empty when it is not where it should be."""
     for step in steps:
         node = node.get(step) if isinstance(node, dict) else None
     return _to_text(node)
@@ -183,7 +154,7 @@ def _read_document_path(node: Any, steps: Sequence[str]) -> str:
 def _to_text(node: Any) -> str:
     if isinstance(node, bool):
         return "true" if node else "false"
-    if isinstance(node, dict):  # `source` of an event stands for its component
+    if isinstance(node, dict):  # the selector `source` of events means `source.component`
         node = node.get("component")
     return "" if node is None else str(node)
 
@@ -194,13 +165,13 @@ def _get_reader(field: str) -> _FieldReader:
 
 
 def _read_field(field: str, key: bytes, value: bytes) -> str:
-    """What a field says; two of them stand in the key."""
+    """The value of a field as text; name and namespace are read from the key."""
     if field == "metadata.name":
         return key.rpartition(b"/")[2].decode()
     return parse_namespace(key) if field == "metadata.namespace" else _read_value(field, value)
 
 
-# Each watcher asks the same of the same bytes, which know their own hash.
+# All watchers read the same fields of the same bytes, and bytes cache their hash.
 @lru_cache(maxsize=1024)
 def _read_value(field: str, value: bytes) -> str:
     return _get_reader(field).read(value)[field]

@@ -1,105 +1,77 @@
-"""What the server itself does to objects when they come, change and go, as tables by kind.
+"""Strategies: what the server does to objects of each kind on create, update and delete, one row per kind.
 
-Theory of operation: every object gets a name, an identity and a time of birth; beyond that, kinds differ in
-few ways, and each way is a table here: which count their generations, which are born with a status, which get
-defaults that other components rely on. Closed kinds have their defaults in `api.defaults`.
+Theory of operation: most behaviour is the same for all kinds. Where kinds differ, the row of a kind in
+`STRATEGIES` says how: whether it has a generation, which fields a selector may name, which values it gets on
+create and update, and how a delete ends. Kinds that the server only stores (`Kind.is_opaque`) need no row and
+have `DEFAULT_STRATEGY`; every other kind has one, and a test walks the table of kinds to see that it does.
+Defaults of closed kinds are in `dray.api.strategies`.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from dray.api.fields import FieldError
-from dray.api.kinds import Kind, get_kind
+from dray.api.kinds import Kind
 from dray.server.objects.pending_object import PendingObject
+from dray.server.objects.stored_object import get_storage_kind
 from dray.server.registry import pod_strategy
 
 Document = dict[str, Any]
-GroupKind = tuple[str, str]
-
-_TAINT_RULES: Final = get_kind("resource.k8s.io", "DeviceTaintRule")
-_RBAC: Final = "rbac.authorization.k8s.io"
-
-WITHOUT_GENERATION: Final[frozenset[GroupKind]] = frozenset(
-    {
-        ("resource.k8s.io", "ResourceClaim"),
-        ("resource.k8s.io", "ResourceClaimTemplate"),
-        ("", "Namespace"),
-        ("", "Node"),
-        ("", "ConfigMap"),
-        ("", "Secret"),
-        ("", "ServiceAccount"),
-        ("", "Event"),
-        ("", "ResourceQuota"),
-        ("coordination.k8s.io", "Lease"),
-        *(
-            ("rbac.authorization.k8s.io", f"{scope}Role{what}")
-            for scope in ("", "Cluster")
-            for what in ("", "Binding")
-        ),
-    }
-)
-"""Kinds whose generation nobody counts."""
-
-STATUS_ON_CREATE: Final[frozenset[GroupKind]] = frozenset({("", "Node")})
-"""Kinds that may bring a status of their own."""
-
-ALLOW_CREATE_ON_UPDATE: Final[frozenset[GroupKind]] = frozenset(
-    {("coordination.k8s.io", "Lease"), ("", "Event")}
-)
-"""Kinds that a PUT creates when they are absent."""
-
-RETURN_DELETED_OBJECT: Final[frozenset[GroupKind]] = frozenset(
-    {
-        ("", "Pod"),
-        ("", "ServiceAccount"),
-        ("", "Service"),
-        ("resource.k8s.io", "ResourceClaim"),
-        ("resource.k8s.io", "ResourceClaimTemplate"),
-        ("resource.k8s.io", "ResourceSlice"),
-        ("resource.k8s.io", "DeviceClass"),
-        ("cdi.k8s.io", "ResourceClaim"),
-    }
-)
-"""Kinds whose deletion is answered with the object itself."""
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 KUBERNETES_FINALIZER: Final = "kubernetes"
 
 
-def get_group_kind(kind: Kind) -> GroupKind:
-    return kind.group, kind.name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindStrategy:
+    """How the objects of one kind are created, updated, selected and deleted."""
 
-
-def tracks_generation(kind: Kind) -> bool:
-    return get_group_kind(kind) not in WITHOUT_GENERATION
+    has_generation: bool = True
+    allows_status_on_create: bool = False
+    allows_create_on_update: bool = False
+    """Whether a PUT creates an object that does not exist."""
+    deletes_gracefully: bool = False
+    """Whether a deleted object may stay for other reasons than finalizers in its metadata."""
+    returns_deleted_object: bool = False
+    """Whether a delete answers with the object instead of a `Status`."""
+    selectable_fields: tuple[str, ...] = ()
+    """What a field selector may name besides `metadata.name` and `metadata.namespace`."""
+    prepare_for_create: Callable[[PendingObject], PendingObject] | None = None
+    prepare_for_update: Callable[[PendingObject, PendingObject], PendingObject] | None = None
+    validate_update: Callable[[Document, Document], list[FieldError]] | None = None
 
 
 def has_status(kind: Kind) -> bool:
+    """Whether the status of a kind is written through its own subresource."""
     return "status" in kind.subresources
 
 
 def prepare_for_create(pending: PendingObject) -> PendingObject:
-    """A draft as its kind is born: status taken away or set, defaults of open kinds filled in."""
-    if has_status(pending.kind) and get_group_kind(pending.kind) not in STATUS_ON_CREATE:
+    """A new object with the values its kind begins with; a status the client may not set is dropped."""
+    strategy = get_strategy(pending.kind)
+    if has_status(pending.kind) and not strategy.allows_status_on_create:
         pending = pending.copy_status_from(None)
-    birth = _CREATE_STRATEGIES.get(get_group_kind(pending.kind))
-    return pending if birth is None else _replace_document(pending, birth(pending.document))
+    return pending if strategy.prepare_for_create is None else strategy.prepare_for_create(pending)
 
 
 def prepare_for_update(pending: PendingObject, before: PendingObject) -> PendingObject:
-    """A draft that follows a stored object, with what its kind does not let go."""
-    if pending.kind is _TAINT_RULES:
-        return _reset_taint_time(pending, before)
-    growth = _UPDATE_STRATEGIES.get(get_group_kind(pending.kind))
-    return (
-        pending if growth is None else _replace_document(pending, growth(pending.document, before.document))
-    )
+    """An updated object with the values that its kind keeps from the stored one."""
+    prepare = get_strategy(pending.kind).prepare_for_update
+    return pending if prepare is None else prepare(pending, before)
+
+
+def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> list[FieldError]:
+    """Errors for fields that an update changes although its kind fixes them on create."""
+    validate = get_strategy(pending.kind).validate_update
+    return [] if validate is None else validate(pending.document, before.document)
 
 
 def _replace_document(pending: PendingObject, document: Document) -> PendingObject:
@@ -108,69 +80,150 @@ def _replace_document(pending: PendingObject, document: Document) -> PendingObje
     )
 
 
-def _reset_taint_time(pending: PendingObject, before: PendingObject) -> PendingObject:
-    """A rule whose effect changes counts from now on: nobody is to go for the time it only informed."""
-    taint, was = pending.view.spec.taint, before.view.spec.taint
-    if taint.effect == was.effect or taint.time_added != was.time_added:
-        return pending
-    view = replace(pending.view, spec=replace(pending.view.spec, taint=replace(taint, time_added=None)))
-    return PendingObject.from_view(pending.kind, view).replace_metadata(pending.metadata)
+def _reset_taint_time(rule: PendingObject, before: PendingObject) -> PendingObject:
+    """Restart the time of a rule whose effect changes: no pod is evicted for the time it only informed."""
+    taint, old_taint = rule.view.spec.taint, before.view.spec.taint
+    if taint.effect == old_taint.effect or taint.time_added != old_taint.time_added:
+        return rule
+    view = replace(rule.view, spec=replace(rule.view.spec, taint=replace(taint, time_added=None)))
+    return PendingObject.from_view(rule.kind, view).replace_metadata(rule.metadata)
 
 
-def validate_immutable_fields(pending: PendingObject, before: PendingObject) -> list[FieldError]:
-    """What a draft changes although it was settled when its kind was born."""
-    judge = _IMMUTABLE_FIELD_CHECKS.get(get_group_kind(pending.kind))
-    return [] if judge is None else judge(pending.document, before.document)
-
-
-def _prepare_namespace(namespace: Document) -> Document:
+def _prepare_namespace(pending: PendingObject) -> PendingObject:
+    namespace = pending.document
     metadata = namespace["metadata"]
     labels = {**(metadata.get("labels") or {}), NAMESPACE_LABEL: metadata.get("name", "")}
     spec = {**(namespace.get("spec") or {})}
     spec["finalizers"] = list(dict.fromkeys([*(spec.get("finalizers") or ()), KUBERNETES_FINALIZER]))
-    return {
-        **namespace,
-        "metadata": {**metadata, "labels": labels},
-        "spec": spec,
-        "status": {"phase": "Active"},
-    }
+    return _replace_document(
+        pending,
+        {
+            **namespace,
+            "metadata": {**metadata, "labels": labels},
+            "spec": spec,
+            "status": {"phase": "Active"},
+        },
+    )
 
 
-def _update_namespace(namespace: Document, before: Document) -> Document:
-    """A namespace goes after all that is in it: who must agree is changed by `finalize` alone."""
+def _update_namespace(pending: PendingObject, before: PendingObject) -> PendingObject:
+    """Keep the finalizers of a namespace's spec: only the subresource `finalize` changes them."""
+    namespace, stored = pending.document, before.document
     metadata = namespace["metadata"]
-    labels = {**(metadata.get("labels") or {}), NAMESPACE_LABEL: before["metadata"]["name"]}
+    labels = {**(metadata.get("labels") or {}), NAMESPACE_LABEL: stored["metadata"]["name"]}
     spec = {**(namespace.get("spec") or {})}
-    spec["finalizers"] = (before.get("spec") or {}).get("finalizers") or []
-    return {**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec}
+    spec["finalizers"] = (stored.get("spec") or {}).get("finalizers") or []
+    return _replace_document(pending, {**namespace, "metadata": {**metadata, "labels": labels}, "spec": spec})
 
 
-def _encode_string_data(secret: Document) -> Document:
-    """What was written for people to read is kept like the rest."""
+def _encode_string_data(pending: PendingObject) -> PendingObject:
+    """Move `stringData` of a secret to `data`, encoded."""
+    secret = pending.document
     plain = secret.get("stringData")
     if not isinstance(plain, dict) or not all(isinstance(text, str) for text in plain.values()):
-        return secret
-    coded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
-    kept = {name: value for name, value in secret.items() if name != "stringData"}
-    return {**kept, "data": {**(kept.get("data") or {}), **coded}}
+        return pending
+    encoded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
+    rest = {name: value for name, value in secret.items() if name != "stringData"}
+    return _replace_document(pending, {**rest, "data": {**(rest.get("data") or {}), **encoded}})
 
 
-_CREATE_STRATEGIES: Mapping[GroupKind, Callable[[Document], Document]] = MappingProxyType(
+DEFAULT_STRATEGY: Final = KindStrategy()
+"""The strategy of kinds that the server only stores."""
+
+_WITHOUT_GENERATION: Final = KindStrategy(has_generation=False)
+_SIGNED: Final = KindStrategy(selectable_fields=("spec.signerName",))
+
+INVOLVED_OBJECT_FIELDS: Final = (
+    "kind",
+    "namespace",
+    "name",
+    "uid",
+    "apiVersion",
+    "resourceVersion",
+    "fieldPath",
+)
+
+STRATEGIES: Mapping[tuple[str, str], KindStrategy] = MappingProxyType(
     {
-        ("", "Pod"): pod_strategy.prepare_for_create,
-        ("", "Namespace"): _prepare_namespace,
-        ("", "Secret"): _encode_string_data,
+        ("resource.k8s.io", "DeviceClass"): KindStrategy(returns_deleted_object=True),
+        ("resource.k8s.io", "ResourceClaim"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        ("resource.k8s.io", "ResourceClaimTemplate"): KindStrategy(
+            has_generation=False, returns_deleted_object=True
+        ),
+        ("resource.k8s.io", "ResourceSlice"): KindStrategy(
+            returns_deleted_object=True, selectable_fields=("spec.nodeName", "spec.driver")
+        ),
+        ("resource.k8s.io", "DeviceTaintRule"): KindStrategy(prepare_for_update=_reset_taint_time),
+        ("cdi.k8s.io", "ResourceClass"): DEFAULT_STRATEGY,
+        ("cdi.k8s.io", "ResourceClaim"): KindStrategy(returns_deleted_object=True),
+        ("", "Pod"): KindStrategy(
+            deletes_gracefully=True,
+            returns_deleted_object=True,
+            selectable_fields=(
+                "spec.nodeName",
+                "spec.restartPolicy",
+                "spec.schedulerName",
+                "spec.serviceAccountName",
+                "status.phase",
+                "status.podIP",
+                "status.nominatedNodeName",
+            ),
+            prepare_for_create=lambda pod: _replace_document(
+                pod, pod_strategy.prepare_for_create(pod.document)
+            ),
+            prepare_for_update=lambda pod, before: _replace_document(
+                pod, pod_strategy.prepare_for_update(pod.document, before.document)
+            ),
+            validate_update=pod_strategy.validate_immutable_spec,
+        ),
+        ("", "Node"): KindStrategy(
+            has_generation=False, allows_status_on_create=True, selectable_fields=("spec.unschedulable",)
+        ),
+        ("", "Namespace"): KindStrategy(
+            has_generation=False,
+            deletes_gracefully=True,
+            selectable_fields=("status.phase",),
+            prepare_for_create=_prepare_namespace,
+            prepare_for_update=_update_namespace,
+        ),
+        ("", "Event"): KindStrategy(
+            has_generation=False,
+            allows_create_on_update=True,
+            selectable_fields=(
+                *(f"involvedObject.{name}" for name in INVOLVED_OBJECT_FIELDS),
+                "reason",
+                "reportingComponent",
+                "source",
+                "type",
+            ),
+        ),
+        ("", "ResourceQuota"): _WITHOUT_GENERATION,
+        ("", "ConfigMap"): _WITHOUT_GENERATION,
+        ("", "Secret"): KindStrategy(
+            has_generation=False,
+            selectable_fields=("type",),
+            prepare_for_create=_encode_string_data,
+            prepare_for_update=lambda secret, before: _encode_string_data(secret),
+        ),
+        ("", "ServiceAccount"): KindStrategy(has_generation=False, returns_deleted_object=True),
+        ("", "Service"): KindStrategy(returns_deleted_object=True),
+        ("coordination.k8s.io", "Lease"): KindStrategy(has_generation=False, allows_create_on_update=True),
+        ("rbac.authorization.k8s.io", "Role"): _WITHOUT_GENERATION,
+        ("rbac.authorization.k8s.io", "RoleBinding"): _WITHOUT_GENERATION,
+        ("rbac.authorization.k8s.io", "ClusterRole"): _WITHOUT_GENERATION,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _WITHOUT_GENERATION,
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): DEFAULT_STRATEGY,
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): DEFAULT_STRATEGY,
+        ("dray.dev", "Preparation"): KindStrategy(selectable_fields=("spec.nodeName", "spec.claim.uid")),
+        ("certificates.k8s.io", "ClusterTrustBundle"): _SIGNED,
+        ("certificates.k8s.io", "CertificateSigningRequest"): _SIGNED,
     }
 )
+"""The strategy of each kind, by group and name; an alias of another kind has the strategy of that kind."""
 
-_UPDATE_STRATEGIES: Mapping[GroupKind, Callable[[Document, Document], Document]] = MappingProxyType(
-    {
-        ("", "Pod"): pod_strategy.prepare_for_update,
-        ("", "Namespace"): _update_namespace,
-        ("", "Secret"): lambda secret, before: _encode_string_data(secret),
-    }
-)
 
-_IMMUTABLE_FIELD_CHECKS: Mapping[GroupKind, Callable[[Document, Document], list[FieldError]]] = (
-    MappingProxyType({("", "Pod"): pod_strategy.validate_immutable_spec})
-)
+@lru_cache(maxsize=256)
+def get_strategy(kind: Kind) -> KindStrategy:
+    """The strategy of a kind."""
+    storage_kind = get_storage_kind(kind)
+    return STRATEGIES.get((storage_kind.group, storage_kind.name), DEFAULT_STRATEGY)

@@ -1,10 +1,10 @@
-"""Watches: every change of the chosen objects after a revision, as lines of JSON.
+"""The watch server: streams the changes of selected objects after a revision, as lines of JSON.
 
-Theory of operation: a watch begins with a state (all chosen objects, as ADDED events) or with a revision;
-from there it hangs on the cache's feed. An object that comes to be chosen by a change is ADDED, one that
-ceases to be is DELETED. Watches in the usual form share the bytes of an event: it is written once, however
-many listen. Bookmarks tell quiet watches how far they have come. A client that does not read is cut off: its
-buffer is bounded, and so is the time it may take to accept what was sent (see `asgi`).
+Theory of operation: a watch starts with the current state (all selected objects as ADDED events) or with a
+revision; from there it follows the cache. An object that a change makes match the selector is ADDED, one that
+no longer matches is DELETED. Watches in plain JSON share encoded events: each is encoded once, however many
+clients watch. Bookmarks tell idle watches the current revision. A client that does not read is disconnected:
+its buffer is bounded, and so is the time to accept a part (see `dray.server.http.asgi_messages`).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from dray.store.errors import (
 
 BOOKMARK_SECONDS: Final = 10.0
 MAX_WATCH_SECONDS: Final = 3600
-"""A watch without a wish of its own ends after half an hour to an hour: clients spread over servers so."""
+"""A watch without `timeoutSeconds` ends after half to all of this time, so that clients change servers."""
 
 INITIAL_CHUNK_BYTES: Final = 256 * 1024
-"""Initial events go out in parts of about this many bytes."""
+"""Initial events are sent in parts of about this many bytes."""
 
 Line = bytes
 
@@ -67,19 +67,19 @@ class WatchServer:
         self._encoded_events = EncodedEventCache()
 
     async def open(self, request: ApiRequest, kind: Kind) -> AsyncGenerator[Line, None]:
-        """The lines of a watch; raises a `Failure` when it makes no sense."""
+        """Open a watch; raises an `ApiStatusError` when its options are not valid."""
         query = request.call.query
-        chosen, events = parse_selectors(kind, query), self._responses.build_event_encoder(request, kind)
+        selector, events = parse_selectors(kind, query), self._responses.build_event_encoder(request, kind)
         version = query.get("resourceVersion", "")
         initial = _read_send_initial_events(query)
         if version not in ("", "0"):
-            asked = parse_revision(version)
-            if initial or asked > self._cache.revision:
-                await self._reader.wait_for_revision(asked)
+            revision = parse_revision(version)
+            if initial or revision > self._cache.revision:
+                await self._reader.wait_for_revision(revision)
         elif version == "":
             await self._cache.wait_until_fresh()
-        _read_timeout(query)  # what makes no sense is told before the first line
-        return self._stream_lines(request, kind, chosen, events, initial)
+        _read_timeout(query)  # an error must come before the first line
+        return self._stream_lines(request, kind, selector, events, initial)
 
     async def _stream_lines(
         self,
@@ -89,25 +89,21 @@ class WatchServer:
         events: WatchEventEncoder,
         initial: bool | None,
     ) -> AsyncGenerator[Line, None]:
-        query, place = request.call.query, _build_watch_prefix(request, kind, selector)
+        query, prefix = request.call.query, _build_watch_prefix(request, kind, selector)
         version = query.get("resourceVersion", "")
         after = self._cache.revision if version in ("", "0") or initial else parse_revision(version)
         if initial or (initial is None and version in ("", "0")):
-            held = [
-                each
-                for each in self._cache.list_objects(kind, request.call.namespace)
-                if selector.matches(each)
-            ]
-            for part in _encode_initial_events(events, held):
+            objects = self._cache.list_objects(kind, request.call.namespace)
+            for part in _encode_initial_events(events, list(filter(selector.matches, objects))):
                 yield part
             if initial:
                 yield events.encode_bookmark(after, initial_end=True)
         else:
             yield b""  # the headers must not wait for the first event
-        shared = (place, *events.sharing_key) if selector.is_everything and events.sharing_key else None
+        shared = (prefix, *events.sharing_key) if selector.is_everything and events.sharing_key else None
         seconds = _read_timeout(query) or MAX_WATCH_SECONDS // 2 + self._random_int(MAX_WATCH_SECONDS // 2)
         try:
-            async with aclosing(self._read_batches(place, after, seconds)) as batches:
+            async with aclosing(self._read_batches(prefix, after, seconds)) as batches:
                 async for batch in batches:
                     if batch.events:
                         line = self._encode_batch(shared, selector, events, batch)
@@ -115,25 +111,25 @@ class WatchServer:
                             yield line
                     elif query.get("allowWatchBookmarks") in ("true", "1", "True"):
                         yield events.encode_bookmark(batch.revision)
-        except CompactedError as gone:
-            yield encode_error_event(new_expired(f"too old resource version: {after} ({gone.oldest})"))
-        except FutureRevisionError as future:
-            yield encode_error_event(new_version_too_large(after, future.current or 0))
-        except SlowWatcherError as slow:
-            yield encode_error_event(new_expired(str(slow)))
+        except CompactedError as error:
+            yield encode_error_event(new_expired(f"too old resource version: {after} ({error.oldest})"))
+        except FutureRevisionError as error:
+            yield encode_error_event(new_version_too_large(after, error.current or 0))
+        except SlowWatcherError as error:
+            yield encode_error_event(new_expired(str(error)))
         except StoreClosedError:
             return
-        except StoreError as broken:
-            yield encode_error_event(new_service_unavailable(f"the store does not answer: {broken}"))
+        except StoreError as error:
+            yield encode_error_event(new_service_unavailable(f"the store does not answer: {error}"))
 
     async def _read_batches(
         self, prefix: bytes, after: int, seconds: float
     ) -> AsyncGenerator[EventBatch, None]:
-        """What changes until the time is over: a quiet watch ends with its last bookmark."""
+        """The batches of changes until the timeout; an idle watch ends with a last bookmark."""
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
-        pause = seconds / math.ceil(seconds / BOOKMARK_SECONDS)
-        async with aclosing(self._cache.watch(prefix, after, pause)) as batches:
+        interval = seconds / math.ceil(seconds / BOOKMARK_SECONDS)
+        async with aclosing(self._cache.watch(prefix, after, interval)) as batches:
             async for batch in batches:
                 yield batch
                 if now() >= deadline:
@@ -146,26 +142,24 @@ class WatchServer:
         events: WatchEventEncoder,
         batch: EventBatch,
     ) -> Line:
-        """All changes of a batch; who watches everything under a prefix gets what all others get who do."""
-        # What stood before is part of the name: after a gap the cache tells several changes as one.
-        known = (
-            None if sharing_key is None else (batch.revision, *_get_previous_revisions(batch), *sharing_key)
-        )
-        line = None if known is None else self._encoded_events.find(known)
+        """Encode the changes of a batch; watches of everything under a prefix share the encoded batch."""
+        # Previous revisions are part of the key: after a gap the cache merges several changes into one.
+        key = None if sharing_key is None else (batch.revision, *_get_previous_revisions(batch), *sharing_key)
+        line = None if key is None else self._encoded_events.find(key)
         if line is None:
-            said = [(event, *self._classify_event(selector, event)) for event in batch.events]
-            line = b"".join([self._encode_event(events, *each) for each in said])
-            if known is not None:
+            classified = [(event, *self._classify_event(selector, event)) for event in batch.events]
+            line = b"".join([self._encode_event(events, *each) for each in classified])
+            if key is not None:
                 if events.is_storage_version:
                     line = EncodedWatchBatch.from_events(
-                        line, [(what, held) for _, what, held in said if held is not None]
+                        line, [(type_, stored) for _, type_, stored in classified if stored is not None]
                     )
-                self._encoded_events.add(known, line)
+                self._encoded_events.add(key, line)
         return line
 
     @staticmethod
     def _classify_event(selector: ListSelector, event: StoreEvent) -> tuple[str, StoredObject | None]:
-        """What a change means to those who watch what was chosen; nothing, maybe."""
+        """The type and object of the event for a selector; no object when the change does not concern it."""
         now, before = _select_object(selector, event.entry), _select_object(selector, event.previous)
         if now is not None:
             return ("ADDED" if before is None else "MODIFIED"), now
@@ -176,29 +170,29 @@ class WatchServer:
     ) -> Line:
         if stored is None:
             return b""
-        form = events.sharing_key
-        if form is None:
+        sharing_key = events.sharing_key
+        if sharing_key is None:
             return events.encode_event(type_, stored)
-        known = (event.revision, event.key, type_, form)
-        line = self._encoded_events.find(known)
-        return self._encoded_events.add(known, events.encode_event(type_, stored)) if line is None else line
+        key = (event.revision, event.key, type_, sharing_key)
+        line = self._encoded_events.find(key)
+        return self._encoded_events.add(key, events.encode_event(type_, stored)) if line is None else line
 
 
 def _select_object(selector: ListSelector, entry: StoreEntry | None) -> StoredObject | None:
-    """An object, if there is one and it was chosen."""
+    """The object of an entry, if the selector matches it."""
     if entry is None or (selector.fields and not selector.matches_fields(entry.key, entry.value)):
         return None
-    held = StoredObject.from_entry(entry)
-    return held if not selector.labels.requirements or selector.matches(held) else None
+    stored = StoredObject.from_entry(entry)
+    return stored if not selector.labels.requirements or selector.matches(stored) else None
 
 
 def _get_previous_revisions(batch: EventBatch) -> list[int]:
-    """The revisions at which what a batch changes was written before."""
+    """The previous revisions of the objects that a batch changes."""
     return [0 if event.previous is None else event.previous.mod_revision for event in batch.events]
 
 
 def _build_watch_prefix(request: ApiRequest, kind: Kind, selector: ListSelector) -> bytes:
-    """What a watch must hear of; who asks for one name is not told of all the others."""
+    """The narrowest prefix that contains everything a watch selects: a single key for a single name."""
     namespace, name = request.call.namespace, selector.get_exact_value("metadata.name")
     if name and (namespace or not kind.namespaced):
         return build_key(kind, namespace, name)
@@ -206,11 +200,11 @@ def _build_watch_prefix(request: ApiRequest, kind: Kind, selector: ListSelector)
 
 
 def _encode_initial_events(events: WatchEventEncoder, objects: list[StoredObject]) -> Iterator[Line]:
-    """All objects as events, written when their part is sent: a client may take long to read them."""
+    """ADDED events of all objects, each part encoded when it is sent: a client may read slowly."""
     lines: list[Line] = []
     size = 0
-    for each in objects:
-        line = events.encode_event("ADDED", each)
+    for stored in objects:
+        line = events.encode_event("ADDED", stored)
         lines.append(line)
         size += len(line)
         if size > INITIAL_CHUNK_BYTES:
@@ -220,7 +214,7 @@ def _encode_initial_events(events: WatchEventEncoder, objects: list[StoredObject
 
 
 def _read_send_initial_events(query: Mapping[str, str]) -> bool | None:
-    """Whether the client wants the present state first; None when it does not say."""
+    """The option `sendInitialEvents`; None when the client does not set it."""
     text, match = query.get("sendInitialEvents"), query.get("resourceVersionMatch", "")
     if text is None:
         if match:

@@ -1,19 +1,20 @@
-"""Create, update and patch: from a request to what should be stored.
+"""The object writer: creates and updates objects, and proposes the writes of patches.
 
-Theory of operation: all three end in the same two questions. What is the new object, and may it follow the
-old one? A create has no old one; an update brings the new one whole; a patch makes it from the old. Then the
-server adds what is its own (identity, generation, owners of fields), takes out what no gate lets in, carries
-over the part the request may not write (the status, or everything but), and asks the rules of the kind.
+Theory of operation: creates, updates and patches end in the same two questions: what is the new object, and
+may it replace the stored one? A create has no stored object; an update brings the new one; a patch derives it
+from the stored one. The writer then fills in what the server owns (identity, generation, managed fields),
+drops fields of disabled gates, keeps the part that the request may not write (the status, or everything
+else), and validates the result.
 
-Rules for this file: `decide` functions are called again when somebody else was faster; they only read.
+Rules for this file: `decide` functions are called again after a conflict, so they only read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import collect_warnings, validate_create, validate_status_update, validate_update
@@ -24,7 +25,7 @@ from dray.server.http.errors import new_already_exists, new_invalid, new_not_fou
 from dray.server.http.request_body import DecodedBody, convert_error_paths, decode_object, new_undecodable
 from dray.server.http.requests import ApiRequest
 from dray.server.objects.pending_object import PendingObject
-from dray.server.objects.stored_object import StoredObject, get_storage_kind
+from dray.server.objects.stored_object import StoredObject
 from dray.server.patch.managed_fields import field_ownership
 from dray.server.registry import object_metadata
 from dray.server.registry.object_registry import (
@@ -37,8 +38,7 @@ from dray.server.registry.object_registry import (
     WriteResult,
 )
 from dray.server.registry.strategies import (
-    ALLOW_CREATE_ON_UPDATE,
-    get_group_kind,
+    get_strategy,
     has_status,
     prepare_for_create,
     prepare_for_update,
@@ -48,33 +48,29 @@ from dray.server.registry.strategies import (
 MAX_NAME_ATTEMPTS: Final = 8
 
 
-@dataclass(frozen=True)
-class WriteEnvironment:
-    """What writing needs from the world: time, chance, identities, gates."""
-
-    clock: Clock
-    new_uid: Callable[[], str]
-    random_int: Callable[[int], int]
-    gates: FeatureGateFilter
-
-    @property
-    def now(self) -> str:
-        return format_timestamp(self.clock.now())
-
-
 class ObjectWriter:
-    """Carries out creates and updates; patches decide here too (see `patching`)."""
+    """Carries out creates and updates; a patch proposes its write here (see `patcher`)."""
 
-    def __init__(self, registry: ObjectRegistry, environment: WriteEnvironment) -> None:
-        self.registry = registry
-        self.environment = environment
+    def __init__(
+        self,
+        registry: ObjectRegistry,
+        gates: FeatureGateFilter,
+        clock: Clock,
+        new_uid: Callable[[], str],
+        random_int: Callable[[int], int],
+    ) -> None:
+        self._registry = registry
+        self._gates = gates
+        self._clock = clock
+        self._new_uid = new_uid
+        self._random_int = random_int
 
     async def create(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
         """Store a new object."""
         body = decode_object(request, kind, version)
         generated = not body.pending.metadata.get("name") and bool(body.pending.metadata.get("generateName"))
         for attempt in range(MAX_NAME_ATTEMPTS):
-            name = object_metadata.choose_name(body.pending.metadata, self.environment.random_int)
+            name = object_metadata.choose_name(body.pending.metadata, self._random_int)
             try:
                 return await self._create(request, kind, version, body, name)
             except _NameTakenError:
@@ -94,8 +90,8 @@ class ObjectWriter:
             warnings[:] = body.warnings
             return self.propose_create(request, version, body.pending, (namespace, name), warnings)
 
-        written = await self.registry.write(request, kind, namespace, name, decide)
-        return _add_warnings(written, warnings)
+        result = await self._registry.write(request, kind, namespace, name, decide)
+        return _add_warnings(result, warnings)
 
     def propose_create(
         self,
@@ -106,21 +102,23 @@ class ObjectWriter:
         warnings: list[str],
         managed_fields: list[dict[str, Any]] | None = None,
     ) -> ProposedWrite:
-        """A draft proposed as a new object; `managed_fields` are its owners, when known."""
+        """Propose a new object; `managed_fields` are those that an apply has computed."""
 
-        def complete(draft: PendingObject) -> PendingObject:
-            metadata = {**draft.metadata, "namespace": object_name[0], "name": object_name[1]}
-            # How important a pod is counts before the usual is filled in, as when it is settled.
-            named = resolve_pod_priority(draft.replace_metadata(metadata), self.registry.cache)
+        def complete(proposed: PendingObject) -> PendingObject:
+            metadata = {**proposed.metadata, "namespace": object_name[0], "name": object_name[1]}
+            # The priority class counts before defaults are filled in, as in `validate`.
+            named = resolve_pod_priority(proposed.replace_metadata(metadata), self._registry.cache)
             return self._ensure_decodable(
-                version, draft.kind, lambda: prepare_for_create(named)
-            ).apply_defaults(self.environment.now)
+                version, proposed.kind, lambda: prepare_for_create(named)
+            ).apply_defaults(self._format_now())
 
-        def settle(draft: PendingObject) -> WriteDecision:
-            made = self.build_created_object(request, version, draft, object_name, warnings)
-            return SaveObject(made if managed_fields is None else made.replace_managed_fields(managed_fields))
+        def validate(proposed: PendingObject) -> WriteDecision:
+            created = self._build_created_object(request, version, proposed, object_name, warnings)
+            return SaveObject(
+                created if managed_fields is None else created.replace_managed_fields(managed_fields)
+            )
 
-        return ProposedWrite(pending, complete, settle)
+        return ProposedWrite(pending, complete, validate)
 
     def propose_update(
         self,
@@ -131,24 +129,24 @@ class ObjectWriter:
         warnings: list[str],
         managed_fields: list[dict[str, Any]] | None = None,
     ) -> ProposedWrite:
-        """A draft proposed to follow a stored object; `managed_fields` are its owners, when known."""
+        """Propose a new state of a stored object; `managed_fields` are those that an apply has computed."""
 
-        def complete(draft: PendingObject) -> PendingObject:
+        def complete(proposed: PendingObject) -> PendingObject:
             before, subresource = PendingObject.from_stored(old), request.call.subresource
-            written = self._ensure_decodable(
-                version, draft.kind, lambda: _apply_writable_fields(draft, before, subresource)
+            writable = self._ensure_decodable(
+                version, proposed.kind, lambda: _apply_writable_fields(proposed, before, subresource)
             )
             metadata = object_metadata.build_update_metadata(
-                draft.kind, written.metadata, before.metadata, changed=False
+                proposed.kind, writable.metadata, before.metadata, changed=False
             )
-            return written.replace_metadata(metadata).apply_defaults(self.environment.now, before)
+            return writable.replace_metadata(metadata).apply_defaults(self._format_now(), before)
 
-        def settle(draft: PendingObject) -> WriteDecision:
-            return self.decide_update(request, version, draft, old, warnings, managed_fields)
+        def validate(proposed: PendingObject) -> WriteDecision:
+            return self._decide_update(request, version, proposed, old, warnings, managed_fields)
 
-        return ProposedWrite(pending, complete, settle)
+        return ProposedWrite(pending, complete, validate)
 
-    def build_created_object(
+    def _build_created_object(
         self,
         request: ApiRequest,
         version: str,
@@ -156,28 +154,28 @@ class ObjectWriter:
         object_name: tuple[str, str],
         warnings: list[str],
     ) -> PendingObject:
-        """A draft as a new object of its kind; raises a `Failure` when it may not be one."""
-        kind, now, (namespace, name) = pending.kind, self.environment.now, object_name
+        """Build a new object; raises an `ApiStatusError` when it is not valid."""
+        kind, now, (namespace, name) = pending.kind, self._format_now(), object_name
         metadata = object_metadata.build_create_metadata(
-            kind, pending.metadata, name=name, namespace=namespace, uid=self.environment.new_uid(), now=now
+            kind, pending.metadata, name=name, namespace=namespace, uid=self._new_uid(), now=now
         )
-        pending = resolve_pod_priority(pending.replace_metadata(metadata), self.registry.cache)
+        pending = resolve_pod_priority(pending.replace_metadata(metadata), self._registry.cache)
         pending = self._ensure_decodable(version, kind, lambda: prepare_for_create(pending)).apply_defaults(
             now
         )
-        pending, dropped = pending.drop_gated_fields(self.environment.gates, None)
+        pending, dropped = pending.drop_gated_fields(self._gates, None)
         warnings += map(str, dropped)
         errors = validate_create(pending.view)
         if errors:
             raise new_invalid(kind, name, convert_error_paths(kind, version, errors))
-        warnings += (f"{caution.path}: {caution.text}" for caution in collect_warnings(pending.view))
+        warnings += (f"{warning.path}: {warning.text}" for warning in collect_warnings(pending.view))
         fields = field_ownership.update_managed_fields(
             kind, None, pending.document, manager=request.field_manager, now=now
         )
         return pending.replace_managed_fields(fields)
 
     async def update(self, request: ApiRequest, kind: Kind, version: str) -> WriteResult:
-        """Put an object in the place of the stored one, or its status in the place of the stored status."""
+        """Replace a stored object, or only its status."""
         body, call = decode_object(request, kind, version), request.call
         object_metadata.check_name(body.pending.metadata, call.name)
         namespace = object_metadata.resolve_namespace(kind, body.pending.metadata, call.namespace)
@@ -186,18 +184,16 @@ class ObjectWriter:
         def decide(old: StoredObject | None) -> ProposedWrite:
             warnings[:] = body.warnings
             if old is None:
-                if get_group_kind(
-                    get_storage_kind(kind)
-                ) not in ALLOW_CREATE_ON_UPDATE or body.pending.metadata.get("uid"):
+                if not get_strategy(kind).allows_create_on_update or body.pending.metadata.get("uid"):
                     raise new_not_found(kind, call.name)
                 return self.propose_create(request, version, body.pending, (namespace, call.name), warnings)
             object_metadata.check_preconditions(kind, old, body.pending.metadata)
             return self.propose_update(request, version, body.pending, old, warnings)
 
-        written = await self.registry.write(request, kind, namespace, call.name, decide)
-        return _add_warnings(written, warnings)
+        result = await self._registry.write(request, kind, namespace, call.name, decide)
+        return _add_warnings(result, warnings)
 
-    def decide_update(
+    def _decide_update(
         self,
         request: ApiRequest,
         version: str,
@@ -206,30 +202,22 @@ class ObjectWriter:
         warnings: list[str],
         managed_fields: list[dict[str, Any]] | None = None,
     ) -> WriteDecision:
-        """What becomes of a stored object when a draft follows it; `managed_fields` are its owners, when
-        known.
-        """
-        kind, now, subresource = pending.kind, self.environment.now, request.call.subresource
+        """Decide how a proposed state changes a stored object; raises an `ApiStatusError` when it may not."""
+        kind, now, subresource = pending.kind, self._format_now(), request.call.subresource
         before = PendingObject.from_stored(old)
         pending = self._ensure_decodable(
             version, kind, lambda: _apply_writable_fields(pending, before, subresource)
         )
-        pending, dropped = pending.apply_defaults(now, before).drop_gated_fields(
-            self.environment.gates, before
-        )
+        pending, dropped = pending.apply_defaults(now, before).drop_gated_fields(self._gates, before)
         warnings += map(str, dropped)
         changed = pending.differs_from(before)
-        # Who writes the status of a closed kind writes nothing else.
+        # A status update of a closed kind shares the metadata of the stored object.
         if changed or pending.metadata is not before.metadata:
             metadata = object_metadata.build_update_metadata(
                 kind, pending.metadata, before.metadata, changed=changed
             )
             pending = pending.replace_metadata(metadata)
-        judge = validate_status_update if subresource == "status" else validate_update
-        errors = [
-            *judge(pending.view, before.view),
-            *(() if subresource else validate_immutable_fields(pending, before)),
-        ]
+        errors = _validate_update(pending, before, subresource)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
         if _is_deletion_complete(pending):
@@ -245,19 +233,22 @@ class ObjectWriter:
         pending = pending.replace_managed_fields(managed_fields)
         return LeaveUnchanged() if pending.equals_ignoring_times(before) else SaveObject(pending)
 
+    def _format_now(self) -> str:
+        return format_timestamp(self._clock.now())
+
     @staticmethod
-    def _ensure_decodable(version: str, kind: Kind, make: Callable[[], PendingObject]) -> PendingObject:
-        """A draft of an open kind that is changed is read again, and may turn out not to be readable."""
+    def _ensure_decodable(version: str, kind: Kind, build: Callable[[], PendingObject]) -> PendingObject:
+        """Build an object and decode its view: a changed document of an open kind may not be decodable."""
         try:
-            draft = make()
-            assert draft.view is not None
-            return draft
-        except DecodeError as broken:
-            raise new_undecodable(kind, version, broken) from None
+            pending = build()
+            assert pending.view is not None
+            return pending
+        except DecodeError as error:
+            raise new_undecodable(kind, version, error) from None
 
 
 class _NameTakenError(Exception):
-    """There is an object of that name."""
+    """An object of that name exists."""
 
 
 def _add_warnings(result: WriteResult, warnings: list[str]) -> WriteResult:
@@ -267,19 +258,27 @@ def _add_warnings(result: WriteResult, warnings: list[str]) -> WriteResult:
 
 
 def _apply_writable_fields(pending: PendingObject, before: PendingObject, subresource: str) -> PendingObject:
-    """The stored object with just those parts of the draft that the request may write."""
-    kind = pending.kind
+    """The stored object with those parts of the pending one that the request may write."""
     if subresource == "status":
         return before.copy_status_from(pending)
     if subresource == "finalize":
         spec = {**(before.document.get("spec") or {})}
         spec["finalizers"] = (pending.document.get("spec") or {}).get("finalizers") or []
         return before.replace_field("spec", spec)
-    return prepare_for_update(pending.copy_status_from(before) if has_status(kind) else pending, before)
+    if has_status(pending.kind):
+        pending = pending.copy_status_from(before)
+    return prepare_for_update(pending, before)
+
+
+def _validate_update(pending: PendingObject, before: PendingObject, subresource: str) -> list[FieldError]:
+    if subresource == "status":
+        return list(validate_status_update(pending.view, before.view))
+    errors = list(validate_update(pending.view, before.view))
+    return errors if subresource else [*errors, *validate_immutable_fields(pending, before)]
 
 
 def _is_deletion_complete(pending: PendingObject) -> bool:
-    """Whether nothing holds a deleted object back any more."""
+    """Whether a deleted object has no finalizers left and no grace period."""
     metadata = pending.view.metadata
     if not metadata.deletion_timestamp or metadata.finalizers:
         return False

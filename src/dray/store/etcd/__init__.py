@@ -1,6 +1,5 @@
-"""A store in etcd: the protocol spoken over gRPC, with messages of our own making.
+"""The store in etcd, over gRPC, with message classes built from a table.
 
-Nothing here keeps state of its own beyond where a watch has come to; what is durable is etcd's business, and
-nothing here understands the values. Only the address book of the store package imports it, and only when an
-etcd is asked for, because it needs the `etcd` extra.
+It keeps no state but the position of its watches; etcd provides durability. It must not interpret the values.
+Only `store.address` imports it, and only for an etcd address, because it needs the `etcd` extra.
 """

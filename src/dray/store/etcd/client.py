@@ -1,12 +1,12 @@
-"""The line to etcd: several members, one of them in use, another one when it fails.
+"""The client of etcd: several members, one of them in use, another one when it fails.
 
-Theory of operation: each member has a channel that reconnects by itself with backoff. A question goes to the
-member in use; when that one does not answer, questions that change nothing go to the next, until patience
-ends. A write is sent once: after a broken line nobody knows whether it arrived, and a second attempt could
-meet the first one's result and call it a conflict. A member that knows no leader refuses at once, because we
-ask it to; such a refusal is certain, and then a write may go to the next member as well.
+Theory of operation: each member has a channel that reconnects by itself with backoff. A request goes to the
+active member; when that one does not answer, requests that change nothing go to the next, until a time-out. A
+write is sent once: after a broken connection its outcome is unknown, and a second attempt could find the
+result of the first and report a conflict. Requests require a leader, so a member without one refuses at once;
+such a refusal is certain, and then a write may go to the next member, too.
 
-Rules for this file: grpc errors end here; what leaves is a `StoreError`.
+Errors of grpc do not leave this module; callers get a `StoreError`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHANNEL_OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Two stores in one process must not share a line: closing one would break the other.
+    # Two stores in one process must not share a connection: closing one would break the other.
     ("grpc.use_local_subchannel_pool", 1),
 )
 INITIAL_BACKOFF, MAX_BACKOFF = 0.05, 1.0
@@ -47,7 +47,7 @@ REQUIRE_LEADER = (("hasleader", "true"),)
 
 
 class EtcdTlsFiles(msgspec.Struct, frozen=True):
-    """Files for TLS; without a CA that of the system is used, without a certificate none is shown."""
+    """Files for TLS; without a CA the system's are used, without a certificate the client presents none."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -55,7 +55,7 @@ class EtcdTlsFiles(msgspec.Struct, frozen=True):
 
 
 class EtcdClient:
-    """Calls to whichever member answers."""
+    """Calls etcd through whichever member answers."""
 
     def __init__(self, endpoints: Sequence[str], tls: EtcdTlsFiles | None, timeout: float) -> None:
         self.endpoints = tuple(endpoints)
@@ -65,19 +65,19 @@ class EtcdClient:
         self._active_member = 0
 
     async def call_idempotent(self, method: str, request: Any) -> Any:
-        """A call that changes nothing, or may safely be made twice."""
+        """Make a call that changes nothing, or may safely be made twice."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         pause = INITIAL_BACKOFF
         while True:
             left = deadline - loop.time()
-            # One silent member must not use up the patience meant for all.
+            # One silent member must not use up the time meant for all.
             share = max(left / 2, 0.1) if len(self._channels) > 1 else max(left, 0.1)
             using = self._active_member
             try:
                 return await self._call(method, request, share)
             except grpc.aio.AioRpcError as error:
-                # The certificates of one single member will not become better.
+                # The certificates of a single member do not become valid by waiting.
                 hopeless = len(self._channels) == 1 and HANDSHAKE_FAILED in (error.details() or "")
                 if not _is_member_failure(error) or hopeless or deadline - loop.time() <= pause:
                     raise self.translate_error(error, request) from error
@@ -86,7 +86,7 @@ class EtcdClient:
             pause = min(pause * 2, MAX_BACKOFF)
 
     async def call_once(self, method: str, request: Any) -> Any:
-        """A call that changes something: sent once, to a member that is there and has a leader."""
+        """Make a call that changes something: sent once, to a member that is reachable and has a leader."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         pause = INITIAL_BACKOFF
@@ -108,7 +108,7 @@ class EtcdClient:
             pause = min(pause * 2, MAX_BACKOFF)
 
     def open_stream(self, method: str) -> Any:
-        """A call in both directions, that ends when the member has no leader."""
+        """Open a bidirectional stream that ends when the member has no leader."""
         _, request, response = METHODS[method]
         call = self._channels[self._active_member].stream_stream(
             _build_method_path(method),
@@ -119,11 +119,11 @@ class EtcdClient:
 
     @property
     def active_member(self) -> int:
-        """Which member is in use."""
+        """The index of the member in use."""
         return self._active_member
 
     def switch_member(self, from_member: int) -> None:
-        """Use the next member, unless somebody already did."""
+        """Switch to the next member, unless another call already did."""
         if self._active_member == from_member:
             self._active_member = (from_member + 1) % len(self._channels)
 
@@ -132,7 +132,7 @@ class EtcdClient:
             await channel.close()
 
     def translate_error(self, error: Any, request: Any) -> StoreError:
-        """What an error of etcd means for whoever asked."""
+        """Translate an error of etcd to an error of the store."""
         text = error.details() or ""
         revision = getattr(request, "revision", 0)
         if "has been compacted" in text:
@@ -155,7 +155,7 @@ class EtcdClient:
         return bool(self._channels[self._active_member].get_state(try_to_connect=True) == ready)
 
     async def _call(self, method: str, request: Any, timeout: float) -> Any:
-        # A member tells its own status also when it is alone.
+        # A member without a leader answers its own status, too.
         metadata = None if method == "Status" else REQUIRE_LEADER
         return await self._calls[self._active_member][method](request, timeout=timeout, metadata=metadata)
 
@@ -175,7 +175,7 @@ def _open_channel(endpoint: str, tls: EtcdTlsFiles | None) -> Any:
 
 
 def _build_calls(channel: Any) -> dict[str, Any]:
-    """The calls with one answer, ready to be made."""
+    """Build the unary calls."""
     return {
         method: channel.unary_unary(
             _build_method_path(method),
@@ -192,7 +192,7 @@ def _build_method_path(method: str) -> str:
 
 
 def _is_member_failure(error: Any) -> bool:
-    """Whether the member, and not the question, is at fault."""
+    """Return whether the member, and not the request, is at fault."""
     return error.code() in (
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -203,11 +203,11 @@ def _is_member_failure(error: Any) -> bool:
 
 
 def _is_leader_missing(error: Any) -> bool:
-    """Whether the member said no before it did anything."""
+    """Return whether the member refused before it did anything."""
     return "no leader" in (error.details() or "")
 
 
 def _extract_cause(error: Any) -> str:
-    """The last clause of what grpc says, which names the reason."""
+    """Return the last clause of an error of grpc, which names the reason."""
     text: str = error.details() or str(error.code())
     return text.rpartition("last error: ")[2].removeprefix("UNKNOWN: ").rstrip(".; ")

@@ -1,10 +1,10 @@
 """The store in a running etcd, which several API servers may share.
 
 Theory of operation: revisions are etcd's own, so that all servers on one etcd see one history. All keys carry
-a prefix that nobody outside this package sees. A transaction is one transaction of etcd; its failure branch
-reads the compared keys, which tells in the same instant what stood there instead. Whoever asks where the
-store stands while such a question is on its way shares the next one: an answer must not be older than its
-question, but one answer does for all who asked before it was sent.
+a prefix that is not visible outside this package. A transaction is one transaction of etcd; its failure
+branch reads the compared keys, so the conflict has what was there at that moment. Callers that need the
+current revision while a request for it is on its way share the next request: an answer must not be older than
+its request, but one answer serves all who asked before it was sent.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from dray.store.watch_broadcaster import WatchBuffer, build_closed_error
 
 COMPARE_MOD_REVISION, COMPARE_VALUE = 2, 3
 DEFAULT_TIMEOUT = 5.0
-# Older servers may answer a question for progress before the events that come before it.
+# Older servers may send a requested progress message before earlier events.
 RELIABLE_PROGRESS_VERSIONS = ((3, 4, 25), (3, 5, 8))
 
 
 class EtcdStore(AsyncCloseMixin):
-    """Keys under a prefix of an etcd; durable and available as that etcd is."""
+    """Keys under a prefix of an etcd; as durable and available as that etcd."""
 
     def __init__(
         self, client: EtcdClient, prefix: bytes, version: tuple[int, ...], buffered_events: int
@@ -71,7 +71,7 @@ class EtcdStore(AsyncCloseMixin):
         timeout: float = DEFAULT_TIMEOUT,
         buffered_events: int = MAX_BUFFERED_EVENTS,
     ) -> Self:
-        """Connect, and look whether somebody is there; raises `StoreOpenError` with what to do."""
+        """Connect, and check that etcd answers; raises `StoreOpenError` with what to do."""
         if not prefix:
             raise StoreOpenError("a store in etcd needs a prefix for its keys, for example `/dray/`")
         line = EtcdClient(endpoints, tls, timeout)
@@ -199,7 +199,7 @@ class EtcdStore(AsyncCloseMixin):
         return StoreEntry(key, kv.value, kv.create_revision, kv.mod_revision, kv.version)
 
     def _get_range_end(self, prefix: bytes) -> bytes:
-        # A byte of zero is etcd's word for "to the end".
+        # A zero byte means "to the end" to etcd.
         return get_prefix_end(self._prefix + prefix) or b"\0"
 
     def _encode_compare(self, compare: Compare) -> Any:
@@ -231,7 +231,7 @@ def _parse_version(text: str) -> tuple[int, ...]:
 
 
 def _is_progress_reliable(version: tuple[int, ...]) -> bool:
-    """Whether progress that was asked for can be trusted."""
+    """Return whether requested progress messages can be trusted."""
     return version >= (3, 6) or any(
         line <= version < (line[0], line[1] + 1) for line in RELIABLE_PROGRESS_VERSIONS
     )

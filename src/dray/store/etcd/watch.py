@@ -1,17 +1,17 @@
-"""A watch on etcd that goes on when a member goes away.
+"""A watch on etcd that survives the loss of a member.
 
-Theory of operation: one stream per watch. A reader task moves what arrives into a bounded buffer; whoever
-drains it sees the same batches as with any other store. When the stream breaks, the task opens a new one, at
+Theory of operation: one stream per watch. A reader task moves what arrives into a bounded buffer; the
+consumer sees the same batches as with any other store. When the stream breaks, the task opens a new one, at
 another member, right after the last revision that was put into the buffer: etcd promises that a watch from a
-revision on misses nothing and repeats nothing. Before each opening the history is asked for that revision,
-because etcd starts a watch at a revision whose deletes were just compacted away without a word.
+revision on misses nothing and repeats nothing. Before each opening the task checks that the history reaches
+back to that revision, because etcd silently starts a watch at a revision whose deletes were just compacted
+away.
 
-An etcd that others use too moves on without a change of ours, and a watch that waits for its next bookmark
-would hold up whoever must have come that far. So it is told what somebody waits for (`request_progress`), and
-asks.
+Other users of the same etcd advance its revision without a change of ours, and a watch that waits for its
+next bookmark would delay everyone who waits for that revision. So waiters announce the revision
+(`request_progress`), and the watch requests a progress message.
 
-Rules for this file: revisions come from events or progress messages, never from elsewhere: only those stand
-in the order of the stream.
+Revisions come from events or progress messages only, because only those are ordered in the stream.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ RECONNECT_TIMEOUT = 60.0
 """How many seconds a watch looks for a member that answers before it gives up."""
 
 PROGRESS_DELAY = 0.01
-"""How many seconds a change may be on its way before somebody who waits has us ask for it."""
+"""How many seconds a change may be on its way before a waiter makes the watch request progress."""
 
 DecodeEntry = Callable[[Any], StoreEntry]
 CheckReadable = Callable[[int], Awaitable[int]]
-"""Raises when the history does not reach back to a revision; returns where the store stands."""
+"""Raises when the history does not reach back to a revision; returns the current revision."""
 
 
 class EtcdWatch:
-    """One watch: from a revision on, across as many streams as it takes."""
+    """One watch from a revision on, across as many streams as it takes."""
 
     def __init__(
         self, client: EtcdClient, buffer: WatchBuffer, create: Any, decode_entry: DecodeEntry
@@ -60,7 +60,7 @@ class EtcdWatch:
     async def stream_batches(
         self, after: int, check_readable: CheckReadable, progress_interval: float | None
     ) -> AsyncGenerator[EventBatch, None]:
-        """Everything after `after`; with `progress_interval`, the server is asked so often how far it is."""
+        """Yield everything after `after`; with `progress_interval`, request progress that often."""
         self.cursor = self._buffer.delivered_revision = max(after, FIRST_REVISION)
         await check_readable(self.cursor)
         reader = asyncio.create_task(self._run(check_readable, progress_interval), name="dray-etcd-watch")
@@ -75,7 +75,7 @@ class EtcdWatch:
                 await reader
 
     def request_progress(self, revision: int) -> None:
-        """Somebody waits until the watch has come to `revision`."""
+        """Request progress, because somebody waits for `revision`."""
         if revision > max(self.cursor, self._requested_revision):
             self._requested_revision = revision
             self._progress_requested.set()
@@ -116,7 +116,7 @@ class EtcdWatch:
                 catching_up = self.cursor < self._store_revision
                 self._buffer_response(response, bounded=not catching_up)
                 if catching_up:
-                    # The past can wait in etcd; only who cannot follow the present is cut off.
+                    # The past can wait in etcd; only a reader that cannot follow the present is cut off.
                     await self._buffer.wait_until_drained()
                 if response.canceled:
                     return
@@ -133,7 +133,7 @@ class EtcdWatch:
                     await asyncio.wait_for(self._progress_requested.wait(), period)
                     self._progress_requested.clear()
                     wanted = self._requested_revision
-                    # What is on its way comes by itself.
+                    # A change that is on its way arrives by itself.
                     await asyncio.sleep(PROGRESS_DELAY)
                     if self.cursor >= wanted:
                         continue
@@ -153,7 +153,9 @@ class EtcdWatch:
             self._buffer.put(EventBatch(self.cursor))
 
     def _decode_batches(self, response: Any) -> Iterator[EventBatch]:
-        """Events in order, cut where the revision changes; etcd never splits a revision over responses."""
+        """Yield events in order, split where the revision changes; etcd never splits a revision over
+        responses.
+        """
         revision, events = 0, list[StoreEvent]()
         for event in response.events:
             if event.kv.mod_revision != revision:
@@ -163,7 +165,7 @@ class EtcdWatch:
             current = None if event.type == DELETED else self._decode_entry(event.kv)
             previous = self._decode_entry(event.prev_kv) if event.HasField("prev_kv") else None
             if previous is None and (current is None or current.version > 1):
-                # etcd looks it up late, and leaves it out without a word when it was compacted meanwhile.
+                # etcd reads the previous value late, and silently omits it when it was compacted meanwhile.
                 raise CompactedError(self.cursor)
             key = current.key if current else self._decode_entry(event.kv).key
             events.append(StoreEvent(key, revision, current, previous))

@@ -1,6 +1,6 @@
-"""A store in one file: SQLite in WAL mode, fully synchronous, one writer with group commit, a few readers.
+"""The store in one SQLite file: WAL mode, fully synchronous, one writer with group commit, a few readers.
 
-Only `store` is meant for others; what stands in the file is known to `rows` and `files` alone, and nothing
-here understands the values it keeps. The address book of the store package and the server's backup and
-restore commands import it.
+Only `store` is meant for others; only `rows` and `database_file` know the file format. Nothing here
+interprets the values. The addresses of the store package and the backup and restore commands of the server
+import it.
 """

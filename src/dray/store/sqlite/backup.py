@@ -1,11 +1,11 @@
-"""Copies of a store file, made while it is in use, and the way back.
+"""Backups of a store file, made while it is in use, and their restore.
 
 Theory of operation: SQLite copies one unchanging state page by page while writes go on. The copy is verified
-like a file that is opened, made durable, and only then gets its name, so that a file with the name of a
-backup is a whole one. A restored store continues far ahead of the revision it was saved at, with everything
-before forgotten: a watcher that knew a later past must not take up a different one under the same numbers.
-What is in it moves as far ahead: whoever remembers a later version of something that was restored would take
-the older number for old news.
+like a file that is opened, synced, and only then renamed, so that a file with the name of a backup is intact.
+A restored store continues far ahead of the revision it was saved at, and its history is compacted: a watcher
+that has seen later revisions must not see different changes under the same numbers. The entries move ahead by
+the same gap, so that clients that remember a later version of a restored object do not take the restored one
+for outdated.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from dray.durable import sync_directory
 from dray.store.errors import StoreOpenError, StoreWriteError
 from dray.store.sqlite.database_file import (
-    StoreLock,
     check_file_header,
     connect,
     create_tables,
     explain_error,
-    sync_directory,
+    lock_store,
     verify_file,
 )
 from dray.store.sqlite.rows import (
@@ -41,24 +41,24 @@ from dray.store.sqlite.rows import (
 )
 
 REVISION_GAP = 1_000_000_000
-"""How many revisions a restored store leaves out; more than anybody wrote since the backup."""
+"""How many revisions a restored store skips; more than anybody wrote since the backup."""
 
 NO_EXTRA_VALUES: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 def save_copy(source: sqlite3.Connection, target: Path) -> int:
-    """Copy what `source` sees now into the file `target`; returns the revision of the copy."""
+    """Copy the state that `source` reads now into the file `target`; returns the revision of the copy."""
 
     def copied(copy: sqlite3.Connection) -> None:
         source.backup(copy)
-        # A backup is one file: without this it would ask for a log beside it.
+        # A backup is one file: without this it would need a log beside it.
         copy.execute("PRAGMA journal_mode = DELETE")
 
     return _build_file(target, copied)
 
 
 def build_backup(rows: Sequence[Row], head: StoreHead, target: Path) -> int:
-    """Make a backup of rows from elsewhere, one of each key, ordered by their numbers."""
+    """Build a backup of rows from another store, one for each key, ordered by their numbers."""
 
     def filled(new: sqlite3.Connection) -> None:
         create_tables(new, head)
@@ -72,13 +72,13 @@ def build_backup(rows: Sequence[Row], head: StoreHead, target: Path) -> int:
 def restore_backup(
     source: Path, target: Path, *, force: bool = False, extra_values: Mapping[bytes, bytes] = NO_EXTRA_VALUES
 ) -> int:
-    """Make a store file from a backup, with some values besides; returns the revision it continues at.
+    """Build a store file from a backup and extra values; returns the revision it continues at.
 
-    A file that is there already stays as it is, unless `force` is given and the backup is whole.
+    An existing file stays as it is, unless `force` is given and the backup is intact.
     """
     if target.exists() and not force:
         raise StoreOpenError(f"`{target}` exists; move it away, or overwrite it with `--force`")
-    lock = StoreLock(target)
+    lock = lock_store(target)
     building = target.with_name(target.name + ".part")
     try:
         copy_checked(source, building)
@@ -97,7 +97,7 @@ def restore_backup(
 
 
 def copy_checked(source: Path, target: Path) -> Path:
-    """Copy a backup, if it looks like one."""
+    """Copy a backup after checking that it looks like one."""
     if not source.exists():
         raise StoreOpenError(f"there is no backup `{source}`")
     log = source.with_name(source.name + "-wal")
@@ -111,7 +111,7 @@ def copy_checked(source: Path, target: Path) -> Path:
 
 
 def _build_file(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int:
-    """Fill a new file, verify it, and only then give it its name."""
+    """Fill a new file, verify it, and only then rename it."""
     building = target.with_name(target.name + ".part")
     try:
         building.unlink(missing_ok=True)
@@ -130,7 +130,7 @@ def _build_file(target: Path, fill: Callable[[sqlite3.Connection], None]) -> int
 
 
 def _checkpoint_and_drop_wal(target: Path) -> None:
-    """Let a store that is overwritten end in one piece: its log must not outlive it, nor go before it."""
+    """Checkpoint a store before it is overwritten: its log must neither outlive it nor be lost."""
     if target.exists():
         with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(target, writer=True)) as old:
             old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -139,7 +139,7 @@ def _checkpoint_and_drop_wal(target: Path) -> None:
 
 
 def _renumber_rows(path: Path, extra_values: Mapping[bytes, bytes]) -> StoreHead:
-    """Renumber what lives, add the rest behind it, and forget the past."""
+    """Renumber the current rows, append the extra values, and drop the history."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         head = read_head(connection)
         found = connection.execute(
@@ -163,7 +163,7 @@ def _renumber_rows(path: Path, extra_values: Mapping[bytes, bytes]) -> StoreHead
 
 
 def _shift_row(row: Row) -> Row:
-    """The same entry as if it had been written so much later; nothing is known to be before it."""
+    """Return the row of the same entry, moved ahead by the gap and without a predecessor."""
     number, key, created, version, _, value, _ = row
     assert value is not None, key
     return _build_row(number + encode_row_id(REVISION_GAP), key, created + REVISION_GAP, version, value)
@@ -186,4 +186,4 @@ def _move_into_place(building: Path, target: Path) -> None:
     finally:
         os.close(file)
     os.replace(building, target)
-    sync_directory(target)
+    sync_directory(target.parent)

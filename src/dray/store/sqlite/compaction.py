@@ -1,10 +1,10 @@
-"""Forgetting the past, in steps small enough that nobody waits long for the writer.
+"""Compaction in steps that are small enough not to delay the writer.
 
-Theory of operation: the first step notes the compacted revision, and from then on nobody reads what is
-about to go. The next steps sweep the rows up to that revision, oldest first and each only once: a row makes
-the one before it of the same key superfluous, and a delete also itself. How far they came is noted with each
-step, so that after a crash, and at the next compaction, the sweep goes on where it stopped; the rows that
-stay are never looked at again. Pages that became free are given back to the file system after each step.
+Theory of operation: the first step records the compacted revision, and from then on nobody reads the rows
+that are about to go. The next steps sweep the rows up to that revision, oldest first and each only once: a
+row makes the one before it of the same key obsolete, and a delete also itself. Each step records its
+position, so that after a crash, and at the next compaction, the sweep continues where it stopped; the rows
+that stay are never visited again. Each step returns free pages to the file system.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dray.store.sqlite.rows import StoreHead, encode_row_id
 STEP_ROWS = 500
 """How many rows one step sweeps."""
 STEP_PAGES = 4000
-"""How many free pages one step gives back."""
+"""How many free pages one step returns."""
 
 
 class SqliteCompaction:
-    """One run of forgetting everything that only the past before `revision` needs."""
+    """One compaction, which drops the history before `revision`."""
 
     def __init__(self, revision: int) -> None:
         self._revision = revision
@@ -42,7 +42,7 @@ class SqliteCompaction:
         if not swept:
             return None
         deletes = [(key, number) for number, key, _, is_delete in swept if is_delete]
-        # A delete that was followed by a new beginning is named twice, and must count once.
+        # A delete before a new creation is named twice, and must count once.
         doomed = sorted({previous for _, _, previous, _ in swept} | {number for _, number in deletes})
         sums = _read_checksums(connection, doomed)
         connection.executemany("DELETE FROM history WHERE id = ?", ((number,) for number in doomed))
@@ -50,12 +50,12 @@ class SqliteCompaction:
         return msgspec.structs.replace(head.subtract_rows(sums), swept=swept[-1][0] + 1)
 
     def run_after_commit(self, connection: sqlite3.Connection) -> None:
-        # SQLite gives back one page per step of this statement, and `execute` would take only the first.
+        # SQLite returns one page per step of this statement, and `execute` would take only the first.
         connection.executescript(f"PRAGMA incremental_vacuum({STEP_PAGES})")
 
 
 def _read_checksums(connection: sqlite3.Connection, numbers: list[int]) -> list[int]:
-    """The checksums of those rows that are there: a delete before a new beginning has gone already."""
+    """Read the checksums of those rows that exist: a delete before a new creation is gone already."""
     sums: list[int] = []
     for start in range(0, len(numbers), 100):
         some = numbers[start : start + 100]

@@ -1,21 +1,21 @@
-"""Opening the file: create, recognise, verify, refuse.
+"""Opening of a store file: create, identify, verify, or refuse it.
 
-Theory of operation: whoever opens a file reads all of it once. SQLite checks its own structure, every row is
-checked against its checksum, the sum over all rows against the head, and the index of current keys against
-the history. What passes is either all that was acknowledged or, after a torn write-ahead log, all of it up
-to some revision; everything else is refused, because half of the truth would be served as the whole.
+Theory of operation: opening reads the whole file once. SQLite checks its own structure, every row is checked
+against its checksum, the sum over all rows against the head, and the index of current keys against the
+history. A file that passes has everything that was acknowledged or, after a torn write-ahead log, everything
+up to some revision; any other file is refused, because serving a part as the whole would be wrong.
 
-Rules for this file: nothing here runs while the store is in use, except `connect`.
+Nothing here runs while the store is in use, except `connect`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 from pathlib import Path
 
+from dray.durable import FileLock, sync_directory
 from dray.store.errors import (
     CorruptStoreError,
     ForeignFileError,
@@ -41,33 +41,23 @@ MAGIC = b"SQLite format 3\0"
 RESTORE_HINT = "restore the latest backup with `dray server restore`"
 
 
-class StoreLock:
-    """Keeps other processes out, for as long as this one lives."""
-
-    def __init__(self, path: Path) -> None:
-        place = path.with_name(path.name + ".lock")
-        try:
-            self._file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreOpenError(f"cannot create `{place}`: {error.strerror}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
-            os.close(self._file)
-            raise StoreInUseError(
-                f"`{path}` is in use by process {holder}; stop it, or choose another file"
-            ) from error
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
-
-    def release(self) -> None:
-        # The file stays: removing it would let two processes lock two different files of one name.
-        os.close(self._file)
+def lock_store(path: Path) -> FileLock:
+    """Lock a store for this process; the lock file names the process for the message others get."""
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        lock = FileLock.try_acquire(lock_path)
+        if lock is None:
+            holder = lock_path.read_bytes()[:20].decode("ascii", "replace").strip()
+            raise StoreInUseError(f"`{path}` is in use by process {holder}; stop it, or choose another file")
+    except OSError as error:
+        raise StoreOpenError(f"cannot create `{lock_path}`: {error.strerror}") from error
+    os.ftruncate(lock.descriptor, 0)
+    os.pwrite(lock.descriptor, b"%d\n" % os.getpid(), 0)
+    return lock
 
 
 def connect(path: Path, *, writer: bool) -> sqlite3.Connection:
-    """A connection of the running store; only one may write, and only that one ever checkpoints."""
+    """Open a connection of the running store; only one may write, and only that one ever checkpoints."""
     # Quoting keeps `?` and `#` in the name of a file from being read as part of the URI.
     mode = "rw" if writer else "ro"
     connection = sqlite3.connect(
@@ -75,16 +65,16 @@ def connect(path: Path, *, writer: bool) -> sqlite3.Connection:
         uri=True,
         isolation_level=None,
         check_same_thread=False,
-        # The writer has a statement for every number of rows up to a limit, see `group`.
+        # The writer has a statement for every number of rows up to a limit, see `group_commit`.
         cached_statements=256,
     )
-    # The writer never waits: there is no other writer, and a checkpoint that meets readers comes again.
+    # The writer never waits: there is no other writer, and a checkpoint that meets readers is repeated.
     connection.execute(f"PRAGMA busy_timeout = {0 if writer else 10_000}")
     connection.execute("PRAGMA mmap_size = 0")
     if writer:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        # The writer checkpoints by itself: an automatic checkpoint would swallow a failed fsync.
+        # The writer checkpoints explicitly: an automatic checkpoint would hide a failed fsync.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA cache_size = -16000")
     else:
@@ -93,7 +83,7 @@ def connect(path: Path, *, writer: bool) -> sqlite3.Connection:
 
 
 def prepare_file(path: Path) -> StoreHead:
-    """Create the file if there is none; verify it otherwise. Returns where the store stands."""
+    """Create the file if there is none, or verify it; returns its head."""
     if not path.parent.is_dir():
         raise StoreOpenError(
             f"there is no directory `{path.parent}` for the store; create it, or choose another place"
@@ -112,7 +102,7 @@ def prepare_file(path: Path) -> StoreHead:
 
 
 def verify_file(path: Path, *, writer: bool = True) -> StoreHead:
-    """Read everything once; raises `CorruptStoreError` unless every record is there and intact."""
+    """Verify the whole file; raises `CorruptStoreError` unless every record is present and intact."""
     with contextlib.closing(connect(path, writer=writer)) as connection:
         try:
             _check_format(connection, path)
@@ -132,7 +122,7 @@ def verify_file(path: Path, *, writer: bool = True) -> StoreHead:
 
 
 def explain_error(error: sqlite3.Error, path: Path) -> StoreOpenError | StoreWriteError:
-    """What an error of SQLite means for the person who started the store."""
+    """Translate an error of SQLite to an error of the store."""
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreWriteError(f"no space left for `{path}`; free some and try again")
@@ -141,18 +131,9 @@ def explain_error(error: sqlite3.Error, path: Path) -> StoreOpenError | StoreWri
     return StoreOpenError(f"cannot open `{path}`: {error}")
 
 
-def sync_directory(path: Path) -> None:
-    """Make a new or renamed name survive a power loss."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def _create_file(path: Path) -> None:
-    # Without a journal to replay there is nothing half-done that a crash in here could leave: the file is
-    # built under another name and gets its own only when it is whole.
+    # A crash in here leaves nothing half-done: the file is built under another name and renamed when it is
+    # complete, so there is no journal to replay.
     building = path.with_name(path.name + ".new")
     for leftover in (building, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
         leftover.unlink(missing_ok=True)
@@ -160,11 +141,11 @@ def _create_file(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as connection:
         create_tables(connection, StoreHead())
     os.replace(building, path)
-    sync_directory(path)
+    sync_directory(path.parent)
 
 
 def create_tables(connection: sqlite3.Connection, head: StoreHead) -> None:
-    """Make the tables of an empty file."""
+    """Create the tables of an empty file."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -176,7 +157,7 @@ def create_tables(connection: sqlite3.Connection, head: StoreHead) -> None:
 
 
 def check_file_header(path: Path) -> None:
-    """Refuse what is not ours before SQLite touches it."""
+    """Refuse a foreign file before SQLite touches it."""
     with path.open("rb") as file:
         header = file.read(100)
     if header[:16] != MAGIC:
@@ -197,12 +178,12 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _verify_rows(connection: sqlite3.Connection, head: StoreHead) -> dict[bytes, int]:
-    """Check every row and how they hang together; returns the newest one of each key."""
+    """Check every row and the chain of rows of each key; returns the newest row of each key."""
     count, total, newest = 0, 0, dict[bytes, int]()
     for row in connection.execute(f"SELECT {COLUMNS} FROM history h ORDER BY id"):
         number, key, _, _, previous, _, checksum = verify_row(row)
         before = newest.get(key, 0)
-        # The row before may have been compacted away, but only with all that were older still.
+        # The row before may have been compacted, but only together with all older ones.
         if previous != before and (before or previous >> INDEX_BITS > head.compacted):
             raise CorruptStoreError(f"a record before revision `{number >> INDEX_BITS}` is missing")
         newest[key] = number
@@ -218,7 +199,7 @@ def _verify_rows(connection: sqlite3.Connection, head: StoreHead) -> dict[bytes,
 
 
 def _verify_current(connection: sqlite3.Connection, newest: dict[bytes, int]) -> None:
-    """The index of current keys is exactly the newest row of every key."""
+    """Check that the index of current keys is exactly the newest row of every key."""
     indexed = dict(connection.execute("SELECT key, id FROM current"))
     if indexed != newest:
         raise CorruptStoreError(

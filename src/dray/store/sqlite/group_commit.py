@@ -1,12 +1,12 @@
-"""A group of transactions, worked out in memory before the file hears of it.
+"""Group commit: executes a group of transactions in memory before the file is written.
 
-Theory of operation: the writer looks up every key its group touches, in the entries it wrote or read lately
-and else in the file with one question. From then on the transactions are run one after the other on a dict:
-each gets its revision, its outcome and its rows. What is left for the file are a few statements of many rows
-each. That matters because every statement gives the interpreter lock away and must get it back from a busy
-server: statements are counted per group here, not per write.
+Theory of operation: the writer looks up every key of its group, in a cache of recent entries or else in the
+file with one query. From then on the transactions run one after the other on a dict: each gets its revision,
+its outcome and its rows. What is left for the file are a few statements of many rows each. That matters
+because every statement releases the interpreter lock and must get it back from a busy server: the number of
+statements grows with groups, not with writes.
 
-Rules for this file: nothing is written here; a group that fails later leaves no trace but its own jobs.
+Nothing is written here; a group that fails later leaves no trace but its own jobs.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from dray.store.sqlite.rows import (
 )
 
 RECENT_CACHE_BYTES = 32 << 20
-"""How much of what was written or compared lately stays in memory."""
+"""How many bytes of entries that were written or compared recently stay in memory."""
 ENTRY_OVERHEAD_BYTES = 300
-"""What an entry weighs beside its value."""
+"""Bytes that an entry takes besides its value."""
 MAX_STATEMENT_ROWS = 32
 """How many rows or keys one statement takes; each number up to this is a statement of its own."""
 
 JobOutcome = Committed | TxnConflict | StoreError | None
 KeyState = tuple[int, StoreEntry | None]
-"""The newest row of a key and the entry it stands for: None for a delete; row 0 when there is none."""
+"""The newest row of a key and its entry: None for a delete; row 0 when there is none."""
 ABSENT_KEY: KeyState = (0, None)
 KeyStates = dict[bytes, KeyState]
 
 
 @dataclass(slots=True, eq=False)
 class WriterJob:
-    """A transaction on its way through the writer; `waiter` is whoever waits for it."""
+    """A transaction on its way through the writer; `waiter` gets its outcome."""
 
     waiter: object
     compares: Sequence[Compare] = ()
@@ -66,14 +66,16 @@ class WriterJob:
 
 @dataclass(slots=True, eq=False)
 class GroupWrites:
-    """What a group does to the file."""
+    """The writes of a group to the file."""
 
     head: StoreHead
     rows: list[Row] = field(default_factory=list)
 
 
 class RecentEntryCache:
-    """Entries written or compared lately, in two generations: when the younger is full, the older goes."""
+    """Entries written or compared recently, in two generations: when the younger is full, the older is
+    dropped.
+    """
 
     def __init__(self, limit: int = RECENT_CACHE_BYTES) -> None:
         self._generation_limit = limit // 2
@@ -82,7 +84,7 @@ class RecentEntryCache:
         self._young_bytes = 0
 
     def look_up(self, keys: Iterable[bytes]) -> tuple[KeyStates, list[bytes]]:
-        """What is remembered about the keys, and the keys about which nothing is."""
+        """Return the cached states of the keys, and the keys that are not cached."""
         state: KeyStates = {}
         unknown: list[bytes] = []
         young, old = self._young, self._old
@@ -96,9 +98,9 @@ class RecentEntryCache:
         return state, unknown
 
     def remember(self, state: KeyStates) -> None:
-        """Remember a state that is in the file now."""
+        """Cache a state that is in the file now."""
         self._young.update(state)
-        # What was there before is counted again; the bound is then kept early rather than late.
+        # A replaced entry is counted again; the limit then applies early rather than late.
         for _, entry in state.values():
             self._young_bytes += (
                 ENTRY_OVERHEAD_BYTES if entry is None else ENTRY_OVERHEAD_BYTES + len(entry.value)
@@ -108,7 +110,7 @@ class RecentEntryCache:
 
 
 def collect_keys(jobs: Iterable[WriterJob]) -> set[bytes]:
-    """Every key that a transaction compares or writes."""
+    """Return every key that a transaction compares or writes."""
     keys: set[bytes] = set()
     for job in jobs:
         for compare in job.compares:
@@ -119,7 +121,7 @@ def collect_keys(jobs: Iterable[WriterJob]) -> set[bytes]:
 
 
 def read_key_states(connection: sqlite3.Connection, keys: list[bytes]) -> KeyStates:
-    """What the file has under the keys."""
+    """Read the states of the keys from the file."""
     state: KeyStates = dict.fromkeys(keys, ABSENT_KEY)
     for start in range(0, len(keys), MAX_STATEMENT_ROWS):
         some = keys[start : start + MAX_STATEMENT_ROWS]
@@ -130,7 +132,7 @@ def read_key_states(connection: sqlite3.Connection, keys: list[bytes]) -> KeySta
 
 
 def execute_jobs(jobs: Iterable[WriterJob], head: StoreHead, state: KeyStates) -> GroupWrites:
-    """Run the transactions on the state, which has every key they touch; each job gets its outcome."""
+    """Execute the transactions on the state, which has every key they touch; each job gets its outcome."""
     work = GroupWrites(head)
     revision = head.revision
     for job in jobs:
@@ -148,7 +150,7 @@ def execute_jobs(jobs: Iterable[WriterJob], head: StoreHead, state: KeyStates) -
 
 
 def write_group(connection: sqlite3.Connection, writes: GroupWrites) -> None:
-    """Write the rows and where the index of current keys points now, inside an open transaction."""
+    """Write the rows and the index of current keys, inside an open transaction."""
     rows = writes.rows
     for start in range(0, len(rows), MAX_STATEMENT_ROWS):
         some = rows[start : start + MAX_STATEMENT_ROWS]
@@ -170,7 +172,7 @@ def _find_failed_compares(compares: Sequence[Compare], state: KeyStates) -> tupl
 def _apply_writes(
     writes: Sequence[Write], revision: int, state: KeyStates, rows: list[Row]
 ) -> list[StoreEvent]:
-    """Do the writes of one transaction to the state and add their rows; returns what changed."""
+    """Apply the writes of one transaction to the state and append their rows; returns what changed."""
     number = revision << INDEX_BITS
     events: list[StoreEvent] = []
     for write in writes:
@@ -195,7 +197,7 @@ def _apply_writes(
 
 
 def _build_statements(statement: str, item: str, end: str = "") -> tuple[str, ...]:
-    """The statement for each number of items; position 0 is never used."""
+    """Build the statement for each number of items; position 0 is never used."""
     return tuple(f"{statement} {', '.join([item] * count)}{end}" for count in range(MAX_STATEMENT_ROWS + 1))
 
 

@@ -1,7 +1,7 @@
-"""Questions to the file: each is one read transaction on a connection that cannot write.
+"""Queries on the store file: each is one read transaction on a read-only connection.
 
-Rules for this file: plain functions of a connection, run in reader threads; every row is checked before it
-leaves.
+They are plain functions of a connection and run in reader threads; every row is verified before it is
+returned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_HISTORY_ROWS = 500
 
 T = TypeVar("T")
 GetRequest = tuple[bytes, int | None]
-"""A key, and the revision at which it is wanted."""
+"""A key, and the revision at which to read it."""
 GetResult = StoreEntry | StoreError | None
 SELECT_INDEXED = f"SELECT {COLUMNS}, c.key FROM current c JOIN history h ON h.id = c.id WHERE"
 SELECT_ROW = f"SELECT {COLUMNS} FROM history h WHERE h.id = ?"
@@ -43,7 +43,7 @@ ROW_WIDTH = COLUMNS.count(",") + 1
 
 
 def run_in_snapshot(connection: sqlite3.Connection, query: Callable[[sqlite3.Connection], T]) -> T:
-    """Answer the question from one unchanging state."""
+    """Run a query on one unchanging state."""
     connection.execute("BEGIN")
     try:
         return query(connection)
@@ -52,7 +52,7 @@ def run_in_snapshot(connection: sqlite3.Connection, query: Callable[[sqlite3.Con
 
 
 def resolve_revision(connection: sqlite3.Connection, revision: int | None) -> tuple[StoreHead, int]:
-    """The head, and the revision to read at; raises when that one cannot be read."""
+    """Return the head, and the revision to read at; raises when that one cannot be read."""
     head = read_head(connection)
     if revision is None:
         return head, head.revision
@@ -73,7 +73,9 @@ def _find_revision_error(head: StoreHead, revision: int) -> StoreError | None:
 def get_entries(
     connection: sqlite3.Connection, requests: Sequence[GetRequest]
 ) -> tuple[int, list[GetResult]]:
-    """The entries under some keys, all from one state, and its revision; a refusal answers only its own."""
+    """Return the entries of some keys, all from one state, and its revision; an error concerns only its own
+    key.
+    """
     head = read_head(connection)
     return head.revision, [_get_entry(connection, head, key, revision) for key, revision in requests]
 
@@ -119,7 +121,7 @@ def read_page(
 def read_events(
     connection: sqlite3.Connection, prefix: bytes, after: int, up_to: int
 ) -> Sequence[EventBatch]:
-    """The next batches after `after`, up to `up_to`; the last one tells how far they reach."""
+    """Return the next batches after `after`, up to `up_to`; the last one has the revision they reach."""
     resolve_revision(connection, after)
     last = _find_last_row(connection, encode_row_id(after + 1), encode_row_id(up_to + 1))
     if last is None:
@@ -135,7 +137,7 @@ def read_events(
 
 
 def _find_last_row(connection: sqlite3.Connection, start: int, end: int) -> int | None:
-    """The last row of a helping; what follows in the same revision belongs to it."""
+    """Find the last row of a chunk, extended to the end of its revision."""
     found = connection.execute(
         "SELECT max(id) FROM (SELECT id FROM history WHERE id >= ? AND id < ? ORDER BY id LIMIT ?)",
         (start, end, MAX_HISTORY_ROWS),
@@ -145,7 +147,7 @@ def _find_last_row(connection: sqlite3.Connection, start: int, end: int) -> int 
 
 
 def _find_row_at(connection: sqlite3.Connection, row: Row | None, revision: int) -> Row | None:
-    """The newest row of a key at a revision: down the chain from `row`, its newest."""
+    """Find the newest row of a key at a revision: follow the chain down from `row`, its newest."""
     while row is not None and row[0] >> INDEX_BITS > revision:
         row = connection.execute(SELECT_ROW, (verify_row(row)[4],)).fetchone()
     return row

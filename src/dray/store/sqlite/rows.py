@@ -1,14 +1,14 @@
-"""What stands in the file: tables, the numbering of rows, and the checksum of each.
+"""The file format: tables, the numbering of rows, and the checksum of each.
 
-Theory of operation: `history` has one row per write, numbered by revision and place within it, so that the
-row number alone orders everything. A delete is a row without a value. Each row names the row before it of
-the same key, and `current` points from each key to its newest row, a delete until it is compacted: the past
-of a key is a walk down that chain. (An index by key and number would make long walks short, and every write
-half as fast again; measured.) `head` has one row: the revision, the compacted revision, how far compaction
-has swept, and the count and sum of the checksums of all rows, changed in the same commit as the rows. A row
-that was altered fails its own checksum; a row that was lost, or came back, fails the sum.
+Theory of operation: `history` has one row per write, numbered by revision and position within it, so that the
+row number alone orders everything. A delete is a row without a value. Each row names the previous row of the
+same key, and `current` points from each key to its newest row (a delete, too, until it is compacted): the
+past of a key is a walk down that chain. (An index by key and number would make long walks short, and every
+write half as fast again; measured.) `head` has one row: the revision, the compacted revision, how far
+compaction has swept, and the count and sum of the checksums of all rows, changed in the same commit as the
+rows. A row that was altered fails its own checksum; a row that was lost, or came back, fails the sum.
 
-Rules for this file: no connection is opened and no transaction begun here.
+This module opens no connection and begins no transaction.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ IndexedRow = tuple[int, bytes, int, int, int, bytes | None, int, bytes]
 
 
 class StoreHead(msgspec.Struct, frozen=True, gc=False):
-    """Where the store stands."""
+    """The head record of the store."""
 
     revision: int = FIRST_REVISION
     compacted: int = 0
     swept: int = 0
-    """The first row that compaction has not looked at."""
+    """The first row that compaction has not visited."""
     rows: int = 0
     total: int = 0
 
@@ -58,7 +58,7 @@ class StoreHead(msgspec.Struct, frozen=True, gc=False):
         return crc32(b"%d %d %d %d %d" % numbers)
 
     def subtract_rows(self, checksums: Sequence[int]) -> StoreHead:
-        """After removing rows with these checksums."""
+        """Return the head after removing rows with these checksums."""
         total = (self.total - sum(checksums)) & SUM_MASK
         return msgspec.structs.replace(self, rows=self.rows - len(checksums), total=total)
 
@@ -68,13 +68,13 @@ def encode_row_id(revision: int, index: int = 0) -> int:
 
 
 def compute_row_checksum(fields: tuple[int, bytes, int, int, int], value: bytes | None) -> int:
-    """The checksum of a row with these fields and this value."""
+    """Compute the checksum of a row."""
     start = crc32(b"%d %b %d %d %d " % fields, len(fields[1]))
     return start ^ 0xFFFF_FFFF if value is None else crc32(value, start)
 
 
 def verify_row(row: Row) -> Row:
-    """The row, if it is what was written."""
+    """Return the row if it matches its checksum."""
     try:
         intact = compute_row_checksum(row[:5], row[5]) == row[6]
     except TypeError:
@@ -87,13 +87,13 @@ def verify_row(row: Row) -> Row:
 
 
 def decode_entry(row: Row) -> StoreEntry | None:
-    """The entry a row stands for; None for a delete."""
+    """Return the entry of a row; None for a delete."""
     number, key, created, version, _, value, _ = verify_row(row)
     return None if value is None else StoreEntry(key, value, created, number >> INDEX_BITS, version)
 
 
 def decode_batches(pairs: Iterable[tuple[Row, Row | None]]) -> Iterator[EventBatch]:
-    """Rows in order, each with the row before it of the same key, as batches."""
+    """Group rows, each with the previous row of its key, into batches by revision."""
     revision, events = 0, list[StoreEvent]()
     for row, before in pairs:
         if row[0] >> INDEX_BITS != revision:
@@ -124,7 +124,7 @@ def write_head(connection: sqlite3.Connection, head: StoreHead) -> None:
 
 
 def verify_indexed_row(found: IndexedRow) -> Row:
-    """The row, if it is the one the index meant."""
+    """Return the row if it is the one the index points to."""
     if found[1] != found[7]:
         raise CorruptStoreError(
             f"the index leads from key `{found[7]!r}` to `{found[1]!r}`; restore the latest backup"

@@ -1,11 +1,12 @@
-"""The store in one file, as the event loop sees it.
+"""The SQLite store, as the event loop sees it.
 
-Theory of operation: the writes of one turn of the event loop go to the writer's thread together, and come
-back in groups through one call into the loop, which publishes the batches and wakes whoever waits, in that
-order. Hence the hub stands at the newest acknowledged write, and `get_revision` asks nobody else. Reads run
-in a few threads with one read-only connection each, single keys again one turn of the loop at a time. A read
-that starts after a write was acknowledged sees it: it was committed. A read may also see a commit before its
-writer hears of it; then it waits for the hub, or a later look at the hub would seem to go back in time.
+Theory of operation: the writes of one iteration of the event loop go to the writer's thread together, and
+come back in groups through one call into the loop, which publishes the batches and wakes the waiters, in that
+order. So the broadcaster is at the newest acknowledged write, and `get_revision` reads its revision. Reads
+run in a few threads with one read-only connection each; reads of single keys are also batched per iteration.
+A read that starts after a write was acknowledged sees it, because it was committed. A read may also see a
+commit before its writer is notified; then it waits for the broadcaster, or a later look at the broadcaster
+would seem to go back in time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self, TypeVar
 
+from dray.durable import FileLock
 from dray.store.base import (
     MAX_BUFFERED_EVENTS,
     AsyncCloseMixin,
@@ -43,7 +45,7 @@ from dray.store.errors import (
 from dray.store.sqlite import queries
 from dray.store.sqlite.backup import save_copy
 from dray.store.sqlite.compaction import SqliteCompaction
-from dray.store.sqlite.database_file import StoreLock, connect, prepare_file
+from dray.store.sqlite.database_file import connect, lock_store, prepare_file
 from dray.store.sqlite.group_commit import WriterJob
 from dray.store.sqlite.rows import INDEX_BITS, StoreHead
 from dray.store.sqlite.writer import BackgroundJob, SqliteWriter
@@ -55,9 +57,9 @@ PendingGet = tuple[queries.GetRequest, asyncio.Future[StoreEntry | None]]
 
 
 class SqliteStore(AsyncCloseMixin):
-    """Everything in one file that survives `kill -9` and power loss; one process at a time."""
+    """A store in one file that survives `kill -9` and power loss; one process at a time."""
 
-    def __init__(self, path: Path, lock: StoreLock, head: StoreHead, buffered_events: int) -> None:
+    def __init__(self, path: Path, lock: FileLock, head: StoreHead, buffered_events: int) -> None:
         self._path = path
         self._lock = lock
         self._loop = asyncio.get_running_loop()
@@ -74,17 +76,17 @@ class SqliteStore(AsyncCloseMixin):
 
     @classmethod
     async def open(cls, path: Path, *, buffered_events: int = MAX_BUFFERED_EVENTS) -> Self:
-        """Open the file, or create it; raises `OpenError` with what to do."""
+        """Open the file, or create it; raises `StoreOpenError` with what to do."""
 
-        def checked() -> tuple[StoreLock, StoreHead]:
-            lock = StoreLock(path)
+        def lock_and_prepare() -> tuple[FileLock, StoreHead]:
+            lock = lock_store(path)
             try:
                 return lock, prepare_file(path)
             except BaseException:
                 lock.release()
                 raise
 
-        lock, head = await asyncio.to_thread(checked)
+        lock, head = await asyncio.to_thread(lock_and_prepare)
         return cls(path, lock, head, buffered_events)
 
     async def get_revision(self) -> int:
@@ -140,8 +142,8 @@ class SqliteStore(AsyncCloseMixin):
         await self._submit(BackgroundJob(self._loop.create_future(), task=SqliteCompaction(revision)))
 
     async def backup(self, target: Path) -> int:
-        """Copy the present state into a file of its own while others go on; returns its revision."""
-        # One after the other: two that build the same file would take it from each other.
+        """Copy the current state into a file of its own while others write; returns its revision."""
+        # One after the other: two that build the same file would remove it from each other.
         async with self._backup_lock:
             return await self._run_in_reader(lambda connection: save_copy(connection, target))
 
@@ -174,13 +176,13 @@ class SqliteStore(AsyncCloseMixin):
         return outcome
 
     def _flush_jobs(self) -> None:
-        """Hand over what was submitted in this turn of the loop; it shares one commit."""
+        """Submit the jobs of this iteration of the loop; they share one commit."""
         jobs, self._pending_jobs = self._pending_jobs, []
         self._writer.submit(jobs)
 
     def _deliver_jobs(self, jobs: list[WriterJob]) -> None:
-        """Called by the writer's thread."""
-        # A loop that is gone has nobody left who waits.
+        """Deliver finished jobs to the loop; the writer's thread calls this."""
+        # A closed loop has no waiters left.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._resolve_jobs, jobs)
 
@@ -219,7 +221,7 @@ class SqliteStore(AsyncCloseMixin):
                 future.set_result(answer)
 
     def _record_failure(self, outcome: object) -> None:
-        """A store that cannot trust its disk serves nothing more, or it would serve what is not there."""
+        """Stop the store: one that cannot trust its disk must serve nothing more."""
         if isinstance(outcome, OutcomeUnknownError | CorruptStoreError) and self._stop_error is None:
             self._stop_error = StoreClosedError(f"the store has stopped: {outcome}")
             self._broadcaster.close(self._stop_error)
@@ -236,7 +238,7 @@ class SqliteStore(AsyncCloseMixin):
             raise CorruptStoreError(f"cannot read `{self._path}`: {error}") from error
 
     def _get_connection(self) -> sqlite3.Connection:
-        """The connection of this reader thread."""
+        """Return the connection of this reader thread."""
         connection: sqlite3.Connection | None = getattr(self._thread_local, "connection", None)
         if connection is None:
             connection = self._thread_local.connection = connect(self._path, writer=False)

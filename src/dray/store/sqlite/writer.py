@@ -1,17 +1,17 @@
 """The one thread that writes: many waiting transactions, one commit.
 
-Theory of operation: transactions wait in a queue. The writer takes all that are there, works them out one
-after the other (`group`), each with its own revision, and commits once: one fsync pays for all. Only then
-are the answers and the batches handed to the event loop, in order. A transaction whose compares fail writes
-nothing and is answered with the others. While nobody waits the writer does chores (compaction) in small
-steps.
+Theory of operation: transactions wait in a queue. The writer takes all of them, executes them one after the
+other (`group_commit`), each with its own revision, and commits once: one fsync for all. Only then are the
+outcomes and the batches delivered to the event loop, in order. A transaction whose compares fail writes
+nothing and is answered with the others. While the queue is empty the writer runs background jobs (compaction)
+in small steps.
 
-What fails, fails for the whole group, which then never happened: SQLite rolls it back. Two ends: a full disk
-is reported and the next group may try again; after anything else that touches the disk, above all a failed
-fsync, nobody knows what the disk holds, so the writer stops for good and says so. It never tries an fsync
-again: the kernel may have dropped the pages and report success.
+A failure fails the whole group, which then never happened: SQLite rolls it back. A full disk is reported, and
+the next group may try again. After any other disk error, above all a failed fsync, the content of the disk is
+unknown, so the writer stops for good and reports that. It never repeats an fsync: the kernel may have dropped
+the pages and report success.
 
-Rules for this file: no other thread uses this connection; nothing here awaits.
+No other thread uses this connection; nothing here awaits.
 """
 
 from __future__ import annotations
@@ -46,32 +46,32 @@ from dray.store.sqlite.group_commit import (
 from dray.store.sqlite.rows import StoreHead, write_head
 
 MAX_GROUP_JOBS = 512
-"""How many waiting transactions are enough for a commit; bounds how long the first of them waits."""
+"""How many waiting transactions share a commit; limits how long the first of them waits."""
 CHECKPOINT_COMMITS = 500
 CHECKPOINT_BYTES = 8 << 20
-"""After so many commits, or so much written, the write-ahead log is written back into the file."""
+"""After so many commits, or so many bytes, the write-ahead log is checkpointed into the file."""
 MAX_WAL_BYTES = 64 << 20
-"""A log that grew beyond this, because readers kept it busy, is cut back as soon as they let go."""
+"""A log that grew beyond this, because readers kept it busy, is truncated as soon as they finish."""
 
-# The disk did not take the data, and nothing of it counts as written: the log ends before it.
+# The disk refused the data, and nothing of it counts as written: the log ends before it.
 NOT_WRITTEN_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
 
 
 class BackgroundTask(Protocol):
-    """Work in small steps, each one a commit of its own between those of the transactions."""
+    """Work in small steps, each a commit of its own between those of the transactions."""
 
     def step(self, connection: sqlite3.Connection, head: StoreHead) -> StoreHead | None:
-        """Do a little; returns the head it leaves, or None when everything is done."""
+        """Do one step; returns the new head, or None when everything is done."""
         ...
 
     def run_after_commit(self, connection: sqlite3.Connection) -> None:
-        """What cannot be done inside a transaction."""
+        """Do what is not possible inside a transaction."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class BackgroundJob(WriterJob):
-    """A chore on its way through the writer."""
+    """A background task on its way through the writer."""
 
     task: BackgroundTask = field(kw_only=True)
 
@@ -100,7 +100,7 @@ class SqliteWriter:
         self._thread.start()
 
     def submit(self, jobs: list[WriterJob]) -> None:
-        """Take some transactions or chores, which then share one commit if there is room."""
+        """Queue transactions or background jobs; those that fit share one commit."""
         for start in range(0, len(jobs), MAX_GROUP_JOBS):
             self._queue.put(jobs[start : start + MAX_GROUP_JOBS])
 
@@ -109,7 +109,7 @@ class SqliteWriter:
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Finish what waits, checkpoint, and end the thread; the connection is closed afterwards."""
+        """Finish the queue, checkpoint, and end the thread; the connection is closed afterwards."""
         self._queue.put(None)
         self._thread.join()
 
@@ -127,7 +127,7 @@ class SqliteWriter:
         self._finish()
 
     def _take_jobs(self) -> list[WriterJob]:
-        """Everything in the queue; waits for the first unless there are chores to do."""
+        """Take everything from the queue; waits for the first unless there is a background job."""
         jobs: list[WriterJob] = []
         try:
             while len(jobs) < MAX_GROUP_JOBS:
@@ -166,7 +166,7 @@ class SqliteWriter:
         self._bytes += sum(len(row[5] or b"") for row in writes.rows)
 
     def _step_background_job(self) -> None:
-        """One step of the oldest chore, as one commit."""
+        """Run one step of the oldest background job, as one commit."""
         if not self._background_jobs or self._failure is not None:
             return
         job = self._background_jobs[0]
@@ -189,7 +189,8 @@ class SqliteWriter:
     def _checkpoint_if_due(self) -> None:
         if self._commits >= CHECKPOINT_COMMITS or self._bytes >= CHECKPOINT_BYTES:
             self._commits = self._bytes = 0
-            # Overwriting the log in place is cheaper than growing it anew, so it is cut only when too long.
+            # Overwriting the log in place is cheaper than growing it anew, so it is truncated only when too
+            # long.
             self._checkpoint("TRUNCATE" if self._read_wal_size() > MAX_WAL_BYTES else "PASSIVE")
 
     def _read_wal_size(self) -> int:
@@ -206,7 +207,7 @@ class SqliteWriter:
             self._fail([], error)
 
     def _fail(self, jobs: list[WriterJob], error: Exception) -> None:
-        """Take back the open commit, if there is one, and decide whether the store can go on."""
+        """Roll back the open transaction, if there is one, and decide whether the store can go on."""
         failure = self._translate_error(error)
         try:
             if self._connection.in_transaction:
@@ -248,7 +249,7 @@ class SqliteWriter:
             self._close_without_checkpoint()
 
     def _close_without_checkpoint(self) -> None:
-        """Leave the log as it is: the last connection to close would try the fsync again and drop the log."""
+        """Close without a checkpoint: closing the last connection would repeat the fsync and drop the log."""
         last = connect(self._path, writer=False)
         try:
             with contextlib.suppress(sqlite3.Error):

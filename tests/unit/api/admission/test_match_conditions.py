@@ -1,4 +1,4 @@
-"""Match conditions, row by row."""
+"""Match conditions, as a table."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def asked(*expressions: str) -> bool | str:
         ("object.metadata.?annotations.orValue({}).size() == 0", True),
     ],
 )
-def test_a_condition_looks_at_request_and_objects(expression, answer):
+def test_a_condition_reads_request_and_objects(expression, answer):
     assert asked(expression) is answer
 
 
@@ -76,11 +76,11 @@ def test_a_condition_looks_at_request_and_objects(expression, answer):
         (("object.nothing", "object.no"), "match condition `c0`: no such key: nothing"),
     ],
 )
-def test_all_conditions_must_hold_and_a_failure_is_told(expressions, answer):
+def test_all_conditions_must_be_true_and_a_failure_is_reported(expressions, answer):
     assert asked(*expressions) == answer
 
 
-def test_the_request_does_not_hold_the_objects_twice():
+def test_the_request_variable_does_not_contain_the_objects():
     assert "no such key: object" in str(asked("request.object.metadata.name == 'a'"))
 
 
@@ -93,7 +93,7 @@ def test_an_evaluation_has_an_end():
     assert MATCH_COST_LIMIT < 2000 * 2000
 
 
-def test_conditions_share_what_they_may_cost():
+def test_conditions_share_a_cost_budget():
     many = bind_variables({}, {"items": list(range(3000))}, None)
     conditions = [MatchCondition(name=f"c{at}", expression="object.items.all(a, a >= 0)") for at in range(64)]
     assert evaluate_conditions(conditions[:1], lambda: many) is True
@@ -102,7 +102,7 @@ def test_conditions_share_what_they_may_cost():
     assert "cost limit exceeded" in answer.reason
 
 
-def test_nothing_is_prepared_where_there_is_no_condition():
+def test_variables_are_bound_only_when_there_are_conditions():
     def never() -> ConditionBindings:
         raise AssertionError
 

@@ -1,4 +1,4 @@
-"""Which requests a webhook is asked about, row by row."""
+"""Which requests a webhook is called for, as a table."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ def test_a_rule_names_a_request(rules, target, version):
     assert find_called_version(ValidatingWebhook(rules=tuple(rules)), target) == version
 
 
-def test_a_webhook_that_wants_exact_versions_is_not_asked_in_others():
+def test_a_webhook_with_exact_matching_is_not_called_in_other_versions():
     webhook = ValidatingWebhook(rules=(rule("*", DEVICES, "v1", "*"),), match_policy="Exact")
     assert find_called_version(webhook, OLD_CLAIMS) is None
     assert find_called_version(webhook, CLAIMS) == "v1"
 
 
 @pytest.mark.parametrize("resource", sorted(EXEMPT_RESOURCES))
-def test_nobody_is_asked_about_configurations_of_webhooks(resource):
+def test_no_webhook_is_called_for_webhook_configurations(resource):
     everything = ValidatingWebhook(rules=(rule(resources="*/*"),))
     target = AdmissionTarget("DELETE", "admissionregistration.k8s.io", "v1", resource, namespaced=False)
     assert find_called_version(everything, target) is None

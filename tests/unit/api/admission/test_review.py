@@ -1,4 +1,4 @@
-"""Reviews: what is asked, and what answers say."""
+"""Admission reviews: the request to a webhook, and the parsed response."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUESTION = AdmissionRequest(
 )
 
 
-def test_a_question_has_everything_in_the_version_of_the_webhook():
+def test_a_review_has_every_field_in_the_version_of_the_webhook():
     assert build_review(QUESTION, "u-1", {"new": 1}, {"old": 1}) == {
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",
@@ -63,7 +63,7 @@ def test_a_question_has_everything_in_the_version_of_the_webhook():
     }
 
 
-def test_what_there_is_none_of_is_left_out_and_an_absent_object_is_null():
+def test_empty_fields_are_left_out_and_an_absent_object_is_null():
     target = AdmissionTarget("DELETE", "", "v1", "nodes", namespaced=False)
     question = AdmissionRequest(target, "v1", ("", "v1", "Node"), "n", "", {}, {})
     request = build_review(question, "u", None, {"old": 1})["request"]
@@ -114,7 +114,7 @@ ADD = [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]
         (answer(patch=patch(ADD), patchType="JSONPatch"), False, AdmissionResponse(True)),
     ],
 )
-def test_an_answer_is_a_ruling(body, mutating, ruling):
+def test_a_valid_response_is_parsed(body, mutating, ruling):
     assert parse_review_response(body, "u", mutating=mutating) == ruling
 
 
@@ -140,13 +140,13 @@ def test_an_answer_is_a_ruling(body, mutating, ruling):
         (answer(patch=patch({"op": "add"}), patchType="JSONPatch"), "must be a list of operations"),
     ],
 )
-def test_anything_else_says_what_was_expected(body, why):
+def test_any_other_response_is_refused_with_what_was_expected(body, why):
     found = parse_review_response(body, "u", mutating=True)
     assert isinstance(found, InvalidAdmissionResponse)
     assert why in found.reason
 
 
-def test_texts_of_webhooks_have_an_end():
+def test_texts_of_webhooks_are_truncated():
     endless = "x" * (1 << 20)
     found = parse_review_response(
         answer(
@@ -173,7 +173,7 @@ def test_texts_of_webhooks_have_an_end():
         (AdmissionResponse(False), 'admission webhook "w" denied the request without explanation'),
     ],
 )
-def test_a_denial_is_told_in_the_words_that_clients_know(ruling, text):
+def test_a_denial_has_the_text_of_kubernetes(ruling, text):
     assert format_denial("w", ruling) == text
 
 
@@ -190,7 +190,7 @@ def test_a_denial_is_told_in_the_words_that_clients_know(ruling, text):
         ("curious changes curious changes", [0, 2]),
     ],
 )
-def test_who_wants_to_see_changes_is_due_after_one(asked, due):
+def test_a_webhook_with_reinvocation_is_due_after_a_change(asked, due):
     turns = ReinvocationTracker()
     for position, how in enumerate(asked.split()):
         turns.record_call(position, wants_reinvocation="curious" in how, changed="changes" in how)

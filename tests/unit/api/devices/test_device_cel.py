@@ -1,4 +1,4 @@
-"""The CEL variable `device`: which expressions exist under which gates, and what they say about a device."""
+"""The CEL variable `device`: which expressions exist under which gates, and their results for a device."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def fails(expression: str, device: Device = DEVICE) -> str:
         "has(device.driver)",
     ],
 )
-def test_what_a_selector_can_say(expression: str):
+def test_expressions_that_a_selector_may_use(expression: str):
     assert says(expression) is True
 
 
@@ -221,7 +221,7 @@ def test_lists_need_their_gate_in_new_expressions_only():
 # --- what cannot be used ---
 
 
-def test_a_selector_must_be_able_to_say_yes_or_no():
+def test_a_selector_must_be_boolean():
     fault = compile_selector("1", stored=True, gates=ALL)
     assert isinstance(fault, InvalidSelector)
     assert fault.detail == "must evaluate to bool or the unknown type, not int"
@@ -229,7 +229,7 @@ def test_a_selector_must_be_able_to_say_yes_or_no():
     assert fault.result_type == types.INT
 
 
-def test_a_fault_of_the_compiler_is_carried_along():
+def test_an_invalid_selector_carries_the_compile_fault():
     fault = compile_selector("device.nope", stored=True, gates=ALL)
     assert isinstance(fault, InvalidSelector)
     assert fault.detail.startswith("compilation failed: ERROR: <input>:1:7: undefined field 'nope'")
@@ -237,7 +237,7 @@ def test_a_fault_of_the_compiler_is_carried_along():
     assert fault.compile_fault.position == (1, 7)
 
 
-def test_too_complex_is_known_before_anything_runs():
+def test_excessive_cost_is_detected_before_evaluation():
     numbers = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
     costly = "true"
     for name in "abcdef":
@@ -247,7 +247,7 @@ def test_too_complex_is_known_before_anything_runs():
     assert not selector(f'device.attributes["{DRIVER}"].model.matches("^a.*0$")').is_too_complex
 
 
-def test_a_device_with_a_broken_attribute_answers_no_selector():
+def test_no_selector_matches_a_device_with_an_invalid_attribute():
     empty = Device(attributes={"odd": DeviceAttribute()})
     assert fails("true", empty) == "attribute odd: unsupported attribute value"
     version = Device(attributes={"v": DeviceAttribute(version_value="1.x")})
@@ -256,7 +256,7 @@ def test_a_device_with_a_broken_attribute_answers_no_selector():
     assert fails("true", nothing) == "capacity memory: no value"
 
 
-def test_measuring_says_the_same_as_matching():
+def test_measuring_and_matching_agree():
     measured = selector(f'device.attributes["{DRIVER}"].model == "a100"').measure(BOUND)
     assert (measured.result, measured.cost) == (True, 5)
     broken = selector("true").measure(bind_device(DRIVER, Device(attributes={"odd": DeviceAttribute()})))
@@ -277,7 +277,7 @@ def test_there_are_four_environments_and_no_more():
     assert build_environment(sharing=True, lists=True) is not build_environment(sharing=True, lists=False)
 
 
-def test_the_example_is_where_this_test_looks_for_it():
+def test_the_example_file_exists():
     assert Path(ROOT / "examples" / "seeds").is_dir()
 
 

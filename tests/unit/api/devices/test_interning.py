@@ -1,4 +1,4 @@
-"""Slices that publish the same devices have them in common; nothing else changes."""
+"""Slices that publish equal devices share them; nothing else changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def slice_of(name: str, *amounts: str) -> ResourceSlice:
     return found
 
 
-def test_equal_devices_are_shared_and_the_slice_says_what_it_said():
+def test_equal_devices_are_shared_and_the_slice_stays_equal():
     sharing = DeviceInterner()
     first, second = slice_of("a", "1Gi", "2Gi"), slice_of("b", "1Gi", "2Gi")
     assert sharing.intern_devices(first) is first
@@ -43,7 +43,7 @@ def test_devices_that_are_written_another_way_are_not_shared():
         assert sharing.intern_devices(published) is published
 
 
-def test_what_is_remembered_is_bounded(monkeypatch):
+def test_the_interned_devices_are_bounded(monkeypatch):
     monkeypatch.setattr(interning.INTERNED_DEVICES, "max_entries", 4)
     sharing = DeviceInterner()
     often = slice_of("often", "1")

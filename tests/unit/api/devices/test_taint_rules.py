@@ -1,4 +1,4 @@
-"""Slices under taint rules: which devices get which taints, and what stays the very same."""
+"""Slices with taint rules applied: which devices get which taints, and which objects stay the same."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def taints(of: ResourceSlice) -> dict[str, list[str]]:
         ({"device": "c"}, []),
     ],
 )
-def test_a_rule_selects_what_is_everything_it_says(selector, chosen):
+def test_a_rule_selects_devices_that_match_all_its_fields(selector, chosen):
     one = rule(**selector)
     seen = apply_taint_rules(published(), [one])
     assert [name for name, keys in taints(seen).items() if "k-r" in keys] == chosen
@@ -112,7 +112,7 @@ def cluster(*slices: Any) -> TaintedSlices:
     return kept
 
 
-def test_a_rule_that_comes_changes_and_goes_touches_only_what_it_selects():
+def test_adding_changing_and_removing_a_rule_affects_only_selected_slices():
     kept = cluster(published("p"), published("q"), published("p", "e"))
     assert names(kept.upsert_rule(rule(driver="d"))) == ["d-p", "d-q"]
     assert names(kept.upsert_rule(rule(driver="d"))) == []
@@ -135,7 +135,7 @@ def test_a_slice_that_changes_keeps_the_taints_of_rules():
     assert names(kept.remove_rule("r")) == []
 
 
-def test_a_rule_nobody_knew_may_go():
+def test_an_unknown_rule_may_be_removed():
     kept = cluster(published())
     assert kept.remove_rule("never seen") == []
     assert kept.get("d-p") == published()

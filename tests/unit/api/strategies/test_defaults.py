@@ -1,4 +1,4 @@
-"""Defaults: what an object says when it does not say anything."""
+"""Default values of every kind."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_alternative_asks_for_exactly_one_device(kind):
     ],
     ids=str,
 )
-def test_what_was_said_stays(ask, said):
+def test_fields_that_are_set_stay(ask, said):
     given = claim(request(ask, said))
     assert filled(given) == given
 
@@ -98,7 +98,7 @@ def test_tolerations_in_a_result_compare_for_equality_too():
     assert filled(with_result(operator="Exists")) != filled(with_result())
 
 
-def test_a_taint_is_as_old_as_its_arrival():
+def test_a_taint_gets_the_time_of_its_arrival():
     def with_taints(*taints: dict[str, Any]) -> dict[str, Any]:
         devices = [{"name": "a"}, {"name": "b", "taints": list(taints)}]
         head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}}
@@ -127,18 +127,18 @@ def test_a_classic_claim_starts_pending_for_one_pod():
     assert filled(classic_claim(status=said))["status"] == said
 
 
-def test_nobody_may_use_a_resource_with_a_limit_of_zero_by_accident():
+def test_a_user_limit_of_zero_is_refused():
     """Zero is no limit that means anything; in Go it cannot be told from a limit that was not given."""
     assert filled(classic_claim(status={"userLimit": 0}))["status"]["userLimit"] == 1
 
 
-def test_an_object_that_says_everything_is_returned_itself():
+def test_an_object_without_unset_fields_is_returned_itself():
     full = apply_defaults(codec.decode_document(claim(request("exactly", {}))).object, now=ARRIVAL)
     assert apply_defaults(full, now="2030-01-01T00:00:00Z") is full
     plain = classic.ResourceClass(driver_name="d")
     assert apply_defaults(plain, now=ARRIVAL) is plain
 
 
-def test_the_time_of_arrival_is_the_callers():
+def test_the_time_of_arrival_is_an_argument():
     rows = [row for _, row in ROWS if row.value is NOW]
     assert [row.field for row in rows] == ["spec.devices[].taints[].timeAdded", "spec.taint.timeAdded"]

@@ -174,7 +174,7 @@ def test_shares_are_dropped_alike_whether_drivers_report_devices_or_not():
         ("DRAListTypeAttributes", a_slice({"attributes": {"numa": {"list": {"int": [1, 2]}}}})),
     ],
 )
-def test_switched_on_again_fields_can_be_written_but_do_not_come_back(gate, new):
+def test_turning_a_gate_on_again_does_not_restore_dropped_fields(gate, new):
     stored, gone = dropped(new, None, off(gate))
     assert gone
     assert dropped(stored, stored, ALL_ON) == (stored, ())
@@ -329,7 +329,7 @@ def test_inline_templates_belong_to_the_classic_path():
         {},
     ],
 )
-def test_pods_of_any_shape_are_looked_through(junk):
+def test_invalid_pods_are_searched_for_gated_fields(junk):
     assert of_pod(junk, junk, GateSet(frozenset())) == (junk, [])
 
 
@@ -354,7 +354,7 @@ def test_whole_kinds_are_served_only_with_their_gate():
         assert find_disabling_gate(rules, off(gate)) == gate
 
 
-def test_dropped_fields_are_told_in_the_order_of_the_gates():
+def test_dropped_fields_are_reported_in_the_order_of_the_gates():
     new = a_slice({**SHARED, "taints": [{"key": "k", "effect": "NoSchedule"}]}, priority=3)
     _, gone = dropped(new, None, GateSet(frozenset({"DynamicResourceAllocation"})))
     order = list(GATES)

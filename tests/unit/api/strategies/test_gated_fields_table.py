@@ -128,7 +128,7 @@ UNGATED = {
 
 @pytest.mark.req("K5075-153", "K5773-036", "K5491-041")
 @pytest.mark.parametrize("gate", GATES)
-def test_each_gate_stands_before_its_fields_wherever_they_appear(gate):
+def test_each_gate_controls_its_fields_wherever_they_appear(gate):
     gated: set[str] = set()
     for name, patterns in GATED_FIELDS[gate].items():
         known = fields_of(BY_NAME[name].type)

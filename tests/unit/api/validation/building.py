@@ -1,6 +1,6 @@
-"""Sound objects of every kind to start from, and answers in a form that reads well in a table.
+"""Valid objects of every kind, and errors in a form that suits tables of test cases.
 
-Objects are made from documents, as users write them. A test takes a sound one and spoils it.
+Objects are decoded from documents, as users write them. A test takes a valid one and makes it invalid.
 """
 
 from __future__ import annotations

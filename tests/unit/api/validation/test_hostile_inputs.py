@@ -1,4 +1,4 @@
-"""Inputs that Kubernetes lets through and that would hurt later: refused, or accepted with a warning."""
+"""Inputs that Kubernetes accepts and that cause harm later: refused, or accepted with a warning."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_5_a_count_that_can_never_fit_is_accepted_with_a_warning(count):
     assert [caution.path for caution in collect_warnings(asked)] == ([] if count == 32 else [f"{ASK}.count"])
 
 
-def test_5_as_an_alternative_it_is_skipped_and_said_so():
+def test_5_as_an_alternative_it_is_skipped_with_a_warning():
     alternative = {"name": "huge", "deviceClassName": "a", "allocationMode": "ExactCount", "count": 33}
     asked = claim(choice("gpu", alternative, {**alternative, "name": "small", "count": 1}))
     assert not validate_create(asked)
@@ -101,7 +101,7 @@ def test_13_a_shared_device_that_becomes_dedicated_and_keeps_its_policy():
         assert found(validate_update(dedicated, shared(default="1"))) == [f"Forbidden {POLICY}"]
 
 
-def test_14_a_negative_consumption_would_make_capacity_out_of_nothing():
+def test_14_a_negative_consumption_would_create_capacity():
     got = with_status(allocation=allocation(result(consumedCapacity={"memory": "-999"})))
     place = "status.allocation.devices.results[0].consumedCapacity[memory]"
     assert found(validate_status_update(got, claim())) == [f"Invalid {place}"]

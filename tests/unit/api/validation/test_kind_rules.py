@@ -1,4 +1,4 @@
-"""The table of rules, as a whole."""
+"""The table of validation rules per kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_closed_kind_has_rules():
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.qualified_name)
-def test_an_empty_object_of_every_kind_is_judged(kind):
+def test_an_empty_object_of_every_kind_is_validated(kind):
     empty = kind.type()
     assert "Required metadata.name" in found(validate_create(empty))
     assert "Required metadata.name" in found(validate_stored(empty))

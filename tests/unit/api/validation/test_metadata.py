@@ -1,4 +1,4 @@
-"""Metadata is judged alike for all kinds."""
+"""Validation of metadata, which is the same for all kinds."""
 
 from __future__ import annotations
 

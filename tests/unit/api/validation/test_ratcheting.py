@@ -1,4 +1,4 @@
-"""What is stored already and unchanged is not complained about again."""
+"""An update is not refused for errors of the stored object."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def updated(new, old):
     return found(validate_update(new, old))
 
 
-def test_an_odd_device_may_stay():
+def test_a_stored_invalid_device_may_stay():
     old = slice_of(device("a", taints=[ODD_TAINT]), device("b"))
     assert validate_create(old)
     assert updated(old, old) == []
     assert updated(slice_of(device("a", taints=[ODD_TAINT], attributes={"x": {"int": 1}})), old) == []
 
 
-def test_a_device_is_known_by_its_name_not_by_its_place():
+def test_a_device_is_identified_by_its_name_not_by_its_position():
     old = slice_of(device("a", taints=[ODD_TAINT]))
     moved = slice_of(device("new"), device("a", taints=[ODD_TAINT]))
     assert updated(moved, old) == []
@@ -35,7 +35,7 @@ def test_a_device_is_known_by_its_name_not_by_its_place():
     assert updated(renamed, old) == ["NotSupported spec.devices[0].taints[0].effect"]
 
 
-def test_an_item_without_a_name_is_known_by_its_content():
+def test_an_item_without_a_name_is_identified_by_its_content():
     old = slice_of(device("a", taints=[ODD_TAINT]))
     moved = slice_of(device("a", taints=[{"key": "b", "effect": "None"}, ODD_TAINT]))
     assert updated(moved, old) == []
@@ -43,7 +43,7 @@ def test_an_item_without_a_name_is_known_by_its_content():
     assert updated(other, old) == ["NotSupported spec.devices[0].taints[0].effect"]
 
 
-def test_a_value_that_was_bad_and_is_now_bad_in_another_way():
+def test_a_value_that_breaks_another_rule_than_before_is_refused():
     old = slice_of(device("a", attributes={"x": {"version": "one"}}))
     assert updated(slice_of(device("a", attributes={"x": {"version": "two"}})), old) == [
         "Invalid spec.devices[0].attributes[x].version"
@@ -68,7 +68,7 @@ def test_a_list_that_was_too_long_must_not_change():
     assert updated(slice_of(*many[1:]), old) == []
 
 
-def test_a_place_that_no_object_has_counts_as_the_one_above():
+def test_a_path_that_no_object_has_counts_as_its_parent():
     """Kubernetes reports a bad default at `validRange.default`, though the default is not there."""
 
     def ranged(default):

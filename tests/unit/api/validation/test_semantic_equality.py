@@ -1,4 +1,4 @@
-"""Two values that mean the same are the same."""
+"""Semantic equality of values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_different(one, other):
     assert not is_semantically_equal(holder(one), holder(other))
 
 
-def test_shapes_that_differ():
+def test_devices_that_differ():
     assert not is_semantically_equal((holder(b"{}"),), (holder(b"{}"), holder(b"{}")))
     assert not is_semantically_equal({"k": holder(b"{}")}, {"l": holder(b"{}")})
     assert not is_semantically_equal(holder(b"{}"), None)

@@ -1,4 +1,4 @@
-"""What is allowed and still surely a mistake."""
+"""Warnings about valid objects that are almost certainly mistakes."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("obj", "expected"), CASES.values(), ids=CASES)
-def test_cautions(obj, expected):
+def test_suspicious_objects_get_warnings(obj, expected):
     assert [caution.path for caution in collect_warnings(obj)] == expected
 
 
-def test_a_caution_reads_as_place_and_text():
+def test_a_warning_prints_its_path_and_text():
     (caution,) = collect_warnings(claim(request(count=40)))
     assert str(caution) == (
         "spec.devices.requests[0].exactly.count: "

@@ -153,7 +153,7 @@ async def test_initial_events_take_the_place_of_the_list():
             Told([line("ADDED", claim("a", 3)), bookmark(7, initial_end=True), line("ADDED", claim("c", 8))]),
         ],
     )
-    async with running(server, initial_events=True) as (informer, told, _):
+    async with running(server, send_initial_events=True) as (informer, told, _):
         assert told == ["+a@3", "+c@8"]  # what came before the end of a broken beginning does not count
         assert server.asked[1].query["sendInitialEvents"] == "true"
         assert server.asked[1].query["resourceVersionMatch"] == "NotOlderThan"
@@ -163,7 +163,7 @@ async def test_initial_events_take_the_place_of_the_list():
 
 async def test_servers_without_initial_events_are_listed():
     server = Server([listing(7, claim("a", 3))], [failed(422, "Invalid", "sendInitialEvents is forbidden")])
-    async with running(server, initial_events=True) as (_informer, told, troubles):
+    async with running(server, send_initial_events=True) as (_informer, told, troubles):
         assert told == ["+a@3"]
         assert troubles == []
 
@@ -193,7 +193,7 @@ async def test_every_watch_has_an_end_and_silence_beyond_it_is_noticed():
 
 
 async def test_a_stream_that_says_nothing_is_given_up(monkeypatch):
-    monkeypatch.setattr("dray.client.informers.informer.SHORTEST_WATCH", 0)
+    monkeypatch.setattr("dray.client.informers.informer.MIN_WATCH_SECONDS", 0)
     monkeypatch.setattr("dray.client.informers.watch_stream.WATCH_GRACE_SECONDS", 0.01)
     server = Server([listing(7)], [Told(forever()), Told([line("ADDED", claim("a", 8))])])
     async with running(server) as (_, told, troubles):

@@ -142,7 +142,9 @@ async def test_a_refused_token_is_renewed_and_the_request_sent_again():
         async with reaching(access) as transport:
             reply = await transport.request(TransportRequest("POST", "/x", body=b"hello"))
             assert (reply.code, reply.body) == (200, b"hello")
-            async with transport.stream(TransportRequest("POST", "/x", body=b"again"), silence=5) as stream:
+            async with transport.stream(
+                TransportRequest("POST", "/x", body=b"again"), idle_timeout=5
+            ) as stream:
                 assert stream.code == 200
     assert credentials.renewals == 1
 
@@ -178,7 +180,7 @@ async def test_streams_come_as_they_are_sent_and_end_when_left():
     api.answer("GET", "/x", Told(forever(b"one\n", b"two\n")))
     async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         got = b""
-        async with transport.stream(TransportRequest("GET", "/x"), silence=5) as stream:
+        async with transport.stream(TransportRequest("GET", "/x"), idle_timeout=5) as stream:
             async for chunk in stream.chunks:
                 got += chunk
                 if got.endswith(b"two\n"):
@@ -197,7 +199,7 @@ async def test_silence_is_noticed():
     api.answer("GET", "/x", Told(forever(b"one\n")))
     async with serving(api) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         with pytest.raises(ServerUnreachableError, match=r"nothing came for 0\.05 seconds"):
-            async with transport.stream(TransportRequest("GET", "/x"), silence=0.05) as stream:
+            async with transport.stream(TransportRequest("GET", "/x"), idle_timeout=0.05) as stream:
                 assert [chunk async for chunk in stream.chunks] == []
     async with serving(mute) as port, reaching(ClientConfig(f"http://127.0.0.1:{port}")) as transport:
         with pytest.raises(ServerUnreachableError, match=r"nothing came for 0\.05 seconds") as late:
@@ -237,7 +239,7 @@ async def test_a_stream_cut_off_is_not_a_stream_that_ended():
         got: list[bytes] = []
 
         async def read() -> None:
-            async with transport.stream(TransportRequest("GET", "/x"), silence=5) as stream:
+            async with transport.stream(TransportRequest("GET", "/x"), idle_timeout=5) as stream:
                 async for chunk in stream.chunks:
                     got.append(chunk)
 
@@ -359,7 +361,7 @@ def test_a_stream_that_is_left_closes_its_socket_also_when_the_server_does_not_a
     async def leave(port):
         access = ClientConfig(f"https://127.0.0.1:{port}", ca=authority.certificate)
         request = TransportRequest("GET", "/")
-        async with reaching(access) as way, way.stream(request, silence=30) as stream:
+        async with reaching(access) as way, way.stream(request, idle_timeout=30) as stream:
             assert await anext(aiter(stream.chunks)) == b"x"
 
     with Deaf(server_tls(authority, tmp_path)) as server, warnings.catch_warnings(record=True) as told:

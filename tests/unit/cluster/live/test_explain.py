@@ -44,7 +44,8 @@ def asked(text: str, name: str, kind: str = "pod", only: str | None = None) -> L
     inquirer = LiveExplainer(
         cluster, door, build_inventory(cluster, door, judge), only, TimeLimit(lambda: 0.0)
     )
-    return getattr(inquirer, kind)(("default", name))
+    explain = inquirer.explain_pod if kind == "pod" else inquirer.explain_claim
+    return explain(("default", name))
 
 
 def left_out(inquiry: LiveExplanation) -> dict[str, str]:

@@ -14,12 +14,12 @@ from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.client.client import Client
 from dray.client.errors import NotFoundError
-from dray.client.transports.in_process import InProcessTransport
 from dray.cluster.local.cluster import LocalCluster, LocalClusterOptions, open_cluster
 from dray.cluster.services.api_server import ServerProcessOptions
 from dray.cluster.services.components import ComponentOptions
 from dray.gates import GateSet
 from dray.server.http.requests import AUTHENTICATED, MASTERS
+from tests.support.in_process_transport import InProcessTransport
 
 ALTERNATIVES = {
     "name": "gpu",

@@ -11,13 +11,13 @@ from dray.api.resource import DeviceClass, ResourceSlice
 from dray.api.validation import validate_create
 from dray.client.client import Client
 from dray.client.patches import MergePatch
-from dray.client.transports.in_process import InProcessTransport
 from dray.clock import SystemClock
 from dray.cluster.local import example_nodes
 from dray.cluster.services.api_server import ServerProcessOptions, open_server
 from dray.gates import GateSet
 from dray.server.http.requests import AUTHENTICATED, MASTERS
 from dray.telemetry.logs import StructuredLogger
+from tests.support.in_process_transport import InProcessTransport
 
 
 def _log(lines: list[bytes]) -> StructuredLogger:

@@ -15,109 +15,117 @@ from dray.client.client import Client
 from dray.client.leases import LeaseTiming
 from dray.driver.classic.controller import ClassicClaimAction, ClassicController, decide_action
 from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
-from dray.driver.classic.reconciler import ClassicRetryDelay
+from dray.driver.classic.retries import ClassicRetryDelay
 from dray.errors import InputError
 from tests.contract.api import MERGE, path
 from tests.contract.classic import CLAIMS, CLASSES, DRIVER
-from tests.unit.driver.hardware import FINALIZER, TWO, Hardware, Units, World, is_allocated, run
-from tests.unit.driver.served import served, until
+from tests.unit.driver.classic.classic_cluster import (
+    FINALIZER,
+    TWO,
+    ClassicCluster,
+    Hardware,
+    Units,
+    is_allocated,
+    run,
+)
+from tests.unit.driver.driver_server import serve_for_drivers, wait_until
 
 
 @pytest.mark.req("K3063-151", "K3063-053")
 def test_an_immediate_claim_is_allocated_where_there_is_room_and_held_by_a_finalizer() -> None:
-    async def story(world: World) -> None:
-        async with world.controlled():
-            await world.ask("one", mode="Immediate", size=2)
-            claim = await world.until("one", is_allocated)
+    async def scenario(cluster: ClassicCluster) -> None:
+        async with cluster.run_controller():
+            await cluster.create_claim("one", mode="Immediate", size=2)
+            claim = await cluster.wait_until("one", is_allocated)
             assert claim.metadata.finalizers == (FINALIZER,)
             assert claim.status.driver_name == DRIVER
             reachable = claim.status.get_reachable_nodes()
             assert reachable is not None
             assert reachable.matches("node-a", {})
             assert not reachable.matches("node-b", {})
-            await world.api.delete(f"{CLAIMS}/one")
-            await until(world.names, lambda names: names == [])
-        assert world.hardware.given == {}
-        assert world.hardware.faults == []
+            await cluster.api.delete(f"{CLAIMS}/one")
+            await wait_until(cluster.names, lambda names: names == [])
+        assert cluster.hardware.given == {}
+        assert cluster.hardware.faults == []
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.req("K3063-151")
 def test_claims_on_their_way_count_when_nodes_are_declined() -> None:
-    async def story(world: World) -> None:
-        async with world.controlled():
+    async def scenario(cluster: ClassicCluster) -> None:
+        async with cluster.run_controller():
             for name in ("one", "two"):
-                await world.ask(name)
-            await world.select("one", "node-a", "node-a", "node-b")
-            await world.until("one", is_allocated)
-            await world.select("two", "node-a", "node-a", "node-b")
+                await cluster.create_claim(name)
+            await cluster.select("one", "node-a", "node-a", "node-b")
+            await cluster.wait_until("one", is_allocated)
+            await cluster.select("two", "node-a", "node-a", "node-b")
 
             def declined(claim: ClassicResourceClaim) -> bool:
-                told = claim.status.scheduling
-                return told is not None and told.driver.unsuitable_nodes == ("node-a",)
+                scheduling = claim.status.scheduling
+                return scheduling is not None and scheduling.driver.unsuitable_nodes == ("node-a",)
 
-            await world.until("two", declined)
-            await world.api.delete(f"{CLAIMS}/one")  # makes room
-            await world.until("two", is_allocated)
-        assert world.hardware.faults == []
+            await cluster.wait_until("two", declined)
+            await cluster.api.delete(f"{CLAIMS}/one")  # frees a unit
+            await cluster.wait_until("two", is_allocated)
+        assert cluster.hardware.faults == []
 
-    run(story)
+    run(scenario)
 
 
-def test_a_claim_to_be_freed_is_freed_and_allocated_anew_elsewhere() -> None:
-    async def story(world: World) -> None:
-        async with world.controlled():
-            await world.ask("one")
-            await world.select("one", "node-a")
-            await world.until("one", is_allocated)
-            await world.api.patch(f"{CLAIMS}/one/status", {"status": {"phase": "Reallocate"}}, MERGE)
-            freed = await world.until("one", lambda claim: claim.status.phase == PENDING)
+def test_a_claim_to_be_reallocated_is_deallocated_and_allocated_elsewhere() -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
+        async with cluster.run_controller():
+            await cluster.create_claim("one")
+            await cluster.select("one", "node-a")
+            await cluster.wait_until("one", is_allocated)
+            await cluster.api.patch(f"{CLAIMS}/one/status", {"status": {"phase": "Reallocate"}}, MERGE)
+            freed = await cluster.wait_until("one", lambda claim: claim.status.phase == PENDING)
             assert freed.status.attributes == {}
-            await world.until("one", lambda claim: not claim.metadata.finalizers)
-            await world.select("one", "node-b")
-            claim = await world.until("one", is_allocated)
+            await cluster.wait_until("one", lambda claim: not claim.metadata.finalizers)
+            await cluster.select("one", "node-b")
+            claim = await cluster.wait_until("one", is_allocated)
             assert claim.status.attributes == {"node": "node-b"}
-        assert world.hardware.faults == []
+        assert cluster.hardware.faults == []
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.req("K3063-028")
-def test_parameters_are_checked_when_they_are_used_and_the_claim_says_what_is_wrong() -> None:
-    async def story(world: World) -> None:
-        async with world.controlled():
-            await world.ask("one", mode="Immediate", sice=2)
-            told = await until(lambda: _told(world))
-            assert "spec.parameters.sice: unknown field; did you mean `size`?" in told[0]
-        assert (await world.claim("one")).metadata.finalizers == ()
+def test_invalid_parameters_are_reported_as_an_event_on_the_claim() -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
+        async with cluster.run_controller():
+            await cluster.create_claim("one", mode="Immediate", sice=2)
+            expected = await wait_until(lambda: list_event_notes(cluster))
+            assert "spec.parameters.sice: unknown field; did you mean `size`?" in expected[0]
+        assert (await cluster.claim("one")).metadata.finalizers == ()
 
-    run(story)
+    run(scenario)
 
 
-async def _told(world: World) -> list[str]:
-    events = await world.api.get(path("events"))
+async def list_event_notes(cluster: ClassicCluster) -> list[str]:
+    events = await cluster.api.get(path("events"))
     return [event["message"] for event in events["items"]]
 
 
-def test_what_an_author_raises_is_told_and_tried_again() -> None:
-    async def story(world: World) -> None:
-        world.units.broken = {"one"}
-        async with world.controlled() as service:
-            await world.ask("one", mode="Immediate")
-            told = await until(lambda: _told(world))
-            assert told == ["allocate failed: OSError: the cable is out"]
-            world.units.broken = set()
-            await world.until("one", is_allocated)
+def test_an_exception_of_the_author_is_reported_and_retried() -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
+        cluster.units.broken = {"one"}
+        async with cluster.run_controller() as service:
+            await cluster.create_claim("one", mode="Immediate")
+            expected = await wait_until(lambda: list_event_notes(cluster))
+            assert expected == ["allocate failed: OSError: the cable is out"]
+            cluster.units.broken = set()
+            await cluster.wait_until("one", is_allocated)
             text = service.metrics.render().decode()
             assert f'calls_total{{driver="{DRIVER}",method="allocate",result="error"}}' in text
-        assert world.hardware.faults == []
+        assert cluster.hardware.faults == []
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
-    ("method", "answer", "told"),
+    ("method", "answer", "expected"),
     [
         (
             "allocate",
@@ -138,92 +146,92 @@ def test_what_an_author_raises_is_told_and_tried_again() -> None:
         ),
     ],
 )
-def test_an_answer_that_is_none_is_told_and_does_not_end_the_controller(
-    method: str, answer: Any, told: str, monkeypatch: pytest.MonkeyPatch
+def test_an_invalid_result_is_reported_and_does_not_end_the_controller(
+    method: str, answer: Any, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(world: World) -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(world.units, method, lambda *_: answer() if callable(answer) else answer)
-            async with world.controlled():
-                await world.ask("one")
-                await world.select("one", "node-a", "node-a", "node-b")
-                assert await until(lambda: _told(world)) == [told]
-        async with world.controlled():
-            await world.until("one", is_allocated)
-        assert world.hardware.faults == []
+            patched.setattr(cluster.units, method, lambda *_: answer() if callable(answer) else answer)
+            async with cluster.run_controller():
+                await cluster.create_claim("one")
+                await cluster.select("one", "node-a", "node-a", "node-b")
+                assert await wait_until(lambda: list_event_notes(cluster)) == [expected]
+        async with cluster.run_controller():
+            await cluster.wait_until("one", is_allocated)
+        assert cluster.hardware.faults == []
 
-    run(story)
-
-
-def test_a_claim_whose_class_went_away_still_gives_back_and_goes() -> None:
-    async def story(world: World) -> None:
-        async with world.controlled():
-            await world.ask("one", mode="Immediate")
-            await world.until("one", is_allocated)
-        await world.api.delete(f"{CLASSES}/acme")
-        async with world.controlled():
-            await world.api.delete(f"{CLAIMS}/one")
-            await until(world.names, lambda names: names == [])
-        assert world.hardware.given == {}
-
-    run(story)
+    run(scenario)
 
 
-def test_a_claim_that_was_begun_and_whose_class_went_away_is_let_go() -> None:
-    async def story(world: World) -> None:
-        await world.ask("one", mode="Immediate")
+def test_a_claim_whose_class_was_deleted_is_deallocated_and_deleted() -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
+        async with cluster.run_controller():
+            await cluster.create_claim("one", mode="Immediate")
+            await cluster.wait_until("one", is_allocated)
+        await cluster.api.delete(f"{CLASSES}/acme")
+        async with cluster.run_controller():
+            await cluster.api.delete(f"{CLAIMS}/one")
+            await wait_until(cluster.names, lambda names: names == [])
+        assert cluster.hardware.given == {}
+
+    run(scenario)
+
+
+def test_a_begun_claim_whose_class_was_deleted_loses_its_finalizer() -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
+        await cluster.create_claim("one", mode="Immediate")
         held = {"metadata": {"finalizers": [FINALIZER]}}  # as somebody left it who was killed then
-        await world.api.patch(f"{CLAIMS}/one", held, MERGE)
-        world.hardware.give((await world.claim("one")).metadata.uid, "node-a")
-        await world.api.delete(f"{CLASSES}/acme")
-        async with world.controlled():
-            await world.until("one", lambda claim: not claim.metadata.finalizers)
-        assert world.hardware.given == {}
+        await cluster.api.patch(f"{CLAIMS}/one", held, MERGE)
+        cluster.hardware.give((await cluster.claim("one")).metadata.uid, "node-a")
+        await cluster.api.delete(f"{CLASSES}/acme")
+        async with cluster.run_controller():
+            await cluster.wait_until("one", lambda claim: not claim.metadata.finalizers)
+        assert cluster.hardware.given == {}
 
-    run(story)
+    run(scenario)
 
 
-def test_a_claim_that_somebody_tears_out_by_its_finalizers_is_taken_back_nevertheless() -> None:
-    async def story(world: World) -> None:
-        async with world.controlled():
-            await world.ask("one", mode="Immediate")
-            await world.until("one", is_allocated)
-            await world.api.delete(f"{CLAIMS}/one")
-            if "one" in await world.names():
-                await world.api.ask(
+def test_a_claim_whose_finalizers_somebody_removed_is_deallocated() -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
+        async with cluster.run_controller():
+            await cluster.create_claim("one", mode="Immediate")
+            await cluster.wait_until("one", is_allocated)
+            await cluster.api.delete(f"{CLAIMS}/one")
+            if "one" in await cluster.names():
+                await cluster.api.ask(
                     "PATCH",
                     f"{CLAIMS}/one",
                     {"metadata": {"finalizers": None}},
                     headers={"content-type": MERGE},
                 )
-            await until(lambda: _given(world), lambda given: given == {})
+            await wait_until(lambda: _given(cluster), lambda given: given == {})
 
-    run(story)
+    run(scenario)
 
 
-async def _given(world: World) -> dict[str, str]:
-    return dict(world.hardware.given)
+async def _given(cluster: ClassicCluster) -> dict[str, str]:
+    return dict(cluster.hardware.given)
 
 
 def test_an_immediate_claim_waits_until_another_is_given_back() -> None:
-    async def story(world: World) -> None:
-        async with world.controlled():
-            await world.ask("one", mode="Immediate")
-            await world.until("one", is_allocated)
-            await world.ask("two", mode="Immediate")
-            assert await until(lambda: _told(world)) == ["everything is taken"]
-            await world.api.delete(f"{CLAIMS}/one")
-            await world.until("two", is_allocated)
-        assert world.hardware.faults == []
+    async def scenario(cluster: ClassicCluster) -> None:
+        async with cluster.run_controller():
+            await cluster.create_claim("one", mode="Immediate")
+            await cluster.wait_until("one", is_allocated)
+            await cluster.create_claim("two", mode="Immediate")
+            assert await wait_until(lambda: list_event_notes(cluster)) == ["everything is taken"]
+            await cluster.api.delete(f"{CLAIMS}/one")
+            await cluster.wait_until("two", is_allocated)
+        assert cluster.hardware.faults == []
 
-    run(story, {"node-a": 1})
+    run(scenario, {"node-a": 1})
 
 
 def test_one_of_two_controllers_works_and_the_other_takes_over() -> None:
-    async def story(world: World) -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
         for verb in ("clusterroles", "clusterrolebindings"):
             where = path(verb, group="rbac.authorization.k8s.io", namespace="")
-            await world.api.create(_LEASES[verb], where)
+            await cluster.api.create(_LEASES[verb], where)
         quick = LeaseTiming(0.6, 0.4, 0.05)
         first = ClassicControllerOptions(
             elect=True, identity="first", timing=quick, retry_delay=ClassicRetryDelay(0.01, 0.05)
@@ -231,21 +239,21 @@ def test_one_of_two_controllers_works_and_the_other_takes_over() -> None:
         second = ClassicControllerOptions(
             elect=True, identity="second", timing=quick, retry_delay=ClassicRetryDelay(0.01, 0.05)
         )
-        async with world.controlled(choices=first) as leader:
-            other = ClassicControllerService(Client(world.way()), world.units, second)
+        async with cluster.run_controller(options=first) as leader:
+            other = ClassicControllerService(Client(cluster.connect()), cluster.units, second)
             task = asyncio.create_task(other.run())
-            await world.ask("one", mode="Immediate")
-            await world.until("one", is_allocated)
+            await cluster.create_claim("one", mode="Immediate")
+            await cluster.wait_until("one", is_allocated)
             assert leader.ready.is_set()
             assert not other.ready.is_set()
         await asyncio.wait_for(other.ready.wait(), 20)
-        await world.ask("two", mode="Immediate")
-        await world.until("two", is_allocated)
+        await cluster.create_claim("two", mode="Immediate")
+        await cluster.wait_until("two", is_allocated)
         task.cancel()
         await asyncio.wait([task])
-        assert world.hardware.faults == []
+        assert cluster.hardware.faults == []
 
-    run(story)
+    run(scenario)
 
 
 _LEASES = {
@@ -309,8 +317,8 @@ def test_a_controller_without_client_or_name_is_refused_at_once() -> None:
         ClassicControllerService(None, Units(Hardware(TWO)))  # type: ignore[arg-type]
 
     async def nameless() -> None:
-        async with served() as world:
+        async with serve_for_drivers() as cluster:
             with pytest.raises(InputError, match="not the name of a driver"):
-                ClassicControllerService(world.admin, ClassicController())
+                ClassicControllerService(cluster.admin, ClassicController())
 
     asyncio.run(nameless())

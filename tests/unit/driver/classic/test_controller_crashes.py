@@ -1,4 +1,4 @@
-"""A classic controller that is killed at every single write: nothing leaks, nothing is given twice."""
+"""A classic controller that is killed at every write: nothing leaks, nothing is allocated twice."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dray.client.errors import ServerUnreachableError
 from dray.client.transport import TransportRequest, TransportResponse
 from tests.contract.api import MERGE
 from tests.contract.classic import CLAIMS
-from tests.unit.driver.hardware import World, is_allocated, run
-from tests.unit.driver.served import until
+from tests.unit.driver.classic.classic_cluster import ClassicCluster, is_allocated, run
+from tests.unit.driver.driver_server import wait_until
 
 
 async def _through(
-    world: World, stage: Callable[[], Coroutine[Any, Any, None]], crash_at: int, *, before: bool
+    cluster: ClassicCluster, stage: Callable[[], Coroutine[Any, Any, None]], crash_at: int, *, before: bool
 ) -> int:
-    """One stage with a controller that is killed at a write and started again; how many writes there were."""
-    way, died = world.way(), asyncio.Event()
+    """Run one stage with a controller that is killed at a write and restarted; returns its writes."""
+    transport, died = cluster.connect(), asyncio.Event()
     writes = 0
 
     def count(request: TransportRequest) -> bool:
@@ -31,7 +31,7 @@ async def _through(
         return writes == crash_at
 
     def die() -> None:
-        way.inner = None  # nothing gets through any more: the process is dead
+        transport.inner = None  # nothing gets through any more: the process is dead
         died.set()
         raise ServerUnreachableError("killed", sent=True)
 
@@ -43,61 +43,61 @@ async def _through(
         if not before and count(request):
             die()
 
-    way.before, way.after = sending, answered
+    transport.before, transport.after = sending, answered
     working = asyncio.create_task(stage())
-    async with world.controlled(way):
+    async with cluster.run_controller(transport):
         dying = asyncio.create_task(died.wait())
         await asyncio.wait((working, dying), return_when=asyncio.FIRST_COMPLETED)
         dying.cancel()
         await asyncio.wait([dying])
-    async with world.controlled():
+    async with cluster.run_controller():
         await working
     return writes
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["the write is lost", "the answer is lost"])
 def test_a_crash_at_any_write_neither_leaks_a_finalizer_nor_gives_twice(before: bool) -> None:
-    async def story(world: World) -> None:
+    async def scenario(cluster: ClassicCluster) -> None:
         async def allocate() -> None:
-            await world.ask("one", mode="Immediate")
-            await world.ask("two")
-            await world.select("two", "node-b", "node-a", "node-b")
-            await world.until("one", is_allocated)
-            await world.until("two", is_allocated)
+            await cluster.create_claim("one", mode="Immediate")
+            await cluster.create_claim("two")
+            await cluster.select("two", "node-b", "node-a", "node-b")
+            await cluster.wait_until("one", is_allocated)
+            await cluster.wait_until("two", is_allocated)
 
         async def reallocate() -> None:
-            await world.api.patch(f"{CLAIMS}/two/status", {"status": {"phase": "Reallocate"}}, MERGE)
-            await world.until("two", lambda claim: not claim.metadata.finalizers)
+            await cluster.api.patch(f"{CLAIMS}/two/status", {"status": {"phase": "Reallocate"}}, MERGE)
+            await cluster.wait_until("two", lambda claim: not claim.metadata.finalizers)
 
         async def delete() -> None:
-            for name in await world.names():
-                await world.api.delete(f"{CLAIMS}/{name}")
-            await until(world.names, lambda names: names == [])
+            for name in await cluster.names():
+                await cluster.api.delete(f"{CLAIMS}/{name}")
+            await wait_until(cluster.names, lambda names: names == [])
 
         for stage in (allocate, reallocate, delete):
             crash_at = 1
             while True:
                 if stage is not allocate:
-                    async with world.controlled():
-                        if not await world.names():
+                    async with cluster.run_controller():
+                        if not await cluster.names():
                             await allocate()
                         elif stage is reallocate:
-                            await world.select("two", "node-b")
-                            await world.until("two", is_allocated)
-                writes = await _through(world, stage, crash_at, before=before)
-                assert world.hardware.faults == []
+                            await cluster.select("two", "node-b")
+                            await cluster.wait_until("two", is_allocated)
+                writes = await _through(cluster, stage, crash_at, before=before)
+                assert cluster.hardware.faults == []
                 if stage is allocate:
-                    async with world.controlled():
+                    async with cluster.run_controller():
                         await delete()
-                    assert world.hardware.given == {}
+                    assert cluster.hardware.given == {}
                 if writes < crash_at:
                     break
                 crash_at += 1
             assert crash_at > 1
             if stage is allocate:
-                async with world.controlled():
+                async with cluster.run_controller():
                     await allocate()
-        assert world.hardware.given == {}
-        assert await world.names() == []
+        assert cluster.hardware.given == {}
+        assert await cluster.names() == []
 
-    run(story)
+    run(scenario)

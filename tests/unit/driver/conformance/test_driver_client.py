@@ -1,4 +1,4 @@
-"""Sockets with no driver behind them: each is told as what it is, in a line, and soon."""
+"""Sockets without a driver behind them: each is a one-line error that names the cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.contract.kitted import short_folder
 
 
 class Http(socketserver.BaseRequestHandler):
-    """Speaks another language."""
+    """Answers with something that is not gRPC."""
 
     def handle(self) -> None:
         self.request.recv(100)
@@ -27,7 +27,7 @@ class Http(socketserver.BaseRequestHandler):
 
 
 class HangsUp(socketserver.BaseRequestHandler):
-    """Closes every line at once."""
+    """Closes every connection at once."""
 
 
 @contextmanager
@@ -42,31 +42,32 @@ def listening(path: Path, shape: type[socketserver.BaseRequestHandler]) -> Itera
             thread.join()
 
 
-async def told(path: Path) -> str:
+async def message(path: Path) -> str:
     with pytest.raises(InputError) as refused:
         await identify_driver(path, "gpu.example.com")
     return str(refused.value)
 
 
 @pytest.mark.parametrize("shape", [Http, HangsUp])
-def test_what_does_not_speak_grpc_is_told(shape: type[socketserver.BaseRequestHandler]) -> None:
+def test_a_server_without_grpc_is_an_error(shape: type[socketserver.BaseRequestHandler]) -> None:
     with short_folder() as folder, listening(folder / "other.sock", shape):
         path = folder / "other.sock"
-        said = asyncio.run(told(path))
-    assert said == f"no driver answers at `{path}`: what listens there does not speak gRPC, or not in time"
+        said = asyncio.run(message(path))
+    reason = "the process that listens there does not answer gRPC calls, or not in time"
+    assert said == f"no driver answers at `{path}`: {reason}"
 
 
-def test_what_says_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_client, "CALL_TIMEOUT_SECONDS", 0.3)
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as silent:
         path = folder / "silent.sock"
         silent.bind(str(path))
         silent.listen()
-        said = asyncio.run(told(path))
-    assert said == f"no driver answers at `{path}`: it does not say who it is within 0.3 seconds"
+        said = asyncio.run(message(path))
+    assert said == f"no driver answers at `{path}`: it does not answer GetInfo within 0.3 seconds"
 
 
-def test_what_is_no_socket_or_serves_nobody_is_told() -> None:
+def test_a_file_that_is_no_socket_is_an_error() -> None:
     with short_folder() as folder:
         (folder / "file").touch()
         with socket.socket(socket.AF_UNIX) as ended:
@@ -79,4 +80,4 @@ def test_what_is_no_socket_or_serves_nobody_is_told() -> None:
             folder / "ended": f"nobody listens at `{folder}/ended`: the driver that made it has ended",
             long: f"the path of a socket may have 107 bytes, `{long}` has {len(str(long))}",
         }
-        assert {path: asyncio.run(told(path)) for path in wanted} == wanted
+        assert {path: asyncio.run(message(path)) for path in wanted} == wanted

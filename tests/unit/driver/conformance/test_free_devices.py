@@ -1,4 +1,4 @@
-"""Which devices the suite takes: free ones of whole pools, exclusive before shared, none that overlap."""
+"""The devices of the suite: free ones of complete pools, exclusive before shared, none that overlap."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_devices_with_taints_are_left_alone():
     assert names([published({"name": "ill", "taints": [taint]}, {"name": "well"})]) == ["well"]
 
 
-def test_only_the_newest_generation_of_a_whole_pool_counts():
+def test_only_the_newest_generation_of_a_complete_pool_counts():
     old = published({"name": "old"}, name="old", generation=1)
     new = published({"name": "new"}, name="new", generation=2)
     half = published({"name": "half"}, name="half", generation=3, count=2)

@@ -1,4 +1,4 @@
-"""The suite: a good driver passes, and of bad ones each is found by the check that is there for it."""
+"""The suite: a conformant driver passes, and the check for it finds each broken driver."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from dray.driver.conformance import (
 from dray.driver.conformance.claims import NAMESPACE
 from dray.errors import InputError
 from tests.contract.servers import reaching
-from tests.unit.driver.conformance.broken import FOUND_BY, Bare, Stranger
-from tests.unit.driver.conformance.plain import NAME, NODE, Plain, slices
+from tests.unit.driver.conformance.broken_drivers import FOUND_BY, Bare, Stranger
+from tests.unit.driver.conformance.reference_driver import NAME, NODE, Plain, slices
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -41,15 +41,15 @@ def folder() -> Iterator[Path]:
 
 
 def examined(
-    shape: type[Plain], folder: Path, *only: str, published: Document | None = None, **more: object
+    driver_class: type[Plain], folder: Path, *only: str, published: Document | None = None, **more: object
 ) -> ConformanceReport:
-    """What the suite says about a driver of this shape."""
+    """Run the suite against a driver of this class."""
 
     async def run() -> ConformanceReport:
         async with reaching("inside", folder) as reach:
             client = reach.client()
             await client.create(published or slices(3))
-            driver = shape(folder, reach.client())
+            driver = driver_class(folder, reach.client())
             await driver.start()
             given = {"cdi_dir": driver.cdi, "restart": driver.restart, "only": only, **more}
             try:
@@ -74,7 +74,7 @@ async def _leftovers(client: Client) -> list[str]:
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:
-    """Run something to its end; a fault in it comes out of the groups that tasks put it into."""
+    """Run a coroutine; an exception in a task is raised without its exception groups."""
     try:
         return asyncio.run(work)
     except BaseExceptionGroup as group:
@@ -104,7 +104,7 @@ def test_every_check_but_that_of_publishing_has_a_driver_that_it_finds():
     assert {check.name for check in CHECKS} - {check for _, check in FOUND_BY} == {"publishes"}
 
 
-def test_a_pool_that_is_not_whole_is_told(folder):
+def test_an_incomplete_pool_is_reported(folder):
     half = slices(3)
     half["spec"]["pool"]["resourceSliceCount"] = 2
     (outcome,) = examined(Plain, folder, "publishes", published=half).results
@@ -114,20 +114,20 @@ def test_a_pool_that_is_not_whole_is_told(folder):
     )
 
 
-def test_what_needs_more_than_there_is_is_not_tried_and_says_why(folder):
+def test_checks_that_need_more_than_there_is_are_skipped_with_a_reason(folder):
     report = examined(Plain, folder, "reboot", "restart", "cdi", "held-device", cdi_dir=None, restart=None)
     assert {each.check: (each.verdict.value, each.why) for each in report.results} == {
-        "cdi": ("not tried", "nobody said where the driver writes CDI files: give --cdi-dir"),
+        "cdi": ("not tried", "the directory of CDI files is not known: give --cdi-dir"),
         "held-device": ("yes", ""),
         "restart": (
             "not tried",
-            "nobody said how to restart the driver: give --restart COMMAND or --supervised",
+            "the suite cannot restart the driver: give --restart COMMAND or --supervised",
         ),
-        "reboot": ("not tried", "nobody said where the driver writes CDI files: give --cdi-dir"),
+        "reboot": ("not tried", "the directory of CDI files is not known: give --cdi-dir"),
     }
 
 
-def test_a_driver_with_one_device_is_examined_as_far_as_that_goes(folder):
+def test_a_driver_with_one_device_runs_the_checks_that_need_one(folder):
     report = examined(Plain, folder, published=slices(1))
     assert {
         each.check: each.why for each in report.results if each.verdict is not ConformanceVerdict.YES
@@ -145,21 +145,21 @@ def test_an_endpoint_without_a_registration_needs_the_name_of_its_driver(folder)
         each.check: each.why for each in report.results if each.verdict is not ConformanceVerdict.YES
     } == {
         "registers": "the socket is not one of a registration",
-        "health": "the driver offers no stream of health",
+        "health": "the driver offers no health stream",
     }
 
 
-def test_who_is_no_driver_of_devices_is_not_examined(folder):
+def test_a_plugin_of_another_type_is_not_examined(folder):
     with pytest.raises(InputError, match="is a `CSIPlugin`; the suite examines drivers that register as"):
         examined(Stranger, folder)
 
 
-def test_a_check_that_does_not_exist_is_told(folder):
+def test_an_unknown_check_is_an_error(folder):
     with pytest.raises(InputError, match="there is no check `restrat`"):
         examined(Plain, folder, "restrat")
 
 
-def test_a_socket_that_nobody_serves_is_told(folder):
+def test_a_socket_without_a_server_is_an_error(folder):
     async def run() -> None:
         async with reaching("inside", folder) as reach:
             await run_conformance(reach.client(), ConformanceOptions(folder / "no.sock"))

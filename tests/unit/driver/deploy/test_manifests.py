@@ -1,4 +1,4 @@
-"""Manifests of drivers: what is in them is sound, and their rights are the ones that the kit uses."""
+"""Manifests of drivers: the documents are valid, and their rights are the ones that the kit uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from dray.client.client import Client
 from dray.client.errors import ForbiddenError
 from dray.client.object_refs import get_kind
 from dray.client.transport import TransportRequest
-from dray.client.transports.in_process import InProcessTransport
 from dray.driver import Claim, ClassicDriver, DeviceStatus, Driver, Ready, device
 from dray.driver.classic.controller import (
     ClassicAllocation,
@@ -32,8 +31,10 @@ from dray.driver.classic.controller import (
 )
 from dray.driver.classic.controller_service import ClassicControllerOptions, ClassicControllerService
 from dray.driver.classic.inventory import CONFIG_MAP, publish_inventory
-from dray.driver.classic.reconciler import ClassicRetryDelay
-from dray.driver.deploy.manifests import HOST_PATH_MOUNTS, build_manifests, shorten_driver_name
+from dray.driver.classic.retries import ClassicRetryDelay
+from dray.driver.deploy.manifests import build_manifests
+from dray.driver.deploy.objects import shorten_driver_name
+from dray.driver.deploy.workloads import HOST_PATH_MOUNTS
 from dray.driver.service.cluster_commands import make_class_driver_lookup
 from dray.driver.service.program import build_command
 from dray.errors import InputError
@@ -41,8 +42,9 @@ from dray.gates import GateSet
 from dray.values.names import check_dns_label
 from tests.contract.api import path
 from tests.contract.classic import CLAIMS, classic_claim
-from tests.unit.driver.onnode import DRIVER, NODE, Gpu, Node, on_node
-from tests.unit.driver.served import Way, served, until
+from tests.support.in_process_transport import InProcessTransport
+from tests.unit.driver.driver_node import DRIVER, NODE, DriverNode, Gpu, open_driver_node
+from tests.unit.driver.driver_server import InterceptedTransport, serve_for_drivers, wait_until
 
 IMAGE = "registry.example.com/driver:1"
 
@@ -63,7 +65,7 @@ class Told(Gpu):
 
 
 class Units(ClassicController):
-    """Gives what the nodes have told of."""
+    """Allocates from the inventory of the nodes."""
 
     name = "fpga.example.com"
 
@@ -97,9 +99,7 @@ DRIVERS: list[Driver] = [Told(), Fpga(), Plain()]
 
 @pytest.mark.req("K3063-045")
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: type(driver).__name__)
-def test_every_document_is_sound_and_lint_has_nothing_to_complain_about(
-    driver: Driver, tmp_path: Path
-) -> None:
+def test_every_document_is_valid_and_lint_finds_nothing(driver: Driver, tmp_path: Path) -> None:
     documents = build_manifests(driver, IMAGE)
     for document in documents:
         decoded = decode_document(document)
@@ -151,7 +151,7 @@ def test_the_pod_on_the_node_has_its_directories_its_name_and_few_privileges() -
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: type(driver).__name__)
-def test_what_pods_are_told_to_run_is_a_command_of_the_program(driver: Driver) -> None:
+def test_the_arguments_of_pods_are_commands_of_the_program(driver: Driver) -> None:
     program = build_command(lambda: driver)
     pods = [each for each in build_manifests(driver, IMAGE) if each["kind"] in ("DaemonSet", "Deployment")]
     for made in pods:
@@ -226,12 +226,14 @@ def granted(documents: Sequence[dict[str, Any]], part: str) -> set[tuple[str, st
     }
 
 
-def account(node: Any, driver: Driver, part: str, on: str = "") -> Way:
-    """The way of a part's account, as a pod of it would have it."""
+def account(node: Any, driver: Driver, part: str, on: str = "") -> InterceptedTransport:
+    """The transport of a part's account, as a pod of it would have it."""
     namespace = shorten_driver_name(driver.name)
     user = f"system:serviceaccount:{namespace}:{namespace}-{part}"
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
-    return Way(InProcessTransport(node.app, user, (*groups, *([f"dray:on-node:{on}"] if on else []))))
+    return InterceptedTransport(
+        InProcessTransport(node.app, user, (*groups, *([f"dray:on-node:{on}"] if on else [])))
+    )
 
 
 async def applied(admin: Client, driver: Driver) -> list[dict[str, Any]]:
@@ -242,7 +244,7 @@ async def applied(admin: Client, driver: Driver) -> list[dict[str, Any]]:
 
 
 class Fewer(Told):
-    """Tells of fewer and fewer devices."""
+    """Reports fewer and fewer devices."""
 
     left = 300
 
@@ -252,38 +254,38 @@ class Fewer(Told):
 
 @pytest.mark.req("K3063-045")
 def test_the_node_part_runs_with_exactly_the_rights_of_its_account() -> None:
-    async def story(node: Node) -> None:
+    async def scenario(node: DriverNode) -> None:
         driver = Fewer()
-        documents = await applied(node.served.admin, driver)
-        node.way = account(node.served.api, driver, "node", NODE)
-        uid, gone = await node.claim("c"), await node.claim("gone", "gpu-1")
-        async with node.running(driver) as line:
-            await line.ok(uid, "c")
-            await line.ok(gone, "gone")
-            await until(lambda: _reported(node, "c"))
+        documents = await applied(node.server.admin, driver)
+        node.transport = account(node.server.api, driver, "node", NODE)
+        uid, gone = await node.create_claim("c"), await node.create_claim("gone", "gpu-1")
+        async with node.run_driver(driver) as agent:
+            await agent.prepare_ok(uid, "c")
+            await agent.prepare_ok(gone, "gone")
+            await wait_until(lambda: _reported(node, "c"))
             driver.left = 2  # slices are changed, and others deleted
             driver.changed()
-            await until(node.served.slices, lambda slices: len(slices) == 1)
-            await line.given_back(uid, "c")
+            await wait_until(node.server.slices, lambda slices: len(slices) == 1)
+            await agent.unprepare_ok(uid, "c")
         where = path("resourceclaims", "gone")
         cleared = {"reservedFor": None, "allocation": None, "devices": None}
-        await node.served.api.patch(f"{where}/status", {"status": cleared})
-        await node.served.api.delete(where)
-        await node.served.api.gone(where)
-        async with node.running(driver):  # finds a claim that went away meanwhile
-            await until(lambda: _watched(node.way))
+        await node.server.api.patch(f"{where}/status", {"status": cleared})
+        await node.server.api.delete(where)
+        await node.server.api.gone(where)
+        async with node.run_driver(driver):  # finds a claim that went away meanwhile
+            await wait_until(lambda: _watched(node.transport))
         wanted = granted(documents, "node") - {
             ("associated-node:patch", "resource.k8s.io", "resourceclaims/driver")
         }
-        assert set(asked_for(node.way.asked)) == wanted
-        assert "Forbidden" not in node.said
-        assert "cannot" not in node.said
+        assert set(asked_for(node.transport.requests)) == wanted
+        assert "Forbidden" not in node.log_text
+        assert "cannot" not in node.log_text
 
-    run_on_node(story)
+    run_on_node(scenario)
 
 
-async def _watched(way: Way) -> bool:
-    rights = set(asked_for(way.asked))
+async def _watched(transport: InterceptedTransport) -> bool:
+    rights = set(asked_for(transport.requests))
     return ("watch", "resource.k8s.io", "resourceslices") in rights and (
         "list",
         "dray.dev",
@@ -291,48 +293,48 @@ async def _watched(way: Way) -> bool:
     ) in rights
 
 
-def run_on_node(story: Any) -> None:
+def run_on_node(scenario: Any) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60), on_node() as node:
-            await story(node)
+        async with asyncio.timeout(60), open_driver_node() as node:
+            await scenario(node)
 
     asyncio.run(bounded())
 
 
-async def _reported(node: Node, name: str) -> bool:
-    claim = await node.served.api.get(path("resourceclaims", name))
+async def _reported(node: DriverNode, name: str) -> bool:
+    claim = await node.server.api.get(path("resourceclaims", name))
     return bool(claim["status"].get("devices"))
 
 
 @pytest.mark.req("K3063-045", "K3063-053", "K3063-149", "K3063-151")
 def test_the_controller_runs_with_exactly_the_rights_of_its_account() -> None:
-    async def story() -> None:
-        async with asyncio.timeout(60), served() as world:
+    async def scenario() -> None:
+        async with asyncio.timeout(60), serve_for_drivers() as world:
             driver = Fpga()
             namespace = shorten_driver_name(driver.name)
             documents = await applied(world.admin, driver)
             on_the_node = account(world.api, driver, "node", NODE)
             await publish_inventory(Client(on_the_node), driver.name, namespace, NODE, {"units": "1"})
-            way = account(world.api, driver, "controller")
+            transport = account(world.api, driver, "controller")
             choices = ClassicControllerOptions(
                 elect=True, namespace=namespace, inventory=True, retry_delay=ClassicRetryDelay(0.01, 0.1)
             )
-            service = ClassicControllerService(Client(way), Units(), choices)
+            service = ClassicControllerService(Client(transport), Units(), choices)
             task = asyncio.create_task(service.run())
             for name in ("one", "two"):
                 made = classic_claim(name, "Immediate")
                 made["spec"]["resourceClassName"] = driver.name
                 await world.api.create(made, CLAIMS)
-            await until(lambda: _phase(world, "one"), lambda phase: phase == "Allocated")
+            await wait_until(lambda: _phase(world, "one"), lambda phase: phase == "Allocated")
             assert await _phase(world, "two") == "Pending"
-            await until(lambda: world.api.names(path("events")))
+            await wait_until(lambda: world.api.names(path("events")))
             await publish_inventory(
                 Client(on_the_node), driver.name, namespace, NODE, {"units": "2"}
             )  # more is found
-            await until(lambda: _phase(world, "two"), lambda phase: phase == "Allocated")
+            await wait_until(lambda: _phase(world, "two"), lambda phase: phase == "Allocated")
             task.cancel()
             await asyncio.wait([task])
-            used = set(asked_for(way.asked))
+            used = set(asked_for(transport.requests))
             unused = granted(documents, "controller") - used
             # The other spelling of events, and counting them, come only with older servers and repetition.
             events = {
@@ -340,13 +342,13 @@ def test_the_controller_runs_with_exactly_the_rights_of_its_account() -> None:
             }
             assert unused <= events
             assert used <= granted(documents, "controller")
-            assert set(asked_for(on_the_node.asked)) <= granted(documents, "node")
+            assert set(asked_for(on_the_node.requests)) <= granted(documents, "node")
             webhook = account(world.api, driver, "webhook")
             assert await make_class_driver_lookup(Client(webhook))(driver.name) == driver.name
             assert await make_class_driver_lookup(Client(webhook))("nothing") is None
-            assert set(asked_for(webhook.asked)) == granted(documents, "webhook")
+            assert set(asked_for(webhook.requests)) == granted(documents, "webhook")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def _phase(world: Any, name: str) -> str:
@@ -355,9 +357,9 @@ async def _phase(world: Any, name: str) -> str:
 
 
 @pytest.mark.req("K3063-150")
-def test_only_the_driver_writes_what_is_told_of_nodes() -> None:
-    async def story() -> None:
-        async with served() as world:
+def test_only_the_driver_can_write_the_inventory_of_nodes() -> None:
+    async def scenario() -> None:
+        async with serve_for_drivers() as world:
             driver = Fpga()
             namespace = shorten_driver_name(driver.name)
             await applied(world.admin, driver)
@@ -386,4 +388,4 @@ def test_only_the_driver_writes_what_is_told_of_nodes() -> None:
             assert found["data"] == {"spare": "1"}
             assert int(found["metadata"]["resourceVersion"]) > int(before)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

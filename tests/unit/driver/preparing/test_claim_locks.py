@@ -1,4 +1,4 @@
-"""Two processes of a driver on one node, and what the book keeps, for how long and at what price."""
+"""Two processes of a driver on one node: locks per claim, and how long records are kept."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from dray.driver.preparing.prepared_claims import (
 )
 from dray.driver.preparing.prepared_records import PreparedClaimRecord
 from tests.contract.api import path
-from tests.unit.driver.onnode import DRIVER, Gpu, on_node
-from tests.unit.driver.served import until
+from tests.unit.driver.driver_node import DRIVER, Gpu, open_driver_node
+from tests.unit.driver.driver_server import wait_until
 
 
-def book(root: Path) -> PreparedClaimStore:
+def open_store(root: Path) -> PreparedClaimStore:
     return PreparedClaimStore(root / "state", ClaimCdiFiles(root / "cdi", DRIVER), "boot-1")
 
 
-def given_back(kept: PreparedClaimStore, uid: str, *consumers: str, now: float = 0.0) -> None:
+def given_back(store: PreparedClaimStore, uid: str, *consumers: str, now: float = 0.0) -> None:
     entry = PreparedClaimRecord(uid=uid, namespace="default", name=uid, boot_id="boot-1", consumers=consumers)
-    kept.begin_prepare(entry, now)
-    kept.finish_unprepare(
-        kept.begin_unprepare(kept.finish_prepare(entry, [Ready(env={"A": "1"})], [None])), (), now
+    store.begin_prepare(entry, now)
+    store.finish_unprepare(
+        store.begin_unprepare(store.finish_prepare(entry, [Ready(env={"A": "1"})], [None])), (), now
     )
 
 
 def test_a_claim_that_the_old_process_is_still_preparing_is_given_back_by_the_new_one_afterwards() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
+    async def scenario() -> None:
+        async with open_driver_node() as node:
             go, began = threading.Event(), threading.Event()
             old, new = Gpu(), Gpu()
 
@@ -49,17 +49,19 @@ def test_a_claim_that_the_old_process_is_still_preparing_is_given_back_by_the_ne
                 began.set()
                 assert go.wait(20)
 
-            old.trouble = slowly
+            old.on_call = slowly
             async with (
-                node.running(old, instance="old") as first,
-                node.running(new, instance="new") as second,
+                node.run_driver(old, instance="old") as first,
+                node.run_driver(new, instance="new") as second,
             ):
-                uid = await node.claim("c")
+                uid = await node.create_claim("c")
                 asked = asyncio.create_task(first.prepare((uid, "c")))
                 await asyncio.to_thread(began.wait, 20)
                 asked.cancel()
-                giving = asyncio.create_task(second.given_back(uid, "c"))
-                await until(lambda: _now("another process of the driver is busy with a claim" in node.said))
+                giving = asyncio.create_task(second.unprepare_ok(uid, "c"))
+                await wait_until(
+                    lambda: _now("another process of the driver is busy with a claim" in node.log_text)
+                )
                 assert new.calls == []
                 go.set()
                 await giving
@@ -68,111 +70,111 @@ def test_a_claim_that_the_old_process_is_still_preparing_is_given_back_by_the_ne
             assert list((node.state / "prepared").iterdir()) == []
             assert list((node.state / "turns").iterdir()) == []
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 async def _now(value: bool) -> bool:
     return value
 
 
-def test_what_a_process_left_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
-    async def scene() -> None:
-        turns, told = ClaimLocks(tmp_path / "turns"), list[str]()
-        (tmp_path / "turns" / "c.lock").touch()
-        async with turns.acquire("c", lambda: told.append("busy")):
-            ClaimLocks(tmp_path / "turns").remove_stale()
-            assert [each.name for each in (tmp_path / "turns").iterdir()] == ["c.lock"]
-        (tmp_path / "turns" / "d.lock").touch()
-        turns.remove_stale()
-        assert list((tmp_path / "turns").iterdir()) == []
-        assert told == []
+def test_the_locks_of_a_killed_process_do_not_block(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        locks, events = ClaimLocks(tmp_path / "locks"), list[str]()
+        (tmp_path / "locks" / "c.lock").touch()
+        async with locks.acquire("c", lambda: events.append("busy")):
+            ClaimLocks(tmp_path / "locks").remove_stale()
+            assert [each.name for each in (tmp_path / "locks").iterdir()] == ["c.lock"]
+        (tmp_path / "locks" / "d.lock").touch()
+        locks.remove_stale()
+        assert list((tmp_path / "locks").iterdir()) == []
+        assert events == []
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_what_others_hold_waits_and_what_failed_lets_go(tmp_path: Path) -> None:
-    async def scene() -> None:
-        one, other, told = ClaimLocks(tmp_path), ClaimLocks(tmp_path), list[str]()
-        with pytest.raises(OSError, match="mine"):
+def test_a_held_lock_is_waited_for_and_a_failure_releases_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, other, events = ClaimLocks(tmp_path), ClaimLocks(tmp_path), list[str]()
+        with pytest.raises(OSError, match="a failure"):
             async with one.acquire("c", lambda: None):
-                raise OSError("mine")
+                raise OSError("a failure")
         async with one.acquire("c", lambda: None):
-            waiting = asyncio.create_task(_once(other, told))
-            await until(lambda: _now(told == ["busy"]))
+            waiting = asyncio.create_task(acquire_once(other, events))
+            await wait_until(lambda: _now(events == ["busy"]))
         await waiting
-        assert told == ["busy", "mine now"]
+        assert events == ["busy", "acquired"]
 
-    asyncio.run(scene())
-
-
-async def _once(turns: ClaimLocks, told: list[str]) -> None:
-    async with turns.acquire("c", lambda: told.append("busy")):
-        told.append("mine now")
+    asyncio.run(scenario())
 
 
-# --- for how long ---
+async def acquire_once(locks: ClaimLocks, events: list[str]) -> None:
+    async with locks.acquire("c", lambda: events.append("busy")):
+        events.append("acquired")
+
+
+# --- retention ---
 
 
 @pytest.mark.parametrize("had", [["pod-1"], ["pod-1", "pod-2"]])
-def test_who_had_a_claim_may_have_it_again_a_little_later(tmp_path: Path, had: list[str]) -> None:
-    kept = book(tmp_path)
-    given_back(kept, "c", *had)
+def test_an_earlier_consumer_can_use_a_claim_again_a_little_later(tmp_path: Path, had: list[str]) -> None:
+    store = open_store(tmp_path)
+    given_back(store, "c", *had)
     soon, later, before = LATE_CALL_SECONDS / 2, LATE_CALL_SECONDS * 2, -LATE_CALL_SECONDS * 2
-    assert kept.is_late_call("c", ["pod-1"], soon)
-    assert not kept.is_late_call("c", ["pod-1"], later)
-    assert not kept.is_late_call("c", ["pod-1"], before), "somebody has set the clock back"
-    assert not kept.is_late_call("c", ["pod-1", "pod-3"], soon), "somebody came since"
-    assert kept.is_late_call("c", [], soon)
-    assert kept.is_late_call("c", [], later), "nobody has it reserved any more"
+    assert store.is_late_call("c", ["pod-1"], soon)
+    assert not store.is_late_call("c", ["pod-1"], later)
+    assert not store.is_late_call("c", ["pod-1"], before), "somebody has set the clock back"
+    assert not store.is_late_call("c", ["pod-1", "pod-3"], soon), "somebody came since"
+    assert store.is_late_call("c", [], soon)
+    assert store.is_late_call("c", [], later), "nobody has it reserved any more"
 
 
-def test_claims_that_were_given_back_are_forgotten_while_a_driver_runs(tmp_path: Path) -> None:
-    kept, notes = book(tmp_path), tmp_path / "state" / "returned"
-    given_back(kept, "first", "pod")
+def test_records_of_unprepared_claims_are_pruned_while_a_driver_runs(tmp_path: Path) -> None:
+    store, notes = open_store(tmp_path), tmp_path / "state" / "returned"
+    given_back(store, "first", "pod")
     for number in range(PRUNE_EVERY_CLAIMS):
-        given_back(kept, f"c-{number}", "pod", now=UNPREPARED_RETENTION_SECONDS * 2)
+        given_back(store, f"c-{number}", "pod", now=UNPREPARED_RETENTION_SECONDS * 2)
     assert not (notes / "first.json").exists()
     assert len(list(notes.iterdir())) == PRUNE_EVERY_CLAIMS < MAX_UNPREPARED_RECORDS
 
 
 def test_a_claim_that_got_something_else_since_gives_back_what_it_had() -> None:
-    async def scene() -> None:
-        async with on_node() as node:
-            async with node.running() as line:
-                uid = await node.claim("c")
-                await line.ok(uid, "c")
+    async def scenario() -> None:
+        async with open_driver_node() as node:
+            async with node.run_driver() as agent:
+                uid = await node.create_claim("c")
+                await agent.prepare_ok(uid, "c")
             where = path("resourceclaims", "c", sub="status")
             for allocation in (None, _elsewhere("gpu-0")):
-                await node.served.api.patch(
+                await node.server.api.patch(
                     where, {"status": {"allocation": allocation, "reservedFor": None}}
                 )
             gpu = Gpu()
-            async with node.running(gpu):
-                await until(lambda: _now(gpu.calls == [("unprepare", "c")]))
-                await until(lambda: _now(node.cdi() == {}))
+            async with node.run_driver(gpu):
+                await wait_until(lambda: _now(gpu.calls == [("unprepare", "c")]))
+                await wait_until(lambda: _now(node.cdi() == {}))
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_claim_that_got_other_devices_is_not_answered_with_those_it_had() -> None:
-    async def scene() -> None:
-        async with on_node() as node, node.running() as line:
-            uid = await node.claim("c")
-            answer = await line.ok(uid, "c")
+    async def scenario() -> None:
+        async with open_driver_node() as node, node.run_driver() as agent:
+            uid = await node.create_claim("c")
+            answer = await agent.prepare_ok(uid, "c")
             where = path("resourceclaims", "c", sub="status")
             moved = _elsewhere("gpu-1") | {"nodeSelector": None}
             for allocation in (None, moved):
-                await node.served.api.patch(
+                await node.server.api.patch(
                     where, {"status": {"allocation": allocation, "reservedFor": None}}
                 )
-            told = await line.refused(uid, "c")
+            error = await agent.expect_refusal(uid, "c")
             assert (
-                "prepared here with `node-a/gpu-0` and has `node-b/gpu-1` now; it must be given back" in told
+                "prepared here with `node-a/gpu-0` and has `node-b/gpu-1` now; it must be given back" in error
             )
-            node.way.inner = None
-            assert await line.ok(uid, "c") == answer, "nobody can tell while the API is away"
+            node.transport.inner = None
+            assert await agent.prepare_ok(uid, "c") == answer, "nobody can tell while the API is away"
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def _elsewhere(device: str) -> dict[str, object]:
@@ -193,11 +195,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def test_little_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = book(tmp_path)
+    store = open_store(tmp_path)
     entry = PreparedClaimRecord(uid="c", namespace="default", name="c", boot_id="boot-1", consumers=("pod",))
     with counted(monkeypatch) as preparing:
-        kept.begin_prepare(entry, 0.0)
-        whole = kept.finish_prepare(entry, [Ready(env={"A": "1"})], [None])
+        store.begin_prepare(entry, 0.0)
+        whole = store.finish_prepare(entry, [Ready(env={"A": "1"})], [None])
     with counted(monkeypatch) as giving:
-        kept.finish_unprepare(kept.begin_unprepare(whole), (), 0.0)
+        store.finish_unprepare(store.begin_unprepare(whole), (), 0.0)
     assert (len(preparing), len(giving)) == (3, 2)

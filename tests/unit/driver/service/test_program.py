@@ -28,7 +28,7 @@ from dray.driver.service.program import main
 from dray.wire.grpc_services import REGISTRATION, GrpcStub
 from dray.wire.unix_sockets import open_channel
 from tests.contract.documents import node
-from tests.unit.driver.served import until
+from tests.unit.driver.driver_server import wait_until
 
 PROGRAM = '''
 from dray.driver import Driver, Ready, device, run
@@ -68,14 +68,14 @@ class Dice(Driver):
         yield device("d6", attributes={"node": self.node})
 
 
-def test_help_tells_what_the_driver_is_and_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_description_and_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(Dice, ["--help"]) == 0
-    told = capsys.readouterr().out
-    assert "Rolls dice." in told
+    output = capsys.readouterr().out
+    assert "Rolls dice." in output
     for command in ("run", "devices", "schema", "webhook"):
-        assert f"\n  {command} " in told
+        assert f"\n  {command} " in output
     assert main(Dice, ["run", "--help"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for option in (
         "--node",
         "--kubeconfig",
@@ -84,7 +84,7 @@ def test_help_tells_what_the_driver_is_and_what_it_can_do(capsys: pytest.Capture
         "--metrics-address",
         "NODE_NAME",
     ):
-        assert option in told
+        assert option in output
 
 
 def test_devices_are_shown_as_they_would_be_published(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def test_the_schema_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "output"),
     [
         ([], "error: which node is this? Give `--node NAME` or set NODE_NAME"),
         (["--node", "n", "--kubeconfig", "/no/such"], "error: cannot read the kubeconfig `/no/such`"),
@@ -109,17 +109,17 @@ def test_the_schema_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_mistakes_are_one_line(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NODE_NAME", raising=False)
     assert main(Dice, arguments) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(told)
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith(output)
+    assert output.count("\n") == 1
 
 
 def to_nobody(folder: Path) -> str:
-    """A kubeconfig for a server that is not there."""
+    """Return a kubeconfig for a server that does not exist."""
     config = folder / "config"
     config.write_text(
         yaml.safe_dump(
@@ -134,7 +134,7 @@ def to_nobody(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("option", ["--plugins", "--plugins-registry", "--state-dir"])
-def test_a_directory_that_cannot_be_is_told_in_one_line(
+def test_a_directory_that_cannot_be_created_is_a_one_line_error(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = Path(tempfile.mkdtemp(prefix="dray-"))  # short enough for sockets
@@ -148,9 +148,9 @@ def test_a_directory_that_cannot_be_is_told_in_one_line(
         assert main(Dice, arguments) == 2
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("error: cannot make the directory `")
-    assert f"`{root / 'file'}`: File exists; choose another place" in said
+    output = capsys.readouterr().err.splitlines()[-1]
+    assert output.startswith("error: cannot make the directory `")
+    assert f"`{root / 'file'}`: File exists; choose another place" in output
 
 
 def test_a_method_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_a_method_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> N
         while process.stderr.readline() not in ("begun\n", ""):
             pass
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
         assert process.returncode == 0
-        assert "a method of the driver does not end; leaving without it" in said
+        assert "a method of the driver does not end; leaving without it" in output
     finally:
         process.kill()
         shutil.rmtree(root, ignore_errors=True)
@@ -191,8 +191,8 @@ def test_a_driver_with_a_bad_name_or_no_name_does_not_start(
     assert "Bad.name: `not a name`: " in capsys.readouterr().err
 
 
-def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
-    async def scene(root: Path) -> None:
+def test_a_driver_runs_as_a_process_and_ends_on_a_signal() -> None:
+    async def scenario(root: Path) -> None:
         (root / "dice.py").write_text(PROGRAM)
         async with open_server(ServerProcessOptions(root / "server", "memory:", port=0)) as server:
             client = Client(HttpTransport(load_client_config(str(server.kubeconfig))))
@@ -211,33 +211,33 @@ def test_a_driver_runs_as_a_process_and_ends_when_told_to() -> None:
                 stderr=subprocess.PIPE,
             )
             try:
-                (found,) = await until(
+                (found,) = await wait_until(
                     lambda: _slices(client), lambda slices: len(slices) == 1 or process.returncode is not None
                 )
                 assert found.spec.devices[0].attributes["node"].string_value == "node-a"
                 sockets = build_socket_paths("dice.example.com", Path("p"), root / "r")
                 async with open_channel(sockets.registration) as line:
                     stub = GrpcStub(line, REGISTRATION)
-                    told = await stub.call(
+                    plugin = await stub.call(
                         "GetInfo", REGISTRATION.get_message_class("InfoRequest")(), timeout=20
                     )
-                assert (told.name, told.endpoint) == (
+                assert (plugin.name, plugin.endpoint) == (
                     "dice.example.com",
                     str(root / "p" / "dice.example.com" / "dra.sock"),
                 )
             finally:
                 if process.returncode is None:
                     process.send_signal(signal.SIGTERM)
-                _, said = await process.communicate()
-            assert (process.returncode, "Traceback" in said.decode()) == (0, False), said.decode()
-            assert "serving" in said.decode()
-            assert "serving metrics address=127.0.0.1:" in said.decode()
+                _, output = await process.communicate()
+            assert (process.returncode, "Traceback" in output.decode()) == (0, False), output.decode()
+            assert "serving" in output.decode()
+            assert "serving metrics address=127.0.0.1:" in output.decode()
             assert len(await _slices(client)) == 1, "a driver that is updated keeps its slices"
             await client.close()
 
     root = Path(tempfile.mkdtemp(prefix="dray-"))
     try:
-        asyncio.run(scene(root))
+        asyncio.run(scenario(root))
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

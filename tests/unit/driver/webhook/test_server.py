@@ -39,7 +39,7 @@ CHECKS = ParameterReviewConfig(DRIVER, Sharing, class_parameters=Sharing, class_
 Ask = Callable[..., Awaitable[tuple[int, Any]]]
 
 
-def asked(story: Callable[[Ask], Awaitable[None]], checks: ParameterReviewConfig = CHECKS) -> None:
+def asked(scenario: Callable[[Ask], Awaitable[None]], checks: ParameterReviewConfig = CHECKS) -> None:
     """A webhook, and a way to ask it."""
 
     async def bounded() -> None:
@@ -57,7 +57,7 @@ def asked(story: Callable[[Ask], Awaitable[None]], checks: ParameterReviewConfig
                     is_json = reply.content_type == "application/json"
                     return reply.status, read_json(text) if is_json else text.decode()
 
-            await story(ask)
+            await scenario(ask)
 
     asyncio.run(bounded())
 
@@ -107,7 +107,7 @@ def device_class(parameters: Any, version: str) -> dict[str, Any]:
     ],
 )
 def test_parameters_are_checked_in_every_kind_and_version(made: Any, place: str, version: str) -> None:
-    async def story(ask: Ask) -> None:
+    async def scenario(ask: Ask) -> None:
         code, good = await ask(review(made({"replicas": 2}, version)))
         assert code == 200
         assert good == {
@@ -122,7 +122,7 @@ def test_parameters_are_checked_in_every_kind_and_version(made: Any, place: str,
         assert f"{place}.replicas: expected a whole number" in message
         assert f"{place}.mod: unknown field; did you mean `mode`?" in message
 
-    asked(story)
+    asked(scenario)
 
 
 @pytest.mark.req("K3063-028")
@@ -133,7 +133,7 @@ def test_classic_classes_and_claims_are_checked_when_they_are_for_this_driver() 
             return {**made, "driverName": driver, "parameters": parameters}
         return {**made, "spec": {"resourceClassName": driver, "parameters": parameters}}
 
-    async def story(ask: Ask) -> None:
+    async def scenario(ask: Ask) -> None:
         for kind, ours, theirs in (
             ("ResourceClass", DRIVER, "other.example.com"),
             ("ResourceClaim", "ours", "theirs"),
@@ -144,7 +144,7 @@ def test_classic_classes_and_claims_are_checked_when_they_are_for_this_driver() 
             ]
             assert answers == [True, False, True, True], kind
 
-    asked(story)
+    asked(scenario)
 
 
 @pytest.mark.parametrize(
@@ -157,24 +157,24 @@ def test_classic_classes_and_claims_are_checked_when_they_are_for_this_driver() 
         None,
     ],
 )
-def test_what_is_none_of_its_business_is_allowed(document: Any) -> None:
-    async def story(ask: Ask) -> None:
+def test_objects_without_parameters_of_the_driver_are_allowed(document: Any) -> None:
+    async def scenario(ask: Ask) -> None:
         assert (await ask(review(document)))[1]["response"]["allowed"]
 
-    asked(story)
+    asked(scenario)
 
 
 def test_an_object_that_cannot_be_read_is_left_to_the_server_with_a_warning() -> None:
-    async def story(ask: Ask) -> None:
+    async def scenario(ask: Ask) -> None:
         _, answer = await ask(review({**claim({"replicas": 1}), "spec": "nonsense"}))
         assert answer["response"]["allowed"]
         assert "were not checked" in answer["response"]["warnings"][0]
 
-    asked(story)
+    asked(scenario)
 
 
 def test_old_mistakes_do_not_keep_an_object_from_being_changed_or_deleted() -> None:
-    async def story(ask: Ask) -> None:
+    async def scenario(ask: Ask) -> None:
         wrong = claim({"replicas": "two"})
         finished = {**wrong, "metadata": {**wrong["metadata"], "finalizers": []}}
         for operation, obj, old, allowed in (
@@ -186,7 +186,7 @@ def test_old_mistakes_do_not_keep_an_object_from_being_changed_or_deleted() -> N
             _, answer = await ask(review(obj, operation, old))
             assert answer["response"]["allowed"] is allowed, operation
 
-    asked(story)
+    asked(scenario)
 
 
 @pytest.mark.parametrize(
@@ -203,30 +203,30 @@ def test_old_mistakes_do_not_keep_an_object_from_being_changed_or_deleted() -> N
         b"[" * 100_000,
     ],
 )
-def test_a_body_that_is_no_review_is_answered_with_400_in_words(body: bytes) -> None:
-    async def story(ask: Ask) -> None:
+def test_a_body_that_is_no_review_is_answered_with_400_and_a_reason(body: bytes) -> None:
+    async def scenario(ask: Ask) -> None:
         code, text = await ask(body)
         assert code == 400
         assert "Traceback" not in text
         assert text.strip()
 
-    asked(story)
+    asked(scenario)
 
 
-def test_wrong_methods_paths_and_sizes_are_refused_and_health_is_told() -> None:
-    async def story(ask: Ask) -> None:
+def test_wrong_methods_paths_and_sizes_are_refused_and_health_is_served() -> None:
+    async def scenario(ask: Ask) -> None:
         assert (await ask(b"", "GET"))[0] == 405
         assert (await ask(b"", "POST", "/elsewhere"))[0] == 404
         assert (await ask(b"x" * (MAX_BODY_BYTES + 1)))[0] == 413
         assert (await ask(b"", "GET", "/readyz")) == (200, "ok\n")
 
-    asked(story)
+    asked(scenario)
 
 
-def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_never_arrives_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dray.driver.webhook.server.BODY_TIMEOUT_SECONDS", 0.05)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with asyncio.timeout(30), serve_webhook(CHECKS, PLAIN) as url:
             place = url.removeprefix("http://").partition("/")[0]
             reader, writer = await asyncio.open_connection(*place.split(":"))
@@ -235,14 +235,14 @@ def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPat
             writer.close()
             await writer.wait_closed()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fault_of_the_webhook_is_500_without_a_traceback() -> None:
     async def broken(_name: str) -> str | None:
         raise RuntimeError("secret detail")
 
-    async def story(ask: Ask) -> None:
+    async def scenario(ask: Ask) -> None:
         code, text = await ask(
             review(
                 {
@@ -256,15 +256,15 @@ def test_a_fault_of_the_webhook_is_500_without_a_traceback() -> None:
         assert "secret" not in text
         assert "Traceback" not in text
 
-    asked(story, ParameterReviewConfig(DRIVER, Sharing, class_driver_lookup=broken))
+    asked(scenario, ParameterReviewConfig(DRIVER, Sharing, class_driver_lookup=broken))
 
 
-def test_it_answers_over_https_with_the_certificate_given(tmp_path: Path) -> None:
+def test_it_serves_https_with_its_certificate(tmp_path: Path) -> None:
     certificates = CertificateAuthority.open(tmp_path, ("localhost", "127.0.0.1"))
     (tmp_path / "authority.pem").write_bytes(certificates.ca_pem)
     where = WebhookListenOptions("127.0.0.1:0", certificates.cert_file, certificates.key_file)
 
-    async def story() -> None:
+    async def scenario() -> None:
         context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
         async with serve_webhook(CHECKS, where) as url, aiohttp.ClientSession() as session:
             assert url.startswith("https://")
@@ -273,7 +273,7 @@ def test_it_answers_over_https_with_the_certificate_given(tmp_path: Path) -> Non
             ) as reply:
                 assert (await reply.json())["response"]["allowed"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_without_a_certificate_or_with_a_broken_one_it_does_not_start(tmp_path: Path) -> None:

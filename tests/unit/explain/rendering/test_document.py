@@ -1,4 +1,4 @@
-"""The document for machines: complete, versioned, plain JSON."""
+"""The JSON document: complete, versioned, plain JSON."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import json
 import pytest
 
 from dray.explain import render_text, summarize, to_document
-from tests.unit.explain.situations import SITUATIONS, closest, passed_over, selector_false, unknown_class
+from tests.unit.explain.situations import (
+    SITUATIONS,
+    alternatives_exhausted,
+    closest,
+    passed_over,
+    selector_false,
+    unknown_class,
+)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_it_is_plain_json_with_the_same_keys_every_time(name):
+def test_the_document_is_plain_json_with_the_same_keys(name):
     diagnosis = SITUATIONS[name]()
     document = to_document(diagnosis)
     assert json.loads(json.dumps(document)) == document
@@ -33,9 +40,9 @@ def test_it_is_plain_json_with_the_same_keys_every_time(name):
     assert " ".join(render_text(diagnosis).partition("\n\n")[0].split()) == document["headline"]
 
 
-def test_every_node_is_in_one_story():
+def test_every_node_is_in_one_report():
     document = to_document(closest())
-    assert [story["nodes"] for story in document["stories"]] == [
+    assert [report["nodes"] for report in document["stories"]] == [
         ["node-a"],
         ["node-c"],
         ["node-b"],
@@ -46,18 +53,18 @@ def test_every_node_is_in_one_story():
 
 def test_every_device_has_its_first_failing_rule():
     attempt = to_document(closest())["stories"][0]["attempts"][0]
-    told = {entry["device"]["device"]: entry.get("why") for entry in attempt["devices"]}
-    assert told["gpu-0"] is None
-    assert told["gpu-2"] == {"reason": "InUse", "holders": ["ml/old"]}
-    assert told["gpu-5"] == {
+    refusals = {entry["device"]["device"]: entry.get("why") for entry in attempt["devices"]}
+    assert refusals["gpu-0"] is None
+    assert refusals["gpu-2"] == {"reason": "InUse", "holders": ["ml/old"]}
+    assert refusals["gpu-5"] == {
         "reason": "ConstraintViolated",
         "name": "gpu.example/numa",
         "value": "1",
         "expected": "0",
         "peers": ["gpu-0", "gpu-1"],
     }
-    assert told["gpu-7"] == {"reason": "Tainted", "taint": "gpu.example/maintenance:NoSchedule"}
-    assert len(told) == 8
+    assert refusals["gpu-7"] == {"reason": "Tainted", "taint": "gpu.example/maintenance:NoSchedule"}
+    assert len(refusals) == 8
     assert attempt["tally"] == [
         "3 in use by ml/old and ml/other",
         "2 with numa 1 (constraint: same gpu.example/numa = 0, like gpu-0 and gpu-1)",
@@ -80,7 +87,8 @@ def test_pools_have_their_numbers():
 
 def test_a_selector_has_its_owner_and_the_nearest_device():
     attempt = to_document(selector_false())["stories"][0]["attempts"][0]
-    assert attempt["devices"][0]["why"]["owner"] == "request gpu"
+    why = attempt["devices"][0]["why"]
+    assert (why["owner"], why["ownerKind"]) == ("request gpu", "request")
     assert attempt["nearest"]["device"]["device"] == "gpu-1"
     assert attempt["nearest"]["value"] == "40Gi"
 
@@ -95,7 +103,7 @@ def test_a_fault_has_object_field_and_text():
     }
 
 
-def test_a_pick_has_the_devices_it_was_preferred_to():
+def test_a_found_device_has_the_devices_that_were_passed_over():
     found = to_document(passed_over())["stories"][0]["found"]
     assert [pick["device"]["device"] for pick in found] == ["gpu-2", "gpu-4"]
     reasons = [[entry["why"]["reason"] for entry in pick["passedOver"]] for pick in found]
@@ -112,3 +120,11 @@ def test_hints_are_sentences_with_their_nodes():
         "request": "gpu",
         "sentence": "tolerating `gpu.example/maintenance:NoSchedule` would make node-a fit",
     }
+
+
+def test_an_alternative_has_its_parts():
+    attempts = to_document(alternatives_exhausted())["stories"][0]["attempts"]
+    assert [(one["request"], one["alternativeOf"], one["subrequest"]) for one in attempts] == [
+        ("gpu/large", "gpu", "large"),
+        ("gpu/small", "gpu", "small"),
+    ]

@@ -1,4 +1,4 @@
-"""Selectors and slices together: what is said, where, and how often."""
+"""Selectors checked against slices: which findings, where, and how often."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from hypothesis import strategies as st
 
 from dray.lint import crosscheck
 from dray.lint.findings import DeferredFinding, ObjectLocation
-from dray.lint.object_facts import ObjectFacts, SelectorGroup, SelectorUse, extract_details
+from dray.lint.object_facts import ObjectFacts, SelectorGroup, SelectorUse
 from dray.lint.selectors import device_models, evaluation
 from dray.lint.selectors.evaluation import evaluate_selector
 from dray.lint.selectors.guards import add_guards, find_missing_reference
 from tests.unit.lint import devices
-from tests.unit.lint.devices import DRIVER, GPU, published
+from tests.unit.lint.devices import DRIVER, GPU, object_facts, published
 from tests.unit.lint.selectors.test_evaluation import selectors
 
 NIC = "nic.example.com"
 
 
-def facts(kind: str, name: str, *asks: SelectorGroup) -> ObjectFacts:
+def facts(kind: str, name: str, *groups: SelectorGroup) -> ObjectFacts:
     return ObjectFacts(
-        ObjectLocation("f.yaml", 0, "", f"{kind} {name}"), "resource.k8s.io", kind, "", name, asks=asks
+        ObjectLocation("f.yaml", 0, "", f"{kind} {name}"),
+        "resource.k8s.io",
+        kind,
+        "",
+        name,
+        selector_groups=groups,
     )
 
 
-def slice_facts(slice_: Any, number: int = 0) -> ObjectFacts:
-    where = ObjectLocation("s.yaml", number, "", "ResourceSlice")
-    return ObjectFacts(
-        where, "resource.k8s.io", "ResourceSlice", "", f"s{number}", **extract_details(slice_, str)
-    )
-
-
-def ask(*expressions: str, of: str = "gpu") -> SelectorGroup:
+def group(*expressions: str, of: str = "gpu") -> SelectorGroup:
     return SelectorGroup(
         of, tuple(SelectorUse(f"at[{i}]", expression) for i, expression in enumerate(expressions))
     )
 
 
-def said(charges: list[DeferredFinding]) -> list[tuple[str, str]]:
-    return [(charge.location.subject, charge.finding.rule) for charge in charges]
+def list_rules(findings: list[DeferredFinding]) -> list[tuple[str, str]]:
+    return [(finding.location.subject, finding.finding.rule) for finding in findings]
 
 
 GPUS = published({"gpu-0": {"a": 1, "b": "x"}, "gpu-1": {"a": 2}})
-CLASS = facts("DeviceClass", "gpu", ask(f'device.driver == "{DRIVER}"'))
+CLASS = facts("DeviceClass", "gpu", group(f'device.driver == "{DRIVER}"'))
 
 
-def test_without_devices_nothing_is_said() -> None:
-    claim = facts("ResourceClaim", "c", ask(f"{GPU}.z == 1", of="gone"), ask("true"))
+def test_without_devices_there_are_no_findings() -> None:
+    claim = facts("ResourceClaim", "c", group(f"{GPU}.z == 1", of="gone"), group("true"))
     empty = published({}, pool="b")
-    assert not crosscheck([CLASS, claim, slice_facts(empty)])
+    assert not crosscheck([CLASS, claim, object_facts(empty)])
 
 
-def test_one_selector_in_many_claims_is_judged_once_and_told_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_selector_in_many_claims_is_evaluated_once_and_reported_at_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tries: list[str] = []
     real = evaluation.evaluate_selector
 
@@ -63,45 +63,49 @@ def test_one_selector_in_many_claims_is_judged_once_and_told_at_each(monkeypatch
         return real(expression, models)
 
     monkeypatch.setattr(evaluation, "evaluate_selector", counting)
-    claims = [facts("ResourceClaim", f"c{i}", ask(f"{GPU}.a == 3")) for i in range(5)]
-    found = crosscheck([CLASS, slice_facts(GPUS), *claims])
-    assert said(found) == [(f"ResourceClaim c{i}", "selector-never-true") for i in range(5)]
+    claims = [facts("ResourceClaim", f"c{i}", group(f"{GPU}.a == 3")) for i in range(5)]
+    found = crosscheck([CLASS, object_facts(GPUS), *claims])
+    assert list_rules(found) == [(f"ResourceClaim c{i}", "selector-never-true") for i in range(5)]
     assert tries.count(f"{GPU}.a == 3") == 1
 
 
 def test_of_two_classes_with_one_name_the_last_counts() -> None:
-    other = facts("DeviceClass", "gpu", ask(f"{GPU}.a == 1"))
-    claim = facts("ResourceClaim", "c", ask(f'{GPU}.b == "x"'))
-    assert ("ResourceClaim c", "selector-unguarded") in said(crosscheck([CLASS, slice_facts(GPUS), claim]))
-    assert ("ResourceClaim c", "selector-unguarded") not in said(
-        crosscheck([CLASS, other, slice_facts(GPUS), claim])
+    other = facts("DeviceClass", "gpu", group(f"{GPU}.a == 1"))
+    claim = facts("ResourceClaim", "c", group(f'{GPU}.b == "x"'))
+    assert ("ResourceClaim c", "selector-unguarded") in list_rules(
+        crosscheck([CLASS, object_facts(GPUS), claim])
+    )
+    assert ("ResourceClaim c", "selector-unguarded") not in list_rules(
+        crosscheck([CLASS, other, object_facts(GPUS), claim])
     )
 
 
 def test_a_class_without_selectors_accepts_everything() -> None:
-    nics = slice_facts(published({"eth0": {}}, driver=NIC), 1)
-    claim = facts("ResourceClaim", "c", ask(f"{GPU}.a == 1", of="any"))
-    (charge,) = crosscheck([facts("DeviceClass", "any", ask(of="any")), slice_facts(GPUS), nics, claim])
-    assert charge.finding.rule == "selector-unguarded"
-    assert charge.finding.hint == f'write `device.driver == "{DRIVER}" && …`'
+    nics = object_facts(published({"eth0": {}}, driver=NIC), 1)
+    claim = facts("ResourceClaim", "c", group(f"{GPU}.a == 1", of="any"))
+    (finding,) = crosscheck([facts("DeviceClass", "any", group(of="any")), object_facts(GPUS), nics, claim])
+    assert finding.finding.rule == "selector-unguarded"
+    assert finding.finding.hint == f'write `device.driver == "{DRIVER}" && …`'
 
 
-def test_selectors_for_which_there_is_no_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selectors_beyond_the_evaluation_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation.SelectorEvaluator.__init__, "__defaults__", (10,))
-    claims = [facts("ResourceClaim", f"c{i}", ask(f"{GPU}.a == {i}")) for i in range(9)]
-    found = crosscheck([slice_facts(GPUS), *claims])
-    (charge,) = [charge for charge in found if charge.finding.rule == "selector-not-checked"]
-    assert charge.location.subject == "ResourceClaim c4"
-    assert charge.finding.message.startswith("this and 4 more are not tried")
-    assert charge.finding.path == "at[0]"
+    claims = [facts("ResourceClaim", f"c{i}", group(f"{GPU}.a == {i}")) for i in range(9)]
+    found = crosscheck([object_facts(GPUS), *claims])
+    (finding,) = [finding for finding in found if finding.finding.rule == "selector-not-checked"]
+    assert finding.location.subject == "ResourceClaim c4"
+    assert finding.finding.message.startswith("this and 4 more are not tried")
+    assert finding.finding.path == "at[0]"
 
 
-def test_when_not_all_devices_are_looked_at_nothing_is_called_never_or_always(
+def test_when_not_all_devices_are_evaluated_nothing_is_called_never_or_always_true(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(device_models, "MAX_MODELS", 1)
-    claim = facts("ResourceClaim", "c", ask(f"{GPU}.a == 2"), ask(f"{GPU}.a == 1"), ask(f"{GPU}.z == 1"))
-    assert said(crosscheck([CLASS, slice_facts(GPUS), claim])) == [
+    claim = facts(
+        "ResourceClaim", "c", group(f"{GPU}.a == 2"), group(f"{GPU}.a == 1"), group(f"{GPU}.z == 1")
+    )
+    assert list_rules(crosscheck([CLASS, object_facts(GPUS), claim])) == [
         ("ResourceClaim c", "unknown-attribute"),
         ("DeviceClass gpu", "selector-not-checked"),
     ]
@@ -154,21 +158,21 @@ def test_a_guard_is_what_keeps_a_selector_from_failing(
         published({"g0": {}, "g1": {"a": 1}, "g2": {"a": 1, "b": 1}}),
         published({"n": {"a": 1}}, driver=NIC),
     ]
-    found = devices.catalogue(*slices, about=("device == device",))
-    models = found.get_view(devices.needs_of("device == device"))
-    made = add_guards(expression, models, found.drivers)
+    found = devices.index_models(*slices, about=("device == device",))
+    models = found.get_view(devices.field_keys_of("device == device"))
+    guarded = add_guards(expression, models, found.drivers)
     if written:
-        assert (list(made.guards), made.expression) == (guards, written)
-        outcome = evaluate_selector(made.expression, models)
+        assert (list(guarded.guards), guarded.expression) == (guards, written)
+        outcome = evaluate_selector(guarded.expression, models)
         assert outcome is not None
         assert not outcome.faults
     else:
-        assert made.expression == ""
+        assert guarded.expression == ""
 
 
 def test_only_what_is_written_out_can_be_missing() -> None:
-    found = devices.catalogue(GPUS, about=("device == device",))
-    models = found.get_view(devices.needs_of("device == device"))
+    found = devices.index_models(GPUS, about=("device == device",))
+    models = found.get_view(devices.field_keys_of("device == device"))
     for expression, name in (
         (f"{GPU}.z == 1", "z"),
         (f"{GPU}[device.driver] == 1", None),
@@ -182,13 +186,13 @@ def test_only_what_is_written_out_can_be_missing() -> None:
 
 @given(selectors, st.sampled_from(["gpu", "gone"]))
 def test_whatever_a_selector_is_findings_point_into_it(expression: str, class_name: str) -> None:
-    nics = slice_facts(published({"eth0": {"a": "x"}}, driver=NIC), 1)
-    asking = facts("ResourceClaim", "c", ask(expression, of=class_name))
-    for charge in crosscheck([CLASS, slice_facts(GPUS), nics, asking]):
-        complaint = charge.finding
+    nics = object_facts(published({"eth0": {"a": "x"}}, driver=NIC), 1)
+    asking = facts("ResourceClaim", "c", group(expression, of=class_name))
+    for finding in crosscheck([CLASS, object_facts(GPUS), nics, asking]):
+        complaint = finding.finding
         assert complaint.path
         assert complaint.expected
-        if complaint.text_offset is not None and charge.location is asking.location:
+        if complaint.text_offset is not None and finding.location is asking.location:
             text, offset = complaint.text_offset
             assert text == expression
             assert 0 <= offset < len(text)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from dray.api.devices.device_cel import build_environment
 from dray.api.fields import FieldError, FieldErrorType
 from dray.api.limits import EXPRESSION_BYTES
 from dray.api.strategies import create
+from dray.cel import CompileFault
+from dray.cel.issue_causes import IssueCause
 from dray.cel.source import ExpressionIssue
 from dray.gates import GateSet
 from dray.lint.document_checks import inspect_document
-from dray.lint.selectors.cel_messages import translate_issue
+from dray.lint.selectors.cel_messages import _EXPLANATIONS, report_issue
 from dray.lint.selectors.compilation import find_compile_findings
 from dray.manifests import ManifestSource, read_documents
 
 GPU = 'device.attributes["gpu.example.com"]'
 MEMORY = 'device.capacity["gpu.example.com"].memory'
 
-# Expression, the part of it that is pointed at, and parts of what is said, expected and hinted.
-SAID = [
+# Expression, the part of it that is pointed at, and parts of what is finding, expected and hinted.
+BROKEN = [
     ("device.attribute.x", "attribute", "`device` has no field `attribute`", "`attributes`", "`attributes`"),
     (
         'device.model == "x"',
@@ -68,7 +72,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(
-    ("expression", "at", "message", "expected", "hint"), SAID, ids=lambda value: value[:40]
+    ("expression", "at", "message", "expected", "hint"), BROKEN, ids=lambda value: value[:40]
 )
 def test_a_selector_that_cannot_be_used(
     expression: str, at: str, message: str, expected: str, hint: str
@@ -97,17 +101,31 @@ def test_a_selector_that_cannot_be_used(
     ],
     ids=lambda value: value[:40],
 )
-def test_a_selector_that_can(expression: str) -> None:
+def test_a_selector_that_can_be_used(expression: str) -> None:
     assert not find_compile_findings(expression, GateSet.from_defaults())
 
 
-def test_a_message_that_nobody_knows_is_passed_on() -> None:
-    said = translate_issue(
+@pytest.mark.parametrize("expression", [row[0] for row in BROKEN], ids=lambda value: value[:40])
+def test_the_wording_does_not_depend_on_the_message_of_the_compiler(expression: str) -> None:
+    env = build_environment(sharing=True, lists=True)
+    compiled = env.compile(expression)
+    for issue in compiled.issues if isinstance(compiled, CompileFault) else ():
+        other = issue._replace(message="some other words")
+        assert issue.cause is not None
+        assert report_issue(expression, other, env) == report_issue(expression, issue, env)
+
+
+def test_every_cause_has_a_wording() -> None:
+    assert set(_EXPLANATIONS) == set(get_args(IssueCause))
+
+
+def test_an_issue_without_a_cause_keeps_its_message() -> None:
+    finding = report_issue(
         "true",
         ExpressionIssue(2, "the 'moon' is full\nand so on"),
         build_environment(sharing=True, lists=True),
     )
-    assert (said.message, said.offset) == ("the `moon` is full", 2)
+    assert (finding.message, finding.text_offset) == ("the `moon` is full", ("true", 2))
 
 
 CLASS = """
@@ -118,7 +136,7 @@ spec: {selectors: [{cel: {expression: device.drivers}}, {cel: {expression: "true
 """
 
 
-def test_what_validation_says_about_a_broken_selector_is_not_said_again(
+def test_a_broken_selector_is_not_reported_again_by_validation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     paths = [f"spec.selectors[{i}].cel.expression" for i in range(2)]
@@ -128,12 +146,12 @@ def test_what_validation_says_about_a_broken_selector_is_not_said_again(
     found = inspect_document(document, GateSet.from_defaults(), now="2026-01-01T00:00:00Z")
     assert [(f.rule, f.path) for f in found.findings] == [
         ("selector-broken", paths[0]),
-        ("invalid", paths[1]),  # lint found nothing wrong with this one: somebody must say it
+        ("invalid", paths[1]),  # lint found nothing wrong with this one, so it stays
     ]
 
 
-def test_selectors_that_cannot_be_used_are_marked_for_the_checks_across_objects() -> None:
+def test_unusable_selectors_are_marked_for_the_checks_across_objects() -> None:
     (document,) = read_documents(ManifestSource.decode("f.yaml", CLASS.encode()))
     (facts,) = inspect_document(document, GateSet.from_defaults(), now="2026-01-01T00:00:00Z").facts
-    (ask,) = facts.asks
-    assert [use.usable for use in ask.selectors] == [False, True]
+    (group,) = facts.selector_groups
+    assert [use.usable for use in group.selectors] == [False, True]

@@ -1,4 +1,4 @@
-"""Trying selectors: few models stand for all devices, and the outcome is the same."""
+"""Evaluation of selectors: few models represent all devices, with the same outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dray.api.devices.device_cel import bind_device
 from dray.api.resource import Device, DeviceAttribute
 from dray.cel import EvalFault
-from dray.lint.selectors import device_models as catalogues
+from dray.lint.selectors import device_models as device_models_module
 from dray.lint.selectors.device_models import DeviceModel
 from dray.lint.selectors.evaluation import (
     SelectorEvaluator,
@@ -19,7 +19,7 @@ from dray.lint.selectors.evaluation import (
     count_devices,
     evaluate_selector,
 )
-from tests.unit.lint.devices import GPU, catalogue, needs_of, published
+from tests.unit.lint.devices import GPU, field_keys_of, index_models, published
 
 WHOLE = "device == device"
 conditions = st.sampled_from(
@@ -60,13 +60,13 @@ pools = st.lists(held, min_size=1, max_size=8).map(lambda each: {f"d{i}": one fo
 
 
 @given(pools, pools, st.lists(selectors, min_size=1, max_size=3), st.integers(0, 2))
-def test_models_answer_for_all_devices(
+def test_models_give_the_outcome_of_all_devices(
     gpus: dict[str, Any], nics: dict[str, Any], row: list[str], split: int
 ) -> None:
     slices = [published(gpus), published(nics, driver="nic.example.com")]
     before, after = tuple(row[:split]), tuple(row[split:])
-    trials = SelectorEvaluator(catalogue(*slices, about=tuple(row)))
-    outcomes = trials.evaluate_row(before, after)
+    evaluator = SelectorEvaluator(index_models(*slices, about=tuple(row)))
+    outcomes = evaluator.evaluate_row(before, after)
     assert outcomes is not None
     alive = [bind_device(one.spec.driver, device) for one in slices for device in one.spec.devices]
     for place, expression in enumerate(row):
@@ -83,10 +83,10 @@ def test_models_answer_for_all_devices(
         alive = [device for device, result in results if result is True]
 
 
-def test_devices_that_differ_in_what_nobody_mentions_are_one_model() -> None:
+def test_devices_that_differ_in_unread_fields_are_one_model() -> None:
     devices = {f"gpu-{i}": {"a": i % 2, "serial": i} for i in range(100)}
     about = (f"{GPU}.a == 1", "true")
-    found = catalogue(published(devices), about=about)
+    found = index_models(published(devices), about=about)
     assert (len(found), found.device_count, found.is_complete) == (2, 100, True)
     assert [(model.count, model.description) for model in found.get_view(frozenset())] == [
         (100, "`gpu-0` of pool `gpu.example.com/a`")
@@ -100,21 +100,21 @@ def serials() -> dict[str, dict[str, int]]:
 
 
 def test_no_more_models_are_kept_than_allowed(serials: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogues, "MAX_MODELS", 10)
-    found = catalogue(published(serials), about=(f"{GPU}.serial == 1",))
+    monkeypatch.setattr(device_models_module, "MAX_MODELS", 10)
+    found = index_models(published(serials), about=(f"{GPU}.serial == 1",))
     assert (len(found), found.device_count, found.is_complete) == (10, 100, False)
 
 
-def test_trials_end_when_they_have_cost_enough(serials: Any) -> None:
+def test_evaluation_stops_at_its_limit(serials: Any) -> None:
     rows = [(f"{GPU}.serial == {i}",) for i in range(5)]
-    trials = SelectorEvaluator(catalogue(published(serials), about=rows[0]), max_evaluations=350)
-    tried = [trials.evaluate_row((), row) for row in rows]
+    evaluator = SelectorEvaluator(index_models(published(serials), about=rows[0]), max_evaluations=350)
+    tried = [evaluator.evaluate_row((), row) for row in rows]
     assert [outcome is not None for outcome in tried] == [True, True, False, False, False]  # one for the view
-    assert trials.evaluate_row((), rows[0]) is tried[0]
-    assert trials.evaluate_row((), ("true",)) is None
+    assert evaluator.evaluate_row((), rows[0]) is tried[0]
+    assert evaluator.evaluate_row((), ("true",)) is None
 
 
-def test_a_device_that_breaks_a_rule_is_not_tried() -> None:
+def test_an_invalid_device_is_not_evaluated() -> None:
     sound, broken = (
         DeviceModel("d", Device(attributes={"v": DeviceAttribute(version_value=version)}), "a", 1)
         for version in ("1.0.0", "one")
@@ -124,9 +124,11 @@ def test_a_device_that_breaks_a_rule_is_not_tried() -> None:
     assert outcome.evaluated == (sound,)
 
 
-def test_a_model_shows_what_it_has() -> None:
-    found = catalogue(published({"g": {"a": 1, "b": True, "c": ("x", "y"), "memory": "2Gi"}}), about=(WHOLE,))
-    (model,) = found.get_view(needs_of(WHOLE))
+def test_a_model_shows_its_values() -> None:
+    found = index_models(
+        published({"g": {"a": 1, "b": True, "c": ("x", "y"), "memory": "2Gi"}}), about=(WHOLE,)
+    )
+    (model,) = found.get_view(field_keys_of(WHOLE))
     domain = "gpu.example.com"
     shown = {name: model.format_value(("attributes", domain, name)) for name in ("a", "b", "c", "memory")}
     assert shown == {"a": "1", "b": "true", "c": "[x, y]", "memory": ""}
@@ -136,5 +138,5 @@ def test_a_model_shows_what_it_has() -> None:
     assert not model.has_field(("capacity", "other.example.com", "memory"))
 
 
-def test_what_does_not_compile_is_not_tried() -> None:
+def test_a_selector_that_does_not_compile_is_not_evaluated() -> None:
     assert evaluate_selector("nonsense(", ()) is None

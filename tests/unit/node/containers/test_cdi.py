@@ -98,7 +98,7 @@ def test_a_device_that_nobody_describes(folders: tuple[Path, Path]):
         CdiSpecCache(folders).collect_edits((f"{KIND}=0", f"{KIND}=7"))
     where = f"`{folders[0]}`, `{folders[1]}`"
     assert str(told.value).startswith(
-        f"CDI device `{KIND}=7` is not described in any file of {where}; passed over {broken}: "
+        f"CDI device `{KIND}=7` is not described in any file of {where}; skipped {broken}: "
     )
 
 

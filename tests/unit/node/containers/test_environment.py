@@ -258,11 +258,11 @@ ENV = "spec.containers[0].env[0]"
         ),
         (
             {"env": [{"name": "X", "value": "a\0b"}]},
-            f"{ENV}: holds a zero byte, which no command or variable can",
+            f"{ENV}: contains a zero byte, which no command or variable may",
         ),
         (
             {"command": ["a\0b"]},
-            "spec.containers[0].command[0]: holds a zero byte, which no command or variable can",
+            "spec.containers[0].command[0]: contains a zero byte, which no command or variable may",
         ),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_field_that_a_variable_cannot_have(path: str):
     problem = problem_of(env=[{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": path}}}])
     assert problem.path == f"{ENV}.valueFrom.fieldRef.fieldPath"
     assert problem.detail.startswith(
-        f"`{path}` is no field that a variable can have; expected one of metadata.name"
+        f"`{path}` is no field that a variable can refer to; expected one of metadata.name"
     )
 
 

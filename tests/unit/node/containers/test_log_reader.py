@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from dray.node.containers import log_reader
-from dray.node.containers.log_reader import LogReadOptions, build_log_path, follow_log, read_log
+from dray.node.containers.log_files import build_log_path
+from dray.node.containers.log_reader import LogReadOptions, follow_log, read_log
 from dray.node.containers.runtime.base import ContainerId
 from dray.node.containers.runtime.shim.log import ContainerLogWriter
 from tests.unit.node.containers.runtime.machine import run

@@ -211,7 +211,7 @@ def test_a_line_that_is_closed_under_a_call_cancels_the_call_and_not_the_caller(
             await here.registry.close()
             assert await waiting == {
                 A.uid: DriverCallFailure(
-                    DriverCallFault.NO_ANSWER, f"driver `{NAME}`: the line was closed (CANCELLED)"
+                    DriverCallFault.NO_ANSWER, f"driver `{NAME}`: the connection was closed (CANCELLED)"
                 )
             }
 

@@ -70,20 +70,23 @@ def test_a_classic_driver_registers_by_its_type() -> None:
 @pytest.mark.parametrize(
     ("ways", "text"),
     [
-        ({"type": "DevicePlugin"}, "the type `DevicePlugin` is not served here, only `DRAPlugin` and `Reso"),
+        (
+            {"type": "DevicePlugin"},
+            "plugins of type `DevicePlugin` are not supported, only `DRAPlugin` and `Reso",
+        ),
         (
             {"versions": ("v1alpha3.DRAPlugin",)},
-            f"driver `{NAME}` offers `v1alpha3.DRAPlugin`, and this agent speaks `v1.DRAPlugin`, `v1beta1.",
+            f"driver `{NAME}` offers `v1alpha3.DRAPlugin`, and this agent supports `v1.DRAPlugin`, `v1beta1.",
         ),
-        ({"versions": ()}, f"driver `{NAME}` offers nothing, and this agent speaks"),
+        ({"versions": ()}, f"driver `{NAME}` offers nothing, and this agent supports"),
         ({"versions": ("v1.DRAResourceHealth",)}, f"driver `{NAME}` offers `v1.DRAResourceHealth`, and this"),
         (
             {"type": "ResourcePlugin", "versions": ("v2.ResourcePlugin",)},
-            "and this agent speaks `v1alpha1.ResourcePlugin`",
+            "and this agent supports `v1alpha1.ResourcePlugin`",
         ),
         ({"endpoint": "dra.sock"}, "`dra.sock` is not an absolute path"),
         ({"endpoint": "/a/../b.sock"}, "`/a/../b.sock` is not an absolute path"),
-        ({"endpoint": "/nowhere/at/all.sock"}, "cannot be looked at: No such file or directory"),
+        ({"endpoint": "/nowhere/at/all.sock"}, "cannot be inspected: No such file or directory"),
         ({"endpoint": "/etc/passwd"}, "`/etc/passwd` is not a socket"),
         ({"endpoint": "/" + "x" * 107}, "is longer than a socket's path can be (107 bytes)"),
     ],
@@ -109,7 +112,7 @@ def test_a_name_that_is_none_is_refused_without_its_strange_letters() -> None:
         async with place() as here:
             driver = await here.driver(says="No\nName\x1b[31m")
             await here.until(lambda: bool(driver.statuses))
-            assert driver.statuses[0][1].startswith("`No Name [31m` is no name of a driver: ")
+            assert driver.statuses[0][1].startswith("`No Name [31m` is not a valid driver name: ")
 
     asyncio.run(run())
 
@@ -305,7 +308,7 @@ def test_who_takes_the_place_of_a_dead_socket_registers_once() -> None:
             driver = PlainDriver(here.ways())
             with socket.socket(socket.AF_UNIX) as dead:
                 dead.bind(str(driver.ways.registration()))
-            await here.until(lambda: any("nobody listens" in line for line in here.lines))
+            await here.until(lambda: any("no process listens" in line for line in here.lines))
             await here.started(driver)
             await until(lambda: any("its socket was replaced" in line for line in here.lines))
             assert (driver.statuses, here.came) == ([], [])

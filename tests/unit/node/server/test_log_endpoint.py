@@ -24,7 +24,7 @@ from dray.client.transports.http import HttpTransport
 from dray.cluster.local.transport import LocalTransport
 from dray.errors import InputError
 from dray.node.agent import NodeAgent
-from dray.node.server.authentication import load_or_create_certificate
+from dray.node.server.certificate import load_or_create_certificate
 from dray.server.auth.authn.certificates import CertificateAuthority
 from dray.server.http.requests import AUTHENTICATED
 from dray.server.registry.pod_logs import CERTIFICATE_ANNOTATION
@@ -157,7 +157,7 @@ def test_a_container_that_waits_says_for_what(tmp_path: Path) -> None:
             assert (code, text) == (400, 'container "c" in pod "p" is waiting to start: ClaimMissing')
             assert await asked(stage, "unbound") == (
                 400,
-                "pod unbound has no node yet, so nothing of it has run",
+                "pod unbound has no node yet, so it has no logs",
             )
             assert (await asked(stage, "nobody"))[0] == 404
 
@@ -172,7 +172,7 @@ def test_an_agent_that_does_not_answer_is_named(tmp_path: Path) -> None:
             address = running.address
         code, text = await asked(stage, "p")
         assert code == 500
-        assert f"the agent of node {NODE} cannot be asked at {address}: connection refused" in text
+        assert f"the agent of node {NODE} cannot be reached at {address}: connection refused" in text
 
     played(tmp_path, work)
 
@@ -183,9 +183,9 @@ def test_only_the_certificate_of_the_node_is_believed(tmp_path: Path) -> None:
             await stage.create(pod("p"))
             await stage.phase("p", "Running")
             for mark, words in (
-                ("sha256:" + "00" * 32, "who answers there is not the agent of the node"),
+                ("sha256:" + "00" * 32, "the certificate of the server there is not the one"),
                 ("sha256:zz", "is no fingerprint"),
-                (None, "does not say where its logs are"),
+                (None, "does not say where its agent serves logs"),
             ):
                 patch = MergePatch({"metadata": {"annotations": {CERTIFICATE_ANNOTATION: mark}}})
                 await stage.admin.patch(get_kind("Node"), NODE, patch)

@@ -184,7 +184,7 @@ def test_a_runtime_tells_what_it_lacks(tmp_path: Path) -> None:
     runtime = OciRuntime(containers, rootfs, program)
     assert asyncio.run(runtime.find_problem()) == ""
     containers.rename(tmp_path / "elsewhere")
-    assert "where containers are kept, cannot be written" in asyncio.run(runtime.find_problem())
+    assert "the directory of containers, cannot be written" in asyncio.run(runtime.find_problem())
     rootfs.rmdir()
     assert "with the files that containers see, is gone" in asyncio.run(runtime.find_problem())
     program.unlink()

@@ -1,4 +1,4 @@
-"""The number of objects of a namespace: refused beyond a bound, counted while there are any."""
+"""The limit of objects per namespace, and its counters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def config(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "short"}}
 
 
-def test_one_too_many_is_refused_and_nothing_is_kept_of_an_empty_namespace() -> None:
+def test_an_object_beyond_the_limit_is_refused_and_empty_namespaces_have_no_counter() -> None:
     async def run() -> None:
         refusals: list[str] = []
         async with world(lambda cache: [ObjectCountLimit(cache, 2, refusals.append)]) as there:
@@ -25,7 +25,7 @@ def test_one_too_many_is_refused_and_nothing_is_kept_of_an_empty_namespace() -> 
             await there.put(config("a"))
             await there.put(config("b"))
             await there.caught_up()
-            with pytest.raises(ApiStatusError, match="namespace short has 2 configmaps, no more are taken"):
+            with pytest.raises(ApiStatusError, match="namespace short has 2 configmaps, which is the limit"):
                 await there.put(config("c"))
             assert refusals == ["max_objects_per_namespace"]
             await there.delete(CONFIGS, "short", "a")

@@ -1,4 +1,4 @@
-"""Quotas: limits that hold however many ask at once, and usage that is always right."""
+"""Quotas: limits hold under concurrency, and the usage is always correct."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
 
 @asynccontextmanager
 async def limited(*, keeping: bool = True) -> AsyncIterator[World]:
-    """A world with quotas, counted afresh in the background as a server does it."""
+    """A world with quotas that are recounted in the background, as in a server."""
     async with world(lambda cache: [ResourceQuotaAdmission(cache)]) as there:
         rule = there.rules[0]
         assert isinstance(rule, ResourceQuotaAdmission)
@@ -57,7 +57,7 @@ async def refused(doing: Any) -> str:
 
 
 async def status(there: World, name: str = "q") -> dict[str, Any]:
-    """The status of a quota, once it says what is used."""
+    """The status of a quota, once it has the usage."""
     for _ in range(200):
         await there.caught_up()
         held = there.cache.get(QUOTAS, "default", name)
@@ -69,8 +69,8 @@ async def status(there: World, name: str = "q") -> dict[str, Any]:
     raise AssertionError("nobody counted")
 
 
-def test_a_limit_is_kept_and_said_in_kubernetes_words():
-    async def story() -> None:
+def test_an_exceeded_quota_is_refused_in_the_words_of_kubernetes():
+    async def scenario() -> None:
         async with limited() as there:
             await there.put(quota(**{COUNT: "2"}))
             await there.claim("a")
@@ -85,11 +85,11 @@ def test_a_limit_is_kept_and_said_in_kubernetes_words():
             assert (await status(there))["used"] == {COUNT: "1"}
             await there.claim("c")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_new_quota_counts_what_is_there_and_leaves_the_rest_of_its_document_alone():
-    async def story() -> None:
+    async def scenario() -> None:
         async with limited() as there:
             await there.claim("a")
             await there.put(config("x"))
@@ -103,11 +103,11 @@ def test_a_new_quota_counts_what_is_there_and_leaves_the_rest_of_its_document_al
             assert held.document["spec"]["novelty"] == [1]
             assert held.document["metadata"]["labels"] == {"keep": "me"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_new_limits_are_counted_afresh():
-    async def story() -> None:
+def test_new_limits_are_recounted():
+    async def scenario() -> None:
         async with limited() as there:
             await there.put(quota(**{COUNT: "5"}))
             await there.claim("a")
@@ -122,22 +122,22 @@ def test_new_limits_are_counted_afresh():
             }
             assert "exceeded quota" in await refused(there.claim("b"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_limit_holds_before_anybody_has_counted():
-    async def story() -> None:
+def test_a_limit_holds_before_the_first_recount():
+    async def scenario() -> None:
         async with limited(keeping=False) as there:
             await there.claim("a")
             await there.put(quota(**{COUNT: "1"}))
             assert f"used: {COUNT}=1" in await refused(there.claim("b"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.req("K4816-077")
-def test_a_claim_is_refused_when_any_alternative_goes_beyond_the_limit():
-    async def story() -> None:
+def test_a_claim_is_refused_when_any_alternative_exceeds_the_limit():
+    async def scenario() -> None:
         async with limited() as there:
             await there.put(quota(**{DEVICES: "3"}))
             exact = {"allocationMode": "ExactCount"}
@@ -153,11 +153,11 @@ def test_a_claim_is_refused_when_any_alternative_goes_beyond_the_limit():
             everything = [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]
             assert f"requested: {DEVICES}=32" in await refused(there.put(claim("b", requests=everything)))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_templates_count_as_objects_and_not_as_devices():
-    async def story() -> None:
+    async def scenario() -> None:
         async with limited() as there:
             await there.put(quota(**{DEVICES: "0", "count/resourceclaimtemplates.resource.k8s.io": "1"}))
             spec = {"spec": claim("x")["spec"]}
@@ -168,11 +168,11 @@ def test_templates_count_as_objects_and_not_as_devices():
             )
             assert f"requested: {DEVICES}=1" in await refused(there.claim("made-from-it"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_pods_that_end_make_room_and_pods_that_come_back_are_judged():
-    async def story() -> None:
+def test_finished_pods_release_quota_and_restarted_pods_are_charged():
+    async def scenario() -> None:
         async with limited() as there:
             await there.put(quota(pods="1"))
             await there.put(pod("a"))
@@ -184,11 +184,11 @@ def test_pods_that_end_make_room_and_pods_that_come_back_are_judged():
             await there.delete(PODS, "default", "b")
             assert (await status(there))["used"] == {"pods": "0"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_every_quota_of_the_namespace_counts_and_those_of_others_do_not():
-    async def story() -> None:
+def test_all_quotas_of_the_namespace_apply_and_no_others():
+    async def scenario() -> None:
         async with limited() as there:
             await there.put(quota("one", **{COUNT: "5"}))
             await there.put(quota("two", **{COUNT: "1"}))
@@ -199,11 +199,11 @@ def test_every_quota_of_the_namespace_counts_and_those_of_others_do_not():
             await there.delete(QUOTAS, "default", "two")
             await there.claim("b")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_names_and_scopes_that_limit_nothing_are_warned_about():
-    async def story() -> None:
+    async def scenario() -> None:
         async with limited() as there:
             written = await there.put(quota(**{"requests.cpu": "1", COUNT: "1"}))
             assert [text.partition(";")[0] for text in written.warnings] == [
@@ -215,11 +215,11 @@ def test_names_and_scopes_that_limit_nothing_are_warned_about():
             assert len(written.warnings) == 1
             await there.put(pod("a"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_many_at_once_never_go_beyond_the_limit():
-    async def story() -> None:
+def test_concurrent_creates_never_exceed_the_limit():
+    async def scenario() -> None:
         async with limited() as there:
             await there.put(quota(configmaps="7"))
             outcomes = await asyncio.gather(
@@ -232,13 +232,13 @@ def test_many_at_once_never_go_beyond_the_limit():
             )
             assert (await status(there))["used"] == {"configmaps": "0"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_quota_that_comes_at_the_same_time_misses_nothing():
-    """Creates that were judged before the quota was there are judged again when they come after it."""
+def test_a_quota_created_concurrently_counts_everything():
+    """Creates that were reviewed before the quota existed are reviewed again when they commit after it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         for limit in range(4):
             async with limited() as there:
                 steps = [there.put(config(f"c{i}")) for i in range(8)]
@@ -251,10 +251,10 @@ def test_a_quota_that_comes_at_the_same_time_misses_nothing():
                     used = (await status(there))["used"]["configmaps"]
                     assert int(used) == len(there.cache.list_objects(CONFIGS))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_nothing_is_kept_of_namespaces_without_quotas() -> None:
+def test_namespaces_without_quotas_have_no_state() -> None:
     async def run() -> None:
         async with limited(keeping=False) as there:
             rule = there.rules[0]

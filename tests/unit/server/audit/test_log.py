@@ -82,7 +82,7 @@ def test_the_line_is_in_the_file_when_the_write_may_be_carried_out(tmp_path):
     path = tmp_path / "audit.log"
 
     async def work(log):
-        await log.ahead(request())
+        await log.record_received(request())
         assert lines(path)[-1]["event"] == "received"
 
     run(path, work)
@@ -190,7 +190,7 @@ def test_a_flood_of_denials_is_counted_and_not_written(tmp_path):
 
     async def work(log):
         for number in range(200):
-            await log.complete(request("get", audit_id=f"a-{number}"), AuditOutcome(401))
+            await log.record_complete(request("get", audit_id=f"a-{number}"), AuditOutcome(401))
         await carried_out(log, request(audit_id="write"))
 
     run(path, work)
@@ -232,10 +232,10 @@ def test_while_the_log_cannot_be_written_nothing_is_changed_and_reads_go_on(tmp_
             ) as refused:
                 await carried_out(log, request(audit_id="refused"))
             assert refused.value.code == 503
-        assert log.trouble == "No space left on device"
+        assert log.write_error == "No space left on device"
         await carried_out(log, request("get"), AuditOutcome(200))
         disk.full = False
-        await until(lambda: not log.trouble)
+        await until(lambda: not log.write_error)
         await carried_out(log, request(audit_id="taken"))
 
     run(path, work)
@@ -252,11 +252,11 @@ def test_a_change_that_was_carried_out_is_noted_when_the_disk_has_room_again(tmp
     path, disk = tmp_path / "audit.log", Disk(monkeypatch)
 
     async def work(log):
-        await log.ahead(request())
+        await log.record_received(request())
         disk.full = True
-        await log.complete(request(), AuditOutcome(201))
+        await log.record_complete(request(), AuditOutcome(201))
         disk.full = False
-        await until(lambda: not log.trouble)
+        await until(lambda: not log.write_error)
 
     run(path, work)
     assert [line["code"] for line in lines(path) if line["event"] == "complete"] == [201]
@@ -272,7 +272,7 @@ def test_whoever_prefers_service_gets_a_count_of_what_is_missing(tmp_path, monke
             await carried_out(log, request(audit_id=f"a-{number}"), AuditOutcome(409))
         assert log.dropped > 0
         disk.full = False
-        await until(lambda: not log.trouble)
+        await until(lambda: not log.write_error)
 
     run(path, work, settings)
     told = lines(path)

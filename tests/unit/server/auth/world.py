@@ -102,7 +102,7 @@ class Court:
     ) -> list[AdmissionEffects]:
         """What the rules say to a change; raises `ApiStatusError` when one objects."""
         change = change_of(user, old, new, subresource, verb)
-        return [rule.admit(change) for rule in self.rules]
+        return [rule.admit(change) for rule in self.rules if change.kind in rule.kinds]
 
     def refuses(self, *change: Any, **more: Any) -> ApiStatusError | None:
         """The objection to a change, if there is one."""

@@ -1,4 +1,4 @@
-"""Events that nobody repeated for an hour are gone; others stay."""
+"""Events expire an hour after they were last observed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def left_after(events: dict[str, dict[str, Any]], clock: ManualClock) -> t
         {"metadata": {"creationTimestamp": "OLD"}, "series": {"lastObservedTime": ["NEW"]}},
     ],
 )
-def test_what_was_told_long_ago_goes(fields):
+def test_an_event_that_was_not_observed_for_an_hour_is_deleted(fields):
     clock = ManualClock()
     old = format_timestamp(clock.now() - EVENT_LIFETIME - timedelta(seconds=1))
     assert asyncio.run(left_after({"e": dated(fields, old)}, clock)) == (1, [])
@@ -62,7 +62,7 @@ def test_what_was_told_long_ago_goes(fields):
         {"eventTime": "no time at all"},
     ],
 )
-def test_what_was_told_lately_stays(fields):
+def test_a_recently_observed_event_stays(fields):
     clock = ManualClock()
     new = format_timestamp(clock.now() - EVENT_LIFETIME + timedelta(seconds=1))
     assert asyncio.run(left_after({"e": dated(fields, new)}, clock)) == (0, ["e"])

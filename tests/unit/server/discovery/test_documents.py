@@ -1,4 +1,4 @@
-"""What discovery tells, beside what a Kubernetes server tells."""
+"""Discovery documents, compared with those of a Kubernetes server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(discovery: DiscoveryEndpoints, path: str, accept: str = "application/js
 
 
 def rows(document: dict[str, Any]) -> dict[str, Any]:
-    """The rows of a resource list; the hash of the stored version is everybody's own."""
+    """The rows of a resource list; the hash of the stored version differs between servers."""
     return {
         row["name"]: {field: value for field, value in row.items() if field != "storageVersionHash"}
         for row in document["resources"]
@@ -44,7 +44,7 @@ def rows(document: dict[str, Any]) -> dict[str, Any]:
         ("/apis/resource.k8s.io/v1", "apiresourcelist_resource_v1.json"),
     ],
 )
-def test_every_row_of_a_version_is_told_as_kubernetes_tells_it(discovery, pytestconfig, path, name):
+def test_every_row_of_legacy_discovery_is_as_in_kubernetes(discovery, pytestconfig, path, name):
     ours, theirs = told(discovery, path), sample(pytestconfig, name)
     theirs_by_name = rows(theirs)
     assert rows(ours) == {row: theirs_by_name[row] for row in rows(ours)}
@@ -68,7 +68,7 @@ def test_groups_have_the_form_and_the_preference_kubernetes_gives_them(discovery
     assert ours.keys() - theirs.keys() == {"cdi.k8s.io", "dray.dev"}
 
 
-def test_the_best_version_stands_first_in_every_group(discovery):
+def test_the_preferred_version_of_every_group_is_the_most_stable(discovery):
     versions = {
         group["name"]: [version["version"] for version in group["versions"]]
         for group in told(discovery, "/apis")["groups"]
@@ -78,12 +78,12 @@ def test_the_best_version_stands_first_in_every_group(discovery):
     assert versions["coordination.k8s.io"] == ["v1", "v1beta1"]
 
 
-def test_claims_of_today_are_found_before_classic_ones(discovery):
+def test_resource_k8s_io_precedes_cdi_k8s_io(discovery):
     names = [group["name"] for group in told(discovery, "/apis")["groups"]]
     assert names.index("resource.k8s.io") < names.index("cdi.k8s.io")
 
 
-def test_a_group_tells_of_itself(discovery):
+def test_a_group_has_its_own_document(discovery):
     listed = {group["name"]: group for group in told(discovery, "/apis")["groups"]}
     group = told(discovery, "/apis/resource.k8s.io")
     assert group == {"kind": "APIGroup", "apiVersion": "v1", **listed["resource.k8s.io"]}
@@ -92,7 +92,7 @@ def test_a_group_tells_of_itself(discovery):
 @pytest.mark.parametrize(
     ("path", "name"), [("/api", "aggregated_discovery_api.json"), ("/apis", "aggregated_discovery_apis.json")]
 )
-def test_aggregated_discovery_tells_the_same_in_one_answer(discovery, pytestconfig, path, name):
+def test_aggregated_discovery_is_as_in_kubernetes(discovery, pytestconfig, path, name):
     ours, theirs = told(discovery, path, KUBECTL), sample(pytestconfig, name)
     assert {**ours, "items": 0} == {**theirs, "items": 0}
     known = _flat(theirs)
@@ -123,7 +123,7 @@ def _flat(document: dict[str, Any]) -> dict[tuple[str, str, str], Any]:
     }
 
 
-def test_both_forms_tell_of_the_same_resources(discovery):
+def test_legacy_and_aggregated_discovery_list_the_same_resources(discovery):
     for path in ("/api", "/apis"):
         for (group, version, name), row in _flat(told(discovery, path, KUBECTL)).items():
             older = rows(told(discovery, f"/apis/{group}/{version}" if group else f"/api/{version}"))
@@ -132,7 +132,7 @@ def test_both_forms_tell_of_the_same_resources(discovery):
 
 
 @pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_the_newer_form_says_what_it_is_and_that_it_varies(discovery, version):
+def test_aggregated_discovery_has_its_content_type_and_varies_with_accept(discovery, version):
     answer = discovery.answer("/apis", GROUPS.replace("v2", version), {})
     assert answer is not None
     assert answer.content_type == GROUPS.replace("v2", version)
@@ -142,7 +142,7 @@ def test_the_newer_form_says_what_it_is_and_that_it_varies(discovery, version):
 
 @pytest.mark.parametrize("accept", [KUBECTL, "application/json"])
 @pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', "*"])
-def test_who_already_has_it_is_told_so(discovery, accept, form):
+def test_a_matching_etag_is_answered_with_304(discovery, accept, form):
     first = discovery.answer("/apis", accept, {})
     assert first is not None
     tag = dict(first.headers)["etag"]
@@ -154,7 +154,7 @@ def test_who_already_has_it_is_told_so(discovery, accept, form):
     assert other.code == 200
 
 
-def test_the_two_forms_have_different_tags(discovery):
+def test_legacy_and_aggregated_documents_have_different_etags(discovery):
     tags = {dict(discovery.answer("/apis", accept, {}).headers)["etag"] for accept in (KUBECTL, "*/*")}
     assert len(tags) == 2
 
@@ -184,7 +184,7 @@ def test_the_version_has_the_fields_clients_read(discovery, pytestconfig):
         assert ours[field] == theirs[field]
 
 
-def test_reviews_are_told_of_though_they_are_not_kept(discovery):
+def test_reviews_are_discoverable_though_they_are_not_stored(discovery):
     reviews = rows(told(discovery, "/apis/authorization.k8s.io/v1"))
     assert reviews["localsubjectaccessreviews"]["namespaced"] is True
     assert reviews["selfsubjectrulesreviews"]["verbs"] == ["create"]

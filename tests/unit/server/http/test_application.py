@@ -1,4 +1,4 @@
-"""The door: a stream that breaks behind its head is noted, and nothing is sent into it."""
+"""The application records exceptions in streams and in access control."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dray.server.http.requests import ApiCall, ApiRequest, ApiResponse, RequestU
 from dray.server.http.routing import Router
 
 
-class Open:
-    """Lets everybody in."""
+class AllowAll:
+    """Access and flow control that allow every request."""
 
     def authenticate(self, headers: Any, peer: Any, path: str) -> RequestUser:
         return RequestUser("somebody")
@@ -27,28 +27,30 @@ class Open:
         return nullcontext()
 
 
-class Noting:
-    """Remembers what happened."""
+class RecordingObserver:
+    """Keeps what it is called with."""
 
     def __init__(self) -> None:
-        self.broken: list[Exception] = []
-        self.endings: list[RequestResult] = []
+        self.faults: list[Exception] = []
+        self.results: list[RequestResult] = []
 
     async def record_arrival(self, request: ApiRequest) -> None:
         pass
 
-    async def record_response(self, request: ApiRequest, ending: RequestResult) -> None:
-        self.endings.append(ending)
+    async def record_response(self, request: ApiRequest, result: RequestResult) -> None:
+        self.results.append(result)
 
     def record_fault(self, request: ApiRequest, error: Exception) -> None:
-        self.broken.append(error)
+        self.faults.append(error)
 
     def record_cutoff(self, request: ApiRequest) -> None:
-        raise AssertionError("nobody was slow")
+        raise AssertionError("no client was slow")
 
 
-async def told(error: Exception, door: Any = None) -> tuple[list[dict[str, Any]], Noting]:
-    """What is sent when a stream ends in an error, and what is noted."""
+async def serve_stream(
+    error: Exception, access: Any = None
+) -> tuple[list[dict[str, Any]], RecordingObserver]:
+    """The messages of a stream that ends in an error, and the observer of its request."""
 
     async def parts() -> AsyncIterator[bytes]:
         yield b"first"
@@ -57,8 +59,8 @@ async def told(error: Exception, door: Any = None) -> tuple[list[dict[str, Any]]
     async def answer(request: ApiRequest) -> ApiResponse:
         return ApiResponse(200, parts())
 
-    noting, door = Noting(), door or Open()
-    app = ApiApplication(Router(()), door, door, noting, answer, answer, SystemClock())
+    observer, access = RecordingObserver(), access or AllowAll()
+    app = ApiApplication(Router(()), access, access, observer, answer, answer, SystemClock())
     arrived = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
@@ -75,30 +77,30 @@ async def told(error: Exception, door: Any = None) -> tuple[list[dict[str, Any]]
     scope = {"type": "http", "method": "GET", "path": "/page", "headers": [], "client": ("10.0.0.1", 1)}
     with suppress(ZeroDivisionError):
         await app(scope, receive, send)
-    return sent, noting
+    return sent, observer
 
 
-def test_a_stream_that_breaks_is_noted_and_left_unfinished():
+def test_a_stream_that_raises_is_recorded_and_left_incomplete():
     for error in (ValueError("broken"), new_bad_request("too late to refuse")):
-        sent, noting = asyncio.run(told(error))
+        sent, observer = asyncio.run(serve_stream(error))
         assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
         assert sent[-1]["more_body"]
-        assert noting.broken == [error]
-        assert [ending.code for ending in noting.endings] == [200]
+        assert observer.faults == [error]
+        assert [result.code for result in observer.results] == [200]
 
 
-class Broken(Open):
-    """Does not know what to think."""
+class FailingAccessControl(AllowAll):
+    """Raises when it authorizes."""
 
     def authorize(self, call: ApiCall, user: RequestUser, headers: Any) -> GrantedAccess:
         raise ZeroDivisionError
 
 
-def test_a_door_that_breaks_is_noted():
-    """Nobody learnt why such a request failed."""
-    sent, noting = asyncio.run(told(ValueError(), Broken()))
+def test_an_exception_of_access_control_is_recorded():
+    """Such a request once failed without any record."""
+    sent, observer = asyncio.run(serve_stream(ValueError(), FailingAccessControl()))
     assert sent == []
-    assert [type(error) for error in noting.broken] == [ZeroDivisionError]
+    assert [type(error) for error in observer.faults] == [ZeroDivisionError]
 
 
 def test_a_node_has_a_name():

@@ -1,4 +1,4 @@
-"""A stream goes on for as long as its client takes what it is sent, and no longer."""
+"""A stream lasts as long as its client accepts its parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = 8
 
 
 class Client:
-    """Takes parts after a pause, or never; stays until told to go."""
+    """Accepts parts after a pause, or never; disconnects when `gone` is set."""
 
     def __init__(self, pause: float | None = 0.0) -> None:
         self.pause = pause
@@ -51,29 +51,29 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi_messages, "STREAM_SEND_SECONDS", 0.5)
 
 
-def test_a_client_that_takes_nothing_is_cut_off(short: None) -> None:
-    async def scene() -> None:
+def test_a_client_that_accepts_nothing_is_disconnected(short: None) -> None:
+    async def scenario() -> None:
         client = Client(None)
         assert not await client.stream()
         assert (client.taken, client.ended) == ([], True)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_a_slow_client_that_takes_every_part_in_time_gets_all(short: None) -> None:
-    async def scene() -> None:
+def test_a_slow_client_that_accepts_every_part_in_time_gets_all(short: None) -> None:
+    async def scenario() -> None:
         client = Client(0.08)  # all parts together take longer than one may
         assert await client.stream()
         assert client.taken == [*(b"%d" % number for number in range(PARTS)), b""]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_a_client_that_leaves_ends_the_stream(short: None) -> None:
-    async def scene() -> None:
+def test_a_disconnect_ends_the_stream(short: None) -> None:
+    async def scenario() -> None:
         client = Client(None)
         client.gone.set()
         assert await client.stream()
         assert client.ended
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Connections that ask for too much, too slowly, or do not read are told so and closed; others go on."""
+"""Connections beyond a limit are refused and closed; others are served."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def run(test, limits: ServerLimits = SMALL) -> list[str]:
         ([b"GET /x HTTP/1.1\r\n" + (b"a: " + b"b" * 500 + b"\r\n") * 5], 431, "max_header_bytes"),
     ],
 )
-def test_a_head_beyond_a_limit_is_told_and_closed(pieces, code, limit):
+def test_a_head_beyond_a_limit_is_refused_and_the_connection_closed(pieces, code, limit):
     async def test(port):
         assert (await told(port, *pieces))[0] == code
 
@@ -128,7 +128,7 @@ def test_requests_within_the_limits_are_served_one_after_another_and_together():
     assert run(test) == []
 
 
-def test_no_more_connections_than_allowed():
+def test_connections_beyond_the_limit_are_refused():
     async def test(port):
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
         await asyncio.sleep(0.05)
@@ -141,7 +141,7 @@ def test_no_more_connections_than_allowed():
     assert run(test) == ["max_connections"]
 
 
-def test_a_request_that_never_arrives_is_given_up():
+def test_a_request_that_does_not_arrive_in_time_is_refused():
     async def test(port):
         beginnings = (b"", b"\r\nhost: x", b"\r\ncontent-length: 9\r\n\r\nab")
         for beginning in beginnings:
@@ -161,7 +161,7 @@ def test_a_connection_without_a_request_is_closed():
     assert run(test, replace(SMALL, idle_seconds=0.1)) == ["idle_seconds"]
 
 
-def test_a_client_that_does_not_read_is_cut_off():
+def test_a_client_that_does_not_read_is_disconnected():
     async def test(port):
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         writer.write(GET.replace(b"/x", b"/flood"))
@@ -208,7 +208,7 @@ def test_a_body_comes_whole_however_it_is_sent():
     assert run(test) == []
 
 
-def test_a_client_that_waits_to_be_asked_is_asked():
+def test_expect_100_continue_is_answered():
     async def test(port):
         head = b"PUT /x HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nexpect: 100-continue\r\n\r\n"
         said = await raw(port, head, b"abc")
@@ -217,7 +217,7 @@ def test_a_client_that_waits_to_be_asked_is_asked():
     assert run(test) == []
 
 
-def test_the_head_of_an_answer_alone_has_no_body():
+def test_the_response_to_head_has_no_body():
     async def test(port):
         said = await raw(
             port, b"HEAD /length HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", until=b"never"
@@ -228,7 +228,7 @@ def test_the_head_of_an_answer_alone_has_no_body():
     assert run(test) == []
 
 
-def test_an_answer_of_known_length_is_not_chunked():
+def test_a_response_of_known_length_is_not_chunked():
     async def test(port):
         said = await raw(port, GET.replace(b"/x", b"/length"), until=b"\r\n\r\n0")
         assert b"transfer-encoding" not in said
@@ -237,7 +237,7 @@ def test_an_answer_of_known_length_is_not_chunked():
 
 
 @pytest.mark.parametrize("ending", [b" HTTP/1.0\r\n\r\n", b" HTTP/1.1\r\nconnection: close\r\n\r\n"])
-def test_who_wants_the_connection_closed_gets_it_closed(ending):
+def test_connection_close_closes_the_connection(ending):
     async def test(port):
         said = await raw(port, b"GET /length" + ending, until=b"never")
         assert b"connection: close\r\n" in said
@@ -246,7 +246,7 @@ def test_who_wants_the_connection_closed_gets_it_closed(ending):
     assert run(test) == []
 
 
-def test_what_is_no_http_is_a_400():
+def test_a_request_that_is_not_http_is_a_400():
     async def test(port):
         assert (await raw(port, b"\x16\x03\x01 hello\r\n\r\n", until=b"never")).startswith(b"HTTP/1.1 400 ")
 

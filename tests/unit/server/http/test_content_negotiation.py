@@ -1,4 +1,4 @@
-"""Which form an answer takes."""
+"""The choice of a response format from the `Accept` header."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ OLD_GROUPS = GROUPS.replace("v2", "v2beta1")
         (f"{GROUPS},application/json", OBJECT_FORMATS, ResponseFormat()),
     ],
 )
-def test_the_best_wish_that_can_be_met_wins(accept, offer, form):
+def test_the_best_clause_that_matches_an_offer_wins(accept, offer, form):
     assert negotiate(accept, offer) == form
 
 
 @pytest.mark.parametrize(
     "accept", [PB, "text/plain", "application/json;q=0", "application/json;q=x", TABLE.replace("json", "xml")]
 )
-def test_what_cannot_be_met_is_refused_with_what_there_is(accept, pytestconfig):
+def test_an_unacceptable_response_is_a_406_that_lists_the_offers(accept, pytestconfig):
     with pytest.raises(ApiStatusError) as refused:
         negotiate(accept)
     ours, theirs = refused.value.to_status(), sample(pytestconfig, "err_406.json")
@@ -93,24 +93,24 @@ def test_what_cannot_be_met_is_refused_with_what_there_is(accept, pytestconfig):
     assert ours | {"message": ""} == theirs | {"message": ""}
 
 
-def test_a_shape_that_is_not_offered_and_nothing_behind_it_is_refused():
+def test_a_representation_that_is_not_offered_is_refused():
     with pytest.raises(ApiStatusError, match="Not Acceptable"):
         negotiate(TABLE, DISCOVERY_FORMATS)
 
 
-def test_only_discovery_says_its_shape_in_the_content_type():
+def test_only_discovery_names_its_representation_in_the_content_type():
     assert negotiate(GROUPS, DISCOVERY_FORMATS).content_type == GROUPS
     assert negotiate(TABLE, OBJECT_FORMATS).content_type == JSON
 
 
-def test_a_form_writes_json_as_it_is_and_yaml_for_people():
+def test_json_is_sent_unchanged_and_yaml_in_block_style():
     text = b'{"kind":"Pod","metadata":{"name":"a"},"count":1.50}'
     assert negotiate(JSON).encode(text) is text
     assert negotiate(YAML).encode(text) == b"kind: Pod\nmetadata:\n  name: a\ncount: 1.50\n"
 
 
 @given(st.text(alphabet='abc/*;=,q.01 "jsonvTable', max_size=60))
-def test_no_header_is_too_strange(accept):
+def test_no_accept_header_raises_an_unexpected_error(accept):
     assert _tried(accept) in (JSON, YAML, 406)
 
 

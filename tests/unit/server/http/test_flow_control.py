@@ -1,4 +1,4 @@
-"""Who is let in, who waits, who is turned away, and in which order."""
+"""Flow control: which requests run, wait or are refused, and in which order."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ LEASE = ApiCall("update", "/x", plural="leases", group="coordination.k8s.io")
 WATCH = ApiCall("watch", "/x", version="v1", plural="pods")
 
 
-class Room:
-    """A gate, and those who went through it."""
+class LimitedRequests:
+    """A flow controller, and the names of the requests that it executed."""
 
     def __init__(self, **limits) -> None:
         self.refusals: list[str] = []
         self.clock = ManualClock()
-        self.gate = FlowController(ServerLimits(**limits), self.clock, self.refusals.append)
-        self.inside: list[str] = []
-        self.stay = asyncio.Event()
+        self.controller = FlowController(ServerLimits(**limits), self.clock, self.refusals.append)
+        self.executed: list[str] = []
+        self.release = asyncio.Event()
 
-    async def visit(self, name: str, call: ApiCall = READ, user: RequestUser = JANE) -> None:
-        async with self.gate.acquire(call, user):
-            self.inside.append(name)
-            await self.stay.wait()
+    async def send(self, name: str, call: ApiCall = READ, user: RequestUser = JANE) -> None:
+        async with self.controller.acquire(call, user):
+            self.executed.append(name)
+            await self.release.wait()
             await asyncio.sleep(0)
 
     def start(self, name: str, call: ApiCall = READ, user: RequestUser = JANE) -> asyncio.Task[None]:
-        return asyncio.create_task(self.visit(name, call, user))
+        return asyncio.create_task(self.send(name, call, user))
 
 
-async def settled() -> None:
+async def run_ready_tasks() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -67,122 +67,125 @@ def run(test) -> None:
         (READ, ANONYMOUS_USER, "anonymous"),
     ],
 )
-def test_every_request_has_a_class(call, user, name):
+def test_every_request_has_a_priority_level(call, user, name):
     assert PRIORITY_LEVELS[get_priority_rank(call, user)].name == name
 
 
-def test_whoever_finds_no_place_waits_until_somebody_goes():
+def test_a_request_without_a_slot_waits_until_one_is_released():
     async def test():
-        room = Room(max_in_flight=4)
-        tasks = [room.start(str(number)) for number in range(5)]
-        await settled()
-        assert room.inside == ["0", "1", "2"]
-        assert room.gate.queued == 2
-        room.stay.set()
+        requests = LimitedRequests(max_in_flight=4)
+        tasks = [requests.start(str(number)) for number in range(5)]
+        await run_ready_tasks()
+        assert requests.executed == ["0", "1", "2"]
+        assert requests.controller.queued == 2
+        requests.release.set()
         await asyncio.gather(*tasks)
-        assert room.inside == ["0", "1", "2", "3", "4"]
-        assert (room.gate.queued, room.gate.in_flight) == (0, {"readOnly": 0, "mutating": 0})
+        assert requests.executed == ["0", "1", "2", "3", "4"]
+        assert (requests.controller.queued, requests.controller.in_flight) == (
+            0,
+            {"readOnly": 0, "mutating": 0},
+        )
 
     run(test)
 
 
-def test_the_last_places_are_for_those_above():
+def test_the_last_slots_are_reserved_for_higher_levels():
     async def test():
-        room = Room(max_in_flight=20)
-        tasks = [room.start("other") for _ in range(30)]
-        tasks += [room.start("anonymous", user=ANONYMOUS_USER) for _ in range(3)]
-        tasks += [room.start("node", user=NODE) for _ in range(10)]
-        tasks += [room.start("lease", LEASE) for _ in range(10)]
-        await settled()
-        assert sorted(room.inside) == ["lease"] + ["node"] * 4 + ["other"] * 15
-        room.stay.set()
+        requests = LimitedRequests(max_in_flight=20)
+        tasks = [requests.start("other") for _ in range(30)]
+        tasks += [requests.start("anonymous", user=ANONYMOUS_USER) for _ in range(3)]
+        tasks += [requests.start("node", user=NODE) for _ in range(10)]
+        tasks += [requests.start("lease", LEASE) for _ in range(10)]
+        await run_ready_tasks()
+        assert sorted(requests.executed) == ["lease"] + ["node"] * 4 + ["other"] * 15
+        requests.release.set()
         await asyncio.gather(*tasks)
 
     run(test)
 
 
-def test_places_that_come_free_go_to_the_highest_class_first():
+def test_a_released_slot_goes_to_the_highest_level_first():
     async def test():
-        room = Room(max_in_flight=1)
-        first = room.start("first")
-        await settled()
+        requests = LimitedRequests(max_in_flight=1)
+        first = requests.start("first")
+        await run_ready_tasks()
         later = [
-            room.start("anonymous", user=ANONYMOUS_USER),
-            room.start("other"),
-            room.start("node", user=NODE),
-            room.start("lease", LEASE),
+            requests.start("anonymous", user=ANONYMOUS_USER),
+            requests.start("other"),
+            requests.start("node", user=NODE),
+            requests.start("lease", LEASE),
         ]
-        await settled()
-        room.stay.set()
+        await run_ready_tasks()
+        requests.release.set()
         await asyncio.gather(first, *later)
-        assert room.inside == ["first", "lease", "node", "other", "anonymous"]
+        assert requests.executed == ["first", "lease", "node", "other", "anonymous"]
 
     run(test)
 
 
-def test_in_a_queue_users_take_turns():
+def test_a_queue_serves_its_users_in_turn():
     async def test():
-        room = Room(max_in_flight=1)
-        tasks = [room.start("first")]
-        await settled()
-        tasks += [room.start(f"jane-{number}") for number in range(50)]
-        await settled()
-        tasks.append(room.start("john", user=JOHN))
-        await settled()
-        room.stay.set()
+        requests = LimitedRequests(max_in_flight=1)
+        tasks = [requests.start("first")]
+        await run_ready_tasks()
+        tasks += [requests.start(f"jane-{number}") for number in range(50)]
+        await run_ready_tasks()
+        tasks.append(requests.start("john", user=JOHN))
+        await run_ready_tasks()
+        requests.release.set()
         await asyncio.gather(*tasks)
-        assert room.inside.index("john") <= 2
+        assert requests.executed.index("john") <= 2
 
     run(test)
 
 
-def test_no_place_in_time_is_a_429_that_says_when_to_come_back():
+def test_a_queue_timeout_is_a_429_with_retry_after():
     async def test():
-        room = Room(max_in_flight=1, queue_seconds=0.01)
-        first = room.start("first")
-        await settled()
+        requests = LimitedRequests(max_in_flight=1, queue_seconds=0.01)
+        first = requests.start("first")
+        await run_ready_tasks()
         with pytest.raises(ApiStatusError, match="no free slot in") as busy:
-            await room.visit("late")
+            await requests.send("late")
         assert busy.value.code == 429
         assert ("retry-after", "1") in busy.value.headers
-        room.stay.set()
+        requests.release.set()
         await first
-        await room.visit("later")
-        assert room.inside == ["first", "later"]
-        assert room.refusals == ["queue_seconds"]
+        await requests.send("later")
+        assert requests.executed == ["first", "later"]
+        assert requests.refusals == ["queue_seconds"]
 
     run(test)
 
 
-def test_a_client_that_leaves_while_it_waits_leaves_no_trace():
+def test_a_cancelled_request_leaves_the_queue():
     async def test():
-        room = Room(max_in_flight=1)
-        first, second, third = (room.start(str(number)) for number in range(3))
-        await settled()
+        requests = LimitedRequests(max_in_flight=1)
+        first, second, third = (requests.start(str(number)) for number in range(3))
+        await run_ready_tasks()
         second.cancel()
-        await settled()
-        assert room.gate.queued == 1
-        room.stay.set()
+        await run_ready_tasks()
+        assert requests.controller.queued == 1
+        requests.release.set()
         await asyncio.gather(first, third)
-        assert room.inside == ["0", "2"]
-        await room.visit("again")
+        assert requests.executed == ["0", "2"]
+        await requests.send("again")
 
     run(test)
 
 
-def test_a_place_given_to_somebody_who_just_left_goes_to_the_next():
+def test_a_slot_granted_to_a_cancelled_request_goes_to_the_next():
     async def test():
-        room = Room(max_in_flight=1)
-        first, second, third = (room.start(str(number)) for number in range(3))
-        await settled()
-        room.stay.set()
+        requests = LimitedRequests(max_in_flight=1)
+        first, second, third = (requests.start(str(number)) for number in range(3))
+        await run_ready_tasks()
+        requests.release.set()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         second.cancel()
         await asyncio.gather(first, second, third, return_exceptions=True)
-        assert room.inside[-1] == "2"
-        assert room.gate.in_flight == {"readOnly": 0, "mutating": 0}
-        await room.visit("again")
+        assert requests.executed[-1] == "2"
+        assert requests.controller.in_flight == {"readOnly": 0, "mutating": 0}
+        await requests.send("again")
 
     run(test)
 
@@ -191,80 +194,80 @@ def test_a_place_given_to_somebody_who_just_left_goes_to_the_next():
     ("limits", "limit"),
     [({"max_queued": 3}, "max_queued"), ({"max_queued_per_user": 3}, "max_queued_per_user")],
 )
-def test_a_full_queue_turns_away_at_once(limits, limit):
+def test_a_full_queue_refuses_at_once(limits, limit):
     async def test():
-        room = Room(max_in_flight=1, **limits)
-        tasks = [room.start(str(number)) for number in range(4)]
-        await settled()
+        requests = LimitedRequests(max_in_flight=1, **limits)
+        tasks = [requests.start(str(number)) for number in range(4)]
+        await run_ready_tasks()
         with pytest.raises(ApiStatusError) as full:
-            await room.visit("too many")
+            await requests.send("too many")
         assert full.value.code == 429
-        assert room.refusals == [limit]
-        room.stay.set()
+        assert requests.refusals == [limit]
+        requests.release.set()
         await asyncio.gather(*tasks)
 
     run(test)
 
 
-def test_health_checks_pass_a_full_house():
+def test_health_checks_need_no_slot():
     async def test():
-        room = Room(max_in_flight=1, max_queued=0)
-        first = room.start("first", user=ADMIN)
-        await settled()
-        room.stay.set()
-        await room.visit("health", ApiCall("get", "/readyz"), ANONYMOUS_USER)
-        assert room.inside == ["first", "health"]
+        requests = LimitedRequests(max_in_flight=1, max_queued=0)
+        first = requests.start("first", user=ADMIN)
+        await run_ready_tasks()
+        requests.release.set()
+        await requests.send("health", ApiCall("get", "/readyz"), ANONYMOUS_USER)
+        assert requests.executed == ["first", "health"]
         await first
 
     run(test)
 
 
-def test_watches_are_counted_by_user_and_kind_and_take_no_place():
+def test_watches_are_counted_by_user_and_kind_and_take_no_slot():
     async def test():
-        room = Room(max_in_flight=1, max_watches=3, max_watches_per_user=2)
-        tasks = [room.start("w", WATCH), room.start("w", WATCH)]
-        await settled()
+        requests = LimitedRequests(max_in_flight=1, max_watches=3, max_watches_per_user=2)
+        tasks = [requests.start("w", WATCH), requests.start("w", WATCH)]
+        await run_ready_tasks()
         with pytest.raises(ApiStatusError, match="`jane` has 2 watches open"):
-            await room.visit("w", WATCH)
-        tasks.append(room.start("w", WATCH, JOHN))
-        await settled()
+            await requests.send("w", WATCH)
+        tasks.append(requests.start("w", WATCH, JOHN))
+        await run_ready_tasks()
         with pytest.raises(ApiStatusError, match="3 watches are open"):
-            await room.visit("w", WATCH, NODE)
-        assert room.gate.watches == {("", "v1", "pods"): 3}
-        room.stay.set()
+            await requests.send("w", WATCH, NODE)
+        assert requests.controller.watches == {("", "v1", "pods"): 3}
+        requests.release.set()
         await asyncio.gather(*tasks)
-        await room.visit("request")
-        assert room.gate.watches == {}
-        assert room.refusals == ["max_watches_per_user", "max_watches"]
+        await requests.send("request")
+        assert requests.controller.watches == {}
+        assert requests.refusals == ["max_watches_per_user", "max_watches"]
 
     run(test)
 
 
-def test_the_rate_of_one_user_is_no_concern_of_another():
+def test_the_rate_limit_is_per_user():
     async def test():
-        room = Room(requests_per_second=10)
-        room.stay.set()
+        requests = LimitedRequests(requests_per_second=10)
+        requests.release.set()
         for _ in range(20):
-            await room.visit("jane")
+            await requests.send("jane")
         with pytest.raises(ApiStatusError, match="more than 10 requests per second of `jane`"):
-            await room.visit("jane")
-        await room.visit("john", user=JOHN)
-        room.clock.advance(0.1)
-        await room.visit("jane")
+            await requests.send("jane")
+        await requests.send("john", user=JOHN)
+        requests.clock.advance(0.1)
+        await requests.send("jane")
         with pytest.raises(ApiStatusError):
-            await room.visit("jane")
+            await requests.send("jane")
 
     run(test)
 
 
-def test_no_more_users_are_remembered_than_fit(monkeypatch):
+def test_the_number_of_rate_buckets_is_bounded(monkeypatch):
     monkeypatch.setattr("dray.server.http.flow_control.MAX_RATE_BUCKETS", 10)
 
     async def test():
-        room = Room(requests_per_second=1)
-        room.stay.set()
+        requests = LimitedRequests(requests_per_second=1)
+        requests.release.set()
         for number in range(50):
-            await room.visit("x", user=RequestUser(f"user-{number}"))
-        assert len(room.gate._rate_buckets) == 10
+            await requests.send("x", user=RequestUser(f"user-{number}"))
+        assert len(requests.controller._rate_buckets) == 10
 
     run(test)

@@ -25,7 +25,7 @@ def test_every_limit_has_a_row():
         ("requests-per-second", "0 requests"),
     ],
 )
-def test_defaults_are_shown_as_people_read_them(word, shown):
+def test_defaults_are_formatted_with_units(word, shown):
     assert {row[0]: row[2] for row in list_rows()}[word] == shown
 
 
@@ -48,7 +48,7 @@ def test_limits_are_read_from_the_command_line():
         ("queue-seconds=nan", "expected a number"),
     ],
 )
-def test_a_wrong_limit_is_told_in_a_line(text, words):
+def test_an_invalid_limit_is_reported_in_one_line(text, words):
     with pytest.raises(InputError) as wrong:
         parse_limits([text])
     assert words in str(wrong.value)

@@ -1,4 +1,4 @@
-"""The HTTP server stops in time, and leaves no connection behind."""
+"""The listener stops in time and leaves no connection open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dray.server.http.limits import ServerLimits
 from dray.server.http.listener import HttpListener, listen
 
 
-def test_a_request_that_does_not_end_is_cut_off_when_the_time_to_stop_is_over(monkeypatch):
+def test_an_open_request_is_aborted_after_the_grace_period(monkeypatch):
     monkeypatch.setattr("dray.server.http.listener.GRACE_SECONDS", 0.2)
     asyncio.run(_cut_off())
 

@@ -1,4 +1,4 @@
-"""The guard: allocations and rows change together, or not at all."""
+"""Ledger admission: allocations and ledger rows change together, or not at all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def two_claims(there: World) -> None:
 
 
 def test_the_second_allocation_of_a_device_is_refused_with_the_holder():
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(guarded) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
@@ -71,12 +71,12 @@ def test_the_second_allocation_of_a_device_is_refused_with_the_holder():
             await there.caught_up()
             assert rows(there) == [b"/ledger/devices/gpu.example.com/pool/gpu-0"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("way", ["deallocate", "delete"])
-def test_a_claim_that_lets_go_gives_its_devices_back(way: str):
-    async def story() -> None:
+def test_a_deallocated_claim_releases_its_devices(way: str):
+    async def scenario() -> None:
         async with world(guarded) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"), result("gpu-1"))
@@ -85,11 +85,11 @@ def test_a_claim_that_lets_go_gives_its_devices_back(way: str):
             assert rows(there) == []
             await there.allocate("b", result("gpu-0"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_other_changes_of_a_claim_do_not_touch_the_ledger():
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(guarded) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
@@ -103,11 +103,11 @@ def test_other_changes_of_a_claim_do_not_touch_the_ledger():
             await there.caught_up()
             assert there.cache.get_row(b"/ledger/devices/gpu.example.com/pool/gpu-0") == before
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_of_many_allocations_of_one_device_exactly_one_is_stored():
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(guarded) as there:
             await there.put(named("s", slice_of([device("gpu-0")])))
             for i in range(20):
@@ -117,13 +117,13 @@ def test_of_many_allocations_of_one_device_exactly_one_is_stored():
             )
             assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_shares_are_judged_by_the_slice_as_it_is_when_they_are_stored():
-    """The slice changes between judgement and commit: the compare fails and the share is judged again."""
+def test_shares_are_checked_against_the_slice_at_the_time_of_the_write():
+    """The slice changes between review and commit: the compare fails and the share is reviewed again."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(guarded) as there:
             shared = slice_of([device("gpu-0", memory="40Gi", shared=True)])
             await there.put(named("s", shared))
@@ -149,11 +149,11 @@ def test_shares_are_judged_by_the_slice_as_it_is_when_they_are_stored():
             assert meddled
             assert "10Gi asked, 4Gi left of 4Gi" in status["message"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_quarantine_lasts_until_the_preparation_goes():
-    async def story() -> None:
+def test_the_quarantine_lasts_until_the_preparation_is_deleted():
+    async def scenario() -> None:
         async with world(guarded) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
@@ -171,13 +171,13 @@ def test_quarantine_lasts_until_the_preparation_goes():
             await there.delete(PREPARATIONS, "", "p")
             await there.allocate("b", result("gpu-0"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_preparation_and_a_deallocation_at_the_same_time_agree():
     """Whichever is first: either the preparation is refused, or the device is quarantined."""
 
-    async def story(first: str) -> None:
+    async def scenario(first: str) -> None:
         async with world(guarded) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
@@ -193,12 +193,12 @@ def test_a_preparation_and_a_deallocation_at_the_same_time_agree():
             else:
                 await denied(there.allocate("b", result("gpu-0")))
 
-    asyncio.run(story("preparation"))
-    asyncio.run(story("deallocation"))
+    asyncio.run(scenario("preparation"))
+    asyncio.run(scenario("deallocation"))
 
 
-def test_preparations_of_claims_that_are_not_there_are_refused():
-    async def story() -> None:
+def test_preparations_of_claims_that_do_not_exist_are_refused():
+    async def scenario() -> None:
         async with world(guarded) as there:
             await two_claims(there)
             uid = there.cache.get(CLAIMS, "default", "a").metadata.uid  # type: ignore[union-attr]
@@ -212,11 +212,11 @@ def test_preparations_of_claims_that_are_not_there_are_refused():
                 assert status["details"]["causes"][0]["reason"] == "ClaimNotAllocated"
             assert rows(there) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_preparation_has_no_owners_that_could_take_it_with_them():
-    async def story() -> None:
+def test_a_preparation_with_owners_is_refused():
+    async def scenario() -> None:
         async with world(guarded) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
@@ -231,11 +231,11 @@ def test_a_preparation_has_no_owners_that_could_take_it_with_them():
             with pytest.raises(ApiStatusError, match="a preparation has no owners"):
                 await there.put(owned)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_new_generation_counts_from_the_moment_it_is_complete():
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(guarded) as there:
             old = slice_of([device("gpu-0", memory="40Gi", shared=True)], generation=1, count=1)
             new = slice_of([device("gpu-0", memory="8Gi", shared=True)], generation=2, count=2)
@@ -249,11 +249,11 @@ def test_a_new_generation_counts_from_the_moment_it_is_complete():
             status = await denied(there.allocate("b", result("gpu-0", share="s2", memory="1Gi")))
             assert "1Gi asked, -12Gi left of 8Gi" in status["message"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_slices_that_move_to_another_pool_or_go_are_forgotten():
-    async def story() -> None:
+def test_slices_that_change_their_pool_or_are_deleted_are_dropped():
+    async def scenario() -> None:
         async with world(guarded) as there:
             await there.put(named("s", slice_of([device("gpu-0", memory="4Gi", shared=True)])))
             await there.claim("a")
@@ -269,11 +269,11 @@ def test_slices_that_move_to_another_pool_or_go_are_forgotten():
             await there.delete(SLICES, "", "s")
             await denied(there.allocate("a", result("gpu-0", pool="other/pool", share="s1", memory="1Gi")))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_denials_are_counted_and_an_unenforced_guard_does_nothing():
-    async def story() -> None:
+def test_denials_are_counted_and_an_unenforced_rule_does_nothing():
+    async def scenario() -> None:
         counted: list[str] = []
         async with world(lambda cache: [LedgerAdmission(cache, on_denied=counted.append)]) as there:
             await two_claims(there)
@@ -286,11 +286,11 @@ def test_denials_are_counted_and_an_unenforced_guard_does_nothing():
             await there.allocate("b", result("gpu-0"))
             assert rows(there) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_row_that_changed_meanwhile_is_read_again():
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(guarded) as there:
             await two_claims(there)
             await there.allocate("a", result("gpu-0"))
@@ -299,4 +299,4 @@ def test_a_row_that_changed_meanwhile_is_read_again():
             await there.store.txn([], [Delete(place)])
             await there.allocate("b", result("gpu-0"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""The guard and devices that no slice tells of: what they draw from counters is counted all the same."""
+"""Ledger admission of unpublished devices: their consumption of counters is charged all the same."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ async def publish(there: World) -> None:
     await there.put(named("parts", WHOLE))
 
 
-def test_what_is_taken_unpublished_is_charged_when_it_is_published():
-    """A driver withdrew its slices while a scheduler took a device of them: nobody counted what it drew."""
+def test_an_unpublished_device_is_charged_when_it_is_published():
+    """A driver once withdrew its slices while a device was allocated, and its counters were not charged."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(guarded) as there:
             for name in ("a", "b"):
                 await there.claim(name)
@@ -36,11 +36,11 @@ def test_what_is_taken_unpublished_is_charged_when_it_is_published():
             await there.caught_up()
             assert rows(there) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_nothing_is_taken_from_slices_that_were_withdrawn():
-    async def story() -> None:
+def test_devices_of_withdrawn_slices_are_not_allocated():
+    async def scenario() -> None:
         async with world(guarded) as there:
             for name in ("a", "b", "admin"):
                 await there.claim(name)
@@ -55,11 +55,11 @@ def test_nothing_is_taken_from_slices_that_were_withdrawn():
             await there.put(named("parts", WHOLE))
             await there.allocate("b", result("part-1"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_who_takes_a_device_unpublished_is_judged_again_when_it_is_published_meanwhile():
-    async def story() -> None:
+def test_an_allocation_is_reviewed_again_when_its_device_is_published_meanwhile():
+    async def scenario() -> None:
         async with world(guarded) as there:
             for name in ("a", "b"):
                 await there.claim(name)
@@ -83,11 +83,11 @@ def test_who_takes_a_device_unpublished_is_judged_again_when_it_is_published_mea
             assert meddled
             assert "draws 4, 0 left of 4" in status["message"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_who_publishes_a_device_is_judged_again_when_it_is_taken_meanwhile():
-    async def story() -> None:
+def test_a_slice_is_reviewed_again_when_its_device_is_allocated_meanwhile():
+    async def scenario() -> None:
         async with world(guarded) as there:
             for name in ("a", "b"):
                 await there.claim(name)
@@ -110,4 +110,4 @@ def test_who_publishes_a_device_is_judged_again_when_it_is_taken_meanwhile():
             assert meddled
             assert "draws 4, 0 left of 4" in (await denied(there.allocate("b", result("part-1"))))["message"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Ledger and claims compared: every way to differ is found, named, and written anew."""
+"""Reconciliation: every difference between ledger and claims is found, named and repaired."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ SPOILT = [
 
 
 @pytest.mark.parametrize(("flaw", "key", "value"), SPOILT)
-def test_a_row_that_differs_is_found_and_written_anew(flaw: str, key: bytes, value: bytes | None):
-    async def story() -> None:
+def test_a_row_that_differs_is_found_and_repaired(flaw: str, key: bytes, value: bytes | None):
+    async def scenario() -> None:
         async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await furnished(there)
             await there.caught_up()
@@ -126,13 +126,13 @@ def test_a_row_that_differs_is_found_and_written_anew(flaw: str, key: bytes, val
             after = {entry.key: entry.value for entry in there.cache.list_rows(LEDGER_PREFIX)}
             assert after == before
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_a_ledger_that_is_lost_is_rebuilt():
-    """All but what a gone claim left in the hands of a node: that is known to the ledger alone."""
+def test_a_lost_ledger_is_rebuilt():
+    """All rows but those of devices that a deleted claim left prepared: only the ledger knows them."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await furnished(there)
             await there.caught_up()
@@ -153,11 +153,11 @@ def test_a_ledger_that_is_lost_is_rebuilt():
             assert rows[SET] == before[SET]
             assert b"uid-old" not in rows[SHARED]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_two_claims_with_one_device_are_told_and_block_it():
-    async def story() -> None:
+def test_two_claims_with_one_device_are_reported_and_block_it():
+    async def scenario() -> None:
         async with world(lambda cache: [LedgerAdmission(cache, enforced=False)]) as there:
             for name in ("a", "b"):
                 await there.claim(name)
@@ -173,11 +173,11 @@ def test_two_claims_with_one_device_are_told_and_block_it():
             assert report.findings[0].row_name == "device gpu.example.com/pool/gpu-0"
             assert report.to_document()["agrees"] is False
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_repair_does_not_undo_what_happens_meanwhile():
-    async def story() -> None:
+    async def scenario() -> None:
         async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await furnished(there)
             await there.store.txn([], [Delete(GPU)])
@@ -199,11 +199,11 @@ def test_a_repair_does_not_undo_what_happens_meanwhile():
             assert row is not None
             assert b'"gone":true' in row.value  # the node still has it; only the claim let go
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_entries_tell_who_holds_what():
-    async def story() -> None:
+def test_entries_list_the_holders_of_devices():
+    async def scenario() -> None:
         async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await furnished(there)
             await there.caught_up()
@@ -220,11 +220,11 @@ def test_entries_tell_who_holds_what():
             ]
             assert list_held_devices(there.cache, "n2") == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_rows_beside_devices_counters_and_preparations_do_not_belong():
-    async def story() -> None:
+def test_unknown_rows_are_reported():
+    async def scenario() -> None:
         async with world(lambda cache: [LedgerAdmission(cache)]) as there:
             await there.store.txn(
                 [], [Put(LEDGER_PREFIX + b"novelty/x", b"{}"), Put(PREPARATION_PREFIX + b"x", b"{")]
@@ -233,4 +233,4 @@ def test_rows_beside_devices_counters_and_preparations_do_not_belong():
             assert report.is_consistent
             assert there.cache.list_rows(LEDGER_PREFIX) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""The numbers at `/metrics`: right, bounded, and of one server alone."""
+"""The metrics at `/metrics` are correct, bounded, and separate for each server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CLAIM = {
 }
 
 
-def test_requests_are_counted_by_what_they_ask_and_how_they_end():
+def test_requests_are_counted_by_verb_resource_and_code():
     numbers = ApiServerMetrics()
     for code in (201, 201, 409):
         numbers.record_request(claim(), code, 0.002)
@@ -67,7 +67,7 @@ def test_a_watch_has_a_code_but_no_duration():
     assert value(numbers, f"{metrics.DURATIONS}_count", **watch) is None
 
 
-def test_what_clients_make_up_makes_no_series():
+def test_unknown_resources_and_verbs_make_no_series():
     numbers = ApiServerMetrics()
     numbers.record_request(claim(), 201, 0.1)
     before = len(samples(numbers))

@@ -1,4 +1,4 @@
-"""What is counted, audited and said of a request."""
+"""Metrics, audit records and log lines of requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_denial_is_audited_with_its_reason(path):
     assert [(line["code"], line["reason"]) for line in seen.audited] == [(403, "Forbidden")]
 
 
-def test_a_name_the_server_chose_is_audited(path):
+def test_a_generated_name_is_audited(path):
     seen = Seen(path)
     seen.run(RequestResult(201, 0.01, body=b'{"metadata":{"name":"gpu-x7k2"}}'), asked=request(name=""))
     assert [line["name"] for line in seen.audited] == ["gpu-x7k2"]
@@ -94,7 +94,7 @@ def test_a_name_the_server_chose_is_audited(path):
         (RequestResult(200, 1.5), "warning"),
     ],
 )
-def test_what_fails_or_takes_long_has_a_line(path, ending, level):
+def test_failed_and_slow_requests_are_logged(path, ending, level):
     seen = Seen(path)
     seen.run(ending)
     assert [(line["level"], line["audit"], line["user"], line["code"]) for line in seen.lines] == [
@@ -102,33 +102,33 @@ def test_what_fails_or_takes_long_has_a_line(path, ending, level):
     ]
 
 
-def test_a_long_watch_is_as_it_should_be(path):
+def test_a_long_watch_is_not_logged_as_slow(path):
     seen = Seen(path)
     seen.run(RequestResult(200, 1800.0), asked=request("watch"))
     assert seen.lines == []
 
 
-def test_every_request_has_a_line_when_asked_for(path):
+def test_every_request_is_logged_at_debug_level(path):
     seen = Seen(path, level=LogLevel.DEBUG)
     seen.run(*[RequestResult(200, 0.001)] * 50)
     assert len(seen.lines) == 50
 
 
-def test_a_fault_is_told_and_counted(path):
+def test_a_fault_is_logged_and_counted(path):
     seen = Seen(path)
     seen.observing.record_fault(request(), ZeroDivisionError("oops"))
     assert seen.lines[0]["error"] == "ZeroDivisionError: oops"
     assert f"{metrics.REQUEST_FAULTS} 1.0" in seen.numbers.render().decode()
 
 
-def test_a_cut_watch_is_told_and_counted(path):
+def test_a_stalled_watch_is_logged_and_counted(path):
     seen = Seen(path)
     seen.observing.record_cutoff(request("watch"))
     assert seen.lines[0]["user"] == "jane"
     assert f"{metrics.STALLED_WATCHES} 1.0" in seen.numbers.render().decode()
 
 
-def test_credentials_and_bodies_are_nowhere(path):
+def test_credentials_and_bodies_are_neither_logged_nor_counted(path):
     seen = Seen(path, level=LogLevel.DEBUG)
     secret = new_internal_error("Bearer s3cr3t-t0ken was refused")
     asked = request("create", query={"token": "s3cr3t-t0ken"}, body=BODY)

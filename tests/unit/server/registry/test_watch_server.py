@@ -1,4 +1,4 @@
-"""Watches share lines only where they are told the same."""
+"""Watches share encoded events only when they have the same previous state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACE = build_key(CONFIGS, "default", "c")
 
 
 class Retold:
-    """A cache that tells the batches it is given."""
+    """A cache that sends the given batches."""
 
     revision = 5
 
@@ -41,10 +41,10 @@ def entry(revision: int) -> StoreEntry:
     return StoreEntry(PLACE, encode_document(CONFIGS, document), 6, revision, 1)
 
 
-def test_a_change_that_is_told_in_short_is_not_told_as_others_saw_it():
-    """After a gap the cache tells what was missed as one change; others read it step by step."""
+def test_watches_with_different_previous_states_do_not_share_a_batch():
+    """After a gap the cache merges missed changes into one; other watches got them one by one."""
 
-    async def story() -> list[bytes]:
+    async def scenario() -> list[bytes]:
         cache: Any = Retold()
         watching = WatchServer(cache, cache, ResponseWriter(cache, ManualClock().now), lambda most: 0)
         call = ApiCall(
@@ -57,4 +57,4 @@ def test_a_change_that_is_told_in_short_is_not_told_as_others_saw_it():
             told.append(b"".join([line async for line in lines])[:16])
         return told
 
-    assert asyncio.run(story()) == [b'{"type":"MODIFIE', b'{"type":"ADDED",']
+    assert asyncio.run(scenario()) == [b'{"type":"MODIFIE', b'{"type":"ADDED",']

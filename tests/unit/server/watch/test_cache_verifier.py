@@ -1,4 +1,4 @@
-"""A cache that differs from its store is found out, whatever the difference is."""
+"""The cache verifier finds every difference between the cache and the store."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(test) -> None:
     asyncio.run(bounded())
 
 
-def test_a_sound_cache_is_equal_and_has_one_digest():
+def test_a_correct_cache_equals_the_store_and_has_the_same_digest_on_every_server():
     async def test(cache, store):
         first, again = await compare_with_store(cache, store), await compare_with_store(cache, store)
         assert first == again
@@ -62,7 +62,7 @@ def test_a_sound_cache_is_equal_and_has_one_digest():
     run(test)
 
 
-def test_writes_while_it_looks_are_no_difference():
+def test_concurrent_writes_are_no_difference():
     async def test(cache, store):
         async def write() -> None:
             for number in range(300):
@@ -123,7 +123,7 @@ def test_a_lost_row_of_the_ledger_is_found():
     run(test)
 
 
-def test_the_watchdog_finds_a_corruption_within_a_period_and_sees_it_healed():
+def test_the_verifier_finds_a_corruption_within_a_period_and_notices_its_repair():
     async def test(cache, store):
         seen: list[CacheComparison] = []
         dog = CacheVerifier(cache, store, seen.append, period=0.02)

@@ -1,4 +1,4 @@
-"""Lines that are shared: the newest, so many and so heavy at most."""
+"""The cache of encoded events is bounded in number and bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dray.server.watch.encoded_events import EncodedEventCache
 
 
-def test_a_line_is_found_while_it_is_kept():
+def test_an_encoded_event_is_found_until_it_is_evicted():
     lines = EncodedEventCache(max_events=2)
     for number in range(3):
         assert lines.add((number,), b"line %d" % number) == b"line %d" % number
@@ -16,8 +16,8 @@ def test_a_line_is_found_while_it_is_kept():
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.binary(max_size=12))), st.integers(1, 5), st.integers(1, 30))
-def test_lines_never_are_more_or_weigh_more_than_they_may(kept, most, heaviest):
-    """A thousand lines of large objects once weighed more than the server."""
+def test_encoded_events_stay_within_the_bounds(kept, most, heaviest):
+    """A thousand events of large objects once took more memory than the rest of the server."""
     lines = EncodedEventCache(most, heaviest)
     for name, line in kept:
         lines.add((name,), line)

@@ -22,12 +22,11 @@ from msgspec.structs import astuple
 from dray.api import limits
 from dray.api.fields import ROOT
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity
-from dray.api.validation.field_rules import count_bytes
 from dray.api.validation.kinds.capacity import validate_capacity
 from dray.api.validation.kinds.device import count_values, is_scalar, is_valid_attribute
 from dray.api.validation.validation_cache import ValidValueCache
 from dray.values.cache_bounds import CacheBound
-from dray.values.names import are_dns_labels, check_attribute_name
+from dray.values.names import are_dns_labels, check_attribute_name, count_bytes
 from dray.values.semver import are_plain_versions
 
 VALID_KEYS: Final = ValidValueCache[str](CacheBound("valid attribute names", 8_192, "the process"))

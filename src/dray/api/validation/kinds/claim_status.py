@@ -28,7 +28,6 @@ from dray.api.validation.conditions import validate_conditions
 from dray.api.validation.field_rules import (
     IMMUTABLE,
     FieldErrors,
-    count_bytes,
     report_name_faults,
     validate_binding_conditions,
     validate_distinct,
@@ -54,6 +53,7 @@ from dray.values.names import (
     check_driver_name,
     check_pool_name,
     check_uid,
+    count_bytes,
 )
 
 _STATUS = ROOT.child("status")

@@ -26,6 +26,7 @@ from dray.api.validation.field_rules import (
     IMMUTABLE,
     OMITTED,
     FieldErrors,
+    find_json_error,
     report_name_faults,
     validate_distinct,
     validate_each,
@@ -81,11 +82,8 @@ def _validate_parameters(raw: msgspec.Raw, path: FieldPath) -> FieldErrors:
         return
     if len(written) > limits.OPAQUE_BYTES:
         yield too_long(path, limits.OPAQUE_BYTES)
-        return
-    try:
-        msgspec.json.decode(written)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
-        yield invalid(path, OMITTED, f"error parsing data as JSON: {broken}")
+    elif problem := find_json_error(written):
+        yield invalid(path, OMITTED, problem)
 
 
 def validate_classic_claim_update(new: ClassicResourceClaim, old: ClassicResourceClaim) -> FieldErrors:

@@ -28,7 +28,6 @@ from dray.api.validation.field_rules import (
     EFFECTS,
     FieldErrors,
     FieldRule,
-    count_bytes,
     report_name_faults,
     validate_binding_conditions,
     validate_distinct,
@@ -45,6 +44,7 @@ from dray.values.names import (
     check_dns_label,
     check_label_value,
     check_qualified_name,
+    count_bytes,
 )
 from dray.values.semver import Version, VersionError
 

@@ -36,11 +36,6 @@ from dray.values.names import check_dns_label, check_dns_subdomain
 
 _SPEC = ROOT.child("spec")
 _STATUSES = ROOT.child("status", "resourceClaimStatuses")
-_CONTAINER_LISTS = (
-    ("init_containers", "initContainers"),
-    ("containers", "containers"),
-    ("ephemeral_containers", "ephemeralContainers"),
-)
 
 
 def validate_pod(obj: Pod) -> FieldErrors:
@@ -70,10 +65,8 @@ def _map_claims_by_container(obj: Pod) -> dict[str, tuple[ContainerClaim, ...]]:
 
 
 def _iterate_containers(obj: Pod) -> Iterator[tuple[Container, FieldPath]]:
-    for attribute, field in _CONTAINER_LISTS:
-        containers: Sequence[Container] = getattr(obj.spec, attribute)
-        for position, container in enumerate(containers):
-            yield container, _SPEC.child(field).index(position)
+    for field, position, container in obj.spec.iterate_containers():
+        yield container, _SPEC.child(field).index(position)
 
 
 # --- the claims of a pod ---

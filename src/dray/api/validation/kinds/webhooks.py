@@ -27,13 +27,12 @@ from dray.api.fields import ROOT, FieldPath, duplicate, invalid, not_supported, 
 from dray.api.validation.field_rules import (
     OMITTED,
     FieldErrors,
-    count_bytes,
     validate_each,
     validate_name,
     validate_one_of,
 )
 from dray.values import label_selectors
-from dray.values.names import check_dns_subdomain, check_qualified_name
+from dray.values.names import check_dns_subdomain, check_qualified_name, count_bytes
 
 _OPERATIONS: Final = (
     configuration.CREATE,

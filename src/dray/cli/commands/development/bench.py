@@ -18,6 +18,7 @@ from dray.cli.output.progress import show_progress
 from dray.cli.output.tables import render_table
 from dray.errors import DecodeError, InputError
 from dray.manifests import to_json
+from dray.share_ids import generate_share_id
 from dray.simulation.benchmarks.allocator_timing import (
     ROUNDS,
     Calibration,
@@ -32,7 +33,6 @@ from dray.simulation.benchmarks.cluster_scale import (
     measure_footprint,
 )
 from dray.simulation.benchmarks.scenarios import ReferenceTimes, Scenario, read_scenario
-from dray.share_ids import generate_share_id
 
 REFERENCE_FILE = "go_results.json"
 """Looked for beside the scenarios when no reference is named."""

@@ -36,6 +36,7 @@ from dray.errors import UnanswerableClaimError
 from dray.explain import Diagnosis, DiagnosisVerdict, WorkBudget, diagnose, diagnose_fault, to_document
 from dray.explain.rendering.document import API_VERSION, KIND
 from dray.manifests import to_json
+from dray.share_ids import generate_share_id
 from dray.simulation.file_placement import (
     PlacedUnit,
     PlacementOutcome,
@@ -44,7 +45,6 @@ from dray.simulation.file_placement import (
     place_all,
 )
 from dray.simulation.object_reader import format_names
-from dray.share_ids import generate_share_id
 
 
 @click.command("explain")

@@ -34,6 +34,7 @@ from dray.cli.output.text import sanitize_text
 from dray.explain import WorkBudget, diagnose, summarize
 from dray.gates import GateSet
 from dray.manifests import to_json, to_yaml
+from dray.share_ids import generate_share_id
 from dray.simulation.file_placement import (
     PlacedUnit,
     PlacementOutcome,
@@ -41,7 +42,6 @@ from dray.simulation.file_placement import (
     UnplacedUnit,
     place_all,
 )
-from dray.share_ids import generate_share_id
 
 _STDOUT = "-"
 _MAX_NOTES = 20

@@ -133,8 +133,16 @@ def _build_unread_finding(
         rule, (line, column), message, excerpt = "syntax", error.position, error.problem, error.line
     else:
         rule, (line, column), message, excerpt = "unreadable", (1, 1), str(error), ""
-    severity = RULES[rule].severity
-    return LintFinding(rule, severity, target.name, line, column, "", "", message, excerpt=excerpt)
+    return LintFinding(
+        rule=rule,
+        path="",
+        message=message,
+        severity=RULES[rule].severity,
+        source=target.name,
+        line=line,
+        column=column,
+        excerpt=excerpt,
+    )
 
 
 @contextmanager

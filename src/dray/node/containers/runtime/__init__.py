@@ -1,5 +1,5 @@
-"""What runs containers on a node: one protocol, and a room for each way to keep it.
+"""Container runtimes: one protocol, implemented by processes, by an OCI runtime, and by a fake.
 
-Nothing here knows claims, drivers or the API; a container comes in as a `Launch` with its devices already
-turned into edits. Only the node agent and the composition root import it.
+They contain nothing about claims, drivers or the API; a container arrives as a `ContainerLaunch` with its
+devices already turned into CDI edits. Only the node agent and the composition root import it.
 """

@@ -1,12 +1,11 @@
-"""What a container is to a node: how it is started, found again, and how it ended.
+"""The container runtime interface: launches, exits, found containers, and the `ContainerRuntime` protocol.
 
-Theory of operation: a container is named by its pod, its name and which attempt it is, so that an agent that
-lost its memory can ask for it by a name it can work out. A runtime starts it, and from then on the container
-is its own: it goes on when the agent ends, and `list_containers` finds it again, also when it ended in
-between. What a runtime refuses is a value; a container whose command could not be executed has an exit like
-any other.
+Theory of operation: a container is identified by its pod, its name and its attempt, so that an agent without
+its state can derive the id. A container runs independently of the agent that started it: it continues when
+the agent ends, and `list_containers` finds it again, also when it ended meanwhile. A refusal to start is a
+value; a container whose command could not be executed has an exit like any other.
 
-Rules for this file: nothing here does anything; the ways to run containers are beside it.
+Rules for this file: values and the protocol only; the implementations are beside it.
 """
 
 from __future__ import annotations
@@ -19,16 +18,19 @@ from typing import Final, NamedTuple, Protocol
 
 from dray.wire.cdi import ContainerEdits
 
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The `PATH` of a container that has none."""
+
 COMPLETED: Final = "Completed"
 ERROR: Final = "Error"
 START_ERROR: Final = "StartError"
 """The command could not be executed; the exit has code 128 and says why."""
 UNKNOWN: Final = "ContainerStatusUnknown"
-"""Nobody saw how the container ended; the exit has code 137."""
+"""The exit of the container was not observed; it has code 137."""
 
 
 class ContainerId(NamedTuple):
-    """Which container: the pod's uid, the container's name in the pod, and the attempt (restart count)."""
+    """The id of a container: the pod's uid, the container's name, and the attempt (restart count)."""
 
     pod_uid: str
     name: str
@@ -40,7 +42,7 @@ class ContainerId(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerLaunch:
-    """A container to be started, with everything looked up and expanded."""
+    """A container to be started, with all references resolved."""
 
     pod_uid: str
     pod_name: str
@@ -48,16 +50,16 @@ class ContainerLaunch:
     name: str
     image: str = ""
     command: tuple[str, ...] = ()
-    """What the container runs, in place of the image's entry point."""
+    """The command, in place of the image's entry point."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    """The container's own variables; those of its devices come after them and win."""
+    """The container's own variables; those of its devices override them."""
     working_dir: str = ""
     edits: ContainerEdits = field(default_factory=ContainerEdits)
-    """What its devices want changed."""
+    """The CDI edits of its devices."""
     attempt: int = 0
     log: Path
-    """The file that its output goes to; older parts of it are beside it."""
+    """The file of its output; rotated parts are beside it."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Those of the pod."""
     user: int | None = None
@@ -70,7 +72,7 @@ class ContainerLaunch:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStarted:
-    """A container was started; `notes` tell, for people, which edits this runtime could not apply."""
+    """A container was started; `notes` says which edits this runtime could not apply."""
 
     id: ContainerId
     notes: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ class ContainerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ContainerNotStarted:
-    """A runtime does not start a container; the reason is one that a container waits with."""
+    """A container was not started; the reason is that of a waiting container."""
 
     reason: str
     """`CreateContainerError`, or `CreateContainerConfigError` when the pod must be changed."""
@@ -102,7 +104,7 @@ class ContainerExit:
 
 @dataclass(frozen=True, slots=True)
 class FoundContainer:
-    """A container that is there, of this agent or of one before it; `exit` is None while it runs."""
+    """An existing container, of this agent or an earlier one; `exit` is None while it runs."""
 
     id: ContainerId
     pod_name: str
@@ -112,37 +114,37 @@ class FoundContainer:
 
 
 class ContainerRuntime(Protocol):
-    """A way to run containers."""
+    """Runs containers."""
 
     @property
     def name(self) -> str:
-        """What stands before `://` in the id of a container in a pod's status."""
+        """The prefix before `://` of container ids in a pod's status."""
         ...
 
     async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
-        """Start a container. One of the same id that is already there is not started twice."""
+        """Start a container; one of the same id that already exists is not started again."""
         ...
 
     async def wait(self, container: ContainerId) -> ContainerExit:
-        """How a container ended, as soon as it did; at once for one that nobody knows (`UNKNOWN`)."""
+        """Wait until a container has ended, and return its exit; at once for an unknown one (`UNKNOWN`)."""
         ...
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
-        """Ask a container to end and end it by force after a time; returns when nothing of it runs."""
+        """Terminate a container, by force after the grace period; returns when nothing of it runs."""
         ...
 
     async def list_containers(self) -> tuple[FoundContainer, ...]:
-        """Every container that was started and not removed, whoever started it."""
+        """List every container that was started and not removed, whichever agent started it."""
         ...
 
     async def remove(self, container: ContainerId) -> None:
-        """Forget a container: ends it if it runs, and takes away what is kept of it except its log."""
+        """Terminate a container if it runs, and delete its files except its log."""
         ...
 
     async def find_problem(self) -> str:
-        """What keeps any container from being started; nothing when nothing does."""
+        """Return what keeps any container from being started; empty when nothing does."""
         ...
 
     async def close(self) -> None:
-        """Let go of what this agent holds; containers go on."""
+        """Release the agent's resources; containers continue."""
         ...

@@ -1,9 +1,9 @@
-"""How runtimes use keepers: start one per container, find them again, and learn how containers ended.
+"""The shims of a node's containers: started one per container, found again, and waited for.
 
-Theory of operation: everything about a container is in one directory named after it, so nothing has to be
-remembered. A keeper lives when the process that `state` names started when `state` says, in this boot; its
-end is awaited on the process itself, whoever started it. When it has ended without an `exit`, a second keeper
-is sent to finish what the first could not.
+Theory of operation: everything about a container is in one directory named after it, so the agent has to
+remember nothing. A shim is alive when the process named in `state` has the start time given there, in this
+boot; the agent waits for that process, whoever started it. When it has ended without an `exit` file, a second
+shim finishes what the first could not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -35,6 +35,7 @@ from dray.node.containers.runtime.base import (
 )
 from dray.node.containers.runtime.shim import files, processes
 from dray.node.containers.runtime.shim.program import END_SIGNAL
+from dray.node.containers.runtime.shim_process import LiveShim, read_pipe, send_signal, wait_for_exit
 from dray.node.containers.runtime.shim_spawner import ShimSpawner
 from dray.wire.unix_sockets import make_private_directory, secure_socket_directory
 
@@ -44,37 +45,30 @@ _METADATA_FILE: Final = "container.json"
 _CONFIG_DRAFT: Final = ".orders"
 _UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
-"""Without `_`, which stands between the parts of an id."""
+"""Without `_`, which separates the parts of an id."""
 _KILL_TIMEOUT: Final = processes.KILL_TIMEOUT + 5.0
 _MAX_FINISH_ATTEMPTS: Final = 20
 _POLL_SECONDS: Final = 0.1
+_EXIT_NOT_WRITTEN: Final = "the exit of the container could not be written"
 
 
 class ContainerMetadata(msgspec.Struct, frozen=True):
-    """What a keeper need not know about its container."""
+    """Data about a container that its shim does not need."""
 
     pod_name: str = ""
     namespace: str = ""
 
 
-class _LiveShim(NamedTuple):
-    """A keeper that lives: its process, when that started, and when the container did."""
-
-    pid: int
-    start: int
-    started_at: datetime
-
-
 def build_command(
-    argv: Sequence[str], *, timeout: float | None = None, error_file: str = "errand.log"
+    argv: Sequence[str], *, timeout: float | None = None, error_file: str = "command.log"
 ) -> dict[str, Any]:
-    """A program for a keeper to run."""
+    """Build a command for a shim to run."""
     env = {"PATH": os.defpath}
     return {"path": argv[0], "args": list(argv), "env": env, "timeout": timeout, "told": error_file}
 
 
 class ContainerShims:
-    """The keepers of a node's containers."""
+    """The shims of a node's containers."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         secure_socket_directory(directory)
@@ -87,69 +81,70 @@ class ContainerShims:
         self._exits: dict[ContainerId, ContainerExit] = {}
 
     def get_directory(self, container: ContainerId) -> Path:
-        """The directory of a container."""
+        """Return the directory of a container."""
         return self._directory / str(container)
 
     async def start(
         self, launch: ContainerLaunch, config: Mapping[str, Any]
     ) -> ContainerStarted | ContainerNotStarted:
-        """Start a container whose directory was prepared with `create_directory`."""
-        container, home = launch.id, self.get_directory(launch.id)
-        about = ContainerMetadata(pod_name=launch.pod_name, namespace=launch.namespace)
+        """Start a container whose directory was made with `create_directory`."""
+        container, directory = launch.id, self.get_directory(launch.id)
+        metadata = ContainerMetadata(pod_name=launch.pod_name, namespace=launch.namespace)
         self._starting.add(container)
         try:
             make_private_directory(launch.log.parent)
-            _write_private(home / _METADATA_FILE, msgspec.json.encode(about))
+            _write_private(directory / _METADATA_FILE, msgspec.json.encode(metadata))
             _write_private(
-                home / _CONFIG_DRAFT, marshal.dumps({**_DEFAULT_CONFIG, **config, "log": str(launch.log)})
+                directory / _CONFIG_DRAFT,
+                marshal.dumps({**_DEFAULT_CONFIG, **config, "log": str(launch.log)}),
             )
-            os.replace(home / _CONFIG_DRAFT, home / files.CONFIG)
-            said = await _read_pipe(self._spawner.spawn("keep", home))
-        except OSError as failed:
-            shutil.rmtree(home, ignore_errors=True)
+            os.replace(directory / _CONFIG_DRAFT, directory / files.CONFIG)
+            ready = await read_pipe(self._spawner.spawn("keep", directory))
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
             return ContainerNotStarted(
-                "CreateContainerError", f"cannot start the keeper of `{launch.name}`: {failed}"
+                "CreateContainerError", f"cannot start the shim of `{launch.name}`: {error}"
             )
         finally:
             self._starting.discard(container)
-        if said or self._read_exit(container) is not None:
+        if ready or self._read_exit(container) is not None:
             return ContainerStarted(container)
-        last = _read_last_line(home / files.NOTES)
+        last = _read_last_line(directory / files.NOTES)
         await self.remove(container)
         return ContainerNotStarted(
-            "CreateContainerError", f"the keeper of `{launch.name}` ended at once: {last}"
+            "CreateContainerError", f"the shim of `{launch.name}` ended at once: {last}"
         )
 
     def create_directory(self, launch: ContainerLaunch) -> Path | ContainerStarted | ContainerNotStarted:
-        """Make the directory of a container that is not there yet."""
+        """Make the directory of a container that does not exist yet."""
         for what, name, form in (("uid", launch.pod_uid, _UID), ("container", launch.name, _NAME)):
             if not form.fullmatch(name) or len(name) > 100:
                 message = f"{what} `{name}`: expected letters, digits, `-` and `.`, not more than 100"
                 return ContainerNotStarted("CreateContainerConfigError", message)
-        home = self.get_directory(launch.id)
+        directory = self.get_directory(launch.id)
         try:
-            home.mkdir(mode=0o700)
+            directory.mkdir(mode=0o700)
         except FileExistsError:
             return ContainerStarted(launch.id)
-        except OSError as failed:
+        except OSError as error:
             return ContainerNotStarted(
-                "CreateContainerError", f"cannot make a directory for the container: {failed}"
+                "CreateContainerError", f"cannot make a directory for the container: {error}"
             )
-        return home
+        return directory
 
     async def wait(self, container: ContainerId) -> ContainerExit:
-        """How a container ended, as soon as it did."""
+        """Wait until a container has ended, and return its exit."""
         while self.get_directory(container).is_dir():
-            line = self._find_shim(container)
-            if line is not None:
-                await _wait_for_exit(line)
+            shim = self._find_shim(container)
+            if shim is not None:
+                await wait_for_exit(shim)
             elif container in self._starting:
                 await asyncio.sleep(_POLL_SECONDS / 10)
             found = self._read_exit(container)
             if found is not None:
                 return found
             if not await self._ensure_shim_or_exit(container):
-                return self._build_unknown_exit("nobody could write down how the container ended")
+                return self._build_unknown_exit(_EXIT_NOT_WRITTEN)
         return self._build_unknown_exit("there is no such container on this node")
 
     def _build_unknown_exit(self, why: str) -> ContainerExit:
@@ -157,73 +152,71 @@ class ContainerShims:
         return ContainerExit(137, 0, UNKNOWN, now, now, why)
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
-        """End a container, by force after a time."""
+        """Terminate a container, by force after the grace period."""
         while container in self._starting and self._find_shim(container) is None:
             await asyncio.sleep(_POLL_SECONDS / 10)
-        # Its keeper may be on the way, asked for by a start that was given up or an agent that was killed.
+        # Its shim may be starting, requested by a cancelled start or by an agent that was killed.
         await self._ensure_shim_or_exit(container)
         for number, seconds in (
             (signal.SIGTERM, grace_seconds),
             (END_SIGNAL, _KILL_TIMEOUT),
             (signal.SIGKILL, _KILL_TIMEOUT),
         ):
-            line = self._find_shim(container)
-            if line is None:
+            shim = self._find_shim(container)
+            if shim is None:
                 break
-            if seconds > 0 and _send_signal(line, number):
-                _send_signal(line, signal.SIGCONT)
+            if seconds > 0 and send_signal(shim, number):
+                send_signal(shim, signal.SIGCONT)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
-                        await _wait_for_exit(line)
+                        await wait_for_exit(shim)
         await self._ensure_shim_or_exit(container)
 
     async def list_containers(self) -> tuple[FoundContainer, ...]:
-        """All containers that are there."""
-        found = [
-            container for name in os.listdir(self._directory) if (container := _parse_container_id(name))
-        ]
-        answers = await asyncio.gather(*map(self._find_container, sorted(found)))
-        return tuple(each for each in answers if each is not None)
+        """List all containers of the directory."""
+        ids = [container for name in os.listdir(self._directory) if (container := _parse_container_id(name))]
+        found = await asyncio.gather(*map(self._find_container, sorted(ids)))
+        return tuple(each for each in found if each is not None)
 
     async def remove(self, container: ContainerId) -> None:
-        """End a container and take its directory away."""
-        home = self.get_directory(container)
+        """Terminate a container and delete its directory."""
+        directory = self.get_directory(container)
         self._metadata.pop(container, None)
         self._exits.pop(container, None)
-        if home.is_dir():
+        if directory.is_dir():
             await self.stop(container, 0)
-            await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     def find_problem(self) -> str:
-        """What keeps keepers from being started."""
+        """Return what keeps shims from being started; empty when nothing does."""
         if not os.access(self._directory, os.W_OK | os.X_OK):
-            return f"`{self._directory}`, where containers are kept, cannot be written"
+            return f"`{self._directory}`, the directory of containers, cannot be written"
         if not os.access(sys.executable, os.X_OK):
-            return f"`{sys.executable}`, by which containers are kept, cannot be executed"
+            return f"`{sys.executable}`, which runs the shims of containers, cannot be executed"
         return ""
 
     def close(self) -> None:
-        """Let go of what this agent holds; keepers and their containers stay."""
+        """Stop the fork server; shims and their containers continue."""
         self._spawner.close()
 
     async def _find_container(self, container: ContainerId) -> FoundContainer | None:
-        ended = self._exits.get(container)
-        line = self._find_shim(container) if ended is None else None
-        if ended is None:
+        exit = self._exits.get(container)
+        shim = self._find_shim(container) if exit is None else None
+        if exit is None:
             settled = (
-                line is not None or container in self._starting or await self._ensure_shim_or_exit(container)
+                shim is not None or container in self._starting or await self._ensure_shim_or_exit(container)
             )
             if not self.get_directory(container).is_dir():
                 return None
-            line, ended = line or self._find_shim(container), self._read_exit(container)
-            if ended is None and not settled:
-                ended = self._build_unknown_exit("nobody could write down how the container ended")
-            if ended is not None:
-                self._exits[container] = ended
-        about = self._read_metadata(container)
-        # With neither it is only starting, or ends just now.
-        started = ended.started_at if ended else line.started_at if line else self._clock.now()
-        return FoundContainer(container, about.pod_name, about.namespace, started, ended)
+            shim, exit = shim or self._find_shim(container), self._read_exit(container)
+            if exit is None and not settled:
+                exit = self._build_unknown_exit(_EXIT_NOT_WRITTEN)
+            if exit is not None:
+                self._exits[container] = exit
+        metadata = self._read_metadata(container)
+        # With neither shim nor exit it is starting or just ending.
+        started = exit.started_at if exit else shim.started_at if shim else self._clock.now()
+        return FoundContainer(container, metadata.pod_name, metadata.namespace, started, exit)
 
     def _read_metadata(self, container: ContainerId) -> ContainerMetadata:
         if container not in self._metadata:
@@ -235,26 +228,26 @@ class ContainerShims:
         return self._metadata[container]
 
     async def _ensure_shim_or_exit(self, container: ContainerId) -> bool:
-        """See to it that a container runs with its keeper or has an exit; False when that cannot be."""
-        home = self.get_directory(container)
+        """Make sure that a container has a running shim or an exit; False when that is impossible."""
+        directory = self.get_directory(container)
         for _ in range(_MAX_FINISH_ATTEMPTS):
-            if container in self._starting or self._find_shim(container) or not home.is_dir():
+            if container in self._starting or self._find_shim(container) or not directory.is_dir():
                 return True
-            if (home / files.EXIT).exists():
+            if (directory / files.EXIT).exists():
                 return True
-            if not (home / files.CONFIG).exists():
-                # The agent was killed before it had written them: there never was a container.
-                shutil.rmtree(home, ignore_errors=True)
+            if not (directory / files.CONFIG).exists():
+                # The agent was killed before it had written the config: the container never started.
+                shutil.rmtree(directory, ignore_errors=True)
                 return True
-            await _read_pipe(self._spawner.spawn("finish", home))
-            if not (home / files.EXIT).exists():
-                # Somebody else is at it, or is only starting.
+            await read_pipe(self._spawner.spawn("finish", directory))
+            if not (directory / files.EXIT).exists():
+                # Another shim holds the lock, or is only starting.
                 await asyncio.sleep(_POLL_SECONDS)
         with contextlib.suppress(OSError):
-            _write_private(home / files.EXIT, b"")
-        return (home / files.EXIT).exists()
+            _write_private(directory / files.EXIT, b"")
+        return (directory / files.EXIT).exists()
 
-    def _find_shim(self, container: ContainerId) -> _LiveShim | None:
+    def _find_shim(self, container: ContainerId) -> LiveShim | None:
         state, _ = files.read_fields(str(self.get_directory(container) / files.STATE))
         try:
             pid, start = (int(word) for word in state["keeper"])
@@ -263,7 +256,7 @@ class ContainerShims:
         except (KeyError, ValueError, IndexError):
             return None
         found = processes.find_process(pid) if same_boot else None
-        return _LiveShim(pid, start, started_at) if found is not None and found[2] == start else None
+        return LiveShim(pid, start, started_at) if found is not None and found[2] == start else None
 
     def _read_exit(self, container: ContainerId) -> ContainerExit | None:
         path = self.get_directory(container) / files.EXIT
@@ -299,33 +292,33 @@ _DEFAULT_CONFIG: Final[dict[str, Any]] = {
 
 
 class ShimRuntime:
-    """What every runtime does alike whose containers have a keeper: all but to start them."""
+    """Base of the runtimes whose containers have a shim: everything except starting them."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._shims = ContainerShims(directory, clock)
 
     async def wait(self, container: ContainerId) -> ContainerExit:
-        """How a container ended, as soon as it did."""
+        """Wait until a container has ended, and return its exit."""
         return await self._shims.wait(container)
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
-        """Ask a container's first process to end, and end all of it after a time."""
+        """Send a termination signal to a container's first process; kill all of it after the grace period."""
         await self._shims.stop(container, grace_seconds)
 
     async def list_containers(self) -> tuple[FoundContainer, ...]:
-        """Every container that was started and not removed."""
+        """List every container that was started and not removed."""
         return await self._shims.list_containers()
 
     async def remove(self, container: ContainerId) -> None:
-        """Forget a container."""
+        """Terminate and remove a container."""
         await self._shims.remove(container)
 
     async def find_problem(self) -> str:
-        """What keeps any container from being started."""
+        """Return what keeps any container from being started; empty when nothing does."""
         return self._shims.find_problem()
 
     async def close(self) -> None:
-        """Let go of what this agent holds; containers go on."""
+        """Release the agent's resources; containers continue."""
         self._shims.close()
 
 
@@ -350,67 +343,3 @@ def _parse_container_id(name: str) -> ContainerId | None:
 
 def _parse_time(words: Sequence[str]) -> datetime:
     return datetime.fromtimestamp(float(words[0]), UTC)
-
-
-def _send_signal(shim: _LiveShim, number: int) -> bool:
-    """Send a signal to a keeper, and to nobody who got its pid since; False when it is gone."""
-    try:
-        descriptor = os.pidfd_open(shim.pid)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        descriptor = -1
-    try:
-        if not _is_alive(shim):
-            return False
-        if descriptor < 0:
-            os.kill(shim.pid, number)
-        else:
-            signal.pidfd_send_signal(descriptor, number)
-    except ProcessLookupError:
-        return False
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
-    return True
-
-
-async def _wait_for_exit(shim: _LiveShim) -> None:
-    """Wait until a keeper has ended."""
-    try:
-        descriptor = os.pidfd_open(shim.pid)
-    except ProcessLookupError:
-        return
-    except OSError:
-        # A kernel that cannot tell; it has to be asked again and again.
-        while _is_alive(shim):
-            await asyncio.sleep(_POLL_SECONDS)
-        return
-    try:
-        if _is_alive(shim):
-            await _wait_readable(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _is_alive(shim: _LiveShim) -> bool:
-    found = processes.find_process(shim.pid)
-    return found is not None and found[2] == shim.start
-
-
-async def _wait_readable(descriptor: int) -> None:
-    loop, event = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, event.set)
-    try:
-        await event.wait()
-    finally:
-        loop.remove_reader(descriptor)
-
-
-async def _read_pipe(descriptor: int) -> bytes:
-    """The first that comes through a pipe, and its end."""
-    try:
-        await _wait_readable(descriptor)
-        return os.read(descriptor, 64)
-    finally:
-        os.close(descriptor)

@@ -1,10 +1,8 @@
-"""Containers that are only pretended: for tests, and for simulated nodes of which hundreds fit into a
-process.
+"""A fake container runtime for tests and for simulated nodes, of which hundreds fit into one process.
 
-A container runs until it is stopped, or as annotations of its pod say: `dray.dev/fake-run-seconds` is how
-long, `dray.dev/fake-exit-code` how it ends then. Nothing is checked and nothing runs, no task either: whether
-a time is over is worked out when somebody asks. Handed from one agent to the next, it is a machine that goes
-on.
+A container "runs" until it is stopped, or as annotations of its pod say: for `dray.dev/fake-run-seconds`,
+then with `dray.dev/fake-exit-code`. Nothing is validated and no process or task runs: the state is computed
+when it is read. Passed from one agent to the next, it simulates a machine that keeps running.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from dray.node.containers.runtime.base import (
     ContainerStarted,
     FoundContainer,
 )
+from dray.tasks import wait_for_first
 
 RUN_SECONDS: Final = "dray.dev/fake-run-seconds"
 EXIT_CODE: Final = "dray.dev/fake-exit-code"
@@ -34,7 +33,7 @@ _TERMINATED: Final = 15
 
 @dataclass(slots=True)
 class _FakeContainer:
-    """A container that is said to run."""
+    """A simulated container."""
 
     launch: ContainerLaunch
     started_at: datetime
@@ -46,7 +45,7 @@ class _FakeContainer:
 
 
 class FakeRuntime:
-    """Runs nothing and remembers what it was given."""
+    """Runs nothing and remembers its launches."""
 
     name: Final = "fake"
 
@@ -56,11 +55,11 @@ class FakeRuntime:
 
     @property
     def launches(self) -> tuple[ContainerLaunch, ...]:
-        """What was started and not removed, in that order, with the edits that came along."""
+        """The launches of containers that were started and not removed, in order."""
         return tuple(each.launch for each in self._containers.values())
 
     async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
-        """Pretend to start a container."""
+        """Add a container."""
         if launch.id in self._containers:
             return ContainerStarted(launch.id)
         try:
@@ -74,7 +73,7 @@ class FakeRuntime:
         return ContainerStarted(launch.id)
 
     async def wait(self, container: ContainerId) -> ContainerExit:
-        """How a container ended, as soon as it is time."""
+        """Wait until a container's time is over, and return its exit."""
         found = self._containers.get(container)
         if found is None:
             now = self._time_source.clock.now()
@@ -88,16 +87,7 @@ class FakeRuntime:
             await found.ended.wait()
             return
         left = found.seconds - (self._time_source.clock.monotonic() - found.started_monotonic)
-        waits = (
-            asyncio.ensure_future(self._time_source.sleep(max(left, 0))),
-            asyncio.ensure_future(found.ended.wait()),
-        )
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await wait_for_first(self._time_source.sleep(max(left, 0)), found.ended.wait())
 
     def _compute_exit(self, found: _FakeContainer) -> ContainerExit | None:
         if found.exit is not None or found.seconds is None:
@@ -109,7 +99,7 @@ class FakeRuntime:
         return found.exit
 
     async def stop(self, container: ContainerId, grace_seconds: float) -> None:
-        """End a container; it does so at once."""
+        """Terminate a container at once."""
         found = self._containers.get(container)
         if found is not None and self._compute_exit(found) is None:
             now = self._time_source.clock.now()
@@ -117,7 +107,7 @@ class FakeRuntime:
             found.ended.set()
 
     async def list_containers(self) -> tuple[FoundContainer, ...]:
-        """Every container that was started and not removed."""
+        """List every container that was started and not removed."""
         return tuple(
             FoundContainer(
                 container,
@@ -130,13 +120,13 @@ class FakeRuntime:
         )
 
     async def remove(self, container: ContainerId) -> None:
-        """Forget a container."""
+        """Remove a container."""
         await self.stop(container, 0)
         self._containers.pop(container, None)
 
     async def find_problem(self) -> str:
-        """Nothing ever keeps it from pretending."""
+        """Return nothing: a fake always works."""
         return ""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a fake holds no resources."""

@@ -1,10 +1,10 @@
-"""Containers made by an OCI runtime, runc or crun, from a directory with their files.
+"""The runtime for OCI containers: runs runc or crun on a directory with the root filesystem.
 
-Theory of operation: nobody pulls images here. One directory is the root of every container, or has a
-directory per image. Each container gets an overlay of it to write to where the machine can do that, and else
-the directory itself, read-only. A keeper lets the runtime create and start the container and is then the
-parent of its first process; the runtime is not running meanwhile. When all has ended, the runtime deletes
-what it keeps.
+Theory of operation: images are not pulled. One directory is the root filesystem of every container, or has a
+directory per image. Each container gets a writable overlay of it where the machine supports overlays, and
+else the directory itself, read-only. A shim has the OCI runtime create and start the container and becomes
+the parent of its first process; the OCI runtime itself does not keep running. When the container has ended,
+the OCI runtime deletes its state.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _LOG: Final = "runtime.log"
 
 
 class OciRuntimeError(DrayError):
-    """There is no OCI runtime, or nothing that its containers could have as files."""
+    """There is no OCI runtime, or no root filesystem for its containers."""
 
 
 def find_runtime(program: str = "") -> Path:
-    """The OCI runtime of this machine, or the one named."""
+    """Find the OCI runtime of this machine, or the one named."""
     for name in (program,) if program else KNOWN_RUNTIMES:
         found = shutil.which(name)
         if found:
@@ -51,7 +51,7 @@ def find_runtime(program: str = "") -> Path:
 
 
 class OciRuntime(ShimRuntime):
-    """Runs containers with an OCI runtime; everything about them is kept in one directory."""
+    """Runs containers with an OCI runtime; their files are in one directory."""
 
     name: Final = "oci"
 
@@ -65,7 +65,7 @@ class OciRuntime(ShimRuntime):
         self._overlays: bool | None = None
 
     async def start(self, launch: ContainerLaunch) -> ContainerStarted | ContainerNotStarted:
-        """Have a container made and started."""
+        """Create and start a container."""
         root = self._find_root(launch.image)
         if not launch.command:
             message = "images are not looked into for their command: give the container a command"
@@ -77,18 +77,18 @@ class OciRuntime(ShimRuntime):
             )
         if self._overlays is None:
             self._overlays = await asyncio.to_thread(_can_overlay, self._state_directory.parent)
-        home = self._shims.create_directory(launch)
-        if not isinstance(home, Path):
-            return home
+        directory = self._shims.create_directory(launch)
+        if not isinstance(directory, Path):
+            return directory
         try:
-            orders = self._build_config(launch, home, root)
-        except (DeviceFileError, OSError) as failed:
-            shutil.rmtree(home, ignore_errors=True)
-            return ContainerNotStarted("CreateContainerError", str(failed))
-        return await self._shims.start(launch, orders)
+            config = self._build_config(launch, directory, root)
+        except (DeviceFileError, OSError) as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            return ContainerNotStarted("CreateContainerError", str(error))
+        return await self._shims.start(launch, config)
 
     async def find_problem(self) -> str:
-        """What keeps any container from being started."""
+        """Return what keeps any container from being started; empty when nothing does."""
         if not os.access(self._program, os.X_OK):
             return f"the OCI runtime `{self._program}` is gone or cannot be executed"
         if not self._rootfs.is_dir():
@@ -102,15 +102,15 @@ class OciRuntime(ShimRuntime):
         return self._rootfs if any((self._rootfs / name).exists() for name in _ROOT_DIRECTORIES) else None
 
     def _build_config(self, launch: ContainerLaunch, directory: Path, root: Path) -> dict[str, Any]:
-        place, before, after = root, [], []
+        root_path, before, after = root, [], []
         writable = bool(self._overlays) and not set(":,") & set(f"{root}{directory}")
         if writable:
-            place = directory / "root"
+            root_path = directory / "root"
             before, after = (
                 [build_command(_build_overlay_mount(directory, root))],
-                [build_command(_build_argv("umount", "-l", str(place)))],
+                [build_command(_build_argv("umount", "-l", str(root_path)))],
             )
-        document = build_config(launch, RootFilesystem(str(place), writable), _inspect_file)
+        document = build_config(launch, RootFilesystem(str(root_path), writable), _inspect_file)
         (directory / "config.json").write_bytes(msgspec.json.encode(document))
         container, pid_file = str(launch.id), str(directory / "pid")
         create = ("create", "--bundle", str(directory), "--pid-file", pid_file, container)
@@ -129,7 +129,7 @@ class OciRuntime(ShimRuntime):
 
 
 def sanitize_image_name(image: str) -> str:
-    """The directory of an image: its name with everything odd made into `_`."""
+    """Turn the name of an image into a directory name: unsafe characters become `_`."""
     return _UNSAFE.sub("_", image).lstrip(".") or "_"
 
 
@@ -146,7 +146,7 @@ def _build_argv(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def _build_overlay_mount(directory: Path, root: Path) -> tuple[str, ...]:
-    """What lays a directory to write to over the files of an image."""
+    """Make the directories of a writable overlay on a root filesystem, and build its mount command."""
     for name in ("root", "upper", "work"):
         (directory / name).mkdir(mode=0o755)
     options = f"lowerdir={root},upperdir={directory / 'upper'},workdir={directory / 'work'}"
@@ -154,8 +154,7 @@ def _build_overlay_mount(directory: Path, root: Path) -> tuple[str, ...]:
 
 
 def _can_overlay(directory: Path) -> bool:
-    """Whether overlays work in a directory: not everywhere, and not for everybody."""
-
+    """Return whether overlays can be mounted in a directory, which depends on filesystem and user."""
     with tempfile.TemporaryDirectory(prefix=".overlay-", dir=directory, ignore_cleanup_errors=True) as name:
         lower = Path(name) / "lower"
         lower.mkdir()

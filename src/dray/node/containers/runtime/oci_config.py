@@ -1,10 +1,10 @@
-"""A container as an OCI runtime wants it: the configuration, with the edits of its devices in it.
+"""Builds the OCI runtime configuration (`config.json`) of a container, with the CDI edits of its devices.
 
-Theory of operation: the container gets namespaces of its own for processes, mounts, names and IPC, and the
-machine's network. Its devices are applied to the configuration and not by the runtime: variables, mounts,
-device files with the numbers of the machine's files and the right to use them, hooks, groups.
+Theory of operation: the container gets its own pid, mount, uts and ipc namespaces, and the machine's network.
+The edits of its devices are applied here and not by the runtime: variables, mounts, device files with the
+device numbers of the machine's files and permission to use them, hooks, groups.
 
-Rules for this file: it looks at the machine only through `Inspect`.
+Rules for this file: it inspects the machine only through `Inspect`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dray.errors import DrayError
-from dray.node.containers.runtime.base import ContainerLaunch
+from dray.node.containers.runtime.base import DEFAULT_PATH, ContainerLaunch
 from dray.wire.cdi import DeviceNode, Mount
 
-PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_HOSTNAME_LENGTH: Final = 63
 _CAPABILITIES: Final = tuple(
     f"CAP_{name}"
@@ -49,18 +48,18 @@ _SCRATCH_MOUNTS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("/tmp", "tmpfs", ("nosuid", "nodev", "mode=1777")),
     ("/run", "tmpfs", ("nosuid", "nodev", "mode=755")),
 )
-"""What a container needs to be able to write when its root is read-only."""
+"""Writable directories of a container whose root is read-only."""
 _MASKED: Final = ("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list")
 _READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _DEVICE_TYPES: Final = ((stat.S_ISBLK, "b"), (stat.S_ISCHR, "c"), (stat.S_ISFIFO, "p"))
 
 
 class DeviceFileError(DrayError):
-    """A device file that a container was promised is not on the machine."""
+    """A device file that a container needs does not exist on the machine."""
 
 
 class HostFile(NamedTuple):
-    """A file of the machine: its mode with the kind, and the numbers of the device."""
+    """A file of the machine: its mode with the file type, and its device numbers."""
 
     mode: int
     major: int
@@ -68,18 +67,18 @@ class HostFile(NamedTuple):
 
 
 Inspect = Callable[[str], HostFile | None]
-"""A path of the machine to what is there."""
+"""Returns the file at a path of the machine; None when there is none."""
 
 
 class RootFilesystem(NamedTuple):
-    """The files of a container."""
+    """The root filesystem of a container."""
 
     path: str
     writable: bool
 
 
 def build_config(launch: ContainerLaunch, root: RootFilesystem, inspect: Inspect) -> dict[str, Any]:
-    """The document an OCI runtime reads; `DeviceFileError` when a device file is missing."""
+    """Build the configuration; raises `DeviceFileError` when a device file is missing."""
     devices = [_build_device(node, inspect) for node in launch.edits.device_nodes]
     return {
         "ociVersion": "1.0.2",
@@ -102,7 +101,7 @@ def build_config(launch: ContainerLaunch, root: RootFilesystem, inspect: Inspect
 
 
 def _build_process(launch: ContainerLaunch) -> dict[str, Any]:
-    env = {"PATH": PATH, "HOSTNAME": launch.pod_name, **launch.env}
+    env = {"PATH": DEFAULT_PATH, "HOSTNAME": launch.pod_name, **launch.env}
     env |= dict(variable.split("=", 1) for variable in launch.edits.env)
     return {
         "terminal": False,
@@ -119,12 +118,12 @@ def _build_process(launch: ContainerLaunch) -> dict[str, Any]:
 
 
 def _build_own_mounts(root: RootFilesystem) -> Iterator[dict[str, Any]]:
-    for place, kind, options in _OWN_MOUNTS if root.writable else _OWN_MOUNTS + _SCRATCH_MOUNTS:
-        yield {"destination": place, "type": kind, "source": kind, "options": list(options)}
+    for path, kind, options in _OWN_MOUNTS if root.writable else _OWN_MOUNTS + _SCRATCH_MOUNTS:
+        yield {"destination": path, "type": kind, "source": kind, "options": list(options)}
 
 
 def _sort_by_depth(mounts: tuple[Mount, ...]) -> list[Mount]:
-    """A mount must not be hidden by one above it."""
+    """Sort mounts so that none is hidden by a later one above it."""
     return sorted(mounts, key=lambda mount: mount.container_path.rstrip("/").count("/"))
 
 
@@ -136,17 +135,17 @@ def _build_mount(mount: Mount) -> dict[str, Any]:
 
 
 def _build_device(node: DeviceNode, inspect: Inspect) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """A device file, and the right to use it."""
+    """Build a device file and the cgroup rule that permits its use."""
     kind, major, minor, mode = node.type, node.major, node.minor, node.file_mode
     if not kind or (kind != "p" and not major and not minor):
         source = node.host_path or node.path
-        there = inspect(source)
-        found = next((name for is_so, name in _DEVICE_TYPES if there and is_so(there.mode)), "")
-        if there is None or not found:
-            what = "is not there" if there is None else "is no device"
-            raise DeviceFileError(f"device file `{source}` {what}, a CDI device of the container needs it")
-        kind, major, minor = kind or found, there.major, there.minor
-        mode = stat.S_IMODE(there.mode) if mode is None else mode
+        file = inspect(source)
+        found = next((name for is_type, name in _DEVICE_TYPES if file and is_type(file.mode)), "")
+        if file is None or not found:
+            problem = "does not exist" if file is None else "is no device"
+            raise DeviceFileError(f"device file `{source}` {problem}, a CDI device of the container needs it")
+        kind, major, minor = kind or found, file.major, file.minor
+        mode = stat.S_IMODE(file.mode) if mode is None else mode
     device = {"path": node.path, "type": kind, "major": major, "minor": minor}
     device |= {
         name: value

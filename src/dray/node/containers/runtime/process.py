@@ -1,11 +1,9 @@
-"""Containers as processes of the machine: the container's command, with the variables and hooks of its
-devices.
+"""The runtime for plain processes: runs a container's command with its devices' variables and hooks.
 
-Theory of operation: there is no image and no other view of the files. A container sees the machine as the
-agent sees it, with an environment of its own and nothing of the agent's. What devices want mounted or made at
-the very path it has on the machine is there already; at another path it cannot be, and the start says so in a
-note. `TMPDIR` is a directory of the container's own, and by it processes are known that have left its
-session.
+Theory of operation: there is no image and no isolation. A container sees the machine as the agent does, with
+its own environment and nothing of the agent's. Mounts and device files that have the same path inside and
+outside exist already; those at another path cannot be applied, and the start says so in a note. `TMPDIR` is a
+directory of the container's own, and it identifies processes that have left the container's session.
 """
 
 from __future__ import annotations
@@ -19,15 +17,18 @@ from typing import Any, Final
 import msgspec
 
 from dray.clock import Clock
-from dray.node.containers.runtime.base import ContainerLaunch, ContainerNotStarted, ContainerStarted
+from dray.node.containers.runtime.base import (
+    DEFAULT_PATH,
+    ContainerLaunch,
+    ContainerNotStarted,
+    ContainerStarted,
+)
 from dray.node.containers.runtime.container_shims import ShimRuntime
 from dray.wire.cdi import Hook
 
-PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 
 class ProcessRuntime(ShimRuntime):
-    """Runs containers as processes; everything about them is kept in one directory."""
+    """Runs containers as processes; their files are in one directory."""
 
     name: Final = "process"
 
@@ -39,20 +40,18 @@ class ProcessRuntime(ShimRuntime):
         refusal = _check_launch(launch)
         if refusal is not None:
             return refusal
-        home = self._shims.create_directory(launch)
-        if not isinstance(home, Path):
-            return home
+        directory = self._shims.create_directory(launch)
+        if not isinstance(directory, Path):
+            return directory
         try:
-            orders = _build_config(launch, home)
-        except OSError as failed:
-            shutil.rmtree(home, ignore_errors=True)
-            return ContainerNotStarted("CreateContainerError", f"cannot prepare `{home}`: {failed}")
-        answer = await self._shims.start(launch, orders)
-        return (
-            ContainerStarted(answer.id, _build_notes(launch))
-            if isinstance(answer, ContainerStarted)
-            else answer
-        )
+            config = _build_config(launch, directory)
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            return ContainerNotStarted("CreateContainerError", f"cannot prepare `{directory}`: {error}")
+        outcome = await self._shims.start(launch, config)
+        if isinstance(outcome, ContainerStarted):
+            return ContainerStarted(outcome.id, _build_notes(launch))
+        return outcome
 
 
 def _check_launch(launch: ContainerLaunch) -> ContainerNotStarted | None:
@@ -71,10 +70,10 @@ def _check_launch(launch: ContainerLaunch) -> ContainerNotStarted | None:
 
 
 def _build_config(launch: ContainerLaunch, directory: Path) -> dict[str, Any]:
-    env = {"PATH": PATH, "HOME": "/", "HOSTNAME": launch.pod_name}
+    env = {"PATH": DEFAULT_PATH, "HOME": "/", "HOSTNAME": launch.pod_name}
     mark = ""
     if launch.user is None and "TMPDIR" not in launch.env:
-        # Another user could not reach it: the directories of the agent are its own.
+        # Another user could not reach it: only the agent's user may enter its directories.
         scratch = directory / "tmp"
         scratch.mkdir(mode=0o700)
         env["TMPDIR"] = str(scratch)
@@ -97,7 +96,7 @@ def _build_config(launch: ContainerLaunch, directory: Path) -> dict[str, Any]:
 
 
 def build_hook_command(hook: Hook) -> dict[str, Any]:
-    """A hook, for a keeper to run."""
+    """Build the command of a hook for a shim to run."""
     return {
         "name": hook.hook_name,
         "path": hook.path,
@@ -109,9 +108,9 @@ def build_hook_command(hook: Hook) -> dict[str, Any]:
 
 
 def _build_notes(launch: ContainerLaunch) -> tuple[str, ...]:
-    """What devices want and processes of the machine cannot be given, in one sentence."""
-    cannot = ", ".join(_list_unsupported_edits(launch))
-    return (f"the process runtime cannot apply {cannot}",) if cannot else ()
+    """Build a note on the edits that cannot be applied to plain processes."""
+    unsupported = ", ".join(_list_unsupported_edits(launch))
+    return (f"the process runtime cannot apply {unsupported}",) if unsupported else ()
 
 
 def _list_unsupported_edits(launch: ContainerLaunch) -> Iterator[str]:

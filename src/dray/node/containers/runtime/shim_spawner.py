@@ -1,4 +1,4 @@
-"""The agent's end of the cradle: asks for keepers, and starts another cradle when there is none."""
+"""The agent's side of the fork server: requests shims, and restarts the fork server when it has ended."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _PROGRAM: Final = (
     "from dray.node.containers.runtime.shim.fork_server import main;sys.exit(main())"
 )
 _ENDED_SERVERS: Final[set[int]] = set()
-"""Cradles that were let go of; they end by themselves, and somebody has to take note of it."""
+"""Pids of fork servers that were closed; they end by themselves and have to be reaped."""
 
 
 class ShimSpawner:
-    """Where keepers come from; started when the first one is wanted."""
+    """Spawns shims through a fork server, which starts with the first of them."""
 
     def __init__(self) -> None:
         self._socket = -1
         self._pid = 0
 
     def spawn(self, task: str, directory: Path) -> int:
-        """Start a keeper for a directory; where it says that it is ready, and which ends with it."""
-        ready, told = os.pipe()
+        """Start a shim for a directory; return a pipe for its ready message, closed at its end."""
+        ready, ready_write = os.pipe()
         try:
             for last in (False, True):
                 if self._socket < 0:
                     self._start_fork_server()
                 try:
-                    self._send(f"{task} {directory}".encode(), told)
+                    self._send(f"{task} {directory}".encode(), ready_write)
                     break
                 except OSError:
-                    # The cradle was killed; the next one is as good.
+                    # The fork server was killed; start another.
                     self.close()
                     if last:
                         raise
@@ -45,16 +45,16 @@ class ShimSpawner:
             os.close(ready)
             raise
         finally:
-            os.close(told)
+            os.close(ready_write)
         return ready
 
     def _send(self, message: bytes, ready_fd: int) -> None:
-        line = socket.socket(fileno=self._socket)
+        connection = socket.socket(fileno=self._socket)
         try:
-            socket.send_fds(line, [message], [ready_fd], socket.MSG_NOSIGNAL)
+            socket.send_fds(connection, [message], [ready_fd], socket.MSG_NOSIGNAL)
         finally:
-            # Kept as a number: containers are not told when an agent forgets to close this.
-            line.detach()
+            # Kept as a descriptor: a socket object would warn when an agent ends without closing it.
+            connection.detach()
 
     def _start_fork_server(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -77,7 +77,7 @@ class ShimSpawner:
         self._socket = ours.detach()
 
     def close(self) -> None:
-        """Let go of the cradle; its keepers stay."""
+        """Close the connection, which ends the fork server; its shims continue."""
         if self._socket >= 0:
             os.close(self._socket)
             self._socket = -1

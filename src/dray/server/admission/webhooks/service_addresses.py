@@ -52,11 +52,13 @@ def explain_unknown_service(service: ServiceReference) -> str:
 class WebhookReachabilityRule:
     """Warns whoever configures a webhook behind a service that this server cannot reach."""
 
+    kinds: Final = (MUTATING, VALIDATING)
+
     def __init__(self, addresses: ServiceAddresses) -> None:
         self._addresses = addresses
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        if change.kind not in (MUTATING, VALIDATING) or change.view is None:
+        if change.view is None:
             return ADMITTED
         return AdmissionEffects(warnings=tuple(self._find_warnings(change)))
 

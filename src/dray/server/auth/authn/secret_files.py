@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dray.durable import write_file_atomically
+from dray.durable import FileLock, write_file_atomically
 from dray.errors import InputError
 
 _GROUP_AND_OTHERS = 0o077
@@ -32,14 +30,11 @@ def create_private_directory(directory: Path) -> None:
 def lock_directory(directory: Path) -> Iterator[None]:
     """Keep other processes out of the directory while files are looked at and made."""
     try:
-        lock = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = FileLock.acquire(directory / ".lock")
     except OSError as error:
         raise CredentialError(f"nothing can be written in `{directory}`: {error.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock:
         yield
-    finally:
-        os.close(lock)
 
 
 def write_private_file(path: Path, content: bytes) -> None:

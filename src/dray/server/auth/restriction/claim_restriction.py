@@ -10,7 +10,7 @@ no word of the driver.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dray.api.fields import FieldPath
 from dray.api.kinds import get_kind
@@ -52,6 +52,8 @@ def _build_binding_attributes(change: ObjectChange) -> AccessAttributes:
 
 class ClaimStatusRule:
     """Splits the right to write the status of a claim."""
+
+    kinds: Final = (CLAIM, CLASSIC_CLAIM)
 
     def __init__(
         self, cache: WatchCache, authorizer: UnionAuthorizer, driver_authorizer: DriverAuthorizer
@@ -160,6 +162,8 @@ def _index_device_statuses(
 class AdminAccessRule:
     """Admin access to devices is only for namespaces that an administrator has labelled for it."""
 
+    kinds: Final = (CLAIM, TEMPLATE)
+
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
 
@@ -199,12 +203,12 @@ SYSTEM_FINALIZERS = frozenset({"resource.kubernetes.io/delete-protection"})
 class ClaimFinalizerRule:
     """Finalizers by which the system keeps a claim in use from vanishing are written by the system alone."""
 
+    kinds: Final = (CLAIM, CLASSIC_CLAIM)
+
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        if change.kind not in (CLAIM, CLASSIC_CLAIM):
-            return ADMITTED
         # A claim that vanishes with a finalizer on it vanishes because that finalizer was just taken away.
         touched = SYSTEM_FINALIZERS & (_read_finalizers(change.old_view) ^ _read_finalizers(change.view))
         if touched and not self._authorizer.allows(change.request.user, _build_binding_attributes(change)):

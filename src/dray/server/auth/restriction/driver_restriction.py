@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from dray.api.kinds import get_kind
 from dray.server.admission.change import ADMITTED, DELETE, AdmissionEffects, ObjectChange
@@ -113,12 +114,14 @@ def read_driver_names(metadata: Mapping[str, Mapping[str, str] | None]) -> set[s
 class SliceWriteRule:
     """Only who speaks for a driver publishes its slices, and only on the nodes where they do."""
 
+    kinds: Final = (SLICE,)
+
     def __init__(self, driver_authorizer: DriverAuthorizer) -> None:
         self._driver_authorizer = driver_authorizer
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         user = change.request.user
-        if change.kind is not SLICE or user.node_name is not None or MASTERS in user.groups:
+        if user.node_name is not None or MASTERS in user.groups:
             return ADMITTED
         bound = self._driver_authorizer.find_driver_binding(user)
         if bound.drivers is None and change.operation == DELETE:
@@ -159,11 +162,13 @@ class SliceWriteRule:
 class DriverBindingRule:
     """Who says that a service account speaks for a driver must be allowed to bind that driver."""
 
+    kinds: Final = (_ACCOUNT,)
+
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        if change.kind is not _ACCOUNT or change.document is None:
+        if change.document is None:
             return ADMITTED
         before = (change.old_document or {}).get("metadata", {})
         for driver in sorted(read_driver_names(change.document["metadata"]) ^ read_driver_names(before)):

@@ -8,10 +8,11 @@ bindings that could not be read later are refused now.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from dray.api.fields import ROOT, FieldError, invalid
 from dray.api.json_text import write_json
+from dray.api.kinds import KINDS
 from dray.server.admission.change import ADMITTED, UPDATE, AdmissionEffects, ObjectChange
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.policy_rules import AccessAttributes, PolicyRule, find_uncovered, read_rules
@@ -35,11 +36,13 @@ _MAX_SHOWN = 5
 class EscalationRule:
     """Judges roles and bindings."""
 
+    kinds: Final = tuple(kind for kind in KINDS if kind.group == GROUP)
+
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
-        if change.kind.group != GROUP or change.document is None:
+        if change.document is None:
             return ADMITTED
         if change.kind in (ROLE, CLUSTER_ROLE):
             self._check_role(change, change.document)

@@ -10,8 +10,10 @@ node's own, before and after.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from itertools import starmap
+from typing import Any, Final
 
+from dray.api.kinds import get_kind
 from dray.server.admission.change import ADMITTED, CREATE, DELETE, UPDATE, AdmissionEffects, ObjectChange
 from dray.server.auth.authz.node_authorizer import NODE_LEASE_NAMESPACE, PREPARATION, read_node_name
 from dray.server.auth.authz.node_pod_graph import (
@@ -198,14 +200,15 @@ _CHECKS: Mapping[tuple[str, str], Callable[[ObjectChange, str], Violations]] = {
 class NodeRestrictionRule:
     """Refuses what a node may not write."""
 
+    kinds: Final = tuple(starmap(get_kind, _CHECKS))
+
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         node = change.request.user.node_name
         if node is None:
             return ADMITTED
-        complaints = _CHECKS.get((change.kind.group, change.kind.name))
-        if complaints is not None:
-            for complaint in complaints(change, node):
-                raise new_forbidden(change.kind, change.name, complaint)
+        check = _CHECKS[change.kind.group, change.kind.name]
+        for complaint in check(change, node):
+            raise new_forbidden(change.kind, change.name, complaint)
         return ADMITTED
 
 
@@ -217,12 +220,14 @@ class PreparationWriteRule:
     the pod may be gone with the claim, and the ledger judges and answers without looking at either.
     """
 
+    kinds: Final = (PREPARATION,)
+
     def __init__(self, pod_graph: NodePodGraph) -> None:
         self._pod_graph = pod_graph
 
     def admit(self, change: ObjectChange) -> AdmissionEffects:
         node = change.request.user.node_name
-        if node is None or change.kind is not PREPARATION or change.operation != CREATE:
+        if node is None or change.operation != CREATE:
             return ADMITTED
         if change.view.spec.devices:
             return ADMITTED

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from dray.api.kinds import KINDS
 from dray.server.admission.change import ADMITTED, CREATE, AdmissionEffects, AdmissionRule, ObjectChange
 from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.policy_rules import AccessAttributes
@@ -22,6 +25,8 @@ from dray.server.watch.cache import WatchCache
 
 class CreateOnUpdateRule:
     """Who makes an object by an update or a patch needs the right to create it, too."""
+
+    kinds: Final = KINDS
 
     def __init__(self, authorizer: UnionAuthorizer) -> None:
         self._authorizer = authorizer

@@ -1,8 +1,9 @@
-"""Protobuf request bodies as the JSON documents they stand for.
+"""Request bodies in Kubernetes protobuf, decoded to JSON documents.
 
-Clients that were built for Kubernetes write a few kinds in protobuf and do not fall back; those kinds are
-decoded here, everything else is refused with a hint. Nothing here writes protobuf or knows what a document
-means. Only the intake of the server imports this package.
+Clients built for Kubernetes send a few kinds in protobuf and do not fall back to JSON; this package decodes
+those kinds and refuses others with a hint. It must not write protobuf, nor interpret a document. Only the
+decoding of request bodies imports it, when the first such body arrives, because the protobuf runtime is slow
+to import.
 """
 
 from dray.server.http.protobuf.decoding import PROTOBUF_MAGIC, UNSUPPORTED_HINT, decode

@@ -1,17 +1,16 @@
-"""A protobuf body to a JSON document: the envelope, then the message inside by the table of messages.
+"""Decoding of Kubernetes protobuf bodies to JSON documents.
 
-Theory of operation: Kubernetes wraps a message into `runtime.Unknown`, which says what kind it is, behind
-four bytes of magic. A message is read field by field; what the table does not name is passed over, as Go
-does. Go writes zero values that JSON leaves out, so a zero is kept only where the table says that Go tells it
-from nothing. The depth is that of the table, and a budget bounds how many values come out of a body.
-
-Rules for this file: hostile bytes end in a `ApiStatusError` of 400 and nothing else.
+Theory of operation: Kubernetes wraps a message into `runtime.Unknown`, which names its kind, behind a magic
+prefix of four bytes. The message classes come from the tables of this package; fields that a table does not
+name are ignored, as in Go. Go writes zero values that JSON leaves out, so a zero is kept only where the table
+says that Go tells it from an absent value. The depth is that of the tables, and a budget limits how many
+values come out of a body. Hostile bytes end in an `ApiStatusError` of 400 and nothing else.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,15 +18,9 @@ from typing import Any, Final
 from dray.api.json_text import read_json
 from dray.errors import DecodeError
 from dray.server.http.errors import ApiStatusError, new_bad_request, new_unsupported_media_type
-from dray.server.http.protobuf.messages import DELETE_OPTIONS, ROOT_MESSAGES, MessageField, load_messages
-from dray.server.http.protobuf.wire_format import (
-    BYTES,
-    VARINT,
-    MalformedProtobufError,
-    iter_fields,
-    to_signed,
-)
+from dray.server.http.protobuf.messages import DELETE_OPTIONS, INLINE, MAP, ROOT_MESSAGES, load_messages
 from dray.server.http.requests import JSON, PROTOBUF, YAML
+from dray.wire.protobuf import LIST, MalformedProtobufError, ProtobufMessage
 
 PROTOBUF_MAGIC: Final = b"k8s\x00"
 UNSUPPORTED_HINT: Final = (
@@ -39,7 +32,7 @@ MAX_VALUES: Final = 200_000
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The document of a protobuf body; an `ApiStatusError` of 400 or 415 when it cannot be read."""
+    """Decode a protobuf body; raises an `ApiStatusError` of 400 or 415."""
     if not body.startswith(PROTOBUF_MAGIC):
         raise new_bad_request(
             "the body is not Kubernetes protobuf: it does not begin with `k8s` and a zero byte"
@@ -53,24 +46,19 @@ def decode(body: bytes) -> dict[str, Any]:
 
 
 def _open_envelope(envelope: bytes) -> dict[str, Any]:
-    parts = {number: value for number, shape, value in iter_fields(envelope) if shape == BYTES}
-    names = {
-        number: value
-        for number, shape, value in iter_fields(_require_bytes(parts.get(1, b"")))
-        if shape == BYTES
-    }
-    api_version, kind = _decode_text(names.get(1, b"")), _decode_text(names.get(2, b""))
-    encoding, media = _decode_text(parts.get(3, b"")), _decode_text(parts.get(4, b""))
-    raw = _require_bytes(parts.get(2, b""))
+    unknown = _decode_message("Unknown", envelope)
+    names = _decode_message("TypeMeta", unknown.typeMeta)
+    api_version, kind = _check_text(names.apiVersion), _check_text(names.kind)
+    encoding, media = _check_text(unknown.contentEncoding), _check_text(unknown.contentType)
     if media == JSON and not encoding:
-        document = read_json(raw)
+        document = read_json(unknown.raw)
         if not isinstance(document, dict):
             raise MalformedProtobufError("the JSON inside is not an object")
         return document
     message = DELETE_OPTIONS if kind == DELETE_OPTIONS else ROOT_MESSAGES.get((api_version, kind))
     if message is None or encoding or media not in ("", PROTOBUF):
         raise _build_unsupported(api_version, kind)
-    return {"apiVersion": api_version, "kind": kind, **_MessageReader().read_message(message, raw)}
+    return {"apiVersion": api_version, "kind": kind, **_MessageReader().read_message(message, unknown.raw)}
 
 
 def _build_unsupported(api_version: str, kind: str) -> ApiStatusError:
@@ -79,135 +67,100 @@ def _build_unsupported(api_version: str, kind: str) -> ApiStatusError:
 
 
 class _MessageReader:
-    """Reads messages of one body."""
+    """Reads the messages of one body."""
 
     def __init__(self) -> None:
-        self._left = MAX_VALUES
+        self._remaining = MAX_VALUES
 
     def read_message(self, name: str, data: bytes) -> dict[str, Any]:
-        known = load_messages()[name]
+        known = load_messages()[name].fields
         document: dict[str, Any] = {}
-        for number, shape, value in iter_fields(data):
-            self._left -= 1
-            if self._left < 0:
-                raise MalformedProtobufError(f"it holds more than {MAX_VALUES} values")
-            member = known.get(number)
-            if member is not None:
-                self._set_member(document, member, shape, value)
+        for descriptor, value in _decode_message(name, data).ListFields():
+            field = known[descriptor.number]
+            match field.modifier:
+                case modifier if modifier == LIST:
+                    self._count_values(len(value))
+                    document[field.name] = [self._read_value(field.type, each) for each in value]
+                case modifier if modifier == MAP:
+                    self._count_values(len(value))
+                    document[field.name] = dict(self._read_entries(field.type, value))
+                case modifier if modifier == INLINE:
+                    document |= self._read_value(field.type, value)
+                case modifier:
+                    self._count_values(1)
+                    read = self._read_value(field.type, value)
+                    if read is not None and (read or modifier):
+                        document[field.name] = read
         return document
 
-    def _set_member(
-        self, document: dict[str, Any], member: MessageField, wire_type: int, value: int | bytes
-    ) -> None:
-        match member.modifier:
-            case "[]":
-                document.setdefault(member.name, []).append(self._read_value(member.type, wire_type, value))
-            case "{}":
-                document.setdefault(member.name, {}).update([self._read_map_entry(member.type, value)])
-            case "+":
-                document |= self._read_value(member.type, wire_type, value)
-            case mark:
-                read = self._read_value(member.type, wire_type, value)
-                if read is None or not (read or mark):
-                    document.pop(member.name, None)
-                else:
-                    document[member.name] = read
+    def _read_entries(self, value_type: str, entries: Iterable[bytes]) -> Iterable[tuple[str, Any]]:
+        """Read the entries of a map, which are messages of key and value; an absent one is zero."""
+        entry_type = "StringEntry" if value_type == "string" else "BytesEntry"
+        for each in entries:
+            entry = _decode_message(entry_type, each)
+            yield _check_text(entry.key), self._read_value(value_type, entry.value)
 
-    def _read_map_entry(self, kind: str, data: int | bytes) -> tuple[str, Any]:
-        """An entry of a map is a message of key and value; either may be missing and is zero then."""
-        key, read = "", self._read_value(kind, _WIRE_TYPES.get(kind, BYTES), _ZEROS.get(kind, b""))
-        for number, shape, value in iter_fields(_require_bytes(data)):
-            if number == 1:
-                key = _decode_text(value)
-            elif number == 2:
-                read = self._read_value(kind, shape, value)
-        return key, read
+    def _read_value(self, value_type: str, value: Any) -> Any:
+        decoder = LEAF_DECODERS.get(value_type)
+        return decoder(value) if decoder is not None else self.read_message(value_type, value)
 
-    def _read_value(self, kind: str, wire_type: int, value: int | bytes) -> Any:
-        if wire_type != _WIRE_TYPES.get(kind, BYTES):
-            raise MalformedProtobufError(f"a field of type {kind} has the wire type {wire_type}")
-        leaf = LEAF_DECODERS.get(kind)
-        return leaf(value) if leaf is not None else self.read_message(kind, _require_bytes(value))
+    def _count_values(self, count: int) -> None:
+        self._remaining -= count
+        if self._remaining < 0:
+            raise MalformedProtobufError(f"it holds more than {MAX_VALUES} values")
 
 
-def _require_bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise MalformedProtobufError("a number stands where bytes are expected")
-    return value
+def _decode_message(name: str, data: bytes) -> ProtobufMessage:
+    return load_messages()[name].decode(data)
 
 
-def _require_number(value: int | bytes) -> int:
+def _check_text(value: str | bytes) -> str:
+    """Return a text; the runtime returns bytes for one that is not valid UTF-8."""
     if isinstance(value, bytes):
-        raise MalformedProtobufError("bytes stand where a number is expected")
+        raise MalformedProtobufError("a text is not valid UTF-8")
     return value
 
 
-def _decode_text(value: int | bytes) -> str:
-    try:
-        return _require_bytes(value).decode()
-    except UnicodeDecodeError:
-        raise MalformedProtobufError("a text is not valid UTF-8") from None
-
-
-def _read_field(value: int | bytes, number: int, empty: int | bytes) -> int | bytes:
-    """The last occurrence of one field of a small message, which is the one that counts."""
-    found = empty
-    for known, shape, inner in iter_fields(_require_bytes(value)):
-        if known == number and (shape == VARINT) == isinstance(empty, int):
-            found = inner
-    return found
-
-
-def _decode_timestamp(value: int | bytes) -> datetime | None:
-    """A time of seconds and nanoseconds; an empty one is Go's zero time, which JSON shows as null."""
-    if not _require_bytes(value):
+def _decode_timestamp(value: bytes) -> datetime | None:
+    """Decode a time of seconds and nanoseconds; an empty one is Go's zero time, which JSON shows as null."""
+    if not value:
         return None
-    seconds = to_signed(_require_number(_read_field(value, 1, 0)), 64)
-    nanos = to_signed(_require_number(_read_field(value, 2, 0)), 32)
+    moment = _decode_message("Timestamp", value)
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, microseconds=nanos // 1000)
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
+            seconds=moment.seconds, microseconds=moment.nanos // 1000
+        )
     except OverflowError:
         raise MalformedProtobufError("a time lies outside the years 1 to 9999") from None
 
 
-def _decode_time(value: int | bytes) -> str | None:
+def _decode_time(value: bytes) -> str | None:
     moment = _decode_timestamp(value)
     return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}".rjust(20, "0")
 
 
-def _decode_micro_time(value: int | bytes) -> str | None:
+def _decode_micro_time(value: bytes) -> str | None:
     moment = _decode_timestamp(value)
     return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}".rjust(27, "0")
 
 
-def _decode_json(value: int | bytes) -> Any:
-    text = _require_bytes(_read_field(value, 1, b""))
+def _decode_json(value: bytes) -> Any:
+    text = _decode_message("RawJson", value).raw
     return read_json(text) if text else None
 
 
-def _decode_strings(value: int | bytes) -> list[str]:
-    return [
-        _decode_text(inner)
-        for number, shape, inner in iter_fields(_require_bytes(value))
-        if (number, shape) == (1, BYTES)
-    ]
-
-
-LEAF_DECODERS: Final[Mapping[str, Callable[[int | bytes], Any]]] = MappingProxyType(
+LEAF_DECODERS: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
     {
-        "string": _decode_text,
-        "bytes": lambda value: base64.b64encode(_require_bytes(value)).decode(),
-        "bool": lambda value: bool(_require_number(value)),
-        "int32": lambda value: to_signed(_require_number(value), 32),
-        "int64": lambda value: to_signed(_require_number(value), 64),
+        "string": _check_text,
+        "bytes": lambda value: base64.b64encode(value).decode(),
+        "bool": bool,
+        "int32": int,
+        "int64": int,
         "Time": _decode_time,
         "MicroTime": _decode_micro_time,
-        "Quantity": lambda value: _decode_text(_read_field(value, 1, b"")),
+        "Quantity": lambda value: _check_text(_decode_message("QuantityText", value).string),
         "Json": _decode_json,
-        "Strings": _decode_strings,
+        "Strings": lambda value: [_check_text(each) for each in _decode_message("StringList", value).items],
     }
 )
-"""Types without fields in the table, and how they are read."""
-
-_WIRE_TYPES: Final[Mapping[str, int]] = MappingProxyType({"bool": VARINT, "int32": VARINT, "int64": VARINT})
-_ZEROS: Final[Mapping[str, int | bytes]] = MappingProxyType({"bool": 0, "int32": 0, "int64": 0})
+"""Decoders of the types that have no fields in the tables."""

@@ -1,9 +1,9 @@
-"""The messages we read: field numbers, names and types, as tables in text.
+"""Field tables of the Kubernetes messages that the server reads.
 
-A line that is not indented begins a message; each line below it is a field: number, name on the JSON side,
-type. A type with `*` keeps its zero value (Go holds a pointer there), one with `[]` is a list, one with `{}`
-a map from strings; `+` puts the fields of the message into its holder. Types with small letters, times,
-quantities and JSON are read by `bodies.LEAVES` and have no fields here.
+The format is that of `dray.wire.protobuf`, where names are those of JSON, with three more modifiers: a type
+with `*` keeps its zero value (Go has a pointer there), one with `{}` is a map from strings, and `+` puts the
+fields of the message into its holder. `decoding.LEAF_DECODERS` decodes scalars, times, quantities and JSON;
+they have no fields here.
 """
 
 from __future__ import annotations

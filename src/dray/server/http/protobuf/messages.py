@@ -1,16 +1,30 @@
-"""Which kinds may come as protobuf, and the fields of their messages."""
+"""Kinds that clients may send as protobuf, and their messages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
+from typing import Any, Final
 
 from dray.server.http.protobuf.message_tables import CLAIM_MESSAGES, OBJECT_MESSAGES
+from dray.wire.protobuf import (
+    LIST,
+    SCALARS,
+    FieldDefinition,
+    ProtobufMessage,
+    build_message_classes,
+    decode_strictly,
+    parse_message_table,
+)
+
+MAP: Final = "{}"
+INLINE: Final = "+"
+"""Modifiers of the tables of this package, besides those of `dray.wire.protobuf`."""
 
 DELETE_OPTIONS = "DeleteOptions"
-"""The one kind that clients write in any group and version."""
+"""The one kind that clients send in any group and version."""
 
 ROOT_MESSAGES: Mapping[tuple[str, str], str] = MappingProxyType(
     {
@@ -39,29 +53,66 @@ ROOT_MESSAGES: Mapping[tuple[str, str], str] = MappingProxyType(
         ("resource.k8s.io/v1", "ResourceClaim"): "ResourceClaim",
     }
 )
-"""The message of each kind that may come as protobuf."""
+"""The message of each kind that clients may send as protobuf."""
+
+
+_ENVELOPE_MESSAGES: Final = """
+Unknown
+  1 typeMeta TypeMeta
+  2 raw bytes
+  3 contentEncoding string
+  4 contentType string
+TypeMeta
+  1 apiVersion string
+  2 kind string
+Timestamp
+  1 seconds int64
+  2 nanos int32
+QuantityText
+  1 string string
+RawJson
+  1 raw bytes
+StringList
+  1 items []string
+StringEntry
+  1 key string
+  2 value string
+BytesEntry
+  1 key string
+  2 value bytes
+"""
+"""The envelope, the messages that have a text form in JSON, and the entries of maps."""
 
 
 @dataclass(frozen=True, slots=True)
-class MessageField:
-    """One field of a message."""
+class MessageType:
+    """A message of the tables: its class, and its fields by number."""
 
-    name: str
-    type: str
-    modifier: str = ""
-    """`*`, `[]`, `{}`, `+` or nothing."""
+    message_class: Any
+    fields: Mapping[int, FieldDefinition]
+
+    def decode(self, data: bytes) -> ProtobufMessage:
+        """Decode a message; raises `MalformedProtobufError`."""
+        return decode_strictly(self.message_class, data)
 
 
 @cache
-def load_messages() -> Mapping[str, Mapping[int, MessageField]]:
-    """The tables, read: every message with its fields by number."""
-    found: dict[str, dict[int, MessageField]] = {}
-    current: dict[int, MessageField] = {}
-    for line in filter(None, (OBJECT_MESSAGES + CLAIM_MESSAGES).splitlines()):
-        if not line.startswith(" "):
-            current = found[line] = {}
-            continue
-        number, name, text = line.split()
-        bare = text.lstrip("*[]{}+")
-        current[int(number)] = MessageField(name, bare, text.removesuffix(bare))
-    return found
+def load_messages() -> Mapping[str, MessageType]:
+    """Build the messages of the tables.
+
+    A field that contains a message has the type `bytes` in the class of its holder and is decoded when it is
+    read: decoded in one go, two bytes of a hostile body would take up a message before anything counts them.
+    """
+    table = parse_message_table(_ENVELOPE_MESSAGES + OBJECT_MESSAGES + CLAIM_MESSAGES)
+    flat = {name: tuple(_flatten(field) for field in fields) for name, fields in table.items()}
+    classes = build_message_classes("kubernetes", flat, syntax="proto2")
+    return {
+        name: MessageType(classes[name], {field.number: field for field in fields})
+        for name, fields in table.items()
+    }
+
+
+def _flatten(field: FieldDefinition) -> FieldDefinition:
+    is_scalar = field.type in SCALARS and field.modifier != MAP
+    modifier = LIST if field.modifier in (LIST, MAP) else ""
+    return replace(field, type=field.type if is_scalar else "bytes", modifier=modifier)

@@ -1,4 +1,4 @@
-"""The fast lane says yes only where the careful way finds nothing, and remembers within bounds."""
+"""The bulk check confirms only devices without errors, and its caches are bounded."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ devices = st.fixed_dictionaries(
 
 
 @given(st.lists(devices, max_size=4))
-def test_the_lane_agrees_with_the_careful_way(documents):
+def test_the_bulk_check_agrees_with_the_complete_check(documents):
     found = slice_of(*documents).spec.devices
     sound, plain = bulk_device_check.check_devices(found)
     nothing_wrong = not any(error for item in found for error in careful(item, ROOT, chooses_nodes=False))
@@ -67,7 +67,7 @@ def test_the_lane_agrees_with_the_careful_way(documents):
         assert sound, "the lane refuses what is sound, and everything becomes slow"
 
 
-def test_what_is_not_plain_is_not_waved_through():
+def test_invalid_devices_are_never_confirmed():
     for extra in (
         device("b", taints=[{}]),
         device("b", nodeName=""),
@@ -79,7 +79,7 @@ def test_what_is_not_plain_is_not_waved_through():
         ).without_optional_fields
 
 
-def test_nothing_and_too_much_are_not_for_the_lane():
+def test_empty_and_overlong_slices_are_not_confirmed_in_bulk():
     assert bulk_device_check.check_devices(()) == (False, False)
     assert not bulk_device_check.check_devices(
         slice_of(*(device(f"d{n}") for n in range(129))).spec.devices
@@ -93,7 +93,7 @@ def bound():
     del CACHE_BOUNDS[made.name]
 
 
-def test_the_memory_is_bounded(bound):
+def test_the_cache_is_bounded(bound):
     proven = ValidValueCache[int](bound)
     looked_at = []
 
@@ -112,7 +112,7 @@ def test_the_memory_is_bounded(bound):
     assert 60 in proven
 
 
-def test_what_is_asked_for_all_the_time_is_not_forgotten(bound):
+def test_values_in_constant_use_stay_in_the_cache(bound):
     proven = ValidValueCache[int](bound)
     proven.add([-1])
     for number in range(100):

@@ -1,4 +1,4 @@
-"""Capacities, and the policies that say which parts of them a share may take."""
+"""Validation of capacities and their request policies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_device_that_is_no_longer_shared_must_give_up_its_policy():
     assert not validate_update(slice_of(device(capacity={"memory": {"value": "10"}})), old)
 
 
-def test_mixed_devices_are_judged_by_their_own_flag():
+def test_mixed_devices_are_validated_by_their_own_flag():
     policy = {"value": "10", "requestPolicy": {"default": "1"}}
     mixed = slice_of(
         device("a", capacity={"memory": policy}, allowMultipleAllocations=True),
@@ -177,7 +177,7 @@ def test_minimum_maximum_and_one_step_fit_into_the_capacity():
 
 
 @pytest.mark.parametrize("step", ["0", "-1"])
-def test_a_step_leads_somewhere(step):
+def test_a_step_is_greater_than_zero(step):
     assert ranged("2", min="1", step=step) == [f"Invalid {POLICY}.validRange.step"]
 
 
@@ -219,7 +219,7 @@ def test_errors_about_amounts_carry_the_limit(errors, violations):
     assert {error.violation for error in errors} == violations
 
 
-def test_what_a_claim_asks_for_is_no_fault_whatever_the_policy_says():
+def test_requests_of_a_claim_are_valid_whatever_the_policy():
     """C-22: below the minimum it is rounded up, above the maximum no device fits; the claim is sound."""
     for amount in ("0", "1n", "1", "999E"):
         assert not validate_create(claim(request(capacity={"requests": {"memory": amount}})))

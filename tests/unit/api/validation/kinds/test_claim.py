@@ -1,4 +1,4 @@
-"""What a claim asks for."""
+"""Validation of a claim's spec."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def judged(*requests, **devices):
 
 
 @req("K4816-017")
-def test_a_request_is_either_exact_or_a_choice():
+def test_a_request_is_either_exact_or_a_list_of_alternatives():
     both = {**request(), **choice("gpu", alternative())}
     assert judged(both) == ["Invalid spec.devices.requests[0]"]
     assert judged(request()) == judged(choice("gpu", alternative())) == []
 
 
 @req("K4816-018")
-def test_a_request_is_something():
+def test_a_request_must_not_be_empty():
     assert judged({"name": "gpu"}) == ["Required spec.devices.requests[0]"]
     assert judged(choice("gpu")) == ["Required spec.devices.requests[0]"]
 
@@ -277,7 +277,7 @@ def v1beta1(request_document):
 
 
 @req("K4816-041")
-def test_in_v1beta1_a_choice_needs_no_class():
+def test_in_v1beta1_a_request_with_alternatives_needs_no_class():
     assert v1beta1(choice("gpu", alternative())) == []
     flat_without_class = {"name": "gpu", "allocationMode": "ExactCount", "count": 1}
     assert v1beta1(flat_without_class) == [f"Required {EXACTLY}.deviceClassName"]
@@ -297,14 +297,14 @@ def test_in_v1beta1_a_choice_needs_no_class():
     ],
     ids=lambda field: next(iter(field)),
 )
-def test_in_v1beta1_a_choice_has_a_name_and_nothing_else(field):
+def test_in_v1beta1_a_request_with_alternatives_has_only_a_name(field):
     assert v1beta1({**choice("gpu", alternative()), **field}) == ["Invalid spec.devices.requests[0]"]
 
 
 # --- updates ---
 
 
-def test_what_is_asked_for_never_changes():
+def test_the_spec_never_changes():
     old = claim(request(count=1))
     assert not validate_update(claim(request(count=1), meta=metadata(labels={"a": "b"})), old)
     assert found(validate_update(claim(request(count=2)), old)) == ["Invalid spec"]
@@ -326,7 +326,7 @@ def test_a_quantity_written_otherwise_is_no_change():
     assert not validate_update(claim(request(capacity={"requests": {"memory": "1073741824"}})), old)
 
 
-def test_a_stored_spec_is_not_judged_again():
+def test_a_stored_spec_is_not_validated_again():
     bad = claim(request(count=-1))
     assert not validate_update(bad, bad)
 
@@ -334,19 +334,19 @@ def test_a_stored_spec_is_not_judged_again():
 # --- the memory of what was asked before ---
 
 
-def test_a_claim_that_was_sound_before_is_sound_again_and_a_bad_one_bad():
+def test_a_cached_claim_stays_valid_and_an_invalid_one_stays_invalid():
     for _ in range(2):
         assert judged(request(count=3)) == []
         assert judged(request(count=-3)) == [f"Invalid {EXACTLY}.count"]
 
 
-def test_configuration_is_judged_each_time():
+def test_configuration_is_validated_each_time():
     sound = claim(config=[{"opaque": opaque()}])
     assert not validate_create(sound)
     assert judged(config=[{"opaque": opaque("a b")}]) == ["Invalid spec.devices.config[0].opaque.driver"]
 
 
-def test_a_claim_that_json_cannot_hold_is_judged_all_the_same():
+def test_a_claim_that_json_cannot_hold_is_validated_without_the_cache():
     huge = msgspec.structs.replace(
         claim().spec.devices.requests[0],
         exactly=ExactDeviceRequest(device_class_name="\ud800", allocation_mode="ExactCount", count=2**70),

@@ -1,4 +1,4 @@
-"""What a claim got: allocation, reservations, reports of drivers."""
+"""Validation of a claim's status: allocation, reservations, device status from drivers."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_allocation_never_changes_but_may_be_taken_back():
     assert found(validate_status_update(other, old)) == ["Invalid status.allocation"]
 
 
-def test_a_stored_allocation_is_not_judged_again():
+def test_a_stored_allocation_is_not_validated_again():
     bad = with_status(allocation=allocation(result(driver="")))
     assert not validate_status_update(bad, bad)
 
@@ -155,11 +155,11 @@ def test_consumers():
     ]
 
 
-def test_nobody_is_served_before_there_is_an_allocation():
+def test_consumers_need_an_allocation():
     assert written(reservedFor=[consumer()]) == [f"Forbidden {RESERVED}"]
 
 
-def test_nobody_new_comes_to_a_claim_that_is_going():
+def test_no_consumer_is_added_to_a_claim_that_is_being_deleted():
     old = with_status(meta=DELETING, allocation=allocation(), reservedFor=[consumer()])
     more = with_status(meta=DELETING, allocation=allocation(), reservedFor=[consumer(), consumer(OTHER_UID)])
     assert found(validate_status_update(more, old)) == [f"Forbidden {RESERVED}"]
@@ -269,7 +269,7 @@ def test_reports(fields, expected):
     assert reported({**AT, **fields}) == [line.format("status.devices[0]") for line in expected]
 
 
-def test_a_stored_report_may_stay_as_it_is_while_another_comes():
+def test_a_stored_device_status_may_stay_while_another_is_added():
     results = [result(shareID=UID), result(shareID=OTHER_UID)]
     odd = {**AT, "shareID": UID, "networkData": {"ips": ["2001:0db8::1/64"]}}
     old = with_status(allocation=allocation(*results), devices=[odd])
@@ -281,7 +281,7 @@ def test_a_stored_report_may_stay_as_it_is_while_another_comes():
 # --- dumps ---
 
 
-def test_a_dump_is_judged_with_its_status():
+def test_a_dump_is_validated_with_its_status():
     sound = with_status(meta=DELETING, allocation=allocation(), reservedFor=[consumer()], devices=[AT])
     assert not validate_stored(sound)
     spoiled = with_status(request(count=-1), allocation=allocation(result(driver="")), reservedFor=[{}])

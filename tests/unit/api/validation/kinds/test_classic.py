@@ -79,7 +79,7 @@ def test_delayed_and_one_user_by_default():
 
 
 @req("K3063-029")
-def test_what_is_asked_for_never_changes():
+def test_the_spec_never_changes():
     old = classic_claim(parameters={"size": 3})
     assert found(validate_update(classic_claim(parameters={"size": 4}), old)) == ["Invalid spec"]
     assert found(validate_update(classic_claim(resourceClassName="other"), old)) == ["Invalid spec"]
@@ -142,7 +142,7 @@ def test_a_claim_without_a_phase_is_pending():
     assert found(validate_status_update(in_phase("Reallocate"), classic_claim())) == ["Invalid status.phase"]
 
 
-def test_a_phase_nobody_knows():
+def test_an_unknown_phase_is_refused():
     assert found(validate_status_update(in_phase("Deallocate"), in_phase("Allocated"))) == [
         "Invalid status.phase",
         "NotSupported status.phase",
@@ -184,7 +184,7 @@ def test_users_are_named_and_differ():
     assert found(validate_status_update(twice, in_phase("Allocated"))) == ["Duplicate status.reservedFor[1]"]
 
 
-def test_only_an_allocated_claim_that_stays_gets_users():
+def test_only_an_allocated_claim_that_is_not_deleted_gets_users():
     pending = in_phase("Pending", reservedFor=[user()])
     assert found(validate_status_update(pending, in_phase("Pending"))) == ["Forbidden status.reservedFor"]
     assert not validate_status_update(in_phase("Allocated", reservedFor=[user()]), in_phase("Pending"))

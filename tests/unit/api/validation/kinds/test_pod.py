@@ -1,4 +1,4 @@
-"""Pods, as far as their claims are concerned."""
+"""Validation of pods, restricted to their claims."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_name_of_the_claim_to_be_made_must_be_one(length, sound):
     assert judged(BY_NAME, meta=metadata(name="p" * length)) == []
 
 
-def test_a_pod_that_has_no_name_yet_is_not_blamed_for_it():
+def test_a_pod_without_a_name_yet_is_valid():
     assert judged(INLINE, meta={"namespace": "ns", "generateName": "train-"}) == []
 
 
@@ -84,7 +84,7 @@ def test_a_template_holds_labels_and_annotations_only(inner, expected):
     assert judged({"name": "gpu", "template": template}) == expected
 
 
-def test_a_template_asks_for_what_a_classic_claim_could():
+def test_an_inline_template_has_the_rules_of_a_classic_claim():
     spec = {"resourceClassName": "", "allocationMode": "Later"}
     assert judged({"name": "gpu", "template": {"spec": spec}}) == [
         f"NotSupported {ENTRY}.template.spec.allocationMode",
@@ -138,7 +138,7 @@ def test_the_error_about_an_alternative_names_its_request(name, violations):
 
 
 @pytest.mark.parametrize("containers", ["initContainers", "ephemeralContainers"])
-def test_all_kinds_of_containers_are_looked_at(containers):
+def test_all_lists_of_containers_are_checked(containers):
     odd = {"name": "other", "resources": {"claims": [{"name": "nic"}]}}
     assert judged(BY_NAME, spec={containers: [odd]}) == [f"NotFound spec.{containers}[0].resources.claims[0]"]
 
@@ -168,7 +168,7 @@ def test_claims_of_a_pod_never_change():
         assert found(validate_update(new, old)) == ["Forbidden spec"]
 
 
-def test_containers_without_claims_may_come():
+def test_containers_without_claims_may_be_added():
     old = pod(BY_NAME, uses=[{"name": "gpu"}])
     new = pod(BY_NAME, uses=[{"name": "gpu"}], spec={"ephemeralContainers": [{"name": "debug"}]})
     assert not validate_update(new, old)
@@ -190,6 +190,6 @@ def test_claims_that_were_made(statuses, expected):
     assert errors == [line.format("status.resourceClaimStatuses") for line in expected]
 
 
-def test_the_rest_of_a_pod_is_not_ours_to_judge():
+def test_the_rest_of_a_pod_is_not_validated():
     odd = {"containers": [{"name": "NOT A NAME", "image": 7}], "restartPolicy": "Perhaps"}
     assert not validate_create(made({"apiVersion": "v1", "kind": "Pod", "metadata": metadata(), "spec": odd}))

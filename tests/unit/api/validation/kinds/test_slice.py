@@ -153,7 +153,7 @@ IMMUTABLE = {
 
 
 @pytest.mark.parametrize(("spec", "expected"), IMMUTABLE.values(), ids=IMMUTABLE)
-def test_a_slice_stays_where_it_is(spec, expected):
+def test_driver_pool_and_node_of_a_slice_never_change(spec, expected):
     assert found(validate_update(slice_of(device(), **spec), slice_of(device()))) == expected
 
 

@@ -8,11 +8,11 @@ from dray.api.validation import validate_create, validate_update
 from tests.unit.api.validation.building import found, metadata, request, template
 
 
-def test_a_sound_one():
+def test_a_valid_template_is_accepted():
     assert not validate_create(template(inner={"labels": {"app": "train"}, "annotations": {"note": "any"}}))
 
 
-def test_errors_stand_one_level_deeper():
+def test_errors_have_paths_below_the_template_spec():
     place = "spec.spec.devices.requests[0].exactly.deviceClassName"
     assert found(validate_create(template(request(deviceClassName="")))) == [f"Required {place}"]
 

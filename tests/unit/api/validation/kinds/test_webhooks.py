@@ -1,4 +1,4 @@
-"""What a webhook configuration must say, and what it says when it says nothing."""
+"""Validation and defaults of webhook configurations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wrong(webhook: dict[str, Any], kind: str = "Validating") -> list[str]:
     return [str(error) for error in validate_create(made(webhook, kind=kind))]
 
 
-def test_what_is_not_said_is_as_in_kubernetes():
+def test_defaults_of_webhooks_are_those_of_kubernetes():
     assert codec.to_document(made(WEBHOOK))["webhooks"] == [FILLED]
     mutating = codec.to_document(made(WEBHOOK, kind="Mutating"))["webhooks"]
     assert mutating == [{**FILLED, "reinvocationPolicy": "Never"}]
@@ -56,7 +56,7 @@ def test_what_is_not_said_is_as_in_kubernetes():
 
 
 @pytest.mark.parametrize("kind", ["Validating", "Mutating"])
-def test_a_sound_webhook_is_accepted(kind):
+def test_a_valid_webhook_is_accepted(kind):
     assert wrong(WEBHOOK, kind) == []
     assert wrong({**WEBHOOK, "clientConfig": {"service": {"namespace": "a", "name": "b"}}}, kind) == []
     selector = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
@@ -127,7 +127,7 @@ def test_a_sound_webhook_is_accepted(kind):
         ),
     ],
 )
-def test_what_is_wrong_with_a_webhook_is_told_with_its_place(change, text):
+def test_errors_of_a_webhook_have_their_path(change, text):
     assert any(text in told for told in wrong({**WEBHOOK, **change})), wrong({**WEBHOOK, **change})
 
 
@@ -150,7 +150,7 @@ def test_what_is_wrong_with_a_webhook_is_told_with_its_place(change, text):
         ({"scope": "World"}, 'scope: Unsupported value: "World"'),
     ],
 )
-def test_what_is_wrong_with_a_rule_is_told_with_its_place(change, text):
+def test_errors_of_a_rule_have_their_path(change, text):
     found = wrong({**WEBHOOK, "rules": [{**RULE, **change}]})
     assert any(text in told for told in found), found
 
@@ -164,14 +164,14 @@ def test_the_core_group_has_no_name():
     assert wrong({**WEBHOOK, "rules": [{**RULE, "apiGroups": [""]}]}) == []
 
 
-def test_the_policy_of_asking_again_is_one_of_two():
+def test_the_reinvocation_policy_is_one_of_two():
     found = wrong({**WEBHOOK, "reinvocationPolicy": "Often"}, "Mutating")
     assert found == [
         'webhooks[0].reinvocationPolicy: Unsupported value: "Often": supported values: "IfNeeded", "Never"'
     ]
 
 
-def test_names_tell_webhooks_apart():
+def test_webhooks_have_distinct_names():
     errors = [str(error) for error in validate_create(made(WEBHOOK, WEBHOOK))]
     assert errors == ['webhooks[1].name: Duplicate value: "parameters.gpu.example.com"']
 
@@ -182,6 +182,6 @@ def test_a_secret_in_an_address_is_not_repeated():
     )
 
 
-def test_a_webhook_without_rules_is_a_mistake_that_is_told():
+def test_a_webhook_without_rules_gets_a_warning():
     cautions = [str(caution) for caution in collect_warnings(made({**WEBHOOK, "rules": []}))]
-    assert cautions == ["webhooks[0].rules: the webhook has no rules, so it is never asked"]
+    assert cautions == ["webhooks[0].rules: the webhook has no rules, so it is never called"]

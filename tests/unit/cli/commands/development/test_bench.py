@@ -109,7 +109,7 @@ def test_every_first_answer_has_a_stock_and_claims_of_its_own(monkeypatch: pytes
     asked: list[tuple[Any, Any, bool]] = []
 
     def spied(stock: Any, claims: Any, node: Any, **rest: Any) -> Any:
-        asked.append((stock, claims, bool(stock.seen_from(node).shape.candidate_sets)))
+        asked.append((stock, claims, bool(stock.get_node_view(node).shape.candidate_sets)))
         return allocate(stock, claims, node, **rest)
 
     monkeypatch.setattr(allocator_timing, "allocate", spied)

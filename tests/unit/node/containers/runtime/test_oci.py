@@ -163,7 +163,7 @@ def test_a_device_file_that_is_missing_is_a_reason_not_to_start(machine: Machine
     edits = ContainerEdits(device_nodes=(DeviceNode(path="/dev/no-such-gpu"),))
     answer = run(runtime.start(machine.launch("true", edits=edits)))
     assert isinstance(answer, ContainerNotStarted)
-    assert "`/dev/no-such-gpu` is not there" in answer.message
+    assert "`/dev/no-such-gpu` does not exist" in answer.message
     assert run(runtime.list_containers()) == ()
 
 

@@ -99,8 +99,8 @@ def test_a_pipe_has_no_numbers_and_needs_no_right():
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        (DeviceNode(path="/dev/gone"), "device file `/dev/gone` is not there"),
-        (DeviceNode(path="/dev/gpu0", host_path="/dev/gone"), "device file `/dev/gone` is not there"),
+        (DeviceNode(path="/dev/gone"), "device file `/dev/gone` does not exist"),
+        (DeviceNode(path="/dev/gpu0", host_path="/dev/gone"), "device file `/dev/gone` does not exist"),
         (DeviceNode(path="/dev/file"), "device file `/dev/file` is no device"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_hook_that_takes_too_long_is_ended(machine: Machine):
         hooks=(Hook(hook_name="createRuntime", path=program(machine, "slow", "exec sleep 1000"), timeout=1),)
     )
     exit = run(end_of(machine.runtime(), machine.shell("exit 0", edits=edits)))
-    assert exit.message == f"hook createRuntime: `{machine.root}/slow` took too long and was ended"
+    assert exit.message == f"hook createRuntime: `{machine.root}/slow` took too long and was killed"
 
 
 def test_a_hook_that_is_not_there_is_named(machine: Machine):

@@ -115,7 +115,7 @@ def test_when_its_keeper_is_killed_a_container_is_lost_and_ended(machine: Machin
         os.kill(machine.keeper_of(container), signal.SIGKILL)
         exit = await waiting
         assert (exit.code, exit.signal, exit.reason) == (137, 0, "ContainerStatusUnknown")
-        assert exit.message == "the process that kept it was killed"
+        assert exit.message == "its shim was killed"
         assert not any(map(alive, pids))
         assert [found.exit for found in await machine.runtime().list_containers()] == [exit]
 
@@ -193,7 +193,7 @@ def test_after_a_reboot_nothing_is_touched_and_everything_is_lost(machine: Machi
         assert lost.exit is not None
         assert (lost.exit.reason, lost.exit.message) == (
             "ContainerStatusUnknown",
-            "the machine was started anew",
+            "the machine was rebooted",
         )
         assert lost.started_at.timestamp() == 5
 

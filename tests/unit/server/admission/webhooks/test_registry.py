@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from dray.api.kinds import Kind
+from dray.api.kinds import KINDS, Kind
 from dray.server.admission.change import ADMITTED, AdmissionEffects, ObjectChange
 from dray.server.admission.webhooks.review_objects import ReviewObject, StoredReviewObject
 from dray.server.http.requests import ApiCall, ApiRequest, RequestUser
@@ -96,6 +96,8 @@ def test_somebody_who_was_faster_at_the_object_means_to_ask_again():
 
 class Elsewhere:
     """A rule that relies on another row, which somebody changes so many times."""
+
+    kinds = KINDS
 
     def __init__(self, times: int) -> None:
         self.times = times

@@ -165,7 +165,7 @@ def test_a_node_is_asked_in_vain_for_what_is_not_its_own(court, asked, yes):
     ],
 )
 def test_a_node_is_told_what_it_may_ask_for(court, asked, words):
-    decision = court.access.decide(N1, asked)
+    decision = court.access.authorize(N1, asked)
     assert not decision.allowed
     assert decision.reason.startswith('User "system:node:n1" cannot')
     assert words in decision.reason
@@ -206,7 +206,7 @@ def test_nothing_is_remembered_of_pods_that_are_gone():
         world.put(MINE, THEIRS)
         world.delete(MINE)
         world.delete(THEIRS)
-        assert vars(placed) == {"_pods": {}, "_needs": {}}
+        assert vars(placed) == {"_pods": {}, "_references": {}}
 
 
 # --- what it writes ---

@@ -160,7 +160,7 @@ def test_a_token_is_handed_out_and_recognised(desk):
     assert answer["spec"] == {"audiences": [ISSUER], "expirationSeconds": 600}
     assert answer["status"]["expirationTimestamp"] == "2026-03-01T00:10:00Z"
     token = answer["status"]["token"]
-    seen = desk.reviews.token(review("TokenReview", token=token))
+    seen = desk.reviews.review_token(review("TokenReview", token=token))
     assert seen["status"]["user"]["username"] == "system:serviceaccount:a:robot"
     assert seen["status"]["audiences"] == [ISSUER]
     assert token not in str(seen)
@@ -170,22 +170,22 @@ def test_a_token_for_others_is_good_for_those_only(desk):
     spec = {"audiences": ["vault", "other"]}
     token = desk.requests.answer(JANE, "a", "robot", request(**spec))["status"]["token"]
     for audiences, good in ((["vault"], ["vault"]), (["elsewhere"], None), ([], None)):
-        status = desk.reviews.token(review("TokenReview", token=token, audiences=audiences))["status"]
+        status = desk.reviews.review_token(review("TokenReview", token=token, audiences=audiences))["status"]
         assert status.get("audiences") == good
         assert status["authenticated"] is (good is not None)
 
 
 def test_a_token_of_the_file_is_recognised_for_this_server_alone(desk):
-    assert desk.reviews.token(review("TokenReview", token="s3cret"))["status"] == {
+    assert desk.reviews.review_token(review("TokenReview", token="s3cret"))["status"] == {
         "authenticated": True,
         "user": {"username": "jane", "uid": "u1", "groups": ["team:a", "system:authenticated"]},
     }
     for token, audiences in (("s3cret", ["vault"]), ("wrong", [])):
-        answer = desk.reviews.token(review("TokenReview", token=token, audiences=audiences))
+        answer = desk.reviews.review_token(review("TokenReview", token=token, audiences=audiences))
         assert answer["status"]["authenticated"] is False
         assert token not in str(answer)
     with pytest.raises(ApiStatusError, match="token is required"):
-        desk.reviews.token(review("TokenReview"))
+        desk.reviews.review_token(review("TokenReview"))
 
 
 def bound_to(document: dict[str, Any], **more: str) -> dict[str, Any]:

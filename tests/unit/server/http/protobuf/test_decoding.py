@@ -336,7 +336,7 @@ def test_no_bytes_in_an_envelope_are_more_than_refused(raw, kind):
 
 
 def test_every_type_in_the_tables_is_there():
-    for name, members in load_messages().items():
-        for member in members.values():
+    for name, message_type in load_messages().items():
+        for member in message_type.fields.values():
             assert member.type in LEAF_DECODERS or member.type in load_messages(), (name, member)
     assert set(ROOT_MESSAGES.values()) <= load_messages().keys()

@@ -1,6 +1,6 @@
-"""The keeper: a little program that stays with one container, writes its log and tells how it ended.
+"""The container shim: a small program that starts one container, writes its log and records its exit.
 
-It runs once per container and outlives the agent, so it imports nothing but the lean half of the standard
-library (no `typing`, no `signal`, no `json`: each costs more memory than all of this room) and nothing of
-dray outside this room. The runtimes start it and read the files it leaves.
+One shim runs per container and outlives the agent, so it imports only the small part of the standard library
+(no `typing`, no `signal`, no `json`: each costs more memory than this whole package) and nothing of dray
+outside this package. The runtimes start it and read the files it leaves.
 """

@@ -1,9 +1,12 @@
-"""The files by which agents and keepers know each other: orders, state, exit.
+"""The files that agents and shims share: config, state, exit and notes.
 
-Theory of operation: the agent makes a directory per container and writes the orders, marshalled, because the
-keeper runs the same interpreter. What a later agent reads is lines of text, each a word and its values, put
-in place in one step: `state` says which processes keeper and container are, and of which boot of the machine;
-`exit` says how it ended, and is there only when nothing of the container runs any more.
+Theory of operation: the agent makes a directory per container and writes the config, marshalled, because the
+shim runs the same interpreter. Later agents read lines of text, each a key and its values, written
+atomically: `state` has the processes of shim and container and the boot of the machine; `exit` has the exit
+code, and exists only when nothing of the container runs any more.
+
+The names of the files and keys are older than those in the code and must stay: agents and shims of different
+versions meet on one machine.
 """
 
 from __future__ import annotations
@@ -20,18 +23,18 @@ CONFIG: Final = "orders"
 STATE: Final = "state"
 EXIT: Final = "exit"
 NOTES: Final = "keeper.log"
-"""What went wrong around the container and did not stop it, and what a keeper could not survive."""
+"""Errors that did not stop the container, and the traceback of a shim that crashed."""
 
 
 def write_text(name: str, text: str) -> None:
-    """Put a file into the current directory in one step."""
+    """Write a file into the current directory atomically."""
     with open(f".{name}", "w", encoding="utf-8", errors="replace") as file:
         file.write(text)
     os.replace(f".{name}", name)
 
 
 def write_state(main: int, started: float) -> None:
-    """Say which processes keeper (we) and container are; the container has none yet when `main` is 0."""
+    """Write the processes of shim (this one) and container; `main` is 0 while the container has none."""
     lines = [f"boot {read_boot_id()}", f"started {started}"]
     for name, pid in (("keeper", os.getpid()), ("main", main)):
         found = find_process(pid) if pid else None
@@ -40,14 +43,14 @@ def write_state(main: int, started: float) -> None:
 
 
 def write_exit(ending: tuple[int, int, str, str], started: float, finished: float) -> None:
-    """Say how it ended: exit code, signal, reason and message; the message comes last and may have lines."""
+    """Write the exit code, signal, reason and message; the message comes last and may have lines."""
     code, number, reason, message = ending
     head = f"code {code}\nsignal {number}\nreason {reason}\nstarted {started}\nfinished {finished}\n"
     write_text(EXIT, f"{head}\n{message}")
 
 
 def read_fields(path: str) -> tuple[dict[str, list[str]], str]:
-    """The values of a file by the word before them, and the message; nothing when there is no file."""
+    """Read the values of a file by key, and the message; empty when there is no file."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             head, _, message = file.read().partition("\n\n")
@@ -58,7 +61,7 @@ def read_fields(path: str) -> tuple[dict[str, list[str]], str]:
 
 
 def read_boot_id() -> str:
-    """Which boot of the machine this is; empty where nobody tells."""
+    """Read the id of this boot of the machine; empty where the kernel has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()

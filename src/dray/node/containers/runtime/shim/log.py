@@ -1,7 +1,7 @@
-"""The log of a container: a line each with its time and stream, in files that start anew when they are long.
+"""Writer of container logs in the CRI format, with rotation by size.
 
-The form is the one that container runtimes write for Kubernetes: `TIME stdout F text`, with `P` in place of
-`F` where a line goes on in the next entry or was never ended.
+An entry is `TIME stdout F text`, with `P` in place of `F` where a line continues in the next entry or was
+never ended.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from typing import Final
 
 MAX_LINE_BYTES: Final = 16384
-"""Bytes of a line that stand together in an entry."""
+"""Limit of the text in one entry."""
 
 
 class ContainerLogWriter:
-    """The output of a container, a line each with its time and stream; it starts anew when it is long."""
+    """Writes the output of a container, and rotates the file at the size limit."""
 
     def __init__(self, path: str, limit: int, keep: int) -> None:
         self._path = path
@@ -34,7 +34,7 @@ class ContainerLogWriter:
         self._size = os.fstat(self._file).st_size
 
     def write_chunk(self, stream: bytes, chunk: bytes) -> None:
-        """Write the whole lines of what came, and keep what is not a line yet."""
+        """Write the complete lines of a chunk, and buffer the rest."""
         *lines, rest = (self._partial[stream] + chunk).split(b"\n")
         prefix = _format_timestamp() + stream
         text = []
@@ -50,7 +50,7 @@ class ContainerLogWriter:
         self._write_lines(text)
 
     def close(self) -> None:
-        """Nothing more comes: write lines that were not ended, marked as such."""
+        """Write unfinished lines, marked as partial, and close the file."""
         prefix = _format_timestamp()
         self._write_lines(
             [b"%s%s P %s\n" % (prefix, name, rest) for name, rest in self._partial.items() if rest]
@@ -70,7 +70,7 @@ class ContainerLogWriter:
             if self._size >= self._limit:
                 self._rotate()
         except OSError:
-            # The disk is full: a container goes on without its log rather than not at all.
+            # The disk is full: a container continues without its log rather than not at all.
             return
 
     def _rotate(self) -> None:

@@ -1,7 +1,6 @@
-"""Processes of the machine: who descends from whom, and how to end them.
+"""Processes of the machine: their parents and sessions, and how to kill those of a container.
 
-A process is told by its pid and when it started, because a pid alone may have been given to somebody else
-since.
+A process is identified by its pid and its start time, because the kernel reuses pids.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ if TYPE_CHECKING:
     import signal
     from typing import Final
 else:
-    # The public face of this module makes enums of its numbers; that alone is a megabyte per keeper.
+    # The public module turns its numbers into enums; that alone is a megabyte per shim.
     import _signal as signal
 
 KILL_TIMEOUT: Final = 30.0
-"""Seconds in which killed processes are gone; one that hangs in the kernel is not waited for any longer."""
+"""How long to wait for killed processes to end; one may hang in the kernel."""
 
 
 class PollBackoff:
-    """Waits that grow, up to a time in all; no end without a time."""
+    """Growing delays up to a total time; without limit when that is None."""
 
     def __init__(self, seconds: float | None) -> None:
         self._until = None if seconds is None else time.monotonic() + seconds
         self._length = 0.0
 
     def wait(self) -> bool:
-        """Wait a little, the first time not at all; False when the time is over."""
+        """Sleep for the next delay, the first of which is zero; False when the time is over."""
         if self._until is not None and time.monotonic() > self._until:
             return False
         time.sleep(self._length)
@@ -38,7 +37,7 @@ class PollBackoff:
 
 
 def find_process(pid: int) -> tuple[int, int, int] | None:
-    """Parent, session and time of start (in the kernel's ticks) of a process that has not ended."""
+    """Return parent, session and start time (in clock ticks) of a process that has not ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -48,13 +47,13 @@ def find_process(pid: int) -> tuple[int, int, int] | None:
 
 
 def list_processes() -> dict[int, tuple[int, int, int]]:
-    """All processes of the machine."""
+    """Return all processes of the machine."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return {pid: found for pid in pids if (found := find_process(pid)) is not None}
 
 
 def find_descendants(roots: set[int], among: dict[int, tuple[int, int, int]]) -> set[int]:
-    """The processes that descend from some, without these."""
+    """Return the descendants of processes, without these."""
     found: set[int] = set()
     latest = roots
     while latest:
@@ -64,18 +63,18 @@ def find_descendants(roots: set[int], among: dict[int, tuple[int, int, int]]) ->
 
 
 def find_container_processes(main: int, start: int, mark: bytes) -> set[int]:
-    """What runs of a container: its session, what has its mark in the environment, and what these started.
+    """Return a container's processes: its session, those with its mark in the environment, and descendants.
 
-    A session is named after its first process. While that lives, its start tells whether it is the one; when
-    it is gone, the number may have been given to another session since, and the mark has to decide.
+    A session has the pid of its first process. While that runs, its start time identifies the session; after
+    that the pid may belong to another session, and only the mark decides.
     """
     among = list_processes()
     leader = among.get(main)
     by_session = leader[2] == start if leader else main > 0 and not mark
     found = {
         pid
-        for pid, (_, session, began) in among.items()
-        if (by_session and main in (pid, session) and began >= start) or _has_mark(pid, mark)
+        for pid, (_, session, started) in among.items()
+        if (by_session and main in (pid, session) and started >= start) or _has_mark(pid, mark)
     }
     return found | find_descendants(found, among)
 
@@ -91,7 +90,7 @@ def _has_mark(pid: int, mark: bytes) -> bool:
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Send a signal to a process that may be gone."""
+    """Send a signal to a process that may have ended."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -99,8 +98,8 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def kill_container_processes(main: int, start: int, mark: bytes) -> None:
-    """End what runs of a container."""
-    pause = PollBackoff(KILL_TIMEOUT)
-    while pause.wait() and (left := find_container_processes(main, start, mark)):
+    """Kill the processes of a container until none is left or the time is over."""
+    backoff = PollBackoff(KILL_TIMEOUT)
+    while backoff.wait() and (left := find_container_processes(main, start, mark)):
         for pid in left:
             send_signal(pid, signal.SIGKILL)

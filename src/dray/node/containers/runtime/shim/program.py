@@ -1,11 +1,11 @@
-"""The program itself: starts the container, stays with it, and says how it ended.
+"""The shim's program: starts the container, monitors it, and writes its exit.
 
-Theory of operation: agent and keeper know each other only by files and signals, so either may be restarted or
-die alone. The keeper holds a lock on its orders as long as it lives, so there is never a second one. Signals
-that people send are forwarded to the container's first process; `END_SIGNAL` ends all of it. The keeper is a
-subreaper: whatever the container leaves behind, in whatever session, becomes its child and is ended with the
-first process. Called to `close`, it does what a keeper that was killed could not do: it ends what still
-runs, cleans up and writes the exit.
+Theory of operation: agent and shim communicate only by files and signals, so either may be restarted or
+killed alone. The shim holds a lock on its config while it runs, so there is never a second one. It forwards
+signals to the container's first process; `END_SIGNAL` kills all of the container. The shim is a subreaper:
+processes that the container leaves behind, in whatever session, become its children and are killed with the
+first process. With the task `finish` it does what a killed shim could not: it kills what still runs, cleans
+up and writes the exit.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ _LIBC: Final = ctypes.CDLL(None)
 
 
 class ContainerStartError(Exception):
-    """The container could not be started; says why."""
+    """The container could not be started."""
 
 
 class Shim:
-    """One container and everything that belongs to it."""
+    """Runs one container."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = config
@@ -71,34 +71,34 @@ class Shim:
         self._started = time.time()
 
     def run(self) -> None:
-        """Start the container, stay with it, and say how it ended."""
-        awake = self._install_signal_handlers()
+        """Start the container, monitor it, and write its exit."""
+        wakeup_fd = self._install_signal_handlers()
         files.write_state(0, self._started)
         log = ContainerLogWriter(self._config["log"], self._config["log_limit"], self._config["log_keep"])
         out, out_in = os.pipe()
         err, err_in = os.pipe()
         streams = {out: b"stdout", err: b"stderr"}
-        trouble = ""
+        start_error = ""
         try:
             self._start_container(out_in, err_in)
             self._started = time.time()
             files.write_state(self._main, self._started)
-        except (ContainerStartError, OSError, ValueError) as failed:
-            trouble = str(failed)
+        except (ContainerStartError, OSError, ValueError) as error:
+            start_error = str(error)
             self._ending = True
         os.close(out_in)
         os.close(err_in)
-        if not trouble:
+        if not start_error:
             self._notify_ready()
-            self._monitor(awake, streams, log)
+            self._monitor(wakeup_fd, streams, log)
         finished = time.time()
         self._kill_all()
         for stream in streams:
             _drain(stream, streams[stream], log)
         log.close()
         clean_up(self._config)
-        files.write_exit(self._build_exit(trouble), self._started, finished)
-        if trouble:
+        files.write_exit(self._build_exit(start_error), self._started, finished)
+        if start_error:
             self._notify_ready()
 
     def _notify_ready(self) -> None:
@@ -106,7 +106,7 @@ class Shim:
             os.write(READY_FD, b"ready")
             os.close(READY_FD)
         except OSError:
-            # The agent that started us is gone already.
+            # The agent that requested this shim has ended.
             return
 
     def _build_exit(self, error: str) -> tuple[int, int, str, str]:
@@ -121,13 +121,13 @@ class Shim:
         return code, 0, "Error" if code else "Completed", ""
 
     def _install_signal_handlers(self) -> int:
-        awake, wake = os.pipe()
-        os.set_blocking(awake, False)
-        os.set_blocking(wake, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        wakeup_fd, write_fd = os.pipe()
+        os.set_blocking(wakeup_fd, False)
+        os.set_blocking(write_fd, False)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
         for number in (*FORWARDED, END_SIGNAL, signal.SIGCHLD):
             signal.signal(number, self._handle_signal)
-        return awake
+        return wakeup_fd
 
     def _handle_signal(self, number: int, _: object) -> None:
         if number == END_SIGNAL:
@@ -136,50 +136,49 @@ class Shim:
             self._pending_signals.append(number)
 
     def _start_container(self, out: int, err: int) -> None:
-        for errand in self._config["before"]:
-            self._run_command(errand)
+        for command in self._config["before"]:
+            self._run_command(command)
         if self._config["create"]:
             self._start_with_runtime(out, err)
         else:
             self._start_process(out, err)
 
     def _start_process(self, out: int, err: int) -> None:
-        """Start the command; it waits at a gate while the hooks run, so that they can be told its process."""
-        gate, opened = os.pipe()
-        trouble, told = os.pipe()
+        """Start the command; it waits on a pipe while the hooks run, because they need its pid."""
+        go_read, go_write = os.pipe()
+        error_read, error_write = os.pipe()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED, END_SIGNAL))
         self._main = os.fork()
         if not self._main:
-            os.close(opened)
-            _exec_container(self._config, gate, told, (out, err))
+            os.close(go_write)
+            _exec_container(self._config, go_read, error_write, (out, err))
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.close(gate)
-        os.close(told)
+        os.close(go_read)
+        os.close(error_write)
         files.write_state(self._main, self._started)
         try:
             for name in _START_HOOKS:
                 problem = run_hooks(self._config, name, "created", self._main, self._is_ending)
                 if problem:
                     raise ContainerStartError(problem)
-            os.write(opened, b"go")
-            message = os.read(trouble, 4096)
+            os.write(go_write, b"go")
+            message = os.read(error_read, 4096)
             if message:
                 raise ContainerStartError(message.decode("utf-8", "replace"))
         finally:
-            os.close(opened)
-            os.close(trouble)
+            os.close(go_write)
+            os.close(error_read)
         problem = run_hooks(self._config, "poststart", "running", self._main, self._is_ending)
         if problem:
             write_note(problem)
 
     def _start_with_runtime(self, out: int, err: int) -> None:
-        """Let a runtime make the container; its first process becomes ours when the runtime has ended."""
-        orders = self._config
-        self._run_command(orders["create"], (out, err))
-        with open(orders["pid_file"], encoding="ascii") as file:
+        """Have an OCI runtime create the container; its first process becomes a child of the shim."""
+        self._run_command(self._config["create"], (out, err))
+        with open(self._config["pid_file"], encoding="ascii") as file:
             self._main = int(file.read())
         files.write_state(self._main, self._started)
-        self._run_command(orders["start"])
+        self._run_command(self._config["start"])
 
     def _run_command(self, command: dict[str, Any], streams: tuple[int, int] | None = None) -> None:
         problem = run_command(command, streams=streams, should_stop=self._is_ending)
@@ -189,18 +188,18 @@ class Shim:
     def _is_ending(self) -> bool:
         return self._ending
 
-    def _monitor(self, awake: int, streams: dict[int, bytes], log: ContainerLogWriter) -> None:
-        """Take what the container says and pass on what it is told, until its first process has ended."""
+    def _monitor(self, wakeup_fd: int, streams: dict[int, bytes], log: ContainerLogWriter) -> None:
+        """Log the container's output and forward signals until its first process has ended."""
         poll = select.poll()
-        for descriptor in (awake, *streams):
+        for descriptor in (wakeup_fd, *streams):
             poll.register(descriptor, select.POLLIN)
         self._reap()
         while self._status is None and not self._ending:
             while self._pending_signals:
                 send_signal(self._main, self._pending_signals.pop(0))
             for descriptor, _ in poll.poll():
-                if descriptor == awake:
-                    os.read(awake, 512)
+                if descriptor == wakeup_fd:
+                    os.read(wakeup_fd, 512)
                     self._reap()
                     continue
                 chunk = os.read(descriptor, _CHUNK)
@@ -210,7 +209,7 @@ class Shim:
                     poll.unregister(descriptor)
 
     def _reap(self) -> bool:
-        """Take note of processes that ended; whether there are any left."""
+        """Reap children that have ended; return whether any is left."""
         while True:
             try:
                 ended, status = os.waitpid(-1, os.WNOHANG)
@@ -222,20 +221,20 @@ class Shim:
                 self._status = status
 
     def _kill_all(self) -> None:
-        pause = PollBackoff(KILL_TIMEOUT)
-        while self._reap() and pause.wait():
+        backoff = PollBackoff(KILL_TIMEOUT)
+        while self._reap() and backoff.wait():
             for process in find_descendants({os.getpid()}, list_processes()):
                 send_signal(process, signal.SIGKILL)
 
 
-def _exec_container(config: dict[str, Any], gate: int, error_fd: int, streams: tuple[int, int]) -> None:
-    """Be the container's first process; never returns."""
+def _exec_container(config: dict[str, Any], go_fd: int, error_fd: int, streams: tuple[int, int]) -> None:
+    """Become the container's first process; never returns."""
     try:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(streams[0], 1)
         os.dup2(streams[1], 2)
-        if not os.read(gate, 2):
+        if not os.read(go_fd, 2):
             os._exit(128)
         signal.set_wakeup_fd(-1)
         for number in (*FORWARDED, END_SIGNAL, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
@@ -250,25 +249,27 @@ def _exec_container(config: dict[str, Any], gate: int, error_fd: int, streams: t
             os.setuid(config["user"])
         os.chdir(config["cwd"])
         _exec_command(config["argv"], config["env"])
-    except Exception as failed:
-        os.write(error_fd, _describe_exec_error(failed, config).encode("utf-8", "replace")[:4096])
+    except Exception as error:
+        os.write(error_fd, _describe_exec_error(error, config).encode("utf-8", "replace")[:4096])
     finally:
         os._exit(128)
 
 
 def _exec_command(argv: list[str], env: dict[str, str]) -> None:
-    """Execute a command of the container's PATH; the standard library would have to be read for that now."""
+    """Execute a command of the container's PATH; `os.execvpe` would import more modules now."""
     name = argv[0]
-    places = [name] if "/" in name else [f"{place or '.'}/{name}" for place in env.get("PATH", "").split(":")]
-    failed: OSError = FileNotFoundError(2, "No such file or directory")
-    for place in places:
+    paths = (
+        [name] if "/" in name else [f"{folder or '.'}/{name}" for folder in env.get("PATH", "").split(":")]
+    )
+    failure: OSError = FileNotFoundError(2, "No such file or directory")
+    for path in paths:
         try:
-            os.execve(place, argv, env)
+            os.execve(path, argv, env)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except PermissionError as refused:
-            failed = refused
-    raise failed
+        except PermissionError as error:
+            failure = error
+    raise failure
 
 
 def _describe_exec_error(error: Exception, config: dict[str, Any]) -> str:
@@ -288,17 +289,17 @@ def _drain(descriptor: int, stream: bytes, log: ContainerLogWriter) -> None:
 
 
 def finish_container(config: dict[str, Any]) -> None:
-    """Do what a keeper that was killed left undone."""
+    """Do what a killed shim left undone."""
     state, _ = files.read_fields(files.STATE)
     now = time.time()
-    why = "the process that kept it was killed"
+    why = "its shim was killed"
     try:
         started = float(state["started"][0])
         main, start = (int(word) for word in state["main"])
         if state["boot"] != files.read_boot_id().split():
-            # Those processes are somebody else's by now.
+            # These pids belong to other processes now.
             main = start = 0
-            why = "the machine was started anew"
+            why = "the machine was rebooted"
     except (KeyError, IndexError, ValueError):
         main, start, started = 0, 0, now
     kill_container_processes(main, start, config["mark"].encode())
@@ -307,30 +308,30 @@ def finish_container(config: dict[str, Any]) -> None:
 
 
 def set_process_name(name: str) -> None:
-    """Have this process called something in lists of processes."""
+    """Set the name of this process in process lists."""
     _LIBC.prctl(_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def main(directory: str, task: str) -> int:
-    """Keep the container of a directory, or finish it."""
-    set_process_name("dray-keeper")
+    """Run the container of a directory (task `keep`), or finish one whose shim was killed (`finish`)."""
+    set_process_name("dray-shim")
     os.umask(0o077)
     os.chdir(directory)
-    # Whatever the agent left open is not for the container, nor for us.
+    # Descriptors that the agent left open must not reach the container.
     os.set_inheritable(READY_FD, False)
     os.closerange(READY_FD + 1, _MAX_FILES)
     with open(files.CONFIG, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            write_note("somebody keeps this container already")
+            write_note("another shim runs this container already")
             return 1
         if os.path.exists(files.EXIT):
             return 0
         _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        orders = marshal.load(file)
+        config = marshal.load(file)
         if task == "finish":
-            finish_container(orders)
+            finish_container(config)
         else:
-            Shim(orders).run()
+            Shim(config).run()
     return 0
