@@ -99,9 +99,13 @@ format: $(READY) ## Let ruff repair what it can
 	@$(PY) -m ruff format .
 
 .PHONY: coverage
-coverage: $(READY) ## The tests with branch coverage of src
-	@$(PY) -m coverage run -m pytest -q $(if $(CORPUS),--corpus=$(CORPUS)) $(PYTEST_ARGS)
-	@$(PY) -m coverage report
+coverage: $(READY) ## Branch coverage of src by package, without the tests that start processes
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+		--ignore=tests/e2e --ignore=tests/faults $(if $(CORPUS),--corpus=$(CORPUS)) $(PYTEST_ARGS)
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage json --quiet -o coverage.json
+	@$(PY) -m tools.coverage_report coverage.json
 
 .PHONY: fuzz
 fuzz: $(READY) ## Long fuzz run: 200,000 structured and 200,000 raw inputs
@@ -164,5 +168,5 @@ lock: ## Pin the newest allowed versions with hashes (needs uv on PATH, or UV=..
 
 .PHONY: clean
 clean: ## Remove the virtual environment, caches and build output
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage coverage.json htmlcov
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

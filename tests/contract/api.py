@@ -1,4 +1,4 @@
-"""An API server in this process on a store in memory, and short words to ask it."""
+"""An API server in this process on a store in memory, and a client for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 SOON = 10.0
-"""Seconds in which whatever the server does by itself is done."""
+"""Seconds in which the background tasks of the server have finished."""
 
 _GROUPS = {
     **dict.fromkeys(
@@ -55,7 +55,7 @@ def path(
     sub: str = "",
     group: str | None = None,
 ) -> str:
-    """Where objects of a kind are; with `namespace=""` those of all namespaces."""
+    """The path of the objects of a kind; with `namespace=""` of all namespaces."""
     found = _GROUPS.get(plural, "") if group is None else group
     top = f"/apis/{found}/{version}" if found else f"/api/{version}"
     place = f"/namespaces/{namespace}" if namespace and plural not in _CLUSTER else ""
@@ -63,8 +63,8 @@ def path(
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the server answered."""
+class ServerResponse:
+    """A response of the server."""
 
     code: int
     document: Any
@@ -84,7 +84,7 @@ class Said:
 
 
 class Api:
-    """Asks a server in this process as somebody."""
+    """A client of a server in this process, as one user."""
 
     def __init__(
         self, app: ApiApplication, store: Store, user: str = "admin", groups: Sequence[str] = ()
@@ -94,7 +94,7 @@ class Api:
         self._transport = InProcessTransport(app, user, (*groups, "system:authenticated"))
 
     def as_user(self, user: str, *groups: str) -> Api:
-        """The same server, asked by somebody else."""
+        """A client of the same server as another user."""
         return Api(self.app, self.store, user, groups)
 
     async def ask(
@@ -105,17 +105,19 @@ class Api:
         *,
         headers: Mapping[str, str] | None = None,
         **query: Any,
-    ) -> Said:
-        """Any request; a body that is no bytes goes out as JSON."""
+    ) -> ServerResponse:
+        """Send a request; a body that is not bytes is sent as JSON."""
         given = {"accept": JSON, "content-type": JSON, **(headers or {})}
         sent = body if isinstance(body, bytes) else b"" if body is None else write_json(body)
-        asked = {name.rstrip("_"): str(value) for name, value in query.items()}
+        parameters = {name.rstrip("_"): str(value) for name, value in query.items()}
         accept, content = given.pop("accept"), given.pop("content-type")
         reply = await self._transport.request(
-            TransportRequest(method, where, asked, sent, content, accept, given)
+            TransportRequest(method, where, parameters, sent, content, accept, given)
         )
         is_json = reply.headers.get("content-type", "").startswith(JSON)
-        return Said(reply.code, read_json(reply.body) if is_json else reply.body.decode(), reply.headers)
+        return ServerResponse(
+            reply.code, read_json(reply.body) if is_json else reply.body.decode(), reply.headers
+        )
 
     async def get(self, where: str, **query: Any) -> Any:
         return _good(await self.ask("GET", where, **query))
@@ -138,23 +140,23 @@ class Api:
     @asynccontextmanager
     async def watch(self, where: str, accept: str = JSON, **query: Any) -> AsyncIterator[Watch]:
         """The events of a watch."""
-        asked = {name: str(value) for name, value in query.items()} | {"watch": "true"}
-        request = TransportRequest("GET", where, asked, accept=accept)
+        parameters = {name: str(value) for name, value in query.items()} | {"watch": "true"}
+        request = TransportRequest("GET", where, parameters, accept=accept)
         async with self._transport.stream(request, idle_timeout=SOON) as stream:
             yield Watch(stream)
 
     async def gone(self, where: str) -> None:
-        """Wait until there is nothing any more."""
-        await self.until(where, lambda said: said.code == 404)
+        """Wait until the object does not exist."""
+        await self.until(where, lambda response: response.code == 404)
 
     async def until(self, where: str, is_so: Any) -> Any:
-        """Wait until an answer is as it should be."""
+        """Wait until a response satisfies the condition."""
         now = asyncio.get_running_loop().time
         end = now() + SOON
-        while not is_so(said := await self.ask("GET", where)):
-            assert now() < end, f"{where} stays as it is: {said.document}"
+        while not is_so(response := await self.ask("GET", where)):
+            assert now() < end, f"{where} stays as it is: {response.document}"
             await asyncio.sleep(0.005)
-        return said.document
+        return response.document
 
 
 class Watch:
@@ -178,12 +180,12 @@ class Watch:
 
     async def tell(self, count: int) -> list[tuple[str, str]]:
         """Type and name of the next events, without bookmarks."""
-        told: list[tuple[str, str]] = []
-        while len(told) < count:
+        events: list[tuple[str, str]] = []
+        while len(events) < count:
             event = await self.event()
             if event["type"] != "BOOKMARK":
-                told.append((event["type"], event["object"]["metadata"]["name"]))
-        return told
+                events.append((event["type"], event["object"]["metadata"]["name"]))
+        return events
 
     async def everything(self) -> list[Document]:
         """All events until the server ends the watch."""
@@ -195,9 +197,9 @@ class Watch:
                 return found
 
 
-def _good(said: Said) -> Any:
-    assert said.code in (200, 201, 202), said.document
-    return said.document
+def _good(response: ServerResponse) -> Any:
+    assert response.code in (200, 201, 202), response.document
+    return response.document
 
 
 def _home(document: Mapping[str, Any]) -> str:
@@ -209,7 +211,7 @@ def _home(document: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=1)
 def keys() -> Path:
-    """Keys of the server, made once for all tests."""
+    """The keys of the server, generated once for all tests."""
     folder = tempfile.mkdtemp(prefix="dray-keys-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -219,29 +221,29 @@ def keys() -> Path:
 async def serving(
     store: Store | None = None, gates: GateSet | None = None, limits: ServerLimits | None = None
 ) -> AsyncIterator[Api]:
-    """A server with an administrator who asks it; a store that is given stays open.
+    """A running server and a client of an administrator; a given store stays open.
 
-    A fault inside the server fails the test, whatever its client was told.
+    A fault inside the server fails the test, whatever its response was.
     """
-    kept = store or MemoryStore()
+    opened = store or MemoryStore()
     lines: list[str] = []
 
-    def took(line: bytes) -> bool:
+    def write_line(line: bytes) -> bool:
         lines.append(line.decode())
         return True
 
     with tempfile.TemporaryDirectory() as folder:
-        choices = ApiServerOptions(
+        options = ApiServerOptions(
             FeatureGateFilter(gates or GateSet.from_defaults()),
             keys(),
             Path(folder) / "audit.log",
-            StructuredLogger(took, SystemClock()),
+            StructuredLogger(write_line, SystemClock()),
             limits=limits or ServerLimits(),
         )
         try:
-            async with ApiServer(kept, choices).run() as app:
-                yield Api(app, kept, groups=("system:masters",))
+            async with ApiServer(opened, options).run() as app:
+                yield Api(app, opened, groups=("system:masters",))
         finally:
             if store is None:
-                await kept.close()
+                await opened.close()
     assert [line for line in lines if "fault of the server" in line] == []

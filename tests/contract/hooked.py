@@ -25,7 +25,7 @@ from dray.server.auth.authn.certificates import CertificateAuthority
 from dray.store import Store
 from dray.store.memory import MemoryStore
 from dray.telemetry.logs import StructuredLogger
-from tests.contract.api import Api, Said, keys, path
+from tests.contract.api import Api, ServerResponse, keys, path
 
 Document = dict[str, Any]
 Reply = Document | web.StreamResponse
@@ -163,7 +163,7 @@ class World:
             **fields,
         }
 
-    async def configure(self, sort: str, name: str, *entries: Document) -> Said:
+    async def configure(self, sort: str, name: str, *entries: Document) -> ServerResponse:
         kind = {"validating": "ValidatingWebhookConfiguration", "mutating": "MutatingWebhookConfiguration"}[
             sort
         ]
@@ -225,7 +225,7 @@ async def soon(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def tried(world: World, document: Document, **query: Any) -> Said:
+async def tried(world: World, document: Document, **query: Any) -> ServerResponse:
     """What the server says when somebody creates an object."""
     plural = {"ResourceClaim": "resourceclaims", "ConfigMap": "configmaps"}[document["kind"]]
     version = document["apiVersion"].rpartition("/")[2]

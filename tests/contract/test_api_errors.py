@@ -58,36 +58,36 @@ async def test_errors_have_the_form_of_recorded_ones(name: str, pytestconfig: py
     method, where, asked = RECORDED[name]
     async with serving() as api:
         await api.create(claim("big"))
-        said = await api.ask(method, where, asked["body"], headers=asked["headers"], **asked["query"])
-    assert differences(said.document, recorded) == []
-    assert (said.code, said.reason) == (recorded["code"], recorded["reason"])
+        response = await api.ask(method, where, asked["body"], headers=asked["headers"], **asked["query"])
+    assert differences(response.document, recorded) == []
+    assert (response.code, response.reason) == (recorded["code"], recorded["reason"])
     if recorded["code"] not in (406, 422):
-        assert said.message == recorded["message"]
+        assert response.message == recorded["message"]
 
 
 async def test_every_error_of_an_invalid_claim_is_reported(pytestconfig: pytest.Config) -> None:
     recorded = sample(pytestconfig, "err_422_claim.json")
     async with serving() as api:
         bad = claim("bad", requests=[{"name": "A", "exactly": {}}])
-        said = await api.ask("POST", path("resourceclaims"), bad)
-    assert said.document == recorded
+        response = await api.ask("POST", path("resourceclaims"), bad)
+    assert response.document == recorded
 
 
 async def test_a_forbidden_request_names_the_missing_right(pytestconfig: pytest.Config) -> None:
     recorded = sample(pytestconfig, "err_403_anonymous.json")
     async with serving() as api:
         nobody = Api(api.app, api.store, "system:anonymous")
-        said = await nobody.ask("GET", path("pods", namespace=""))
-    assert differences(said.document, recorded) == []
-    assert said.message.startswith(recorded["message"])
+        response = await nobody.ask("GET", path("pods", namespace=""))
+    assert differences(response.document, recorded) == []
+    assert response.message.startswith(recorded["message"])
 
 
 async def test_an_unknown_field_is_a_warning_unless_validation_is_strict() -> None:
     wrong = {**claim("c"), "spec": {**claim("c")["spec"], "nosuch": 1}}
     async with serving() as api:
-        said = await api.ask("POST", path("resourceclaims"), wrong, dryRun="All")
-        assert said.code == 201
-        assert said.warnings == '299 - "unknown field \\"spec.nosuch\\""'
+        response = await api.ask("POST", path("resourceclaims"), wrong, dryRun="All")
+        assert response.code == 201
+        assert response.warnings == '299 - "unknown field \\"spec.nosuch\\""'
         silent = await api.ask("POST", path("resourceclaims"), wrong, fieldValidation="Ignore")
         assert (silent.code, silent.warnings) == (201, "")
         assert "nosuch" not in silent.document["spec"]
@@ -129,10 +129,10 @@ async def test_duplicate_fields_are_reported() -> None:
 @pytest.mark.parametrize("plural", ["configmaps", "resourceclaims"])
 async def test_bodies_that_are_no_objects_are_refused(body: bytes, word: str, plural: str) -> None:
     async with serving() as api:
-        said = await api.ask("POST", path(plural), body)
-    assert said.code in (400, 422), said.document
-    assert word.lower() in said.message.lower()
-    assert said.document["kind"] == "Status"
+        response = await api.ask("POST", path(plural), body)
+    assert response.code in (400, 422), response.document
+    assert word.lower() in response.message.lower()
+    assert response.document["kind"] == "Status"
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ async def test_bodies_that_are_no_objects_are_refused(body: bytes, word: str, pl
 )
 async def test_what_is_not_served_is_refused(method: str, where: str, code: int) -> None:
     async with serving() as api:
-        said = await api.ask(method, where)
-    assert said.code == code, said.document
-    assert said.document["kind"] == "Status"
+        response = await api.ask(method, where)
+    assert response.code == code, response.document
+    assert response.document["kind"] == "Status"
 
 
 @pytest.mark.parametrize(
@@ -182,17 +182,17 @@ async def test_what_is_not_served_is_refused(method: str, where: str, code: int)
 )
 async def test_invalid_query_parameters_are_refused(query: dict) -> None:
     async with serving() as api:
-        said = await api.ask("GET", path("configmaps"), **query)
-    assert said.code in (400, 422), said.document
-    assert said.document["kind"] == "Status"
-    assert said.message
+        response = await api.ask("GET", path("configmaps"), **query)
+    assert response.code in (400, 422), response.document
+    assert response.document["kind"] == "Status"
+    assert response.message
 
 
 async def test_a_body_beyond_the_limit_is_refused() -> None:
     async with serving() as api:
         large = config("large") | {"data": {"a": "x" * (3 * 1024 * 1024)}}
-        said = await api.ask("POST", path("configmaps"), large)
-        assert (said.code, said.reason) == (413, "RequestEntityTooLarge")
+        response = await api.ask("POST", path("configmaps"), large)
+        assert (response.code, response.reason) == (413, "RequestEntityTooLarge")
         middling = config("middling") | {"data": {"a": "x" * (2 * 1024 * 1024)}}
         refused = await api.ask("POST", path("configmaps"), middling)
         assert refused.code in (413, 422), refused.message
@@ -201,10 +201,10 @@ async def test_a_body_beyond_the_limit_is_refused() -> None:
 async def test_names_and_paths_must_agree() -> None:
     async with serving() as api:
         await api.create(config("a"))
-        said = await api.ask("PUT", path("configmaps", "a"), config("b"))
-        assert said.code == 400
-        assert "(b)" in said.message
-        assert "(a)" in said.message
+        response = await api.ask("PUT", path("configmaps", "a"), config("b"))
+        assert response.code == 400
+        assert "(b)" in response.message
+        assert "(a)" in response.message
         moved = await api.ask("PUT", path("configmaps", "a"), config("a", "kube-system"))
         assert moved.code == 400
 
@@ -218,6 +218,6 @@ async def test_errors_name_fields_in_the_version_of_the_client() -> None:
             fields = {"deviceClassName": "gpu", "count": -1, "allocationMode": "ExactCount"}
             asked = {"name": "r", **fields} if version == "v1beta1" else request("r", **fields)
             document = claim("c", requests=[asked]) | {"apiVersion": f"resource.k8s.io/{version}"}
-            said = await api.ask("POST", path("resourceclaims", version=version), document)
-            assert said.code == 422
-            assert [cause["field"] for cause in said.document["details"]["causes"]] == [where]
+            response = await api.ask("POST", path("resourceclaims", version=version), document)
+            assert response.code == 422
+            assert [cause["field"] for cause in response.document["details"]["causes"]] == [where]

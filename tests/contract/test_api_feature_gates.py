@@ -52,9 +52,9 @@ def _part(name: str) -> dict[str, Any]:
 @pytest.mark.req("K4816-108")
 async def test_a_request_without_its_dropped_alternatives_is_invalid() -> None:
     async with serving(gates=without("DRAPrioritizedList")) as api:
-        said = await api.ask("POST", path("resourceclaims"), _choices("c"))
-        assert (said.code, said.reason) == (422, "Invalid")
-        fields = [cause["field"] for cause in said.document["details"]["causes"]]
+        response = await api.ask("POST", path("resourceclaims"), _choices("c"))
+        assert (response.code, response.reason) == (422, "Invalid")
+        fields = [cause["field"] for cause in response.document["details"]["causes"]]
         assert all(field.startswith("spec.devices.requests[0]") for field in fields)
 
 
@@ -104,19 +104,19 @@ def _essence(document: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.req("K5075-120", "K5075-155")
 async def test_shares_are_dropped_with_a_warning_when_the_gate_is_off() -> None:
     async with serving(gates=without("DRAConsumableCapacity")) as api:
-        said = await api.ask("POST", path("resourceslices"), _sharing("s"))
-        assert said.code == 201
-        device = said.document["spec"]["devices"][0]
+        response = await api.ask("POST", path("resourceslices"), _sharing("s"))
+        assert response.code == 201
+        device = response.document["spec"]["devices"][0]
         assert device == {"name": "gpu-0", "capacity": {"bandwidth": {"value": "10Gi"}}}
-        assert "DRAConsumableCapacity" in said.warnings
-        assert "allowMultipleAllocations" in said.warnings
-        said = await api.ask("POST", path("resourceclaims"), _part("c"))
-        assert "capacity" not in said.document["spec"]["devices"]["requests"][0]["exactly"]
-        assert "DRAConsumableCapacity" in said.warnings
+        assert "DRAConsumableCapacity" in response.warnings
+        assert "allowMultipleAllocations" in response.warnings
+        response = await api.ask("POST", path("resourceclaims"), _part("c"))
+        assert "capacity" not in response.document["spec"]["devices"]["requests"][0]["exactly"]
+        assert "DRAConsumableCapacity" in response.warnings
         made = template("t")
         made["spec"]["spec"]["devices"]["requests"] = _part("x")["spec"]["devices"]["requests"]
-        said = await api.ask("POST", path("resourceclaimtemplates"), made)
-        assert "capacity" not in said.document["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+        response = await api.ask("POST", path("resourceclaimtemplates"), made)
+        assert "capacity" not in response.document["spec"]["spec"]["devices"]["requests"][0]["exactly"]
 
 
 @pytest.mark.req("K5075-156", "K5075-157")
@@ -145,9 +145,9 @@ async def test_priorities_are_dropped_so_that_a_driver_can_notice() -> None:
     published = resource_slice("s")
     published["spec"]["pool"]["priority"] = 5
     async with serving(gates=without("DRAResourceSlicePriority")) as api:
-        said = await api.ask("POST", path("resourceslices"), published)
-        assert "priority" not in said.document["spec"]["pool"]
-        assert "DRAResourceSlicePriority" in said.warnings
+        response = await api.ask("POST", path("resourceslices"), published)
+        assert "priority" not in response.document["spec"]["pool"]
+        assert "DRAResourceSlicePriority" in response.warnings
 
 
 @pytest.mark.parametrize("way", ["create", "update", "merge", "apply"])
@@ -213,9 +213,9 @@ async def test_an_alternative_has_no_admin_access() -> None:
         strict = await api.ask("POST", path("resourceclaims"), document, fieldValidation="Strict")
         assert strict.code == 400
         assert 'unknown field "spec.devices.requests[0].firstAvailable[0].adminAccess"' in strict.message
-        said = await api.ask("POST", path("resourceclaims"), document)
-        assert "adminAccess" in said.warnings
-        assert "adminAccess" not in said.document["spec"]["devices"]["requests"][0]["firstAvailable"][0]
+        response = await api.ask("POST", path("resourceclaims"), document)
+        assert "adminAccess" in response.warnings
+        assert "adminAccess" not in response.document["spec"]["devices"]["requests"][0]["firstAvailable"][0]
 
 
 @pytest.mark.req("K5075-166")

@@ -52,8 +52,11 @@ async def test_counters_of_a_held_device_stay_charged(gate: str) -> None:
             await api.create(document)
         assert (await allocate(api, "first", device="gpu-0")).code == 200
     async with again.off(*closing(gate)) as api:
-        said = await allocate(api, "second", device="gpu-1")
-        assert (said.code, said.document["details"]["causes"][0]["reason"]) == (409, "CounterExceeded")
+        response = await allocate(api, "second", device="gpu-1")
+        assert (response.code, response.document["details"]["causes"][0]["reason"]) == (
+            409,
+            "CounterExceeded",
+        )
         assert (await allocate(api, "second", device="gpu-0")).code == 409
 
 
@@ -70,8 +73,8 @@ async def test_shares_of_a_held_device_stay_taken(gate: str) -> None:
         assert (await allocate(api, "first", **first)).code == 200
     async with again.off(*closing(gate)) as api:
         second = {**share, "shareID": "00000000-0000-4000-8000-000000000002"}
-        said = await allocate(api, "second", **second)
-        assert said.code == 409, said.document
+        response = await allocate(api, "second", **second)
+        assert response.code == 409, response.document
         assert (await allocate(api, "second", device="gpu-0")).code == 409
         kept = await api.get(path("resourceclaims", "first"))
         assert kept["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] == {"memory": "3Gi"}

@@ -99,7 +99,7 @@ MOST, MOST_RICH = limits.DEVICES_PER_SLICE, limits.RICH_DEVICES_PER_SLICE
         ([shared(number, "Gi") for number in range(MOST)], True),
         ([rich(listed(number, "")) for number in range(MOST_RICH)], True),
         ([rich(shared(number, "Gi")) for number in range(MOST_RICH)], True),
-        # Ten amounts of 19 digits for each of 4,096 capacities are nobody's policy: refused, and why is said.
+        # Ten amounts of 19 digits for each of 4,096 capacities are refused with a reason.
         ([shared(number, "0000000000000001") for number in range(MOST)], False),
     ],
     ids=["plain", "lists", "policies", "lists-and-more", "policies-and-more", "policies-without-units"],
@@ -109,12 +109,12 @@ async def test_the_largest_slices_are_stored(devices: list[Document], *, fits: b
     most = ServerLimits().max_object_bytes
     document = largest(devices)
     async with serving() as api:
-        said = await api.ask("POST", path("resourceslices"), document)
+        response = await api.ask("POST", path("resourceslices"), document)
         if not fits:
-            assert (said.code, said.reason) == (413, "RequestEntityTooLarge")
-            assert f"at most {most} are stored" in said.message
+            assert (response.code, response.reason) == (413, "RequestEntityTooLarge")
+            assert f"at most {most} are stored" in response.message
             return
-        assert said.code == 201, said.message[:500]
+        assert response.code == 201, response.message[:500]
         stored = await api.get(path("resourceslices", document["metadata"]["name"]))
         assert stored["spec"]["devices"] == document["spec"]["devices"], "nothing was left out"
         assert len(write_json(stored)) < most

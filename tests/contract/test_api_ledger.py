@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.contract.api import Api, Said, path, serving
+from tests.contract.api import Api, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, consumer, pod, resource_slice
 
 
@@ -16,7 +16,7 @@ async def _claims(api: Api, count: int) -> list[str]:
     return names
 
 
-async def _allocate(api: Api, name: str, device: str, **more: Any) -> Said:
+async def _allocate(api: Api, name: str, device: str, **more: Any) -> ServerResponse:
     status = {"status": {"allocation": allocation(device, **more)}}
     where = path("resourceclaims", name, sub="status")
     return await api.ask("PATCH", where, status, headers={"content-type": "application/merge-patch+json"})
@@ -39,7 +39,7 @@ async def test_one_of_many_writers_gets_the_device() -> None:
         await api.create(resource_slice("s"))
         names = await _claims(api, 16)
         answers = await asyncio.gather(*(_allocate(api, name, "gpu-0") for name in names))
-        assert sorted(said.code for said in answers) == [200] + [409] * 15
+        assert sorted(response.code for response in answers) == [200] + [409] * 15
 
 
 async def test_a_released_device_can_be_allocated_again() -> None:

@@ -136,9 +136,9 @@ async def test_malformed_requests_are_refused_without_a_fault(seed: int) -> None
         for number in range(REQUESTS):
             method, where, body, headers = spoiler.request()
             query = {"fieldManager": "me", "force": "true"} if method == "PATCH" else {}
-            said = await api.ask(method, where, body, headers=headers, **query)
-            assert said.code < 500, (method, where, body, said.document)
-            codes.add(said.code)
+            response = await api.ask(method, where, body, headers=headers, **query)
+            assert response.code < 500, (method, where, body, response.document)
+            codes.add(response.code)
             if number % 50 == 49:
                 await _begin(api)
         await api.create(config("still-well"))

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, Said, path, serving
+from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, config, consumer, node, pod, resource_slice
 
 
-async def _tried(api: Api, where: str, patch: Any, kind: str, **query: Any) -> Said:
+async def _tried(api: Api, where: str, patch: Any, kind: str, **query: Any) -> ServerResponse:
     return await api.ask("PATCH", where, patch, headers={"content-type": kind}, **query)
 
 
@@ -104,8 +104,8 @@ async def test_a_patch_that_makes_an_invalid_object_is_refused() -> None:
             ([], (400,)),
             ("text", (400,)),
         ):
-            said = await _tried(api, where, patch, MERGE)
-            assert said.code in code, (patch, said.document)
+            response = await _tried(api, where, patch, MERGE)
+            assert response.code in code, (patch, response.document)
 
 
 async def test_unknown_fields_in_patches_are_warned_about() -> None:
@@ -123,9 +123,9 @@ async def test_unknown_fields_in_patches_are_warned_about() -> None:
 async def test_patches_of_no_known_type_are_refused(kind: str) -> None:
     async with serving() as api:
         await api.create(config("a"))
-        said = await _tried(api, path("configmaps", "a"), {}, kind)
-        assert (said.code, said.reason) == (415, "UnsupportedMediaType")
-        assert MERGE in said.message
+        response = await _tried(api, path("configmaps", "a"), {}, kind)
+        assert (response.code, response.reason) == (415, "UnsupportedMediaType")
+        assert MERGE in response.message
 
 
 async def test_only_an_apply_creates() -> None:
@@ -135,16 +135,16 @@ async def test_only_an_apply_creates() -> None:
         without = await _tried(api, path("configmaps", "a"), config("a"), APPLY)
         assert without.code in (400, 422)
         assert "fieldManager" in without.message
-        said = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="me")
-        assert said.code == 201
+        response = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="me")
+        assert response.code == 201
         again = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="me")
         assert again.code == 200
 
 
 async def test_an_apply_names_the_object_of_its_path() -> None:
     async with serving() as api:
-        said = await _tried(api, path("configmaps", "a"), config("b"), APPLY, fieldManager="me")
-        assert said.code == 400
+        response = await _tried(api, path("configmaps", "a"), config("b"), APPLY, fieldManager="me")
+        assert response.code == 400
         assert await api.names(path("configmaps")) == []
         long = await _tried(api, path("configmaps", "a"), config("a"), APPLY, fieldManager="x" * 129)
         assert long.code == 422
@@ -154,9 +154,9 @@ async def test_an_apply_names_the_object_of_its_path() -> None:
 async def test_an_apply_may_be_yaml() -> None:
     async with serving() as api:
         body = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: 'y'\n"
-        said = await _tried(api, path("configmaps", "a"), body, APPLY, fieldManager="me")
-        assert said.code == 201
-        assert said.document["data"] == {"x": "y"}
+        response = await _tried(api, path("configmaps", "a"), body, APPLY, fieldManager="me")
+        assert response.code == 201
+        assert response.document["data"] == {"x": "y"}
 
 
 async def test_fields_have_owners_and_conflicts_name_them() -> None:
@@ -164,9 +164,9 @@ async def test_fields_have_owners_and_conflicts_name_them() -> None:
         where = path("configmaps", "a")
         await api.patch(where, config("a") | {"data": {"a": "1", "b": "1"}}, APPLY, fieldManager="first")
         other = config("a") | {"data": {"a": "2"}}
-        said = await _tried(api, where, other, APPLY, fieldManager="second")
-        assert (said.code, said.reason) == (409, "Conflict")
-        (cause,) = said.document["details"]["causes"]
+        response = await _tried(api, where, other, APPLY, fieldManager="second")
+        assert (response.code, response.reason) == (409, "Conflict")
+        (cause,) = response.document["details"]["causes"]
         assert cause == {
             "reason": "FieldManagerConflict",
             "message": 'conflict with "first"',

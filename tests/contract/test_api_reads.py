@@ -167,8 +167,8 @@ async def test_a_page_of_a_compacted_revision_is_gone() -> None:
         page = await api.get(CONFIGS, limit=2)
         await api.create(config("later"))
         await api.store.compact(await api.store.get_revision())
-        said = await api.ask("GET", CONFIGS, limit=2, continue_=page["metadata"]["continue"])
-        assert (said.code, said.reason) == (410, "Expired")
+        response = await api.ask("GET", CONFIGS, limit=2, continue_=page["metadata"]["continue"])
+        assert (response.code, response.reason) == (410, "Expired")
         past = await api.ask("GET", CONFIGS, resourceVersion="3", resourceVersionMatch="Exact")
         assert (past.code, past.reason) == (410, "Expired")
 
@@ -193,10 +193,10 @@ async def test_a_revision_that_is_not_reached_is_refused(pytestconfig: pytest.Co
     async with serving() as api:
         questions: list[dict] = [{}, {"resourceVersionMatch": "Exact"}]
         for asked in questions:
-            said = await api.ask("GET", CONFIGS, resourceVersion="99999999", **asked)
-            assert said.code == 504
-            assert differences(said.document, recorded) == []
-            assert said.message.startswith("Timeout: Too large resource version: 99999999, current: ")
+            response = await api.ask("GET", CONFIGS, resourceVersion="99999999", **asked)
+            assert response.code == 504
+            assert differences(response.document, recorded) == []
+            assert response.message.startswith("Timeout: Too large resource version: 99999999, current: ")
 
 
 async def test_a_read_waits_for_a_later_revision() -> None:
@@ -219,13 +219,13 @@ async def test_trailing_slashes_and_missing_content_types_are_accepted() -> None
         assert (await api.get("/version/"))["major"] == (await api.get("/version"))["major"]
         assert (await api.get("/apis/"))["kind"] == "APIGroupList"
         assert (await api.get("/api/"))["kind"] == "APIVersions"
-        said = await api.ask("POST", CONFIGS, config("a"), headers={"content-type": ""})
-        assert said.code == 201
+        response = await api.ask("POST", CONFIGS, config("a"), headers={"content-type": ""})
+        assert response.code == 201
 
 
 async def test_health_is_text() -> None:
     async with serving() as api:
         for where in ("/healthz", "/livez", "/readyz", "/readyz/ping"):
-            said = await api.ask("GET", where)
-            assert (said.code, said.document) == (200, "ok")
+            response = await api.ask("GET", where)
+            assert (response.code, response.document) == (200, "ok")
         assert "[+]ping ok" in (await api.ask("GET", "/readyz", verbose="")).document

@@ -15,8 +15,8 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 async def test_tables_have_columns_and_rows() -> None:
     async with serving() as api:
         await api.create(claim("a"))
-        said = await api.ask("GET", path("resourceclaims"), headers={"accept": TABLE})
-        table = said.document
+        response = await api.ask("GET", path("resourceclaims"), headers={"accept": TABLE})
+        table = response.document
         assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
         names = [column["name"] for column in table["columnDefinitions"]]
         assert names[:2] == ["Name", "State"]
@@ -30,8 +30,10 @@ async def test_tables_have_columns_and_rows() -> None:
 async def test_rows_contain_the_requested_object(include: str, kind: str | None) -> None:
     async with serving() as api:
         await api.create(claim("a"))
-        said = await api.ask("GET", path("resourceclaims"), headers={"accept": TABLE}, includeObject=include)
-        found = said.document["rows"][0].get("object")
+        response = await api.ask(
+            "GET", path("resourceclaims"), headers={"accept": TABLE}, includeObject=include
+        )
+        found = response.document["rows"][0].get("object")
         assert (found["kind"] if found else None) == kind
 
 
@@ -66,8 +68,8 @@ async def test_a_watch_of_tables_has_columns_once() -> None:
 @pytest.mark.parametrize("plural", ["configmaps", "leases", "namespaces", "deviceclasses"])
 async def test_every_kind_has_a_table(plural: str) -> None:
     async with serving() as api:
-        said = await api.ask("GET", path(plural), headers={"accept": TABLE})
-        assert said.document["columnDefinitions"][0]["name"] == "Name"
+        response = await api.ask("GET", path(plural), headers={"accept": TABLE})
+        assert response.document["columnDefinitions"][0]["name"] == "Name"
 
 
 async def test_metadata_alone() -> None:
@@ -90,9 +92,11 @@ async def test_metadata_alone() -> None:
 async def test_bodies_and_responses_may_be_yaml() -> None:
     async with serving() as api:
         body = b"metadata:\n  name: a\ndata:\n  x: 'yes'\n"
-        said = await api.ask("POST", path("configmaps"), body, headers={"content-type": "application/yaml"})
-        assert said.code == 201
-        assert said.document["data"] == {"x": "yes"}
+        response = await api.ask(
+            "POST", path("configmaps"), body, headers={"content-type": "application/yaml"}
+        )
+        assert response.code == 201
+        assert response.document["data"] == {"x": "yes"}
         told = await api.ask("GET", path("configmaps", "a"), headers={"accept": "application/yaml"})
         assert told.headers["content-type"].startswith("application/yaml")
         assert "kind: ConfigMap" in told.document
@@ -113,5 +117,5 @@ async def test_bodies_and_responses_may_be_yaml() -> None:
 )
 async def test_the_accept_header_decides_the_format(accept: str, code: int) -> None:
     async with serving() as api:
-        said = await api.ask("GET", path("configmaps"), headers={"accept": accept})
-        assert said.code == code, said.document
+        response = await api.ask("GET", path("configmaps"), headers={"accept": accept})
+        assert response.code == code, response.document

@@ -11,7 +11,7 @@ from dray.claims.ledger import restore_marker
 from dray.server.http.limits import ServerLimits
 from dray.store import Put, Store
 from dray.store.memory import MemoryStore
-from tests.contract.api import MERGE, Api, Document, Said, path, serving
+from tests.contract.api import MERGE, Api, Document, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice
 
 AT_ONCE, LATER = ServerLimits(restored_seconds=0), ServerLimits(restored_seconds=3600)
@@ -53,7 +53,9 @@ def _agent(name: str) -> Document:
     return document
 
 
-async def allocate(api: Api, name: str, device: str = "gpu-0", pool: str = SHARED, **more: Any) -> Said:
+async def allocate(
+    api: Api, name: str, device: str = "gpu-0", pool: str = SHARED, **more: Any
+) -> ServerResponse:
     given = allocation(device, node=pool, **more)
     given.pop("nodeSelector")
     body = {"status": {"allocation": given}}
@@ -65,13 +67,13 @@ def as_node(api: Api, name: str) -> Api:
     return api.as_user(f"system:node:{name}", "system:nodes")
 
 
-async def account(api: Api, name: str, what: str = "r1") -> None:
+async def mark_reported(api: Api, name: str, what: str = "r1") -> None:
     """Annotate a node as having reported."""
     note = {"metadata": {"annotations": {ACCOUNTED_ANNOTATION: what}}}
     await as_node(api, name).patch(path("nodes", name), note)
 
 
-def word(on: str, uid: str, device: str = "", pool: str = SHARED, **more: Any) -> Document:
+def preparation(on: str, uid: str, device: str = "", pool: str = SHARED, **more: Any) -> Document:
     """A preparation; with a device, the report of a node after a restore."""
     spec: Document = {"nodeName": on, "claim": {"namespace": "default", "name": f"of-{uid}", "uid": uid}}
     if device:
@@ -80,23 +82,23 @@ def word(on: str, uid: str, device: str = "", pool: str = SHARED, **more: Any) -
     return {**kind, "metadata": {"name": f"{uid}.{on}"}, "spec": spec}
 
 
-WORDS = "/apis/dray.dev/v1alpha1/preparations"
+PREPARATIONS = "/apis/dray.dev/v1alpha1/preparations"
 
 
-async def say(api: Api, said: Document) -> Said:
-    return await as_node(api, said["spec"]["nodeName"]).ask("POST", WORDS, said)
+async def report(api: Api, response: Document) -> ServerResponse:
+    return await as_node(api, response["spec"]["nodeName"]).ask("POST", PREPARATIONS, response)
 
 
-def causes(said: Said) -> set[str]:
-    return {cause["reason"] for cause in said.document["details"]["causes"]}
+def causes(response: ServerResponse) -> set[str]:
+    return {cause["reason"] for cause in response.document["details"]["causes"]}
 
 
-async def agrees(api: Api) -> bool:
+async def is_ledger_consistent(api: Api) -> bool:
     report = await api.get("/dray/ledger")
     return bool(report["agrees"])
 
 
-async def open_mark(api: Api) -> bool:
+async def is_quarantined(api: Api) -> bool:
     return not (await api.get("/dray/restored"))["settled"]
 
 
@@ -106,59 +108,59 @@ async def test_devices_of_several_nodes_are_quarantined_until_all_nodes_have_rep
         assert (refused.code, causes(refused)) == (409, {"NodeNotHeard"})
         assert "nodes node-a, node-b" in refused.message
         assert "dray fence node node-a" in refused.message
-        await account(api, "node-a")
+        await mark_reported(api, "node-a")
         assert "node node-b, which has" in (await allocate(api, "c0")).message
-        await account(api, "node-b", "of an earlier restore")
+        await mark_reported(api, "node-b", "of an earlier restore")
         assert (await allocate(api, "c0")).code == 409
-        await account(api, "node-b")
+        await mark_reported(api, "node-b")
         assert (await allocate(api, "c0")).code == 200
 
 
 async def test_devices_of_one_node_are_quarantined_until_that_node_has_reported() -> None:
     async with after_restore(LATER) as api:
-        await account(api, "node-b")
+        await mark_reported(api, "node-b")
         refused = await allocate(api, "c0", pool=ALONE)
         assert causes(refused) == {"NodeNotHeard"}
         assert "node-b" not in refused.message
-        await account(api, "node-a")
+        await mark_reported(api, "node-a")
         assert (await allocate(api, "c0", pool=ALONE)).code == 200
 
 
 async def test_nodes_that_the_backup_does_not_contain_have_a_grace_period() -> None:
     async with after_restore(LATER) as api:
-        await account(api, "node-a")
-        await account(api, "node-b")
+        await mark_reported(api, "node-a")
+        await mark_reported(api, "node-b")
         refused = await allocate(api, "c0")
         assert causes(refused) == {"NodeNotHeard"}
         assert "may not know all of them" in refused.message
-        assert await open_mark(api)
+        assert await is_quarantined(api)
 
 
 async def test_nodes_without_a_dray_agent_are_not_awaited() -> None:
     async with after_restore(AT_ONCE, "node-a") as api:
         await api.create(node("kubelet"))
-        await account(api, "node-a")
+        await mark_reported(api, "node-a")
         assert (await allocate(api, "c0")).code == 200
 
 
 async def test_a_node_with_a_preparation_is_awaited_without_a_node_object() -> None:
     async with after_restore(AT_ONCE, "node-a") as api:
-        await account(api, "node-a")
+        await mark_reported(api, "node-a")
         assert (await allocate(api, "c0")).code == 200
-        lost = word("lost", (await api.get(path("resourceclaims", "c0")))["metadata"]["uid"])
+        lost = preparation("lost", (await api.get(path("resourceclaims", "c0")))["metadata"]["uid"])
         lost["spec"]["claim"]["name"] = "c0"
-        await api.create(lost, WORDS)
+        await api.create(lost, PREPARATIONS)
         # As the copy of a server would have it: with the preparation of a node that is not there any more.
         await mark(api.store, "r2")
-        await account(api, "node-a", "r2")
+        await mark_reported(api, "node-a", "r2")
         assert "node lost" in (await allocate(api, "c1", "gpu-1")).message
-        await api.delete(f"{WORDS}/{lost['metadata']['name']}")
+        await api.delete(f"{PREPARATIONS}/{lost['metadata']['name']}")
         assert (await allocate(api, "c1", "gpu-1")).code == 200
 
 
 async def test_an_allocated_claim_keeps_and_releases_its_devices_in_quarantine() -> None:
     async with after_restore() as api:
-        await account(api, "node-a")
+        await mark_reported(api, "node-a")
         assert (await allocate(api, "c0", pool=ALONE)).code == 200
         where = path("resourceclaims", "c0", sub="status")
         user = consumer(await api.create(pod("p", claim_name="c0")))
@@ -171,7 +173,7 @@ async def test_a_settled_quarantine_does_not_start_again() -> None:
     store = MemoryStore()
     await mark(store)
     async with serving(store, limits=AT_ONCE) as api:
-        await api.until("/dray/restored", lambda said: said.document["settled"])
+        await api.until("/dray/restored", lambda response: response.document["settled"])
     async with serving(store, limits=LATER) as api:
         await api.create(_agent("new"))
         await api.create(_everywhere(resource_slice("f", SHARED)))
@@ -182,37 +184,37 @@ async def test_a_settled_quarantine_does_not_start_again() -> None:
 
 async def test_reported_devices_are_held_though_their_claim_does_not_exist() -> None:
     async with after_restore() as api:
-        assert (await say(api, word("node-b", "u9", "gpu-0"))).code == 201
-        await account(api, "node-a")
-        await account(api, "node-b")
+        assert (await report(api, preparation("node-b", "u9", "gpu-0"))).code == 201
+        await mark_reported(api, "node-a")
+        await mark_reported(api, "node-b")
         refused = await allocate(api, "c0")
         assert causes(refused) == {"DeviceQuarantined"}
         assert "node node-b" in refused.message
         assert (await allocate(api, "c1", "gpu-1")).code == 200
-        assert await agrees(api)
-        await as_node(api, "node-b").delete(f"{WORDS}/u9.node-b")
+        assert await is_ledger_consistent(api)
+        await as_node(api, "node-b").delete(f"{PREPARATIONS}/u9.node-b")
         assert (await allocate(api, "c0")).code == 200
-        assert await agrees(api)
+        assert await is_ledger_consistent(api)
 
 
 async def test_a_restored_claim_is_not_prepared_while_another_node_has_its_device() -> None:
     async with after_restore() as api:
-        await account(api, "node-a")
-        await account(api, "node-b")
+        await mark_reported(api, "node-a")
+        await mark_reported(api, "node-b")
         assert (await allocate(api, "c0")).code == 200
         await mark(api.store, "r2")
-        mine = word("node-a", (await api.get(path("resourceclaims", "c0")))["metadata"]["uid"])
+        mine = preparation("node-a", (await api.get(path("resourceclaims", "c0")))["metadata"]["uid"])
         mine["spec"]["claim"]["name"] = "c0"
         await api.create(pod("p", claim_name="c0") | {"spec": _bound(pod("p", claim_name="c0"), "node-a")})
-        await account(api, "node-a", "r2")
-        assert causes(await say(api, mine)) == {"NodeNotHeard"}, "node-b was not heard of yet"
-        assert (await say(api, word("node-b", "u9", "gpu-0"))).code == 201
-        await account(api, "node-b", "r2")
-        assert causes(await say(api, mine)) == {"DeviceQuarantined"}
-        assert await agrees(api), "that both are in the row is no mistake: one of them waits"
-        await as_node(api, "node-b").delete(f"{WORDS}/u9.node-b")
-        assert (await say(api, mine)).code == 201
-        assert await agrees(api)
+        await mark_reported(api, "node-a", "r2")
+        assert causes(await report(api, mine)) == {"NodeNotHeard"}, "node-b was not heard of yet"
+        assert (await report(api, preparation("node-b", "u9", "gpu-0"))).code == 201
+        await mark_reported(api, "node-b", "r2")
+        assert causes(await report(api, mine)) == {"DeviceQuarantined"}
+        assert await is_ledger_consistent(api), "that both are in the row is no mistake: one of them waits"
+        await as_node(api, "node-b").delete(f"{PREPARATIONS}/u9.node-b")
+        assert (await report(api, mine)).code == 201
+        assert await is_ledger_consistent(api)
 
 
 def _bound(document: Document, where: str) -> Document:
@@ -222,14 +224,14 @@ def _bound(document: Document, where: str) -> Document:
 
 async def test_a_node_may_report_the_devices_of_a_claim_again() -> None:
     async with after_restore() as api:
-        first = (await say(api, word("node-b", "u9", "gpu-0"))).document
-        changed = first | {"spec": word("node-b", "u9", "gpu-1")["spec"]}
-        assert (await as_node(api, "node-b").ask("PUT", f"{WORDS}/u9.node-b", changed)).code == 200
-        await account(api, "node-a")
-        await account(api, "node-b")
+        first = (await report(api, preparation("node-b", "u9", "gpu-0"))).document
+        changed = first | {"spec": preparation("node-b", "u9", "gpu-1")["spec"]}
+        assert (await as_node(api, "node-b").ask("PUT", f"{PREPARATIONS}/u9.node-b", changed)).code == 200
+        await mark_reported(api, "node-a")
+        await mark_reported(api, "node-b")
         assert causes(await allocate(api, "c0", "gpu-1")) == {"DeviceQuarantined"}
         assert (await allocate(api, "c0", "gpu-0")).code == 200
-        assert await agrees(api)
+        assert await is_ledger_consistent(api)
 
 
 async def test_an_unknown_share_counts_as_the_rest_of_the_device() -> None:
@@ -240,13 +242,13 @@ async def test_an_unknown_share_counts_as_the_rest_of_the_device() -> None:
             )
         )
         await api.create(shared)
-        assert (await say(api, word("node-b", "u9", "gpu-0", "lent", shareID=_SHARE))).code == 201
-        await account(api, "node-a")
-        await account(api, "node-b")
+        assert (await report(api, preparation("node-b", "u9", "gpu-0", "lent", shareID=_SHARE))).code == 201
+        await mark_reported(api, "node-a")
+        await mark_reported(api, "node-b")
         part: Document = {"shareID": _SHARE[:-1] + "2", "consumedCapacity": {"memory": "1Gi"}}
         refused = await allocate(api, "c0", pool="lent", **part)
         assert causes(refused) == {"DeviceQuarantined"}
-        await as_node(api, "node-b").delete(f"{WORDS}/u9.node-b")
+        await as_node(api, "node-b").delete(f"{PREPARATIONS}/u9.node-b")
         assert (await allocate(api, "c0", pool="lent", **part)).code == 200
 
 
@@ -255,17 +257,19 @@ _SHARE = "a671734a-e8e5-11e4-8fde-42010af09321"
 
 async def test_nodes_report_only_after_a_restore_and_only_devices_they_can_have() -> None:
     async with after_restore() as api:
-        refused = await say(api, word("node-b", "u9", "gpu-0", ALONE))
+        refused = await report(api, preparation("node-b", "u9", "gpu-0", ALONE))
         assert refused.code == 403
         assert "which is on node node-a" in refused.message
-        assert (await as_node(api, "node-a").ask("POST", WORDS, word("node-b", "u9", "gpu-0"))).code == 403
-        await account(api, "node-b")
-        refused = await say(api, word("node-b", "u9", "gpu-0"))
-        assert refused.code == 403, "it has said that it has told everything"
-        assert (await say(api, word("node-a", "u9", "gpu-0", ALONE))).code == 201
+        assert (
+            await as_node(api, "node-a").ask("POST", PREPARATIONS, preparation("node-b", "u9", "gpu-0"))
+        ).code == 403
+        await mark_reported(api, "node-b")
+        refused = await report(api, preparation("node-b", "u9", "gpu-0"))
+        assert refused.code == 403, "the node has reported already"
+        assert (await report(api, preparation("node-a", "u9", "gpu-0", ALONE))).code == 201
     async with serving() as api:
         await api.create(node("node-a"))
-        assert (await say(api, word("node-a", "u9", "gpu-0"))).code == 403, "there was no restore"
+        assert (await report(api, preparation("node-a", "u9", "gpu-0"))).code == 403, "there was no restore"
 
 
 async def test_an_administrator_settles_the_quarantine_and_a_node_does_not() -> None:
@@ -276,9 +280,9 @@ async def test_an_administrator_settles_the_quarantine_and_a_node_does_not() -> 
             assert (await as_node(api, "node-a").ask(method, where)).code == 403
         assert (await api.get("/dray/restored/nodes"))["awaited"] == ["node-a", "node-b"]
         assert (await api.ask("POST", "/dray/restored/settle")).code == 200
-        assert not await open_mark(api)
+        assert not await is_quarantined(api)
         assert (await allocate(api, "c0")).code == 200
-        assert (await say(api, word("node-b", "u9", "gpu-1"))).code == 201, (
+        assert (await report(api, preparation("node-b", "u9", "gpu-1"))).code == 201, (
             "who comes late is heard all the same"
         )
         assert causes(await allocate(api, "c1", "gpu-1")) == {"DeviceQuarantined"}

@@ -150,26 +150,30 @@ async def test_of_many_schedulers_one_reserves_a_classic_claim() -> None:
             body = {**stored, "status": {**stored["status"], "reservedFor": [entry]}}
             tries.append(api.ask("PUT", f"{CLASSIC}/c/status", body))
         answers = await asyncio.gather(*tries)
-        assert sorted(said.code for said in answers) == [200, 409, 409, 409, 409]
+        assert sorted(response.code for response in answers) == [200, 409, 409, 409, 409]
 
 
 async def test_claims_of_both_groups_share_their_names() -> None:
     async with serving() as api:
         await api.create(_classic("c"), CLASSIC)
-        said = await api.ask("POST", path("resourceclaims"), claim("c"))
-        assert (said.code, said.reason) == (409, "AlreadyExists")
+        response = await api.ask("POST", path("resourceclaims"), claim("c"))
+        assert (response.code, response.reason) == (409, "AlreadyExists")
         await api.create(claim("d"))
-        said = await api.ask("POST", CLASSIC, _classic("d"))
-        assert (said.code, said.reason) == (409, "AlreadyExists")
+        response = await api.ask("POST", CLASSIC, _classic("d"))
+        assert (response.code, response.reason) == (409, "AlreadyExists")
         both = (("POST", path("resourceclaims"), claim("e")), ("POST", CLASSIC, _classic("e")))
         answers = await asyncio.gather(*(api.ask(*each) for each in both))
-        assert sorted(said.code for said in answers) == [201, 409]
+        assert sorted(response.code for response in answers) == [201, 409]
 
 
 async def test_a_pod_with_scheduling_gates_has_the_condition_from_the_start() -> None:
     async with serving() as api:
-        free, held = pod("free"), pod("held")
-        held["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+        free, gated = pod("free"), pod("gated")
+        gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
         assert "conditions" not in (await api.create(free))["status"]
-        (said,) = (await api.create(held))["status"]["conditions"]
-        assert (said["type"], said["status"], said["reason"]) == ("PodScheduled", "False", "SchedulingGated")
+        (condition,) = (await api.create(gated))["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "PodScheduled",
+            "False",
+            "SchedulingGated",
+        )

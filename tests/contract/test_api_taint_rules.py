@@ -48,13 +48,13 @@ async def test_the_status_is_written_separately_and_does_not_change_the_generati
             "message": "nobody",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
-        said = await api.patch(f"{RULES}/r/status", {"status": {"conditions": [condition]}}, MERGE)
-        assert said["status"]["conditions"] == [condition]
-        assert said["metadata"]["generation"] == 1
+        response = await api.patch(f"{RULES}/r/status", {"status": {"conditions": [condition]}}, MERGE)
+        assert response["status"]["conditions"] == [condition]
+        assert response["metadata"]["generation"] == 1
         changed = await api.patch(
             f"{RULES}/r", {"spec": {"deviceSelector": {"pool": None}}, "status": None}, MERGE
         )
-        assert (changed["metadata"]["generation"], changed["status"]) == (2, said["status"])
+        assert (changed["metadata"]["generation"], changed["status"]) == (2, response["status"])
         wrong = await api.ask(
             "PATCH", f"{RULES}/r/status", {"status": {"conditions": [{}]}}, headers={"content-type": MERGE}
         )

@@ -83,7 +83,7 @@ async def test_one_of_two_creates_wins(etcd: tuple[str, ...]) -> None:
             answers = await asyncio.gather(
                 *(api.ask("POST", path("configmaps"), config(f"c{number}")) for api in (here, there))
             )
-            assert sorted(said.code for said in answers) == [201, 409]
+            assert sorted(response.code for response in answers) == [201, 409]
 
 
 async def test_a_device_is_allocated_once_through_both_servers(etcd: tuple[str, ...]) -> None:
@@ -102,8 +102,8 @@ async def test_a_device_is_allocated_once_through_both_servers(etcd: tuple[str, 
                 for side, api in enumerate((here, there))
             ]
             answers = await asyncio.gather(*tries)
-            assert sorted(said.code for said in answers) == [200, 409], [s.document for s in answers]
-            (refused,) = (said for said in answers if said.code == 409)
+            assert sorted(response.code for response in answers) == [200, 409], [s.document for s in answers]
+            (refused,) = (response for response in answers if response.code == 409)
             assert f"gpu-{device}" in refused.message
 
 

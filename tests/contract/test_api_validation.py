@@ -100,11 +100,11 @@ async def _by_server(api: Api, document: dict[str, Any]) -> Verdict:
     where = path(
         kind.plural, namespace=namespace if kind.namespaced else "", version=version, group=kind.group
     )
-    said = await api.ask("POST", where, document, dryRun="All")
-    assert said.code in (201, 400, 404, 422), said.document
-    if said.code != 201:
+    response = await api.ask("POST", where, document, dryRun="All")
+    assert response.code in (201, 400, 404, 422), response.document
+    if response.code != 201:
         return False, frozenset()
-    warnings = said.warnings.split("dropped, because feature gate `")[1:]
+    warnings = response.warnings.split("dropped, because feature gate `")[1:]
     return True, frozenset(warning.partition("`")[0] for warning in warnings)
 
 

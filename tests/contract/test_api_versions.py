@@ -82,9 +82,9 @@ async def test_applies_in_every_version_own_fields_of_one_object(version: str) -
 
 async def test_the_version_in_the_body_must_be_that_of_the_path() -> None:
     async with serving() as api:
-        said = await api.ask("POST", path("resourceclaims"), old_claim("a"))
-        assert said.code == 400
-        assert "resource.k8s.io/v1beta1" in said.message
+        response = await api.ask("POST", path("resourceclaims"), old_claim("a"))
+        assert response.code == 400
+        assert "resource.k8s.io/v1beta1" in response.message
 
 
 @pytest.mark.parametrize("version", OLD)

@@ -207,6 +207,6 @@ async def test_the_deprecated_path_of_watches_works() -> None:
 async def test_an_invalid_timeout_is_refused_before_the_first_event(seconds: str) -> None:
     async with serving() as api:
         await api.create(config("there"))
-        said = await api.ask("GET", CONFIGS, watch="true", timeoutSeconds=seconds)
-        assert said.code == 400
-        assert said.message == f"timeoutSeconds must be a whole number, not `{seconds}`"
+        response = await api.ask("GET", CONFIGS, watch="true", timeoutSeconds=seconds)
+        assert response.code == 400
+        assert response.message == f"timeoutSeconds must be a whole number, not `{seconds}`"

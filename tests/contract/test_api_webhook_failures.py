@@ -76,10 +76,10 @@ def test_a_failing_webhook_follows_the_failure_policy(trouble):
                 world.hook.on("/check", answer)
             made = entry(world)
             await world.configure("validating", "c", made)
-            said = await tried(world, claim("a"))
-            assert (said.code, said.reason) == (500, "InternalError")
-            assert said.message.startswith(FAILED)
-            assert why in said.message
+            response = await tried(world, claim("a"))
+            assert (response.code, response.reason) == (500, "InternalError")
+            assert response.message.startswith(FAILED)
+            assert why in response.message
             assert await world.metric(COUNTED, 'outcome="failed"') == 1
             stored = await world.api.get(
                 "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/c"
@@ -108,10 +108,10 @@ def test_a_hanging_webhook_times_out():
             )
             assert (await tried(world, claim("a"))).code == 201
             await world.configure("validating", "b", world.entry("/strict", timeoutSeconds=1))
-            said = await tried(world, claim("b"))
-            assert said.code == 500
-            assert 'failed calling webhook "strict.example.com": no answer from https://' in said.message
-            assert said.message.endswith("within 1 seconds")
+            response = await tried(world, claim("b"))
+            assert response.code == 500
+            assert 'failed calling webhook "strict.example.com": no answer from https://' in response.message
+            assert response.message.endswith("within 1 seconds")
             never.set()
 
     asyncio.run(scenario())
@@ -131,8 +131,8 @@ def test_all_webhooks_of_a_request_share_a_deadline(monkeypatch):
             await world.configure(
                 "mutating", "c", world.entry("/one", failurePolicy="Ignore"), world.entry("/two")
             )
-            said = await tried(world, claim("a"))
-            assert (said.code, said.reason) == (504, "Timeout")
+            response = await tried(world, claim("a"))
+            assert (response.code, response.reason) == (504, "Timeout")
             assert world.hook.requests("/two") == []
 
     asyncio.run(scenario())
@@ -149,9 +149,9 @@ def test_a_webhook_with_side_effects_refuses_dry_runs():
             document = {**kind, "metadata": metadata, "webhooks": [world.entry(sideEffects="Some")]}
             place = f"/registry/{GROUP}/validatingwebhookconfigurations/c".encode()
             await store.txn([], [Put(place, write_json(document))])
-            said = await tried(world, claim("a"), dryRun="All")
-            assert (said.code, said.reason) == (400, "BadRequest")
-            assert said.message == 'admission webhook "check.example.com" does not support dry run'
+            response = await tried(world, claim("a"), dryRun="All")
+            assert (response.code, response.reason) == (400, "BadRequest")
+            assert response.message == 'admission webhook "check.example.com" does not support dry run'
             assert (await tried(world, claim("a"))).code == 201
             assert world.hook.order == ["/check"]
         await store.close()
@@ -166,8 +166,8 @@ def test_an_endless_webhook_response_is_aborted(monkeypatch):
         async with hooked() as world:
             world.hook.on("/check", says(" " * 200_000))
             await world.configure("validating", "c", world.entry())
-            said = await tried(world, claim("a"))
-            assert "answers more than 100000 bytes" in said.message
+            response = await tried(world, claim("a"))
+            assert "answers more than 100000 bytes" in response.message
 
     asyncio.run(scenario())
 
@@ -182,9 +182,9 @@ def test_a_hanging_webhook_does_not_take_all_slots(monkeypatch):
             await world.configure("validating", "c", world.entry())
             waiting = [asyncio.create_task(tried(world, claim(name))) for name in ("a", "b")]
             await soon(lambda: len(world.hook.asked) == 2)
-            said = await tried(world, claim("c"))
-            assert said.code == 500
-            assert "2 requests wait for" in said.message
+            response = await tried(world, claim("c"))
+            assert response.code == 500
+            assert "2 requests wait for" in response.message
             never.set()
             assert [(await each).code for each in waiting] == [201, 201]
             assert (await tried(world, claim("d"))).code == 201

@@ -23,10 +23,10 @@ def test_a_webhook_gets_the_object_in_the_version_of_its_rule():
             await world.configure(
                 "validating", "v", world.entry(), world.entry("/exact", matchPolicy="Exact")
             )
-            said = await tried(world, old_claim("a"))
-            assert said.code == 201
-            assert said.document["apiVersion"] == "resource.k8s.io/v1beta1"
-            assert said.document["spec"]["devices"]["requests"][0]["count"] == 3
+            response = await tried(world, old_claim("a"))
+            assert response.code == 201
+            assert response.document["apiVersion"] == "resource.k8s.io/v1beta1"
+            assert response.document["spec"]["devices"]["requests"][0]["count"] == 3
             assert world.hook.order == ["/change", "/check"]
             (asked,) = world.hook.requests("/check")
             assert asked["object"]["apiVersion"] == "resource.k8s.io/v1"
@@ -50,8 +50,8 @@ def test_webhooks_review_subresources_that_their_rules_name():
             await world.api.create(binding | {"metadata": {"name": "p"}}, f"{where}/binding")
             eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
             world.hook.on("/check", lambda asked: {"allowed": asked["subResource"] != "eviction"})
-            said = await world.api.ask("POST", f"{where}/eviction", eviction)
-            assert "denied the request" in said.message
+            response = await world.api.ask("POST", f"{where}/eviction", eviction)
+            assert "denied the request" in response.message
             told = [
                 (asked["operation"], asked["subResource"], asked["kind"]["kind"], asked["name"])
                 for asked in world.hook.requests("/check")
@@ -140,11 +140,11 @@ def test_a_failing_match_condition_follows_the_failure_policy():
             await world.configure("validating", "a", lax)
             assert (await tried(world, claim("a"))).code == 201
             await world.configure("validating", "b", world.entry(matchConditions=broken))
-            said = await tried(world, claim("b"))
-            assert (said.code, said.reason) == (500, "InternalError")
+            response = await tried(world, claim("b"))
+            assert (response.code, response.reason) == (500, "InternalError")
             assert (
                 'failed calling webhook "check.example.com": match condition `broken`: no such key'
-                in said.message
+                in response.message
             )
             assert world.hook.order == []
 
@@ -212,10 +212,10 @@ def test_a_webhook_service_is_called_at_its_configured_address():
         async with hooked(services={SERVICE: ""}) as world:
             entry = world.entry()
             bundle = entry["clientConfig"]["caBundle"]
-            said = await world.configure(
+            response = await world.configure(
                 "validating", "c", {**entry, "clientConfig": {"service": reference, "caBundle": bundle}}
             )
-            assert said.warnings == ""
+            assert response.warnings == ""
             assert (await tried(world, claim("a"))).code == 201
             assert world.hook.order == ["/check"]
 
@@ -228,10 +228,10 @@ def test_the_certificate_of_a_service_must_name_it():
             client = {**world.entry()["clientConfig"], "service": {"namespace": "system", "name": "other"}}
             del client["url"]
             await world.configure("validating", "c", world.entry(clientConfig=client))
-            said = await tried(world, claim("a"))
-            assert said.code == 500
-            assert "service other.system.svc at" in said.message
-            assert "shows a certificate that is not trusted" in said.message
+            response = await tried(world, claim("a"))
+            assert response.code == 500
+            assert "service other.system.svc at" in response.message
+            assert "shows a certificate that is not trusted" in response.message
 
     asyncio.run(scenario())
 
@@ -241,11 +241,11 @@ def test_a_service_without_an_address_has_a_hint():
         reference = {"namespace": "gpu", "name": "hook"}
         async with hooked() as world:
             entry = {**world.entry(), "clientConfig": {"service": reference}}
-            said = await world.configure("validating", "c", entry)
-            assert "--webhook-service gpu/hook=HOST:PORT" in said.warnings
-            said = await tried(world, claim("a"))
-            assert (said.code, said.reason) == (500, "InternalError")
-            assert said.message == (
+            response = await world.configure("validating", "c", entry)
+            assert "--webhook-service gpu/hook=HOST:PORT" in response.warnings
+            response = await tried(world, claim("a"))
+            assert (response.code, response.reason) == (500, "InternalError")
+            assert response.message == (
                 'Internal error occurred: failed calling webhook "check.example.com": this server does not '
                 "know where service gpu/hook is: start it with `--webhook-service gpu/hook=HOST:PORT`, "
                 "or give a `url` in clientConfig"
@@ -266,7 +266,7 @@ def test_only_administrators_write_configurations():
             }
             await world.api.create(editor, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")
             ed = world.api.as_user("ed")
-            await ed.until(CLAIMS, lambda said: said.code == 200)
+            await ed.until(CLAIMS, lambda response: response.code == 200)
             assert (await ed.ask("POST", CLAIMS, claim("a"))).code == 201
             for sort in ("validating", "mutating"):
                 for method in ("GET", "POST", "DELETE"):
@@ -278,9 +278,9 @@ def test_only_administrators_write_configurations():
 def test_unknown_fields_of_configurations_are_reported():
     async def scenario() -> None:
         async with hooked() as world:
-            said = await world.configure("validating", "c", {**world.entry(), "failurepolicy": "Ignore"})
-            assert "webhooks[0].failurepolicy" in said.warnings
-            assert "did you mean `failurePolicy`?" in said.warnings
+            response = await world.configure("validating", "c", {**world.entry(), "failurepolicy": "Ignore"})
+            assert "webhooks[0].failurepolicy" in response.warnings
+            assert "did you mean `failurePolicy`?" in response.warnings
             bad = {**world.entry(), "sideEffects": "Some", "clientConfig": {"url": "http://a"}}
             document = {
                 "apiVersion": "admissionregistration.k8s.io/v1",
@@ -288,9 +288,9 @@ def test_unknown_fields_of_configurations_are_reported():
                 "metadata": {"name": "d"},
                 "webhooks": [bad],
             }
-            said = await world.api.ask("POST", home("validating"), document)
-            assert (said.code, said.reason) == (422, "Invalid")
-            fields = {cause["field"] for cause in said.document["details"]["causes"]}
+            response = await world.api.ask("POST", home("validating"), document)
+            assert (response.code, response.reason) == (422, "Invalid")
+            fields = {cause["field"] for cause in response.document["details"]["causes"]}
             assert fields == {"webhooks[0].clientConfig.url", "webhooks[0].sideEffects"}
 
     asyncio.run(scenario())

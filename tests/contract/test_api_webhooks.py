@@ -59,12 +59,12 @@ def test_a_denial_has_the_message_and_code_of_the_webhook():
                 "/check", lambda _asked: {"allowed": False, "status": status, "warnings": ["mind it"]}
             )
             await world.configure("validating", "c", world.entry())
-            said = await tried(world, claim("a"))
-            assert (said.code, said.reason) == (422, "Invalid")
-            assert said.message == (
+            response = await tried(world, claim("a"))
+            assert (response.code, response.reason) == (422, "Invalid")
+            assert response.message == (
                 'admission webhook "check.example.com" denied the request: speed: must be at most 9'
             )
-            assert "mind it" in said.warnings
+            assert "mind it" in response.warnings
             assert (await world.api.ask("GET", f"{CLAIMS}/a")).code == 404
             labels = ('webhook="check.example.com"', 'type="validating"', 'outcome="denied"')
             assert await world.metric("dray_webhook_requests_total", *labels, 'operation="CREATE"') == 1
@@ -85,11 +85,11 @@ def test_warnings_go_to_the_client_and_annotations_into_the_audit_log():
                 },
             )
             await world.configure("validating", "c", world.entry())
-            said = await tried(world, claim("a"))
-            assert said.code == 201
-            assert '299 - "deprecated x-evil: 1"' in said.warnings
-            assert "and more" in said.warnings
-            assert "x-evil" not in said.headers
+            response = await tried(world, claim("a"))
+            assert response.code == 201
+            assert '299 - "deprecated x-evil: 1"' in response.warnings
+            assert "and more" in response.warnings
+            assert "x-evil" not in response.headers
             lines = world.recorded()
             (noted,) = [line for line in lines if line["event"] == "annotated"]
             assert noted["annotations"] == {"check.example.com/policy": "seven"}
@@ -118,9 +118,9 @@ def test_a_mutated_object_gets_defaults_and_is_validated():
                 "/grow",
                 lambda _asked: patched({"op": "add", "path": "/spec/devices/requests/0/name", "value": "X"}),
             )
-            said = await tried(world, claim("b"))
-            assert (said.code, said.reason) == (422, "Invalid")
-            assert "spec.devices.requests[0].name" in said.message
+            response = await tried(world, claim("b"))
+            assert (response.code, response.reason) == (422, "Invalid")
+            assert "spec.devices.requests[0].name" in response.message
 
     asyncio.run(scenario())
 
@@ -153,10 +153,10 @@ def test_a_patch_that_makes_another_object_or_none_is_refused_whatever_the_polic
         async with hooked() as world:
             world.hook.on("/spoil", lambda _asked: patched(operation))
             await world.configure("mutating", "c", world.entry("/spoil", failurePolicy="Ignore"))
-            said = await tried(world, claim("a"))
-            assert (said.code, said.reason) == (500, "InternalError")
-            assert 'admission webhook "spoil.example.com"' in said.message
-            assert text in said.message
+            response = await tried(world, claim("a"))
+            assert (response.code, response.reason) == (500, "InternalError")
+            assert 'admission webhook "spoil.example.com"' in response.message
+            assert text in response.message
 
     asyncio.run(scenario())
 
@@ -176,9 +176,11 @@ def test_an_allocation_by_a_webhook_is_reviewed_by_the_ledger():
             rule = {**CLAIM_RULE, "resources": ["resourceclaims/status"]}
             await world.configure("mutating", "c", world.entry("/steal", rules=[rule]))
             other = {"status": {"allocation": allocation("gpu-1")}}
-            said = await world.api.ask("PATCH", f"{CLAIMS}/b/status", other, headers={"content-type": MERGE})
-            assert (said.code, said.reason) == (409, "Conflict")
-            assert "gpu-0" in said.message
+            response = await world.api.ask(
+                "PATCH", f"{CLAIMS}/b/status", other, headers={"content-type": MERGE}
+            )
+            assert (response.code, response.reason) == (409, "Conflict")
+            assert "gpu-0" in response.message
             assert "status" not in await world.api.get(f"{CLAIMS}/b")
 
     asyncio.run(scenario())
@@ -267,10 +269,11 @@ def test_deletes_and_collection_deletes_may_be_denied_and_reads_are_not_reviewed
             await world.api.create(claim("a"))
             world.hook.on("/check", lambda asked: {"allowed": asked["operation"] != "DELETE"})
             await world.configure("validating", "c", world.entry())
-            said = await world.api.ask("DELETE", f"{CLAIMS}/a")
-            assert said.code == 400
+            response = await world.api.ask("DELETE", f"{CLAIMS}/a")
+            assert response.code == 400
             assert (
-                said.message == 'admission webhook "check.example.com" denied the request without explanation'
+                response.message
+                == 'admission webhook "check.example.com" denied the request without explanation'
             )
             assert (await world.api.ask("DELETE", CLAIMS)).code == 400
             assert await world.api.names(CLAIMS) == ["a"]
@@ -357,8 +360,8 @@ def test_the_largest_objects_are_reviewed():
             await world.configure("mutating", "m", world.entry("/add", rules=[CONFIG_RULE]))
             await world.configure("validating", "v", world.entry(rules=[CONFIG_RULE]))
             large = {**config("large"), "data": {"key": "x" * (1400 * 1024)}}
-            said = await tried(world, large)
-            assert (said.code, said.document["metadata"].get("labels")) == (201, {"seen": "yes"})
+            response = await tried(world, large)
+            assert (response.code, response.document["metadata"].get("labels")) == (201, {"seen": "yes"})
             (asked,) = world.hook.requests("/check")
             assert asked["object"]["data"] == large["data"]
 

@@ -174,8 +174,8 @@ async def test_one_of_many_updates_at_a_version_wins() -> None:
         where = path("configmaps", "a")
         tries = [api.ask("PUT", where, made | {"data": {"winner": str(number)}}) for number in range(20)]
         answers = await asyncio.gather(*tries)
-        assert sorted(said.code for said in answers) == [200] + [409] * 19
-        (won,) = (said.document for said in answers if said.code == 200)
+        assert sorted(response.code for response in answers) == [200] + [409] * 19
+        (won,) = (response.document for response in answers if response.code == 200)
         assert await api.get(where) == won
 
 
@@ -190,8 +190,8 @@ async def test_concurrent_patches_are_all_applied() -> None:
 async def test_one_of_many_creates_wins() -> None:
     async with serving() as api:
         answers = await asyncio.gather(*(api.ask("POST", path("configmaps"), config("a")) for _ in range(20)))
-        assert sorted(said.code for said in answers) == [201] + [409] * 19
-        assert {said.reason for said in answers if said.code == 409} == {"AlreadyExists"}
+        assert sorted(response.code for response in answers) == [201] + [409] * 19
+        assert {response.reason for response in answers if response.code == 409} == {"AlreadyExists"}
 
 
 async def test_an_update_creates_leases_and_events_and_no_other_kind() -> None:
@@ -202,17 +202,17 @@ async def test_an_update_creates_leases_and_events_and_no_other_kind() -> None:
             "metadata": {"name": "l", "namespace": "kube-system"},
             "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15},
         }
-        said = await api.ask("PUT", path("leases", "l", namespace="kube-system"), lease)
-        assert said.code == 201
-        said = await api.ask("PUT", path("configmaps", "a"), config("a"))
-        assert (said.code, said.reason) == (404, "NotFound")
+        response = await api.ask("PUT", path("leases", "l", namespace="kube-system"), lease)
+        assert response.code == 201
+        response = await api.ask("PUT", path("configmaps", "a"), config("a"))
+        assert (response.code, response.reason) == (404, "NotFound")
 
 
 async def test_objects_need_an_existing_namespace() -> None:
     async with serving() as api:
-        said = await api.ask("POST", path("configmaps", namespace="no"), config("a", "no"))
-        assert (said.code, said.reason) == (404, "NotFound")
-        assert said.message == 'namespaces "no" not found'
+        response = await api.ask("POST", path("configmaps", namespace="no"), config("a", "no"))
+        assert (response.code, response.reason) == (404, "NotFound")
+        assert response.message == 'namespaces "no" not found'
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
@@ -222,12 +222,12 @@ async def test_a_dry_run_stores_nothing(method: str) -> None:
         where = path("configmaps") if method == "POST" else path("configmaps", "a")
         body = {"POST": config("b"), "PUT": config("a") | {"data": {}}, "PATCH": {"data": {"x": "y"}}}
         headers = {"content-type": "application/merge-patch+json"} if method == "PATCH" else {}
-        said = await api.ask(method, where, body.get(method), headers=headers, dryRun="All")
-        assert said.code in (200, 201)
+        response = await api.ask(method, where, body.get(method), headers=headers, dryRun="All")
+        assert response.code in (200, 201)
         if method == "PATCH":
-            assert said.document["data"] == {"key": "value", "x": "y"}
+            assert response.document["data"] == {"key": "value", "x": "y"}
         if method == "POST":
-            assert said.document["metadata"]["uid"]
+            assert response.document["metadata"]["uid"]
         assert (await api.get(path("configmaps")))["items"] == [before]
         refused = await api.ask(method, where, body.get(method), headers=headers, dryRun="Some")
         assert refused.code in (400, 422), refused.document
@@ -237,12 +237,12 @@ async def test_a_dry_run_stores_nothing(method: str) -> None:
 async def test_a_dry_run_is_validated_like_a_write() -> None:
     async with serving() as api:
         await api.create(config("a"))
-        said = await api.ask("POST", path("configmaps"), config("a"), dryRun="All")
-        assert (said.code, said.reason) == (409, "AlreadyExists")
-        said = await api.ask(
+        response = await api.ask("POST", path("configmaps"), config("a"), dryRun="All")
+        assert (response.code, response.reason) == (409, "AlreadyExists")
+        response = await api.ask(
             "POST", path("resourceclaims"), claim("bad", requests=[{"name": "r"}]), dryRun="All"
         )
-        assert said.code == 422
+        assert response.code == 422
 
 
 async def test_the_body_of_a_delete_may_request_a_dry_run() -> None:
@@ -257,10 +257,10 @@ async def test_immutable_fields_cannot_change() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         made["spec"]["devices"]["requests"][0]["exactly"]["count"] = 3
-        said = await api.ask("PUT", path("resourceclaims", "a"), made)
-        assert said.code == 422
-        assert said.document["details"]["causes"][0]["field"] == "spec"
-        assert "immutable" in said.message
+        response = await api.ask("PUT", path("resourceclaims", "a"), made)
+        assert response.code == 422
+        assert response.document["details"]["causes"][0]["field"] == "spec"
+        assert "immutable" in response.message
 
 
 async def test_a_pod_is_bound_once() -> None:
@@ -275,8 +275,12 @@ async def test_a_pod_is_bound_once() -> None:
         }
         wrong = {**binding, "metadata": {"name": "p", "uid": "another"}}
         assert (await api.ask("POST", where, wrong)).code == 409
-        said = await api.ask("POST", where, binding)
-        assert (said.code, said.document["kind"], said.document["status"]) == (201, "Status", "Success")
+        response = await api.ask("POST", where, binding)
+        assert (response.code, response.document["kind"], response.document["status"]) == (
+            201,
+            "Status",
+            "Success",
+        )
         bound = await api.get(path("pods", "p"))
         assert bound["spec"]["nodeName"] == "node-a"
         assert [c["status"] for c in bound["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
@@ -308,8 +312,8 @@ async def test_server_owned_fields_survive_updates() -> None:
     async with serving() as api:
         made = await api.create(claim("a"))
         where = path("resourceclaims", "a")
-        said = await api.patch(where, {"metadata": {"generation": 77, "selfLink": "/forged"}})
-        assert said["metadata"] == made["metadata"]
+        response = await api.patch(where, {"metadata": {"generation": 77, "selfLink": "/forged"}})
+        assert response["metadata"] == made["metadata"]
         for field, value in (
             ("creationTimestamp", "2001-01-01T00:00:00Z"),
             ("deletionTimestamp", "2001-01-01T00:00:00Z"),
@@ -335,9 +339,9 @@ async def test_a_new_pod_has_defaults_and_a_status() -> None:
         ]
         for spec in refusals:
             body = {"spec": spec}
-            said = await api.ask("PATCH", where, body, headers={"content-type": STRATEGIC})
-            assert said.code == 422, spec
-            assert f"`{next(iter(spec))}`" in said.message
+            response = await api.ask("PATCH", where, body, headers={"content-type": STRATEGIC})
+            assert response.code == 422, spec
+            assert f"`{next(iter(spec))}`" in response.message
         changes: list[dict] = [
             {"containers": [{"name": "c", "image": "pause:4"}]},
             {"activeDeadlineSeconds": 60},
@@ -367,11 +371,11 @@ async def test_empty_values_of_go_clients_are_dropped() -> None:
         document = claim("a", creationTimestamp=None, managedFields=None, **empty)
         document["spec"]["devices"] |= {"constraints": None, "config": None}
         document["spec"]["devices"]["requests"][0]["exactly"] |= {"selectors": None, "tolerations": None}
-        said = await api.ask("POST", path("resourceclaims"), document, fieldValidation="Strict")
-        assert said.code == 201, said.document
-        assert "constraints" not in said.document["spec"]["devices"]
+        response = await api.ask("POST", path("resourceclaims"), document, fieldValidation="Strict")
+        assert response.code == 201, response.document
+        assert "constraints" not in response.document["spec"]["devices"]
         document = pod("p", creationTimestamp=None, **empty)
         document["spec"] |= {"volumes": None, "resourceClaims": None, "nodeSelector": None}
         document["spec"]["containers"][0] |= {"resources": {"claims": None}, "env": None}
-        said = await api.ask("POST", path("pods"), document, fieldValidation="Strict")
-        assert said.code == 201, said.document
+        response = await api.ask("POST", path("pods"), document, fieldValidation="Strict")
+        assert response.code == 201, response.document

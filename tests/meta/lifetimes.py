@@ -20,6 +20,7 @@ _SHORT_LIVED: dict[str, tuple[str, ...]] = {
         "placement/plugins/dynamic_resources.py:_PodEvaluation",
     ),
     "one expression": (
+        "api/devices/selector_references.py:ReferenceCollector",
         "cel/checking/static_types.py:StaticTypes",
         "cel/checking/checker.py:_Checker",
         "cel/cost/estimator.py:_Estimator",
@@ -69,7 +70,7 @@ _FEW: dict[str, tuple[str, ...]] = {
     ),
     "its length is checked before an entry is added": (
         "client/response_decoding.py:ResponseDecoder.unknown_fields",
-        "server/observability/webhook_recorder.py:WebhookReporter._label_names",
+        "server/observability/webhook_recorder.py:WebhookRecorder._label_names",
     ),
     "known kinds, verbs and codes; others are not stored": (
         "server/observability/metrics.py:ApiServerMetrics._series_by_request",

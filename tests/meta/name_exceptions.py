@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-PARTICIPLES: dict[str, str] = {}
+PARTICIPLES: dict[str, str] = {
+    "src/dray/driver/base.py:changed": "author API: drivers call `self.changed()`",
+}
 """Function (path and name) to the reason why it is called like this."""
 
 REPEATED_CLASSES: dict[str, str] = {}
 """Class name to the reason why two public classes have it."""
 
-METAPHORS: dict[str, str] = {}
+METAPHORS: dict[str, str] = {
+    "src/dray/explain/rendering/document.py": "a key of the JSON document that users have",
+    "tests/unit/explain/rendering/test_document.py": "a key of the JSON document that users have",
+}
 """Path of a file to the reason why it contains one of the words."""

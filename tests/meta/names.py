@@ -118,6 +118,8 @@ def find_participles(sources: Iterable[Source]) -> Iterator[Finding]:
 
 def is_participle(name: str) -> bool:
     """Whether the first word of a function name is a participle."""
+    if name.startswith("__") and name.endswith("__"):
+        return False  # a name of Python
     words = name.strip("_").lower().split("_")
     first = words[0]
     if first in IRREGULAR_PARTICIPLES:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from dray.allocator.inventory.device_profiles import DeviceProfile
+from dray.api.devices.device_fields import find_attribute, find_capacity
 from dray.api.devices.selector_analysis import analyze_selector
 from dray.api.devices.selector_references import CAPACITY, FieldKey
 from dray.explain.wording import to_single_line
@@ -63,34 +64,19 @@ def remove_condition(expression: str, condition: str) -> str | None:
     return " && ".join(rest) if rest and len(rest) < len(texts) else None
 
 
-def has_field(profile: DeviceProfile, field_key: FieldKey) -> bool:
-    """Whether a device has an attribute or capacity."""
-    device = profile.device
-    fields = device.capacity if field_key[0] == CAPACITY else device.attributes
-    return any(name in fields for name in _list_names(profile, field_key))
-
-
-def _list_names(profile: DeviceProfile, field_key: FieldKey) -> tuple[str, ...]:
-    """The names under which a device may publish a field: its own domain may be omitted."""
-    _, domain, name = field_key
-    return (f"{domain}/{name}", name) if domain == profile.driver else (f"{domain}/{name}",)
-
-
 def _find_value(profile: DeviceProfile, field_key: FieldKey) -> tuple[str, int | None]:
     """The value of a device as text, and as a number where it is one."""
-    device = profile.device
-    for name in _list_names(profile, field_key):
-        if field_key[0] == CAPACITY:
-            capacity = device.capacity.get(name)
-            if capacity is not None and capacity.value is not None:
-                return str(capacity.value), capacity.value.nanos
-            continue
-        typed = device.attributes[name].get_typed_values() if name in device.attributes else None
-        if typed is not None:
-            single = typed[1][0] if len(typed[1]) == 1 else None
-            number = single if isinstance(single, int) and not isinstance(single, bool) else None
-            return format_values(typed[1]), number
-    return "", None
+    if field_key[0] == CAPACITY:
+        capacity = find_capacity(profile.driver, profile.device, field_key)
+        amount = None if capacity is None else capacity.value
+        return ("", None) if amount is None else (str(amount), amount.nanos)
+    attribute = find_attribute(profile.driver, profile.device, field_key)
+    typed = None if attribute is None else attribute.get_typed_values()
+    if typed is None:
+        return "", None
+    single = typed[1][0] if len(typed[1]) == 1 else None
+    number = single if isinstance(single, int) and not isinstance(single, bool) else None
+    return format_values(typed[1]), number
 
 
 def format_values(values: Collection[Any]) -> str:

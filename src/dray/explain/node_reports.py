@@ -78,12 +78,7 @@ def build_node_evidence(
     if isinstance(ending, Faulted):
         fields |= builder.describe_fault(ending)
     elif isinstance(ending, GaveUp):
-        fields |= {
-            "seconds": ending.seconds,
-            "most_found": ending.found,
-            "wanted": ending.wanted,
-            "stuck_at": ending.stuck_at.alternative.name if ending.stuck_at is not None else "",
-        }
+        fields |= _describe_give_up(ending)
     blocked = builder.list_blocked()
     if blocked:
         point = blocked[0].dead_end.point
@@ -97,6 +92,15 @@ def build_node_evidence(
             "untried": tuple(c.request_name for c in allocation_request.choices[point.choice.index + 1 :]),
         }
     return NodeEvidence(NodeReport(**fields), describer, blocked)
+
+
+def _describe_give_up(ending: GaveUp) -> dict[str, Any]:
+    return {
+        "seconds": ending.seconds,
+        "most_found": ending.found,
+        "wanted": ending.wanted,
+        "stuck_at": ending.stuck_at.alternative.name if ending.stuck_at is not None else "",
+    }
 
 
 class _NodeReportBuilder:

@@ -1,6 +1,6 @@
-"""The agent of a node: it has devices prepared by their drivers, runs the containers, and gives devices back.
+"""The node agent, the counterpart of the kubelet: prepares claims through drivers, runs pods, reports status.
 
-What is decided here is decided by pure functions over a record that is written down before anybody is called;
-where devices and nodes come from is the business of others, and the API server is reached only through
-`client`. `cluster` and `cli` import it, and no other service does.
+Decisions are pure functions over a record that is durable before any driver is called. The agent does not
+allocate devices, and it reaches the API server only through `client`. `cluster` and `cli` import it, and no
+other service does.
 """

@@ -1,9 +1,9 @@
-"""The agent of a node as a whole: what runs beside what, and in which order it starts.
+"""The node agent, the counterpart of the kubelet: builds its parts and starts them in order.
 
-Theory of operation: first the node is announced, then everything is seen once: the pods bound to it, the
-drivers that are there, the containers that go on from before. Only then are claims taken up and pods lived,
-so that nothing is taken for gone that was not looked for. From there on every part goes on by itself, and a
-server that goes away is waited for: containers run on and start again from what is known.
+Theory of operation: the agent registers the node first, then observes everything once: the pods bound to it,
+the registered drivers, the containers of an earlier agent. Only then it recovers claims and starts pod
+workers, so that nothing counts as deleted that was not looked up. From then on every part runs as its own
+task, and while the server is unreachable, containers keep running and restart from local state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from dray.telemetry.logs import StructuredLogger, build_silent_logger
 from dray.wire.unix_sockets import secure_socket_directory
 
 DRIVER_WAIT_SECONDS: Final = 5.0
-"""How long the agent waits at its start for drivers that are slow to answer."""
+"""How long the agent waits at its start for slow drivers to register."""
 
 Document = dict[str, Any]
 Listener = Callable[[str], None]
@@ -73,10 +73,10 @@ class NodeDrivers(Protocol):
 
 
 class FixedDrivers:
-    """Drivers that are there from the start and stay; for simulated nodes and tests."""
+    """A fixed set of drivers, for simulated nodes and tests."""
 
     def __init__(self, *drivers: DriverClient) -> None:
-        self._drivers = {line.name: line for line in drivers}
+        self._drivers = {client.name: client for client in drivers}
         self.ready = asyncio.Event()
         self.ready.set()
 
@@ -88,7 +88,7 @@ class FixedDrivers:
         return found if found is None or classic in (None, found.classic) else None
 
     def add_listener(self, on_registered: Listener | None = None, on_removed: Listener | None = None) -> None:
-        """Nobody comes or goes."""
+        """Do nothing: the drivers do not change."""
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -96,46 +96,46 @@ class FixedDrivers:
 
 @dataclass(frozen=True)
 class NodeAgentOptions:
-    """What somebody who starts an agent chooses."""
+    """Options of a node agent."""
 
     description: NodeDescription
     root: Path
-    """Where everything is kept that must survive the agent."""
+    """The directory of all state that must survive the agent."""
     runtime: ContainerRuntime
     registration: PluginRegistryOptions | None = None
-    """Where drivers register; nowhere without it."""
+    """Where drivers register; without it no driver can."""
     drivers: NodeDrivers | None = None
-    """In place of those who register."""
+    """In place of drivers that register."""
     cdi_directories: tuple[Path, ...] = DEFAULT_DIRECTORIES
     port: int | None = None
-    """Where to answer for logs; 0 takes any port that is free, None answers nobody."""
+    """The port of the log endpoint; 0 takes any free port, None disables the endpoint."""
     listen_address: str = ""
     """The address to listen on; the node's own when empty."""
     client_ca: bytes = field(default=b"", repr=False)
-    """The certificate (PEM) by which callers are known."""
+    """The CA certificate (PEM) of clients."""
     prepare_claims: bool = True
-    """Whether pods get what their claims promise; they start without it otherwise."""
+    """Whether claims are prepared; otherwise pods start without their devices."""
     static_pods: Path | None = None
-    """Where files describe pods that the node runs by itself."""
+    """The directory of static pod manifests."""
     stop_pods: bool = False
-    """Whether containers are stopped when the agent ends, to be started again by the next one."""
+    """Whether containers are stopped when the agent ends, to be restarted by the next one."""
     restart_backoff: RestartBackoff = field(default_factory=RestartBackoff)
     boot_id: str = field(default_factory=read_boot_id)
     log: StructuredLogger = field(default_factory=build_silent_logger)
 
 
 class NodeAgent:
-    """The agent of one node."""
+    """Runs one node."""
 
     def __init__(self, client: Client, options: NodeAgentOptions) -> None:
         self._client = client
         self._options = options
         self._log = options.log
         self.ready = asyncio.Event()
-        """Set when everything was seen and pods are lived."""
+        """Set when everything is recovered and pods run."""
         self.metrics = NodeAgentMetrics()
         self.address = ""
-        """Where it answers for logs, once it does."""
+        """The address of the log endpoint, once it listens."""
 
     @property
     def name(self) -> str:
@@ -143,58 +143,61 @@ class NodeAgent:
         return self._options.description.name
 
     async def run(self) -> None:
-        """Work until cancelled; containers go on, unless they were chosen to stop."""
-        choices = self._options
-        with _lock_root(choices.root):
-            logs = ContainerLogFiles(choices.root / "logs")
+        """Run until cancelled; containers continue unless `stop_pods` is set."""
+        options = self._options
+        with _lock_root(options.root):
+            logs = ContainerLogFiles(options.root / "logs")
             endpoint = LogEndpoint(self._client, self.name, logs, self._log)
-            async with self._serve_logs(endpoint) as facts:
-                board = NodeRegistration(self._client, facts, self._log)
+            async with self._serve_logs(endpoint) as description:
+                registration = NodeRegistration(self._client, description, self._log)
                 recorder = EventRecorder(self._client, "dray-node", self.name)
                 drivers = self._build_drivers()
-                # Drivers that are given stay: there is less to look after, on hundreds of simulated nodes.
+                # Fixed drivers do not change; polling less often matters on hundreds of simulated nodes.
                 poll = 5.0 if isinstance(drivers, FixedDrivers) else 0.5
                 health = DeviceHealthTracker(drivers, self._client.options.time_source, poll_seconds=poll)
                 async with asyncio.TaskGroup() as tasks:
-                    for work in (board.run(), recorder.run(), drivers.run(), health.run()):
+                    for work in (registration.run(), recorder.run(), drivers.run(), health.run()):
                         tasks.create_task(work)
-                    await board.registered.wait()
-                    fitness = NodeReadinessMonitor(board, self._client.options.time_source, self._log)
-                    tasks.create_task(fitness.run())
-                    pods = self._build_pods(board, recorder, drivers, health, logs)
+                    await registration.registered.wait()
+                    time_source = self._client.options.time_source
+                    readiness = NodeReadinessMonitor(registration, time_source, self._log)
+                    tasks.create_task(readiness.run())
+                    pods = self._build_pods(registration, recorder, drivers, health, logs)
                     endpoint.pods = pods
                     try:
-                        board.add_listener(pods.claims.retry_now, pods.claims.restore_accounting.trigger)
-                        await self._run_pods(pods, drivers, health, fitness)
+                        claims = pods.claims
+                        registration.add_listener(claims.retry_now, claims.restore_accounting.trigger)
+                        await self._run_pods(pods, drivers, health, readiness)
                     except asyncio.CancelledError:
-                        if choices.stop_pods:
+                        if options.stop_pods:
                             await pods.stop_for_restart()
                         raise
 
     @asynccontextmanager
     async def _serve_logs(self, endpoint: LogEndpoint) -> AsyncIterator[NodeDescription]:
-        choices = self._options
+        options = self._options
         try:
-            if choices.port is None:
-                yield choices.description
+            if options.port is None:
+                yield options.description
                 return
-            host = choices.listen_address or choices.description.address
-            certificate = choices.root / "serving.pem"
-            async with endpoint.serve(host, choices.port, certificate, choices.client_ca) as (port, mark):
+            host = options.listen_address or options.description.address
+            certificate = options.root / "serving.pem"
+            async with endpoint.serve(host, options.port, certificate, options.client_ca) as serving:
+                port, fingerprint = serving
                 self.address = f"{host}:{port}"
-                yield replace(choices.description, port=port, fingerprint=mark)
+                yield replace(options.description, port=port, fingerprint=fingerprint)
         finally:
-            await choices.runtime.close()
+            await options.runtime.close()
 
     def _build_drivers(self) -> NodeDrivers:
-        choices, client = self._options, self._client
-        if choices.drivers is not None:
-            return choices.drivers
-        if choices.registration is None:
+        options, client = self._options, self._client
+        if options.drivers is not None:
+            return options.drivers
+        if options.registration is None:
             return FixedDrivers()
-        habits = DriverCallOptions(time_source=client.options.time_source, metrics=self.metrics)
+        call_options = DriverCallOptions(time_source=client.options.time_source, metrics=self.metrics)
         slices = PublishedSlices(client, self.name)
-        return PluginRegistry(choices.registration, habits, log=self._log, withdraw=slices.withdraw)
+        return PluginRegistry(options.registration, call_options, log=self._log, withdraw=slices.withdraw)
 
     def _build_pods(
         self,
@@ -204,35 +207,35 @@ class NodeAgent:
         health: DeviceHealthTracker,
         logs: ContainerLogFiles,
     ) -> PodSupervisor:
-        choices, client = self._options, self._client
-        office = ClaimPreparerOptions(
+        options, client = self._options, self._client
+        preparer_options = ClaimPreparerOptions(
             lambda: registration.node,
-            choices.root / "checkpoint",
+            options.root / "checkpoint",
             drivers,
-            choices.boot_id,
+            options.boot_id,
             client.options.time_source,
             self.metrics,
-            choices.prepare_claims,
+            options.prepare_claims,
             self._log.warning,
         )
-        claims = PodClaimPreparer(client, recorder, office)
+        claims = PodClaimPreparer(client, recorder, preparer_options)
         cdi = CdiSpecCache(
-            choices.cdi_directories, lambda what: self._log.warning("a CDI file is passed over", file=what)
+            options.cdi_directories, lambda file: self._log.warning("a CDI file is skipped", file=file)
         )
-        around = NodeEnvironment(read_machine_capacity() | dict(choices.description.capacity))
-        shop = PodWorkerContext(
+        environment = NodeEnvironment(read_machine_capacity() | dict(options.description.capacity))
+        context = PodWorkerContext(
             client,
-            choices.runtime,
+            options.runtime,
             claims,
-            PodLaunchBuilder(client, cdi, logs, around),
+            PodLaunchBuilder(client, cdi, logs, environment),
             health,
             recorder,
             self.metrics,
             self._log,
-            choices.description.address,
-            choices.restart_backoff,
+            options.description.address,
+            options.restart_backoff,
         )
-        return PodSupervisor(shop, choices.root)
+        return PodSupervisor(context, options.root)
 
     async def _run_pods(
         self,
@@ -242,10 +245,10 @@ class NodeAgent:
         readiness: NodeReadinessMonitor,
     ) -> None:
         own = f"spec.nodeName={self.name}"
-        ways = InformerOptions(
+        options = InformerOptions(
             transform=_strip_managed_fields, on_failure=self._log_watch_failure, max_backoff=10.0
         )
-        informer: Informer[Document] = Informer(self._client, POD, field_selector=own, options=ways)
+        informer: Informer[Document] = Informer(self._client, POD, field_selector=own, options=options)
         claims, runtime = pods.claims, self._options.runtime
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
@@ -262,24 +265,24 @@ class NodeAgent:
             health.add_listener(lambda _name: pods.refresh_statuses())
             self._register_metrics(pods)
 
-            def follow() -> None:
+            def start_watching() -> None:
                 informer.listen(added=pods.handle_add, updated=pods.handle_update, deleted=pods.handle_delete)
 
-            living = tasks.create_task(pods.run(informer.list_all, follow))
-            if (folder := self._options.static_pods) is not None:
-                tasks.create_task(StaticPods(self._client, self.name, folder, self._log).run())
+            supervising = tasks.create_task(pods.run(informer.list_all, start_watching))
+            if (directory := self._options.static_pods) is not None:
+                tasks.create_task(StaticPods(self._client, self.name, directory, self._log).run())
             await pods.started.wait()
             await readiness.start(
                 partial(find_disk_problem, self._options.root), claims.find_problem, runtime.find_problem
             )
             if not self._options.prepare_claims:
-                self._log.warning("claims are left alone: pods start without devices", node=self.name)
+                self._log.warning("claims are not prepared: pods start without devices", node=self.name)
             self._log.info("the agent takes pods", node=self.name, pods=len(informer), logs_at=self.address)
             self.ready.set()
-            await living
+            await supervising
 
     async def _expect_published_drivers(self, drivers: NodeDrivers) -> None:
-        """Drivers that published devices and are not here have gone, unless they come soon."""
+        """Expect drivers that have published slices; those that do not register soon are removed."""
         if isinstance(drivers, PluginRegistry):
             with suppress(*CALL_ERRORS):
                 drivers.expect_drivers(await PublishedSlices(self._client, self.name).list_drivers())
@@ -296,7 +299,7 @@ class NodeAgent:
 
 
 def _strip_managed_fields(pod: Document) -> Document:
-    """A pod without the record of who set which field."""
+    """Return a pod without its managed fields."""
     metadata = {name: value for name, value in pod["metadata"].items() if name != "managedFields"}
     return {**pod, "metadata": metadata}
 
@@ -306,8 +309,8 @@ def _lock_root(root: Path) -> FileLock:
     try:
         secure_socket_directory(root)
         lock = FileLock.try_acquire(root / "lock")
-    except OSError as refused:
-        why = (refused.strerror or str(refused)).lower()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
         raise InputError(f"cannot use `{root}`: {why}; choose another with --root") from None
     if lock is None:
         raise InputError(f"another agent works in `{root}`; choose another with --root")

@@ -1,10 +1,10 @@
-"""What a node agent counts and times: preparations, the calls to drivers, the containers it starts.
+"""Metrics of a node agent: preparations, driver calls, container starts.
 
 Names, labels and buckets are those of the kubelet where it has them, so that dashboards and alerts work
-unchanged; `driver_name` is the one name of an object that becomes a label, as there. Ours are called
+unchanged; `driver_name` is the only object name among the labels, as there. Other metrics are called
 `dray_node_...`.
 
-Rules for this file: a metric is a row of the table. What somebody knows anyway is asked when somebody reads.
+Rules for this file: a metric is a row of the table. Gauges of existing state are read by callbacks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEASURES = numbers.build_metric_table(
     MetricDefinition(
         OPERATION_SECONDS,
         MetricType.HISTOGRAM,
-        "Time to prepare all claims of a pod (PrepareResources) or to give them back (UnprepareResources)",
+        "Time to prepare all claims of a pod (PrepareResources) or to release them (UnprepareResources)",
         ("operation_name", "is_error"),
         _CALL_BUCKETS,
     ),
@@ -66,7 +66,7 @@ MEASURES = numbers.build_metric_table(
     ),
     MetricDefinition(REFUSALS, MetricType.COUNTER, "Pods that were refused, by reason", ("reason",)),
 )
-"""Every metric of a node agent; those of the process come from the Prometheus client."""
+"""All metrics of a node agent; those of the process come from the Prometheus client."""
 
 PREPARE_OPERATION = "PrepareResources"
 UNPREPARE_OPERATION = "UnprepareResources"
@@ -75,25 +75,25 @@ INIT_CONTAINER = "init_container"
 
 
 class NodeAgentMetrics(numbers.MetricsRegistry):
-    """The numbers of one node agent."""
+    """The metrics of one node agent."""
 
     def __init__(self) -> None:
         super().__init__(MEASURES)
 
     def observe_operation(self, operation: str, seconds: float, *, failed: bool) -> None:
-        """The claims of a pod were prepared or given back, or could not be."""
+        """Observe an attempt to prepare or release the claims of a pod."""
         self.observe(OPERATION_SECONDS, seconds, operation, "true" if failed else "false")
 
     def observe_call(self, driver: str, method: str, code: str, seconds: float) -> None:
-        """A driver was called."""
+        """Observe a driver call."""
         self.observe(CALL_SECONDS, seconds, driver, method, code)
 
     def count_registration(self, outcome: str) -> None:
-        """A driver wanted to register: `count_registration`, `refused` or `failed`."""
+        """Count an attempt of a driver to register: `registered`, `refused` or `failed`."""
         self.count(REGISTRATIONS, outcome)
 
     def count_start(self, kind: str, error: str = "") -> None:
-        """A container was to be started; `error` is a word for what went wrong."""
+        """Count an attempt to start a container; `error` is the reason of a failure."""
         self.count(STARTED, kind)
         if error:
             self.count(NOT_STARTED, kind, error)

@@ -1,7 +1,7 @@
-"""Who may act on what now: one at a time on a claim, one attempt after the other for a pod.
+"""Locks by claim and task queues by pod.
 
-Work on a claim is never cut off: a call to a driver that was begun is waited for, even when whoever wanted it
-does not wait any more, so that letting go of a claim always comes after preparing it, as the driver sees it.
+A driver call in progress is never cancelled with its caller: it runs to its end under the lock of its claims,
+so that a driver always sees unprepare after prepare.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Broadcast:
-    """Wakes everybody who waits for it at this moment."""
+    """Wakes all tasks that wait for it now."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -29,7 +29,7 @@ class Broadcast:
 
 
 class NodeClaimLocks:
-    """The claims that are being worked on."""
+    """Locks on claims, by uid."""
 
     def __init__(self) -> None:
         self.locked: set[str] = set()
@@ -39,9 +39,9 @@ class NodeClaimLocks:
     async def hold(
         self, get_uids: Callable[[], frozenset[str]], should_cancel: Callable[[], bool] = lambda: False
     ) -> AsyncIterator[bool]:
-        """Claims that nobody else works on while the block lasts; False when it came to nothing.
+        """Lock claims inside the block; yield False, without a lock, when `should_cancel` says so.
 
-        What is needed is asked again each time something became free.
+        `get_uids` is called again each time a lock is released.
         """
         while (wanted := get_uids()) & self.locked and not should_cancel():
             await self._freed.wait()
@@ -56,7 +56,7 @@ class NodeClaimLocks:
             self._freed.notify_all()
 
     async def wait_until_free(self, get_uids: Callable[[], frozenset[str]]) -> bool:
-        """Wait until nobody works on claims; False when nobody did."""
+        """Wait until no claim is locked; False when none was."""
         if not get_uids() & self.locked:
             return False
         while get_uids() & self.locked:
@@ -64,27 +64,27 @@ class NodeClaimLocks:
         return True
 
     def recheck(self) -> None:
-        """What those who wait need, or whether they still do, may have changed."""
+        """Let waiting tasks check again which claims they need, and whether they are cancelled."""
         self._freed.notify_all()
 
 
 class PodTaskQueues:
-    """Work that goes on to its end, one piece after the other for each pod."""
+    """Runs tasks to their end, one after the other for each pod."""
 
     def __init__(self) -> None:
         self._last_tasks: dict[str, asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run_in_order(self, pod_uid: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do work for a pod when what was begun for it before has ended."""
-        before = self._last_tasks.get(pod_uid)
+        """Run work for a pod after its earlier tasks have ended; a cancelled caller does not stop it."""
+        previous = self._last_tasks.get(pod_uid)
 
-        async def in_turn() -> T:
-            if before is not None:
-                await asyncio.wait((before,))
+        async def run_after_previous() -> T:
+            if previous is not None:
+                await asyncio.wait((previous,))
             return await work()
 
-        task = asyncio.create_task(in_turn())
+        task = asyncio.create_task(run_after_previous())
         self._last_tasks[pod_uid] = task
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._forget_task(pod_uid, done))
@@ -96,7 +96,7 @@ class PodTaskQueues:
             del self._last_tasks[pod_uid]
 
     async def close(self) -> None:
-        """Stop everything; what was under way is found in the record by the next agent."""
+        """Cancel all tasks; the next agent finds the calls in progress in the record."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""S-07 at the server: documents and bytes broken on purpose, through every door that takes a body.
+"""S-07 at the server: documents and bytes broken on purpose, through every endpoint that takes a body.
 
 Whatever is sent, no answer is a fault of the server (5xx), and what was accepted is read back exactly as it
 was answered. Inputs are those of `tests.fuzz`, each made from the seed and its number alone; what they meet
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from dray.api.json_text import find_non_json_values, write_json
 from dray.api.kinds import KINDS, Kind
-from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, Said
+from tests.contract.api import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api, ServerResponse
 from tests.fuzz.mutations import broken
 from tests.fuzz.raw_bytes import raw
 
@@ -48,7 +48,7 @@ class Siege:
         self._api = api
         self._standing: list[str] = []
 
-    async def send(self, random: Random) -> Said:
+    async def send(self, random: Random) -> ServerResponse:
         """One request, made from chance alone."""
         if random.random() < 0.6:
             document = broken(random)
@@ -71,7 +71,7 @@ class Siege:
             return await self._api.ask("PATCH", place, body, headers=media, **query)
         return await self._api.ask("DELETE", place, body)
 
-    async def _create(self, kind: Kind, version: str, body: bytes, random: Random) -> Said:
+    async def _create(self, kind: Kind, version: str, body: bytes, random: Random) -> ServerResponse:
         media = {"content-type": _media(random)}
         said = await self._api.ask("POST", _path(kind, version), body, headers=media)
         if said.code == 201:
@@ -85,7 +85,7 @@ class Siege:
                 await self._api.ask("DELETE", gone, {"gracePeriodSeconds": 0})
         return said
 
-    async def _read_back(self, place: str, said: Said) -> None:
+    async def _read_back(self, place: str, said: ServerResponse) -> None:
         """What was accepted must be there as it was answered."""
         again = await self._api.ask("GET", place)
         if again.document != said.document:

@@ -87,7 +87,7 @@ class Cluster:
 
     def _device(self, words: list[str], driver: str, pool: str) -> Device:
         name, *rest = words
-        said: dict[str, Any] = {"attributes": {}, "capacity": {}, "taints": (), "consumes_counters": ()}
+        fields: dict[str, Any] = {"attributes": {}, "capacity": {}, "taints": (), "consumes_counters": ()}
         for word in rest:
             key, _, value = word.partition("=")
             if key == "held":
@@ -97,19 +97,19 @@ class Cluster:
                 self._hold(holder, (driver, pool, name), amounts(amount))
             elif key == "taint":
                 taint, _, effect = value.rpartition(":")
-                said["taints"] += (DeviceTaint(key=taint, effect=effect),)
+                fields["taints"] += (DeviceTaint(key=taint, effect=effect),)
             elif key == "draws":
                 group, _, amount = value.partition("/")
                 drawn = {n: Counter(value=q) for n, q in amounts(amount).items()}
-                said["consumes_counters"] = (DeviceCounterConsumption(counter_set=group, counters=drawn),)
+                fields["consumes_counters"] = (DeviceCounterConsumption(counter_set=group, counters=drawn),)
             elif word == "shared":
-                said["allow_multiple_allocations"] = True
+                fields["allow_multiple_allocations"] = True
             elif "=" in word:
                 typed = {"int_value": int(value)} if value.isdigit() else {"string_value": value}
-                said["attributes"][key] = DeviceAttribute(**typed)
+                fields["attributes"][key] = DeviceAttribute(**typed)
             else:
-                said["capacity"] |= {n: capacity(q) for n, q in amounts(word).items()}
-        return Device(name=name, **said)
+                fields["capacity"] |= {n: capacity(q) for n, q in amounts(word).items()}
+        return Device(name=name, **fields)
 
     def _hold(self, holder: str, place: tuple[str, str, str], consumed: Amounts) -> None:
         driver, pool, device = place
@@ -126,11 +126,13 @@ class Cluster:
         return self
 
     @property
-    def stock(self) -> DeviceInventory:
-        return DeviceInventory(self.slices, self.classes, DeviceUsage.from_claims(self.held), judge)
+    def inventory(self) -> DeviceInventory:
+        return DeviceInventory(
+            self.slices, self.classes, DeviceUsage.from_claims(self.held), evaluate_selector
+        )
 
-    def ask(self, *claims: ResourceClaim, pod: str = "ml/train", **more: Any) -> Diagnosis:
-        return diagnose(self.stock, claims, self.nodes, pod=pod, **more)
+    def diagnose(self, *claims: ResourceClaim, pod: str = "ml/train", **more: Any) -> Diagnosis:
+        return diagnose(self.inventory, claims, self.nodes, pod=pod, **more)
 
 
 def device_class(name: str, *expressions: str) -> DeviceClass:
@@ -155,30 +157,30 @@ def counter_set(name: str, text: str) -> tuple[CounterSet, ...]:
     return (CounterSet(name=name, counters={n: Counter(value=q) for n, q in amounts(text).items()}),)
 
 
-def _asked(said: dict[str, Any]) -> dict[str, Any]:
-    every = said.get("all", False)
-    wanted = amounts(said["capacity"]) if "capacity" in said else None
-    tolerated = tuple(DeviceToleration(key=key, operator="Exists") for key in said.get("tolerates", ()))
+def _build_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    every = fields.get("all", False)
+    wanted = amounts(fields["capacity"]) if "capacity" in fields else None
+    tolerated = tuple(DeviceToleration(key=key, operator="Exists") for key in fields.get("tolerates", ()))
     return {
-        "device_class_name": said.get("of", "gpu"),
-        "selectors": selectors(said.get("where", ())),
+        "device_class_name": fields.get("of", "gpu"),
+        "selectors": selectors(fields.get("where", ())),
         "allocation_mode": "All" if every else "ExactCount",
-        "count": 0 if every else said.get("count", 1),
+        "count": 0 if every else fields.get("count", 1),
         "tolerations": tolerated,
         "capacity": CapacityRequirements(requests=wanted) if wanted is not None else None,
     }
 
 
-def request(name: str = "gpu", **said: Any) -> DeviceRequest:
+def request(name: str = "gpu", **fields: Any) -> DeviceRequest:
     """A request; `from_claims` names the class, `where` are selectors; further: count, all, capacity,
     tolerates.
     """
-    return DeviceRequest(name=name, exactly=ExactDeviceRequest(**_asked(said)))
+    return DeviceRequest(name=name, exactly=ExactDeviceRequest(**_build_fields(fields)))
 
 
 def first_of(name: str, **alternatives: dict[str, Any]) -> DeviceRequest:
     """A request with alternatives."""
-    subs = tuple(DeviceSubRequest(name=sub, **_asked(said)) for sub, said in alternatives.items())
+    subs = tuple(DeviceSubRequest(name=sub, **_build_fields(fields)) for sub, fields in alternatives.items())
     return DeviceRequest(name=name, first_available=subs)
 
 
@@ -199,7 +201,7 @@ _CONDITION = re.compile(
 _GUARD = re.compile(r'has\(device\.(attributes|capacity)\["[\w.]+"\]\.(\w+)\)')
 
 
-def judge(expression: str, driver: str, device: Device) -> bool | str:
+def evaluate_selector(expression: str, driver: str, device: Device) -> bool | str:
     """Conditions joined by `&&`; a missing attribute or capacity is an error, as in CEL."""
     for text in expression.split(" && "):
         guard = _GUARD.fullmatch(text)
@@ -207,10 +209,10 @@ def judge(expression: str, driver: str, device: Device) -> bool | str:
             if guard[2] not in (device.capacity if guard[1] == "capacity" else device.attributes):
                 return False
             continue
-        said = _CONDITION.fullmatch(text)
-        if said is None:
+        condition = _CONDITION.fullmatch(text)
+        if condition is None:
             return f"cannot read `{text}`"
-        what, name, operator, right = said.groups()
+        what, name, operator, right = condition.groups()
         left: Any = driver
         if what != "driver":
             held = device.capacity.get(name) if what.startswith("capacity") else device.attributes.get(name)

@@ -10,11 +10,10 @@ from dray.api.resource import Device, DeviceAttribute
 from dray.explain.failed_conditions import (
     find_failed_condition,
     format_values,
-    has_field,
     remove_condition,
 )
 from dray.values.quantity import Quantity
-from tests.unit.explain.cluster import attribute, capacity, judge, memory
+from tests.unit.explain.cluster import attribute, capacity, evaluate_selector, memory
 
 MEMORY = 'device.capacity["gpu.example"].memory'
 
@@ -45,17 +44,10 @@ def test_conditions_are_those_of_the_syntax_tree(first):
     assert remove_condition(f"{first} && {last}", last) == texts[0]
 
 
-def test_whether_a_device_has_a_field():
-    profile = content()
-    assert has_field(profile, ("capacity", "gpu.example", "memory"))
-    assert not has_field(profile, ("attributes", "gpu.example", "memory"))
-    assert not has_field(profile, ("capacity", "other.example", "memory"))
-
-
 def content(amount: str = "40Gi", numa: int = 0) -> DeviceProfile:
     capacities = {"memory": capacity(Quantity.parse(amount))}
     device = Device(name="gpu-0", capacity=capacities, attributes={"numa": DeviceAttribute(int_value=numa)})
-    return DeviceProfile("gpu.example", device, judge)
+    return DeviceProfile("gpu.example", device, evaluate_selector)
 
 
 def test_a_failed_condition_has_the_value_of_the_device():
@@ -82,13 +74,16 @@ def test_of_several_failed_conditions_the_first_is_named():
 def test_an_attribute_with_its_domain_is_found_as_well():
     device = Device(name="gpu-0", attributes={"gpu.example/numa": DeviceAttribute(int_value=3)})
     assert (
-        find_failed_condition(DeviceProfile("gpu.example", device, judge), attribute("numa", 7)).value == "3"
+        find_failed_condition(
+            DeviceProfile("gpu.example", device, evaluate_selector), attribute("numa", 7)
+        ).value
+        == "3"
     )
 
 
 def test_a_field_that_the_device_lacks_has_no_value():
     failed = find_failed_condition(
-        DeviceProfile("gpu.example", Device(name="gpu-0"), judge), memory(">=", "1Gi")
+        DeviceProfile("gpu.example", Device(name="gpu-0"), evaluate_selector), memory(">=", "1Gi")
     )
     assert (failed.subject, failed.value) == ("memory", "")
 

@@ -77,35 +77,35 @@ OUTCOMES = {Solved: NodeOutcome.FITS, Exhausted: NodeOutcome.REFUSED, Faulted: N
 
 
 @given(clusters(), claims())
-def test_a_diagnosis_gives_the_answer_of_the_allocator(cluster, claim_):
-    inventory = cluster.stock
-    found = diagnose(inventory, [claim_], cluster.nodes)
-    ask = normalize_claims([claim_], inventory.classes.get)
+def test_a_diagnosis_gives_the_answer_of_the_allocator(cluster, asked_claim):
+    inventory = cluster.inventory
+    found = diagnose(inventory, [asked_claim], cluster.nodes)
+    allocation_request = normalize_claims([asked_claim], inventory.classes.get)
     outcomes = {node: report.outcome for report in found.node_reports for node in report.nodes}
     for node in cluster.nodes:
-        ending = run_search(ask, cluster.stock.get_node_view(node).shape)
+        ending = run_search(allocation_request, cluster.inventory.get_node_view(node).shape)
         assert outcomes[node.metadata.name] is OUTCOMES[type(ending)]
     assert (found.verdict is DiagnosisVerdict.FITS) == (NodeOutcome.FITS in outcomes.values())
 
 
 @given(clusters(), claims())
-def test_the_first_pick_of_the_page_is_the_first_pick_of_the_allocator(cluster, claim_):
-    found = diagnose(cluster.stock, [claim_], cluster.nodes)
+def test_the_first_pick_of_the_page_is_the_first_pick_of_the_allocator(cluster, asked_claim):
+    found = diagnose(cluster.inventory, [asked_claim], cluster.nodes)
     for report in found.node_reports:
         if report.outcome is NodeOutcome.FITS:
-            inventory = cluster.stock
+            inventory = cluster.inventory
             node = next(node for node in cluster.nodes if node.metadata.name == report.nodes[0])
             view = inventory.get_node_view(node)
-            ending = run_search(normalize_claims([claim_], inventory.classes.get), view.shape)
+            ending = run_search(normalize_claims([asked_claim], inventory.classes.get), view.shape)
             assert isinstance(ending, Solved)
             picked = [view.locate_device(pick.candidate) for pick in ending.picks]
             assert [found.device.device for found in report.found] == [s.names[i] for s, i in picked]
 
 
 @given(clusters(), claims())
-def test_every_device_of_a_node_that_does_not_fit_is_accounted_for(cluster, claim_):
-    inventory = cluster.stock
-    for report in diagnose(inventory, [claim_], cluster.nodes, hints=0).node_reports:
+def test_every_device_of_a_node_that_does_not_fit_is_accounted_for(cluster, asked_claim):
+    inventory = cluster.inventory
+    for report in diagnose(inventory, [asked_claim], cluster.nodes, hints=0).node_reports:
         if report.outcome is not NodeOutcome.REFUSED:
             continue
         node = next(node for node in cluster.nodes if node.metadata.name == report.nodes[0])
@@ -122,20 +122,20 @@ def test_every_device_of_a_node_that_does_not_fit_is_accounted_for(cluster, clai
 
 
 @given(clusters(), claims())
-def test_the_review_of_a_point_refuses_what_the_search_refused_there(cluster, claim_):
-    inventory = cluster.stock
-    ask = normalize_claims([claim_], inventory.classes.get)
+def test_the_review_of_a_point_refuses_what_the_search_refused_there(cluster, asked_claim):
+    inventory = cluster.inventory
+    allocation_request = normalize_claims([asked_claim], inventory.classes.get)
     for node in cluster.nodes:
         shape = inventory.get_node_view(node).shape
         picks: list[Pick] = []
-        for event in search(ask, shape, 200, prune=False):
+        for event in search(allocation_request, shape, 200, prune=False):
             if not isinstance(event, CandidateTaken | DeadEnd):
                 continue
             point = event.pick.point if isinstance(event, CandidateTaken) else event.point
             here = (point.choice.index, point.device_index)
             picks = [p for p in picks if (p.point.choice.index, p.point.device_index) < here]
             refused = event.refused
-            again = CandidateReview(ask, shape, picks).find_refusals(point)
+            again = CandidateReview(allocation_request, shape, picks).find_refusals(point)
             # A request for all needs any reason; the page gives the first in the order of rules.
             assert all(
                 again[i] is not None if point.alternative.takes_all else again[i] == r for i, r in refused
@@ -146,31 +146,36 @@ def test_the_review_of_a_point_refuses_what_the_search_refused_there(cluster, cl
 
 
 @given(clusters(), claims(), st.integers(40, 200))
-def test_every_diagnosis_can_be_rendered(cluster, claim_, width):
-    found = cluster.ask(claim_)
+def test_every_diagnosis_can_be_rendered(cluster, asked_claim, width):
+    found = cluster.diagnose(asked_claim)
     assert render_text(found, width)
     assert 0 < len(summarize(found)) <= 256
     assert to_document(found)["kind"] == "Diagnosis"
 
 
 @given(clusters(), claims())
-def test_the_same_question_has_the_same_diagnosis(cluster, claim_):
-    inventory = cluster.stock
-    first = diagnose(inventory, [claim_], cluster.nodes)
-    assert diagnose(inventory, [claim_], cluster.nodes) == first
-    assert diagnose(cluster.stock, [claim_], cluster.nodes[::-1]) == first
+def test_the_same_question_has_the_same_diagnosis(cluster, asked_claim):
+    inventory = cluster.inventory
+    first = diagnose(inventory, [asked_claim], cluster.nodes)
+    assert diagnose(inventory, [asked_claim], cluster.nodes) == first
+    assert diagnose(cluster.inventory, [asked_claim], cluster.nodes[::-1]) == first
 
 
 @given(clusters(), claims())
-def test_a_diagnosis_does_not_change_the_inventory(cluster, claim_):
-    inventory = cluster.stock
-    diagnose(inventory, [claim_], cluster.nodes)
-    assert _endings(inventory, cluster, claim_) == _endings(cluster.stock, cluster, claim_)
+def test_a_diagnosis_does_not_change_the_inventory(cluster, asked_claim):
+    inventory = cluster.inventory
+    diagnose(inventory, [asked_claim], cluster.nodes)
+    assert _endings(inventory, cluster, asked_claim) == _endings(cluster.inventory, cluster, asked_claim)
 
 
-def _endings(inventory: DeviceInventory, cluster: Cluster, claim_: ResourceClaim) -> list[tuple[object, ...]]:
-    ask = normalize_claims([claim_], inventory.classes.get)
-    return [_summarize_ending(run_search(ask, inventory.get_node_view(node).shape)) for node in cluster.nodes]
+def _endings(
+    inventory: DeviceInventory, cluster: Cluster, asked_claim: ResourceClaim
+) -> list[tuple[object, ...]]:
+    allocation_request = normalize_claims([asked_claim], inventory.classes.get)
+    return [
+        _summarize_ending(run_search(allocation_request, inventory.get_node_view(node).shape))
+        for node in cluster.nodes
+    ]
 
 
 def _summarize_ending(ending: object) -> tuple[object, ...]:

@@ -149,13 +149,13 @@ def test_the_most_frequent_reason_comes_first_and_the_earlier_rule_among_equals(
 
 def test_in_use_comes_before_what_else_is_wrong_with_a_device():
     cluster = Cluster().node("node-a", "gpu-0 held=ml/old taint=a/b:NoSchedule")
-    assert reasons_in(to_document(cluster.ask(claim(request())))) == {"InUse"}
+    assert reasons_in(to_document(cluster.diagnose(claim(request())))) == {"InUse"}
 
 
 def test_a_selector_comes_before_everything():
     cluster = Cluster().node("node-a", "gpu-0 held=ml/old taint=a/b:NoSchedule")
     cluster.add_class("other", 'device.driver == "other.example"')
-    assert reasons_in(to_document(cluster.ask(claim(request(of="other"))))) == {"Unsuited"}
+    assert reasons_in(to_document(cluster.diagnose(claim(request(of="other"))))) == {"Unsuited"}
 
 
 @pytest.mark.parametrize(

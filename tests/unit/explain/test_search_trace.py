@@ -33,9 +33,11 @@ diagnose_module = importlib.import_module("dray.explain.diagnoser")
 def trace_first_node(
     cluster: Cluster, *claims: ResourceClaim, max_steps: int = STEP_BUDGET, detailed_steps: int = 1000
 ) -> SearchTrace:
-    inventory = cluster.stock
-    ask = normalize_claims(claims, inventory.classes.get)
-    return trace_search(ask, inventory.get_node_view(cluster.nodes[0]).shape, max_steps, detailed_steps)
+    inventory = cluster.inventory
+    allocation_request = normalize_claims(claims, inventory.classes.get)
+    return trace_search(
+        allocation_request, inventory.get_node_view(cluster.nodes[0]).shape, max_steps, detailed_steps
+    )
 
 
 NUMA = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1")
@@ -52,7 +54,7 @@ def test_refusals_come_from_the_trace_of_the_search(monkeypatch):
 
     monkeypatch.setattr(search_trace, "search", mark_refusals)
     cluster = Cluster().node("node-a", "gpu-0 numa=1\ngpu-1 numa=1\ngpu-2 numa=0")
-    [report] = cluster.ask(claim(request(count=3), same="numa"), hints=0).node_reports
+    [report] = cluster.diagnose(claim(request(count=3), same="numa"), hints=0).node_reports
     [refused] = [outcome.why for outcome in report.attempts[0].devices if outcome.why is not None]
     assert (refused.reason, refused.name) == (RefusalReason.CAPACITY_MISSING, "marked")
 
@@ -148,7 +150,7 @@ def test_a_pruned_trace_has_the_obstacle(monkeypatch):
         first_of("b", many={"count": 4, "where": [attribute("numa", 1)]}, three={"count": 3}),
         same="numa",
     )
-    found = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1").ask(asked)
+    found = Cluster().node("node-a", "gpu-0 numa=0\ngpu-1 numa=1\ngpu-2 numa=1").diagnose(asked)
     assert found.verdict is DiagnosisVerdict.REFUSED
     obstacles = [a.obstacle.reason for report in found.node_reports for a in report.attempts if a.obstacle]
     assert set(obstacles) <= {RefusalReason.TOO_FEW, RefusalReason.CONSTRAINT}
@@ -163,7 +165,7 @@ def order(diagnosis: Diagnosis) -> list[str]:
 
 def test_a_node_that_found_more_is_closer():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0\ngpu-1").node("c")
-    assert order(cluster.ask(claim(request(count=3)))) == ["b", "a", "c"]
+    assert order(cluster.diagnose(claim(request(count=3)))) == ["b", "a", "c"]
 
 
 def test_a_node_that_satisfied_more_requests_is_closer():
@@ -172,31 +174,31 @@ def test_a_node_that_satisfied_more_requests_is_closer():
         request("second", where=[attribute("size", "y")]),
     ]
     cluster = Cluster().node("a", "gpu-0 size=y").node("b", "gpu-0 size=x")
-    assert order(cluster.ask(claim(*asked))) == ["b", "a"]
+    assert order(cluster.diagnose(claim(*asked))) == ["b", "a"]
 
 
 def test_a_device_that_failed_a_later_rule_is_closer():
     cluster = Cluster().node("a", "gpu-0 size=y").node("b", "gpu-0 size=x held=ml/old")
     cluster.node("c", "gpu-0 size=x taint=a/b:NoSchedule")
-    assert order(cluster.ask(claim(request(where=[attribute("size", "x")])))) == ["c", "b", "a"]
+    assert order(cluster.diagnose(claim(request(where=[attribute("size", "x")])))) == ["c", "b", "a"]
 
 
 def test_a_device_that_comes_nearer_to_a_selector_is_closer():
     cluster = (
         Cluster().node("a", "gpu-0 memory:16Gi").node("b", "gpu-0 memory:40Gi").node("c", "gpu-0 memory:24Gi")
     )
-    assert order(cluster.ask(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "c", "a"]
+    assert order(cluster.diagnose(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "c", "a"]
 
 
 def test_a_node_that_cannot_be_evaluated_is_not_the_closest():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0 memory:40Gi")
-    assert order(cluster.ask(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "a"]
+    assert order(cluster.diagnose(claim(request(where=[memory(">=", "80Gi")])))) == ["b", "a"]
 
 
 def test_fewer_refusals_are_closer_and_then_the_name_decides():
     cluster = Cluster().node("a", "gpu-0 held=ml/x\ngpu-1 held=ml/x").node("c", "gpu-0 held=ml/x")
     cluster.node("b", "gpu-0 size=x held=ml/x")
-    assert order(cluster.ask(claim())) == ["b", "c", "a"]
+    assert order(cluster.diagnose(claim())) == ["b", "c", "a"]
 
 
 def test_a_node_that_fits_comes_first_and_the_better_alternative_before_the_name():
@@ -208,14 +210,14 @@ def test_a_node_that_fits_comes_first_and_the_better_alternative_before_the_name
 
 def test_the_order_of_nodes_does_not_matter():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0\ngpu-1").node("c").node("d", "gpu-0")
-    forward = cluster.ask(claim(request(count=3)))
+    forward = cluster.diagnose(claim(request(count=3)))
     cluster.nodes.reverse()
-    assert cluster.ask(claim(request(count=3))) == forward
+    assert cluster.diagnose(claim(request(count=3))) == forward
 
 
 def test_one_node_that_cannot_be_evaluated_does_not_affect_the_others():
     cluster = Cluster().node("a", "gpu-0").node("b", "gpu-0 size=x")
-    found = cluster.ask(claim(request(where=[attribute("size", "x")])))
+    found = cluster.diagnose(claim(request(where=[attribute("size", "x")])))
     assert found.verdict is DiagnosisVerdict.FITS
     assert [report.outcome for report in found.node_reports] == [NodeOutcome.FITS, NodeOutcome.FAULTED]
 
@@ -234,7 +236,7 @@ def test_a_fault_found_before_the_search_becomes_a_diagnosis():
 
 def test_a_fault_says_which_claim_and_which_request_whatever_they_are_called():
     with pytest.raises(UnanswerableClaimError) as raised:
-        normalize_claims([claim(request("a: b", of="gone"))], Cluster().stock.classes.get)
+        normalize_claims([claim(request("a: b", of="gone"))], Cluster().inventory.classes.get)
     found = diagnose_fault(raised.value)
     assert found.fault == ClaimFault(
         claim="ml/gpus", field="request `a: b`", text="device class `gone` does not exist"
@@ -251,7 +253,7 @@ def test_a_report_does_not_depend_on_evaluations_for_other_requests():
     """Hints evaluate more devices than the search did; a second diagnosis must be equal."""
     cluster = Cluster().node("node-a", "gpu-0\ngpu-1 size=large\ngpu-2 size=small")
     asked = claim(first_of("gpu", many={"count": 4}, large={"where": [attribute("size", "large")]}))
-    inventory = cluster.stock
+    inventory = cluster.inventory
     first = diagnose(inventory, [asked], cluster.nodes)
     assert first.node_reports[0].outcome is NodeOutcome.FAULTED
     for options in inventory.get_node_view(cluster.nodes[0]).shape.candidate_sets.values():

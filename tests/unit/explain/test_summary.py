@@ -50,7 +50,7 @@ def test_other_nodes_are_left_out_before_the_hint():
     cluster = Cluster()
     for i in range(9):
         cluster.node(f"a-node-with-a-long-name-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
-    line = summarize(cluster.ask(claim(request())))
+    line = summarize(cluster.diagnose(claim(request())))
     assert line.startswith(
         "no node can satisfy claim ml/gpus; a-node-with-a-long-name-0: of 2 devices: 2 in use"
     )
@@ -62,7 +62,7 @@ def test_the_last_nodes_are_left_out_when_the_line_is_too_long():
     cluster = Cluster()
     for i in range(9):
         cluster.node(f"node-{'x' * 60}-{i}", "\n".join(f"gpu-{j} held=ml/old" for j in range(i + 2)))
-    line = summarize(cluster.ask(claim(request())))
+    line = summarize(cluster.diagnose(claim(request())))
     assert line.startswith("no node can satisfy claim ml/gpus; node-x")
     assert line.endswith("; …")
     assert len(line) <= 256

@@ -46,12 +46,12 @@ def run_counting_pauses(steps, between=lambda: None):
 
 
 def diagnose_hard_claim(work_budget: WorkBudget, **more) -> Diagnosis:
-    return diagnose(FULL.stock, [HARD], FULL.nodes, work_budget=work_budget, **more)
+    return diagnose(FULL.inventory, [HARD], FULL.nodes, work_budget=work_budget, **more)
 
 
 def test_an_explanation_pauses_within_a_search():
     steps = diagnose_stepwise(
-        FULL.stock, [HARD], FULL.nodes, work_budget=WorkBudget(TimeLimit(ticking(), 1e9)), hints=0
+        FULL.inventory, [HARD], FULL.nodes, work_budget=WorkBudget(TimeLimit(ticking(), 1e9)), hints=0
     )
     found, pauses = run_counting_pauses(steps)
     assert found.verdict is DiagnosisVerdict.REFUSED
@@ -77,10 +77,10 @@ def test_pauses_do_not_count():
 
     work_budget = WorkBudget(TimeLimit(lambda: now[0], 1.0))
     found, _ = run_counting_pauses(
-        diagnose_stepwise(FULL.stock, [HARD], FULL.nodes, work_budget=work_budget, hints=3), pass_an_hour
+        diagnose_stepwise(FULL.inventory, [HARD], FULL.nodes, work_budget=work_budget, hints=3), pass_an_hour
     )
     assert found.verdict is DiagnosisVerdict.REFUSED
-    assert found.hints == diagnose(FULL.stock, [HARD], FULL.nodes).hints
+    assert found.hints == diagnose(FULL.inventory, [HARD], FULL.nodes).hints
 
 
 def test_a_search_that_was_given_up_is_not_repeated():
@@ -93,7 +93,11 @@ def test_a_search_that_was_given_up_is_not_repeated():
         clock = ticking()
         found = run_to_end(
             diagnose_stepwise(
-                cluster.stock, asked, cluster.nodes, work_budget=work_budget(TimeLimit(clock, 1e9)), hints=0
+                cluster.inventory,
+                asked,
+                cluster.nodes,
+                work_budget=work_budget(TimeLimit(clock, 1e9)),
+                hints=0,
             )
         )
         work.append(clock())
@@ -131,7 +135,7 @@ def test_hints_without_time_are_left_out(monkeypatch):
 
 def test_many_devices_are_described_in_small_steps():
     cluster = Cluster().node("node-a", "\n".join(f"gpu-{n} held=ml/old" for n in range(3 * PAUSE_INTERVAL)))
-    steps = diagnose_stepwise(cluster.stock, [claim()], cluster.nodes, hints=0)
+    steps = diagnose_stepwise(cluster.inventory, [claim()], cluster.nodes, hints=0)
     found, pauses = run_counting_pauses(steps)
     assert len(found.node_reports[0].attempts[0].devices) == 3 * PAUSE_INTERVAL
     assert pauses == 3 + 1  # one more after the whole node
@@ -141,5 +145,5 @@ def test_many_nodes_are_grouped_in_small_steps():
     cluster = Cluster()
     for number in range(PAUSE_INTERVAL + 1):
         cluster.node(f"node-{number}", f"gpu-0 held=ml/old-{number}")
-    _, pauses = run_counting_pauses(diagnose_stepwise(cluster.stock, [claim()], cluster.nodes, hints=0))
+    _, pauses = run_counting_pauses(diagnose_stepwise(cluster.inventory, [claim()], cluster.nodes, hints=0))
     assert pauses == 1 + 1  # they are alike: one report, and a pause after it

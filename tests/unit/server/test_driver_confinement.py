@@ -19,7 +19,7 @@ from dray.driver import Driver
 from dray.driver.deploy.manifests import build_manifests
 from dray.driver.deploy.objects import shorten_driver_name
 from dray.store.memory import MemoryStore
-from tests.contract.api import APPLY, JSON_PATCH, MERGE, Api, Said, path, serving
+from tests.contract.api import APPLY, JSON_PATCH, MERGE, Api, ServerResponse, path, serving
 from tests.contract.documents import allocation, claim, consumer, node, pod, resource_slice
 from tests.support.in_process_transport import InProcessTransport
 
@@ -56,7 +56,9 @@ class DriverServer:
         kinds = [SLICES, path("resourceclaims"), path("serviceaccounts", namespace=ACCOUNT)]
         return write_json([await self.api.get(each) for each in kinds])
 
-    async def tried(self, method: str, where: str, body: Any, kind: str = "application/json") -> Said:
+    async def tried(
+        self, method: str, where: str, body: Any, kind: str = "application/json"
+    ) -> ServerResponse:
         query = {"fieldManager": "evil", "force": "true"} if kind == APPLY else {}
         return await self.driver.ask(method, where, body, headers={"content-type": kind}, **query)
 
@@ -142,12 +144,12 @@ def _device(driver: str, node_name: str) -> dict[str, Any]:
 async def _refused(found: DriverServer, attempts: list[Attempt]) -> None:
     before = await found.state()
     for method, where, body, kind in attempts:
-        said = await found.tried(method, where, body, kind)
+        response = await found.tried(method, where, body, kind)
         assert await found.state() == before, f"{method} {where} {kind} changed something"
         if not (kind == MERGE and not where.endswith("/status") and "status" in (body or {})):
             # A status that is sent to the object itself is left out; everything else is refused in words, by
             # the rules of the object where it breaks these already.
-            assert said.code in (403, 422), (method, where, kind, said.document)
+            assert response.code in (403, 422), (method, where, kind, response.document)
 
 
 def test_s04_a_driver_publishes_its_devices_and_their_status_on_its_node() -> None:
@@ -173,8 +175,8 @@ def test_s04_a_driver_does_not_change_the_status_of_another_drivers_devices(name
 
 def test_s04_a_driver_does_not_remove_the_status_of_another_drivers_devices() -> None:
     async def scenario(found: DriverServer) -> None:
-        said = {"status": {"devices": [_device(OTHER, "node-a")]}}
-        await found.api.patch(path("resourceclaims", "here", sub="status"), said)
+        response = {"status": {"devices": [_device(OTHER, "node-a")]}}
+        await found.api.patch(path("resourceclaims", "here", sub="status"), response)
         attempts = _with_status("here", {"devices": None}) + _with_status("here", {"devices": []})
         attempts = [each for each in attempts if each[3] != APPLY]  # what it never owned it cannot give up
         await _refused(found, attempts)
@@ -284,13 +286,13 @@ def test_s04_a_driver_does_not_bind_its_account_to_other_drivers() -> None:
 def test_s04_a_driver_does_not_impersonate(name: str) -> None:
     async def scenario(found: DriverServer) -> None:
         before = await found.state()
-        said = await found.driver.ask(
+        response = await found.driver.ask(
             "POST",
             SLICES,
             nic_slice("evil"),
             headers={"Impersonate-User": name, "content-type": "application/json"},
         )
-        assert said.code == 403
+        assert response.code == 403
         assert await found.state() == before
 
     run(scenario)

@@ -1,5 +1,5 @@
-"""Functions on devices: the CEL environment of selectors, application of taint rules, interning.
+"""Functions on devices: the CEL environment and analysis of selectors, application of taint rules, interning.
 
 The package contains no structs of objects, no validation and no search, and reads feature gates only in
-`device_cel`. Validation, the allocator, lint and the services may import it.
+`device_cel`. Validation, the allocator, explain, lint and the services may import it.
 """

@@ -114,8 +114,8 @@ def _parse_once(
         return None
     cost = call_cost.compute_failure_cost(args)
 
-    def parsed(frame: Frame) -> Value:
+    def return_parsed(frame: Frame) -> Value:
         frame[COST] += cost
         return value
 
-    return PlannedNode(parsed)
+    return PlannedNode(return_parsed)

@@ -92,7 +92,7 @@ def _filter_iterations(iterations: Iterations, test: Step | None, offset: int) -
     if test is None:
         return iterations
 
-    def kept(frame: Frame) -> Iterator[None]:
+    def filter_iterations(frame: Frame) -> Iterator[None]:
         for _ in iterations(frame):
             value = test(frame)
             if value is True:
@@ -100,7 +100,7 @@ def _filter_iterations(iterations: Iterations, test: Step | None, offset: int) -
             elif value is not False:
                 raise attach_offset(make_overload_error(), offset)
 
-    return kept
+    return filter_iterations
 
 
 # --- quantifiers ---

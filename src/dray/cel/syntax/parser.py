@@ -88,13 +88,8 @@ class _Level:
 def parse(text: str) -> Node:
     """The tree of an expression; raises `RejectedError`."""
     if len(text) > MAX_TEXT_LENGTH:
-        raise RejectedError(
-            (
-                ExpressionIssue(
-                    0, f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_TEXT_LENGTH}"
-                ),
-            )
-        )
+        size = f"size: {len(text)}, limit {MAX_TEXT_LENGTH}"
+        raise RejectedError((ExpressionIssue(0, f"expression code point size exceeds limit: {size}"),))
     tokens, issues = lexer.tokenize(text)
     if issues:
         raise RejectedError(tuple(issues))

@@ -20,6 +20,7 @@ from dray.allocator.inventory.what_if import assume_complete_pool, remove_claim_
 from dray.allocator.refusals import Refusal, RefusalReason, Shortage
 from dray.allocator.requests import MAX_RESULTS, RequestAlternative, normalize_claims
 from dray.allocator.search.candidates import get_candidate_set
+from dray.api.devices.device_fields import has_field
 from dray.api.devices.selector_analysis import analyze_selector
 from dray.api.devices.selector_guards import build_presence_test, find_first_use, insert_guards
 from dray.api.resource import (
@@ -34,7 +35,6 @@ from dray.api.resource.claim import EXACT_COUNT
 from dray.explain.failed_conditions import (
     FailedCondition,
     find_failed_condition,
-    has_field,
     remove_condition,
 )
 from dray.explain.node_reports import BlockedAlternative, NodeEvidence
@@ -256,7 +256,9 @@ def _guard_selectors(case: RemedyCase, broken: Sequence[tuple[int, str]]) -> Ite
         references = analyze_selector(expression).references
         required = dict.fromkeys(reference.key for reference in references if reference.is_required)
         for devices in ([profiles[candidate]], profiles):
-            missing = [key for key in required if not all(has_field(one, key) for one in devices)]
+            missing = [
+                key for key in required if not all(has_field(one.driver, one.device, key) for one in devices)
+            ]
             guards = {build_presence_test(key): find_first_use(expression, key) for key in missing}
             if guards:
                 text = f"guarding the selector of {case.request_text} with `{' && '.join(guards)}`"

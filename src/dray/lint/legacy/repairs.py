@@ -120,7 +120,7 @@ def _repair_flat_requests(document: DocumentFields, kind: str, version: str) -> 
     if version == "v1beta1":
         return None
 
-    def nested(request: DocumentFields) -> DocumentFields | None:
+    def nest(request: DocumentFields) -> DocumentFields | None:
         flat = {key: value for key, value in request.items() if key in _REQUEST_FIELDS}
         if not flat or "exactly" in request:
             return None
@@ -132,7 +132,7 @@ def _repair_flat_requests(document: DocumentFields, kind: str, version: str) -> 
     return _repair_each_request(
         document,
         kind,
-        nested,
+        nest,
         lambda path, count: FieldFinding(
             "old-flat-request",
             path,
@@ -148,7 +148,7 @@ def _repair_nested_requests(document: DocumentFields, kind: str, version: str) -
     if version != "v1beta1":
         return None
 
-    def flat(request: DocumentFields) -> DocumentFields | None:
+    def flatten(request: DocumentFields) -> DocumentFields | None:
         exactly = request.get("exactly")
         if not isinstance(exactly, Mapping) or _REQUEST_FIELDS & request.keys():
             return None
@@ -157,7 +157,7 @@ def _repair_nested_requests(document: DocumentFields, kind: str, version: str) -
     return _repair_each_request(
         document,
         kind,
-        flat,
+        flatten,
         lambda path, count: FieldFinding(
             "new-exactly",
             f"{path}.exactly",
@@ -201,7 +201,7 @@ def _repair_basic_devices(document: DocumentFields, kind: str, version: str) -> 
     if version == "v1beta1":
         return None
 
-    def open_up(device: DocumentFields) -> DocumentFields | None:
+    def unwrap(device: DocumentFields) -> DocumentFields | None:
         basic = device.get("basic")
         if not isinstance(basic, Mapping):
             return None
@@ -210,7 +210,7 @@ def _repair_basic_devices(document: DocumentFields, kind: str, version: str) -> 
     return _repair_each_device(
         document,
         kind,
-        open_up,
+        unwrap,
         lambda path, count: FieldFinding(
             "old-device-basic",
             f"{path}.basic",

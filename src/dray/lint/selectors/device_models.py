@@ -19,6 +19,7 @@ import msgspec
 
 from dray.api.codec import decode
 from dray.api.devices.device_cel import DeviceBinding, bind_device
+from dray.api.devices.device_fields import find_attribute, find_capacity, has_field
 from dray.api.devices.selector_analysis import LIST
 from dray.api.devices.selector_references import ATTRIBUTES, CAPACITY, FieldKey
 from dray.api.json_text import write_json
@@ -52,35 +53,27 @@ class DeviceModel:
 
     def get_attribute_type(self, domain: str, name: str) -> str | None:
         """The type of an attribute; None when the device lacks it."""
-        for key in self._list_keys(domain, name):
-            held = self.device.attributes[key].get_typed_values() if key in self.device.attributes else None
-            if held is not None:
-                return LIST if self.device.attributes[key].is_list else held[0]
-        return None
+        attribute = find_attribute(self.driver, self.device, (ATTRIBUTES, domain, name))
+        typed = None if attribute is None else attribute.get_typed_values()
+        if attribute is None or typed is None:
+            return None
+        return LIST if attribute.is_list else typed[0]
 
     def format_value(self, field_key: FieldKey) -> str:
         """The value of an attribute or capacity as text; empty when the device lacks it."""
-        kind, domain, name = field_key
-        for key in self._list_keys(domain, name):
-            if kind == CAPACITY:
-                amount = self.device.capacity[key].value if key in self.device.capacity else None
-                if amount is not None:
-                    return str(amount)
-            held = self.device.attributes[key].get_typed_values() if key in self.device.attributes else None
-            if held is not None and kind == ATTRIBUTES:
-                values = [str(value).lower() if value in (True, False) else str(value) for value in held[1]]
-                return f"[{', '.join(values)}]" if self.device.attributes[key].is_list else values[0]
-        return ""
+        if field_key[0] == CAPACITY:
+            capacity = find_capacity(self.driver, self.device, field_key)
+            return "" if capacity is None else str(capacity.value)
+        attribute = find_attribute(self.driver, self.device, field_key)
+        typed = None if attribute is None else attribute.get_typed_values()
+        if attribute is None or typed is None:
+            return ""
+        values = [str(value).lower() if value in (True, False) else str(value) for value in typed[1]]
+        return f"[{', '.join(values)}]" if attribute.is_list else values[0]
 
     def has_field(self, field_key: FieldKey) -> bool:
         """Whether the device has an attribute or capacity."""
-        kind, domain, name = field_key
-        held = self.device.capacity if kind == CAPACITY else self.device.attributes
-        return any(key in held for key in self._list_keys(domain, name))
-
-    def _list_keys(self, domain: str, name: str) -> tuple[str, ...]:
-        full = f"{domain}/{name}"
-        return (full, name) if domain == self.driver else (full,)
+        return has_field(self.driver, self.device, field_key)
 
 
 class DeviceModelIndex:

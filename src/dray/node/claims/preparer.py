@@ -30,10 +30,9 @@ from dray.client.rest_client import CALL_ERRORS
 from dray.client.timing import Backoff
 from dray.node import agent_metrics
 from dray.node.claims import container_devices, plan
-from dray.node.claims.admission import admit_claims, is_static
+from dray.node.claims.admission import admit_claims, find_claims, is_static, resolve_claim_name
 from dray.node.claims.checkpoint import Checkpoint, LostCheckpoint
 from dray.node.claims.claim_events import PodClaimEvents
-from dray.node.claims.claim_lookup import find_claims, resolve_claim_name
 from dray.node.claims.container_devices import ContainerDevice
 from dray.node.claims.driver_calls import CheckpointedCalls
 from dray.node.claims.outcomes import ClaimsPending, ClaimsReady, ClaimsRefused, NotReadyReason

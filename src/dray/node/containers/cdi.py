@@ -192,7 +192,7 @@ def _check_permissions(status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise _UnusableError(f"belongs to user {status.st_uid}, who could run programs as root with it")
     if status.st_mode & stat.S_IWOTH:
-        raise _UnusableError("everybody may write it, and could run programs as root with it")
+        raise _UnusableError("is world-writable, so any user could run programs as root with it")
 
 
 def _read_content(path: Path) -> tuple[bytes, _FileStamp]:

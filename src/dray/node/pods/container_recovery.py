@@ -1,8 +1,8 @@
-"""Taking up the containers of a pod where an earlier agent left them.
+"""Recovery of a pod's containers after a restart of the agent.
 
-Theory of operation: two tell of the past. The pod's status tells what the earlier agent last wrote; the
-runtime tells what is there, and is believed first. A container that should run and is not there has ended
-without anybody seeing it; unless it was stopped on purpose, to be started again.
+Theory of operation: there are two sources. The pod's status has what the earlier agent last wrote; the
+runtime has what exists, and takes precedence. A container that should run and does not exist has ended
+unobserved, unless the agent stopped it on purpose, to be started again.
 
 Rules for this file: pure.
 """
@@ -28,7 +28,7 @@ _PAUSED_REASON = "StoppedWithAgent"
 
 
 def build_termination(exit: ContainerExit, container_id: str) -> ContainerTerminated:
-    """How a container ended, as its tale has it."""
+    """Build the terminated state of a container from its exit."""
     return ContainerTerminated(
         exit.code,
         exit.reason,
@@ -48,12 +48,13 @@ def recover_containers(
     *,
     resumed: bool = False,
 ) -> tuple[TrackedContainer, ...]:
-    """The tales of a pod as they are now; `found` are its containers, `prefix` is the runtime's name."""
+    """Update a pod's containers by those the runtime has found; `prefix` is the runtime's name."""
     attempts: dict[str, list[FoundContainer]] = {}
     for one in sorted(found, key=lambda one: one.id.attempt):
         attempts.setdefault(one.id.name, []).append(one)
     return tuple(
-        _recover_container(tale, attempts.get(tale.name, []), prefix, backoff, resumed) for tale in containers
+        _recover_container(tracked, attempts.get(tracked.name, []), prefix, backoff, resumed)
+        for tracked in containers
     )
 
 
@@ -76,14 +77,14 @@ def _recover_container(
             known, state=ContainerRunning(f"{prefix}://{newest.id}", newest.started_at.timestamp())
         )
     end = build_termination(newest.exit, f"{prefix}://{newest.id}")
-    forgiven = end.finished - end.started >= backoff.reset_after
-    return replace(known, state=end, crashes=1 if forgiven else newest.id.attempt + 1)
+    reset = end.finished - end.started >= backoff.reset_after
+    return replace(known, state=end, crashes=1 if reset else newest.id.attempt + 1)
 
 
 def _find_last_termination(
     container: TrackedContainer, attempts: Sequence[FoundContainer], prefix: str
 ) -> ContainerTerminated | None:
-    """How the attempt before the newest one ended."""
+    """Return the termination of the attempt before the newest one."""
     if len(attempts) > 1 and (exit := attempts[-2].exit) is not None:
         return build_termination(exit, f"{prefix}://{attempts[-2].id}")
     if isinstance(container.state, ContainerTerminated) and container.restart_count < attempts[-1].id.attempt:
@@ -94,10 +95,10 @@ def _find_last_termination(
 def _recover_missing(container: TrackedContainer, resumed: bool) -> TrackedContainer:
     if not isinstance(container.state, ContainerRunning):
         return container
-    began = container.state.started
+    started = container.state.started
     if resumed:
         stopped = ContainerTerminated(
-            _KILLED_EXIT_CODE, _PAUSED_REASON, "", 0, began, began, container.state.id
+            _KILLED_EXIT_CODE, _PAUSED_REASON, "", 0, started, started, container.state.id
         )
         return replace(
             container,
@@ -105,5 +106,7 @@ def _recover_missing(container: TrackedContainer, resumed: bool) -> TrackedConta
             last_termination=stopped,
             restart_count=container.restart_count + 1,
         )
-    end = ContainerTerminated(_KILLED_EXIT_CODE, UNKNOWN, _LOST_MESSAGE, 0, began, began, container.state.id)
+    end = ContainerTerminated(
+        _KILLED_EXIT_CODE, UNKNOWN, _LOST_MESSAGE, 0, started, started, container.state.id
+    )
     return replace(container, state=end, crashes=container.crashes + 1)

@@ -1,10 +1,10 @@
-"""The containers of one pod: started, followed to their ends, and stopped.
+"""The containers of one pod: starts them, waits for their exits, and stops them.
 
-Theory of operation: what is known of each is its tale, and everything that happens to a container becomes a
-new tale. One task follows each container that runs; another stops it when it is to stop. A stop that is under
-way is asked for again when there is less time than there was.
+Theory of operation: each container has a `TrackedContainer`, which every event replaces by a new one. One
+task waits for the exit of each running container; another stops it when requested. A stop in progress is
+repeated when the grace period becomes shorter.
 
-Rules for this file: whether a container is to run is not decided here (see `restart_count`).
+Rules for this file: `restart_policy` decides which containers run.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from dray.node.pods.worker_context import PodWorkerContext
 from dray.tasks import wait_for_first
 
 MIN_GRACE_SECONDS: Final = 1.0
-"""Seconds a container always gets to end by itself."""
+"""The shortest grace period of a container."""
 RETRY_SECONDS: Final = 1.0
-"""After so long a container is asked for again that could not be followed."""
+"""Delay after a failed wait for an exit."""
 
 Pod = Mapping[str, Any]
 RecordEvent = Callable[[str, str, bool], None]
-"""Tells people about the pod: a reason, a sentence, and whether it is a warning."""
+"""Records an event of the pod: a reason, a message, and whether it is a warning."""
 
 
 class PodContainers:
-    """Those of one pod. `on_exit` is called whenever one ended by itself."""
+    """The containers of one pod; `on_exit` is called after the exit of each."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class PodContainers:
         on_exit: Callable[[], None],
     ) -> None:
         self._uid = uid
-        self._tracked = {tale.name: tale for tale in containers}
+        self._tracked = {tracked.name: tracked for tracked in containers}
         self._context = context
         self._record_event, self._on_exit = record_event, on_exit
         self._exits: dict[str, asyncio.Task[None]] = {}
@@ -61,64 +61,66 @@ class PodContainers:
 
     @property
     def tracked(self) -> tuple[TrackedContainer, ...]:
-        """What is known of each, in the order of the pod."""
+        """The state of each container, in the order of the pod's spec."""
         return tuple(self._tracked.values())
 
     def list_running(self, *roles: ContainerRole) -> list[str]:
-        """Those that run and are there for one of these."""
+        """List the running containers of these roles."""
         return [
-            tale.name
-            for tale in self.tracked
-            if isinstance(tale.state, ContainerRunning) and tale.role in roles
+            tracked.name
+            for tracked in self.tracked
+            if isinstance(tracked.state, ContainerRunning) and tracked.role in roles
         ]
 
     def watch_running(self) -> None:
-        """Follow those that run already."""
+        """Wait for the exits of containers that run already."""
         for name in self.list_running(*ContainerRole):
             self._start_watch(name)
 
     async def close(self) -> None:
-        """Let go of them; they go on."""
+        """Stop watching the containers; they continue."""
         tasks = [*self._exits.values(), *self._stops.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- starting ---
+    # --- start ---
 
     async def start(self, pod: Pod, name: str, devices: tuple[str, ...]) -> None:
-        """Start a container, or note why it could not be started."""
-        shop, tale = self._context, self._tracked[name]
+        """Start a container, or record why it could not be started."""
+        context, tracked = self._context, self._tracked[name]
         attempt = (
-            tale.restart_count + 1 if isinstance(tale.state, ContainerTerminated) else tale.restart_count
+            tracked.restart_count + 1
+            if isinstance(tracked.state, ContainerTerminated)
+            else tracked.restart_count
         )
-        kind = CONTAINER if tale.role is ContainerRole.MAIN else INIT_CONTAINER
-        launch = await shop.launch_builder.build_launch(pod, name, attempt, devices)
-        begun = launch if isinstance(launch, ContainerNotStarted) else await shop.runtime.start(launch)
-        if isinstance(begun, ContainerNotStarted):
-            shop.metrics.count_start(kind, begun.reason)
-            self._record_start_failure(tale, begun)
+        kind = CONTAINER if tracked.role is ContainerRole.MAIN else INIT_CONTAINER
+        launch = await context.launch_builder.build_launch(pod, name, attempt, devices)
+        outcome = launch if isinstance(launch, ContainerNotStarted) else await context.runtime.start(launch)
+        if isinstance(outcome, ContainerNotStarted):
+            context.metrics.count_start(kind, outcome.reason)
+            self._record_start_failure(tracked, outcome)
             return
-        shop.metrics.count_start(kind)
+        context.metrics.count_start(kind)
         self._record_event("Started", f"Started container {name}", False)
-        for note in begun.notes:
+        for note in outcome.notes:
             self._record_event("DeviceEdits", f"container {name}: {note}", True)
         self._tracked[name] = restart_policy.mark_started(
-            tale, ContainerRunning(self._format_status_id(begun.id), shop.get_time())
+            tracked, ContainerRunning(self._format_status_id(outcome.id), context.get_time())
         )
         self._start_watch(name)
         if attempt:
-            await shop.runtime.remove(ContainerId(self._uid, name, attempt - 1))
-            shop.launch_builder.prune_logs(pod, name, attempt)
+            await context.runtime.remove(ContainerId(self._uid, name, attempt - 1))
+            context.launch_builder.prune_logs(pod, name, attempt)
 
     def _record_start_failure(self, container: TrackedContainer, refusal: ContainerNotStarted) -> None:
-        """It is tried again, after waits that grow."""
-        tries = container.state.attempts + 1 if isinstance(container.state, ContainerWaiting) else 1
-        until = self._context.get_time() + self._context.restart_backoff.compute_delay(tries + 1)
+        """Record why a container was not started; it is retried after growing delays."""
+        attempts = container.state.attempts + 1 if isinstance(container.state, ContainerWaiting) else 1
+        until = self._context.get_time() + self._context.restart_backoff.compute_delay(attempts + 1)
         last, count = container.last_termination, container.restart_count
         if isinstance(container.state, ContainerTerminated):
             last, count = container.state, count + 1
-        waiting = ContainerWaiting(refusal.reason, refusal.message, until, tries)
+        waiting = ContainerWaiting(refusal.reason, refusal.message, until, attempts)
         self._tracked[container.name] = replace(
             container, state=waiting, last_termination=last, restart_count=count
         )
@@ -142,18 +144,18 @@ class PodContainers:
         self._on_exit()
 
     async def _wait_for_exit(self, container: ContainerId) -> ContainerExit:
-        """How a container ended; asked again when nobody could tell, or its end would never be seen."""
+        """Wait for a container's exit; retried after errors, because the exit must not be missed."""
         while True:
             try:
                 return await self._context.runtime.wait(container)
-            except Exception as broken:
-                self._context.log.error("a container is not followed now", container=container, error=broken)
+            except Exception as error:
+                self._context.log.error("waiting for a container failed", container=container, error=error)
             await self._context.time_source.sleep(RETRY_SECONDS)
 
-    # --- stopping ---
+    # --- stop ---
 
     def request_stop(self, names: Sequence[str], grace: float) -> None:
-        """Stop some of them; their ends are told when they come."""
+        """Start to stop some containers, without waiting for their exits."""
         for name in names:
             stopping = self._stops.get(name)
             if stopping is None:
@@ -163,18 +165,18 @@ class PodContainers:
                 self._stops[name] = asyncio.create_task(work)
 
     def shorten_grace(self, grace: float) -> None:
-        """There is less time than there was."""
+        """Shorten the grace period of a stop in progress."""
         self._stop_deadline = min(self._stop_deadline, self._context.get_time() + grace)
         self._grace_shortened.set()
 
     async def stop_all(self, grace: float) -> None:
-        """Stop everything and see it end: first the containers, then the sidecars, the last one first."""
+        """Stop all containers and wait: first the main ones, then the sidecars in reverse order."""
         self._stop_deadline = self._context.get_time() + grace
-        # Stops that are under way may have been given more time.
-        under_way, self._stops = list(self._stops.values()), {}
-        for task in under_way:
+        # Stops in progress may have a longer grace period.
+        in_progress, self._stops = list(self._stops.values()), {}
+        for task in in_progress:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*in_progress, return_exceptions=True)
         await self._stop_containers(self.list_running(ContainerRole.MAIN, ContainerRole.INIT))
         for name in reversed(self.list_running(ContainerRole.SIDECAR)):
             await self._stop_containers([name])
@@ -190,7 +192,7 @@ class PodContainers:
                 self._stops.pop(name, None)
 
     async def remove_all(self) -> None:
-        """Take away what is left of all of them, except what they said."""
-        for tale in self.tracked:
-            for attempt in range(max(tale.restart_count - 1, 0), tale.restart_count + 1):
-                await self._context.runtime.remove(ContainerId(self._uid, tale.name, attempt))
+        """Remove what is left of all containers, except their logs."""
+        for tracked in self.tracked:
+            for attempt in range(max(tracked.restart_count - 1, 0), tracked.restart_count + 1):
+                await self._context.runtime.remove(ContainerId(self._uid, tracked.name, attempt))

@@ -1,11 +1,11 @@
-"""A pod's status, as its node tells it: phase, conditions, and how each container is.
+"""Builds the status of a pod: phase, conditions and container statuses.
 
-Theory of operation: everything is worked out anew from the tales of the containers and from what hinders the
-pod as a whole; only the moments at which conditions last changed are taken from the status before. A
-container that waits to be started again shows how it ended as its last state. The result is what the node
-answers for and nothing else, so it can be merged into a status that others write to as well.
+Theory of operation: the status is computed from the tracked containers and from what blocks the pod as a
+whole; only the transition times of conditions come from the previous status. A container that waits for its
+restart has its termination as last state. The result has only the fields that the node owns, so it can be
+merged into a status that other clients write to as well.
 
-Rules for this file: pure; documents go in and come out.
+Rules for this file: pure; from documents to documents.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ Document = dict[str, Any]
 READY_TO_START, INITIALIZED = "PodReadyToStartContainers", "Initialized"
 CONTAINERS_READY, READY = "ContainersReady", "Ready"
 OWNED_CONDITIONS: Final = (READY_TO_START, INITIALIZED, CONTAINERS_READY, READY)
-"""The conditions a node answers for, in the order people read them."""
+"""The conditions that a node owns, in reading order."""
 
 _CRASH_LOOP_BACKOFF: Final = "CrashLoopBackOff"
 _UNKNOWN_EXIT_CODE: Final = 137
-"""The exit code of a container of which a status does not tell it: nobody may count on it."""
+"""The exit code for a termination whose status has none."""
 
 
 class ClaimDeviceHealth(msgspec.Struct, frozen=True):
-    """How one device of a claim is: `name` is `claim:ENTRY` or `claim:ENTRY/REQUEST`."""
+    """The health of one device of a claim: `name` is `claim:ENTRY` or `claim:ENTRY/REQUEST`."""
 
     name: str
     device: str
@@ -58,7 +58,7 @@ class ClaimDeviceHealth(msgspec.Struct, frozen=True):
 
 
 class PodPhaseOverride(msgspec.Struct, frozen=True):
-    """What is true of the pod as a whole, whatever its containers say: its phase, and why."""
+    """A phase and reason of the pod as a whole that override its containers."""
 
     phase: str
     reason: str = ""
@@ -66,48 +66,48 @@ class PodPhaseOverride(msgspec.Struct, frozen=True):
 
 
 class PodStatusInputs(msgspec.Struct, frozen=True):
-    """What a status is made from, besides the pod."""
+    """The inputs of a status, besides the pod."""
 
     containers: tuple[TrackedContainer, ...]
     now: float
     address: str = ""
-    """That of the node; its pods share it."""
+    """The address of the node, which its pods share."""
     claims_ready: bool = False
     blocker: ContainerWaiting | None = None
-    """Why no container can start, for example a claim that is refused."""
+    """Why no container can start, for example a refused claim."""
     phase_override: PodPhaseOverride | None = None
     health: Mapping[str, tuple[ClaimDeviceHealth, ...]] = {}
     """By container."""
     start_time: str = ""
-    """When the node took the pod."""
+    """When the node accepted the pod."""
 
 
 def format_time(seconds: float) -> str:
-    """Seconds since the epoch as an object tells them."""
+    """Format seconds since the epoch as a timestamp of the API."""
     return format_timestamp(datetime.fromtimestamp(math.floor(seconds), UTC))
 
 
 def build_pod_status(pod: Mapping[str, Any], inputs: PodStatusInputs, backoff: RestartBackoff) -> Document:
-    """The part of a pod's status that its node answers for."""
+    """Build the part of a pod's status that its node owns."""
     phase = _choose_phase(pod, inputs)
-    containers = [_build_container_status(pod, tale, inputs, backoff) for tale in inputs.containers]
+    containers = [_build_container_status(pod, tracked, inputs, backoff) for tracked in inputs.containers]
     inits = [
         one
-        for one, tale in zip(containers, inputs.containers, strict=True)
-        if tale.role is not ContainerRole.MAIN
+        for one, tracked in zip(containers, inputs.containers, strict=True)
+        if tracked.role is not ContainerRole.MAIN
     ]
     mains = [
         one
-        for one, tale in zip(containers, inputs.containers, strict=True)
-        if tale.role is ContainerRole.MAIN
+        for one, tracked in zip(containers, inputs.containers, strict=True)
+        if tracked.role is ContainerRole.MAIN
     ]
     before = _to_mapping(pod.get("status"))
-    verdict = inputs.phase_override or PodPhaseOverride(phase)
+    override = inputs.phase_override or PodPhaseOverride(phase)
     status: Document = {
         "phase": phase,
         "conditions": _build_conditions(before, inputs, phase, [*inits, *mains]),
-        "reason": verdict.reason or None,
-        "message": verdict.message or None,
+        "reason": override.reason or None,
+        "message": override.message or None,
         "startTime": before.get("startTime") or inputs.start_time or format_time(inputs.now),
         "containerStatuses": mains,
     }
@@ -115,7 +115,7 @@ def build_pod_status(pod: Mapping[str, Any], inputs: PodStatusInputs, backoff: R
         status["initContainerStatuses"] = inits
     if inputs.address:
         status |= {"hostIP": inputs.address, "hostIPs": [{"ip": inputs.address}]}
-        if inputs.claims_ready or any(tale.has_started for tale in inputs.containers):
+        if inputs.claims_ready or any(tracked.has_started for tracked in inputs.containers):
             status |= {"podIP": inputs.address, "podIPs": [{"ip": inputs.address}]}
     return status
 
@@ -134,7 +134,7 @@ def _build_container_status(
 ) -> Document:
     shown, last = _choose_states(pod, container, inputs, backoff)
     running = isinstance(container.state, ContainerRunning)
-    over = (
+    completed = (
         isinstance(container.state, ContainerTerminated)
         and container.role is ContainerRole.INIT
         and container.state.succeeded
@@ -143,7 +143,7 @@ def _build_container_status(
         "name": container.name,
         "image": container.image,
         "imageID": container.image,
-        "ready": running if container.role is not ContainerRole.INIT else over,
+        "ready": running if container.role is not ContainerRole.INIT else completed,
         "started": running,
         "restartCount": container.restart_count,
         "state": _build_state(shown),
@@ -161,15 +161,15 @@ def _build_container_status(
 def _choose_states(
     pod: Mapping[str, Any], container: TrackedContainer, inputs: PodStatusInputs, backoff: RestartBackoff
 ) -> tuple[ContainerState, ContainerTerminated | None]:
-    """A container's state and last state, for people."""
+    """Choose the displayed state and last state of a container."""
     state = container.state
     if (
         isinstance(state, ContainerTerminated)
         and inputs.phase_override is None
         and should_restart(container, get_restart_policy(pod))
     ):
-        moment_due = compute_next_start(container, backoff)
-        if moment_due is not None and moment_due > inputs.now:
+        next_start = compute_next_start(container, backoff)
+        if next_start is not None and next_start > inputs.now:
             return ContainerWaiting(
                 _CRASH_LOOP_BACKOFF, _build_backoff_message(pod, container, backoff)
             ), state
@@ -185,10 +185,10 @@ def _build_backoff_message(
     pod: Mapping[str, Any], container: TrackedContainer, backoff: RestartBackoff
 ) -> str:
     metadata = pod.get("metadata") or {}
-    whose = f"{metadata.get('name')}_{metadata.get('namespace')}({metadata.get('uid')})"
+    pod_name = f"{metadata.get('name')}_{metadata.get('namespace')}({metadata.get('uid')})"
     return (
         f"back-off {_format_duration(backoff.compute_delay(container.crashes))} restarting "
-        f"failed container={container.name} pod={whose}"
+        f"failed container={container.name} pod={pod_name}"
     )
 
 
@@ -201,16 +201,16 @@ def _build_state(state: ContainerState) -> Document:
     if isinstance(state, ContainerRunning):
         return {"running": {"startedAt": format_time(state.started)}}
     if isinstance(state, ContainerWaiting):
-        told = {"reason": state.reason, "message": state.message}
-        return {"waiting": {name: value for name, value in told.items() if value}}
+        waiting = {"reason": state.reason, "message": state.message}
+        return {"waiting": {name: value for name, value in waiting.items() if value}}
     document: Document = {
         "exitCode": state.code,
         "reason": state.reason or ("Completed" if state.succeeded else "Error"),
         "startedAt": format_time(state.started),
         "finishedAt": format_time(state.finished),
     }
-    more = {"signal": state.signal, "message": state.message, "containerID": state.id}
-    return {"terminated": document | {name: value for name, value in more.items() if value}}
+    optional = {"signal": state.signal, "message": state.message, "containerID": state.id}
+    return {"terminated": document | {name: value for name, value in optional.items() if value}}
 
 
 def _build_resources(health: Sequence[ClaimDeviceHealth]) -> list[Document]:
@@ -229,18 +229,18 @@ def _build_resources(health: Sequence[ClaimDeviceHealth]) -> list[Document]:
 def _build_conditions(
     before: Mapping[str, Any], inputs: PodStatusInputs, phase: str, containers: Sequence[Document]
 ) -> list[Document]:
-    """Ours; those of others are not touched."""
+    """Build the conditions that the node owns; those of others are not included."""
     known = {one.get("type"): one for one in _to_rows(before.get("conditions"))}
     ready = _evaluate_ready(inputs, phase, containers)
-    begun = inputs.claims_ready and phase not in TERMINAL_PHASES
-    told = {
-        READY_TO_START: (begun, "", ""),
+    can_start = inputs.claims_ready and phase not in TERMINAL_PHASES
+    values = {
+        READY_TO_START: (can_start, "", ""),
         INITIALIZED: _evaluate_initialized(inputs, phase),
         CONTAINERS_READY: ready,
         READY: ready,
     }
     return [
-        _build_condition(name, *told[name], known.get(name), format_time(inputs.now))
+        _build_condition(name, *values[name], known.get(name), format_time(inputs.now))
         for name in OWNED_CONDITIONS
     ]
 
@@ -248,9 +248,9 @@ def _build_conditions(
 def _evaluate_initialized(inputs: PodStatusInputs, phase: str) -> tuple[bool, str, str]:
     if phase not in TERMINAL_PHASES and not is_initialized(inputs.containers):
         names = [
-            tale.name
-            for tale in inputs.containers
-            if tale.role is not ContainerRole.MAIN and not _has_completed(tale)
+            tracked.name
+            for tracked in inputs.containers
+            if tracked.role is not ContainerRole.MAIN and not _has_completed(tracked)
         ]
         return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(names)}]"
     return True, "PodCompleted" if phase == "Succeeded" else "", ""
@@ -269,7 +269,7 @@ def _evaluate_ready(
         return False, "PodCompleted", ""
     if phase == FAILED:
         return False, "PodFailed", ""
-    inits = {tale.name for tale in inputs.containers if tale.role is ContainerRole.INIT}
+    inits = {tracked.name for tracked in inputs.containers if tracked.role is ContainerRole.INIT}
     missing = [one["name"] for one in containers if not one["ready"] and one["name"] not in inits]
     if missing:
         return False, "ContainersNotReady", f"containers with unready status: [{' '.join(missing)}]"
@@ -282,7 +282,7 @@ def _build_condition(
     word = "True" if status else "False"
     since = before.get("lastTransitionTime") if before and before.get("status") == word else None
     condition: Document = {"type": name, "status": word, "lastProbeTime": None}
-    # What is empty is named, too: a merge would keep the words of the status before.
+    # Empty fields are null: a merge would keep the values of the previous status.
     condition |= {"reason": reason or None, "message": message or None}
     return condition | {"lastTransitionTime": since or now}
 
@@ -293,14 +293,14 @@ def _build_condition(
 def restore_containers(
     pod: Mapping[str, Any], containers: Iterable[TrackedContainer]
 ) -> tuple[TrackedContainer, ...]:
-    """The tales of a pod as its status tells them; containers that ran then are where they were."""
+    """Restore the states of a pod's containers from its status."""
     status = _to_mapping(pod.get("status"))
-    told: dict[str, Mapping[str, Any]] = {
+    reported: dict[str, Mapping[str, Any]] = {
         str(one.get("name")): one
         for field in ("initContainerStatuses", "containerStatuses")
         for one in _to_rows(status.get(field))
     }
-    return tuple(_restore_container(tale, told.get(tale.name)) for tale in containers)
+    return tuple(_restore_container(tracked, reported.get(tracked.name)) for tracked in containers)
 
 
 def _restore_container(container: TrackedContainer, reported: Mapping[str, Any] | None) -> TrackedContainer:
@@ -312,19 +312,19 @@ def _restore_container(container: TrackedContainer, reported: Mapping[str, Any] 
     )
     count = max(_to_int(reported.get("restartCount"), 0), 0)
     end, running = _parse_terminated(state), state.get("running")
-    recalled = msgspec.structs.replace(container, restart_count=count, last_termination=last)
+    restored = msgspec.structs.replace(container, restart_count=count, last_termination=last)
     if running is not None:
-        began = parse_time(_to_mapping(running).get("startedAt"))
+        started = parse_time(_to_mapping(running).get("startedAt"))
         return msgspec.structs.replace(
-            recalled, state=ContainerRunning(str(reported.get("containerID") or ""), began)
+            restored, state=ContainerRunning(str(reported.get("containerID") or ""), started)
         )
     if end is not None:
-        return msgspec.structs.replace(recalled, state=end, crashes=1)
+        return msgspec.structs.replace(restored, state=end, crashes=1)
     if last is not None and _to_mapping(state.get("waiting")).get("reason") == _CRASH_LOOP_BACKOFF:
-        return msgspec.structs.replace(recalled, state=last, last_termination=None, crashes=count + 1)
+        return msgspec.structs.replace(restored, state=last, last_termination=None, crashes=count + 1)
     if last is not None:
-        return msgspec.structs.replace(recalled, state=last, last_termination=None, crashes=1)
-    return recalled
+        return msgspec.structs.replace(restored, state=last, last_termination=None, crashes=1)
+    return restored
 
 
 def _parse_terminated(state: Mapping[str, Any]) -> ContainerTerminated | None:
@@ -343,7 +343,7 @@ def _parse_terminated(state: Mapping[str, Any]) -> ContainerTerminated | None:
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:
-    """An object of a status; others may have written anything there."""
+    """Return a value of a status if it is an object; other clients may have written anything."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -356,7 +356,7 @@ def _to_int(value: Any, default: int) -> int:
 
 
 def parse_time(text: Any) -> float:
-    """A moment in an object as seconds since the epoch."""
+    """Parse a timestamp of the API to seconds since the epoch; 0 when it is invalid."""
     try:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):

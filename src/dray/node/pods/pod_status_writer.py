@@ -1,12 +1,12 @@
-"""Writes the status of a pod until the server has it; only the newest counts.
+"""Writes the status of a pod to the server with retries; only the newest status counts.
 
-Theory of operation: what a node says about a pod is merged into the pod's status, so that others may write
-there, too. While the server does not answer it is tried again, with growing waits, and whatever was said in
-between replaces what was not written yet. A pod that is gone, or another of its name, ends it.
+Theory of operation: the node's status is merged into the pod's, so that other clients may write there, too.
+While the server is unreachable the write is retried after growing delays, and a newer status replaces one
+that is not written yet. The writer ends when the pod is deleted or another pod has its name.
 
-When the server has something else than was written, somebody wrote over it, or the server was put back to an
-earlier state. Then the newest is written once more, after a pause in which it may turn out that it is there:
-what the server tells comes late.
+When the server has another status than was written, another client has overwritten it, or the server was
+restored to an earlier state. Then the newest status is written once more, after a delay, because observed
+objects may be outdated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dray.telemetry.logs import StructuredLogger
 
 MAX_BACKOFF_SECONDS: Final = 15.0
 OVERWRITE_DELAY_SECONDS: Final = 1.0
-"""How long something else may stand on the server before it is written over."""
+"""How long a different status may stay on the server before it is overwritten."""
 
 Document = dict[str, Any]
 
 
 class PodStatusWriter:
-    """Tells the server how one pod is."""
+    """Writes the status of one pod."""
 
     def __init__(self, client: Client, key: ObjectKey, uid: str, log: StructuredLogger) -> None:
         self._client = client
@@ -41,18 +41,18 @@ class PodStatusWriter:
         self._key, self._uid = key, uid
         self._log = log
         self._pending: Document | None = None
-        """What is not written yet."""
+        """The status that is not written yet."""
         self._latest: Document | None = None
         self._differs_since: float | None = None
-        """Since when the server has something else than was written."""
+        """Since when the server has another status than was written."""
         self._wake = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
         self.gone = False
-        """Whether the server knows no such pod any more."""
+        """Whether the pod does not exist any more."""
 
     def set_status(self, status: Document) -> None:
-        """Note how the pod is; written soon, unless it was said before."""
+        """Set the status to write, unless it is the latest already."""
         if status == self._latest or self.gone:
             return
         self._pending = self._latest = status
@@ -60,7 +60,7 @@ class PodStatusWriter:
         self._wake.set()
 
     def observe_status(self, status: Mapping[str, Any]) -> None:
-        """Note what the server has."""
+        """Compare the status on the server with the latest."""
         if self._latest is None or _contains(self._latest, status):
             self._differs_since = None
         elif self._differs_since is None:
@@ -68,11 +68,11 @@ class PodStatusWriter:
             self._wake.set()
 
     async def wait_until_written(self) -> None:
-        """Wait until everything said is written, or the pod is gone."""
+        """Wait until the latest status is written, or the pod does not exist any more."""
         await self._written.wait()
 
     async def run(self) -> None:
-        """Write what is said until cancelled, or until the pod is gone."""
+        """Write each status until cancelled, or until the pod does not exist any more."""
         backoff = Backoff(self._time_source, initial=0.2, maximum=MAX_BACKOFF_SECONDS)
         while not self.gone:
             await self._wait_for_change()
@@ -84,7 +84,7 @@ class PodStatusWriter:
             self._written.set()
 
     async def _wait_for_change(self) -> None:
-        """Wait for something to write: what is said, or what somebody else has written over."""
+        """Wait for a status to write: a new one, or the latest when another client has overwritten it."""
         while self._pending is None:
             self._wake.clear()
             if self._differs_since is None:
@@ -97,18 +97,18 @@ class PodStatusWriter:
                 self._differs_since, self._pending = None, self._latest
 
     async def _write_status(self, status: Document) -> bool:
-        """Whether there is no use in trying again."""
+        """Write a status; return whether a retry is useless."""
         patch = StrategicMergePatch({"metadata": {"uid": self._uid}, "status": status})
         namespace, name = self._key
         try:
             await self._client.patch(Pod, name, patch, namespace, subresource="status")
-        except (NotFoundError, ConflictError) as refused:
-            self.gone = isinstance(refused, NotFoundError) or await self._is_replaced()
+        except (NotFoundError, ConflictError) as error:
+            self.gone = isinstance(error, NotFoundError) or await self._is_replaced()
             return self.gone
-        except InvalidObjectError as refused:
-            self._log.error("the server does not take the status of a pod", pod=self._key, error=refused)
-        except CALL_ERRORS as trouble:
-            self._log.debug("the status of a pod is not written yet", pod=self._key, error=trouble)
+        except InvalidObjectError as error:
+            self._log.error("the server rejects the status of a pod", pod=self._key, error=error)
+        except CALL_ERRORS as error:
+            self._log.debug("the status of a pod is not written yet", pod=self._key, error=error)
             return False
         self._differs_since = None
         if self._pending is status:
@@ -116,7 +116,7 @@ class PodStatusWriter:
         return True
 
     async def _is_replaced(self) -> bool:
-        """Whether another pod has the name; a conflict may also mean that too many others write."""
+        """Return whether another pod has the name; a conflict may also come from concurrent writes."""
         try:
             found: Pod = await self._client.get(Pod, self._key.name, self._key.namespace)
         except NotFoundError:
@@ -127,7 +127,7 @@ class PodStatusWriter:
 
 
 def _contains(expected: Any, actual: Any) -> bool:
-    """Whether everything that was said is there; there may be more, and nothing is as good as null."""
+    """Return whether `actual` has everything of `expected`, and maybe more; missing equals null."""
     if isinstance(expected, Mapping):
         fields = actual if isinstance(actual, Mapping) else {}
         return all(_contains(value, fields.get(name)) for name, value in expected.items())

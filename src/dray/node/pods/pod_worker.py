@@ -1,20 +1,20 @@
-"""The life of one pod on this node, from the moment it is bound until nothing of it is left.
+"""The worker of one pod: runs it from its binding to this node until nothing of it is left.
 
-Theory of operation: `restart_count` says what is due, this file has it done and waits for what happens next:
-a container ends, the pod changes, a wait is over. Containers start only when the pod's claims are prepared.
-They go on when the agent ends; a new agent finds them and takes up where the old one was. A pod ends when no
-container is to run again, when it is deleted, when it vanishes, or when its time is over. Then, in this
-order: containers stop, claims are given back, the server is told how it ended, the pod is removed. What is
-known here is enough for all of it; the server only needs to be there to hear of it.
+Theory of operation: `restart_policy` decides the next actions; the worker performs them and waits for the
+next event: a container ends, the pod changes, a delay is over. Containers start only when the pod's claims
+are prepared. They continue when the agent ends; a new agent finds them and its worker takes over. A pod
+terminates when no container will restart, when it is deleted with or without a grace period, or when its
+deadline has passed. Then, in this order: the containers stop, the claims are released, the final status is
+written, the pod is deleted. The worker needs the server only to write and delete, not to decide.
 
-Rules for this file: one task lives a pod; whatever else it needs is a task that it starts and ends itself.
+Rules for this file: one task runs a pod; it starts and ends all other tasks that it needs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from dray.api.codec import decode_projection
 from dray.api.core import Container, Pod
@@ -46,21 +46,21 @@ from dray.node.pods.restart_policy import (
     TERMINAL_PHASES,
     ContainerRole,
     ContainerRunning,
-    ContainerTerminated,
     ContainerWaiting,
 )
 from dray.node.pods.worker_context import PodWorkerContext
-from dray.tasks import wait_for_first
+from dray.tasks import cancel_and_wait, wait_for_first
 
 POD: Final = get_kind("Pod")
 REMOVED_POD_GRACE_SECONDS: Final = 1.0
-"""Seconds for the containers of a pod that was removed by force."""
+"""The grace period of a pod that was deleted by force."""
 
+T = TypeVar("T")
 Document = dict[str, Any]
 
 
 class PodWorker:
-    """One pod."""
+    """Runs one pod."""
 
     def __init__(
         self,
@@ -70,36 +70,37 @@ class PodWorker:
         *,
         resumed: bool = False,
     ) -> None:
-        """`found` are its containers; `resumed` starts those again that were stopped for a pause."""
+        """`found` are its containers; `resumed` restarts those that were stopped with an earlier agent."""
         self.uid, self.key = get_uid(pod), get_key(pod)
         self.pod = pod
         self._context = context
         wrong = restart_policy.check_container_names(pod)
         known = () if wrong else restore_containers(pod, restart_policy.build_tracked_containers(pod))
-        tales = recover_containers(
+        containers = recover_containers(
             known, found, context.runtime.name, context.restart_backoff, resumed=resumed
         )
-        self._orphans = [one.id for one in found if one.id.name not in {tale.name for tale in tales}]
+        names = {tracked.name for tracked in containers}
+        self._orphans = [one.id for one in found if one.id.name not in names]
         self._wake = asyncio.Event()
-        self.containers = PodContainers(self.uid, tales, context, self._record_event, self._wake.set)
+        self.containers = PodContainers(self.uid, containers, context, self._record_event, self._wake.set)
         self._status_writer = PodStatusWriter(context.client, self.key, self.uid, context.log)
         self._started_at = format_time(context.get_time())
         self.removed = False
-        """Whether the server knows no such pod any more."""
+        """Whether the server has deleted the pod."""
         self.readded_pod: Document | None = None
-        """The pod, when it is bound here again while this life ends: a restored server has it once more."""
+        """The pod, when it appears again while this worker ends: a restored server has it once more."""
         self._writer_task: asyncio.Task[None] | None = None
         self._final_status_set = False
         self._claims_ready = False
         self.blocker: ContainerWaiting | None = None
-        """Why no container can start, or why its claims are not given back."""
+        """Why no container can start, or why its claims are not released."""
         self._failure = PodPhaseOverride(FAILED, "InvalidPod", wrong) if wrong else None
         self._warned_restart = ("", 0)
 
-    # --- what others tell ---
+    # --- events ---
 
     def update_pod(self, pod: Document) -> None:
-        """The pod as it is now."""
+        """Take over a changed pod."""
         if self.removed:
             self.readded_pod = pod
             return
@@ -110,98 +111,98 @@ class PodWorker:
         self._wake.set()
 
     def mark_removed(self) -> None:
-        """There is no such pod any more."""
+        """Note that the server has deleted the pod."""
         self.removed, self.readded_pod = True, None
         self.containers.shorten_grace(self._compute_grace())
         self._wake.set()
 
     def refresh_status(self) -> None:
-        """Something about its devices may be different."""
+        """Report the status again, because the health of devices may have changed."""
         if self.has_started and not self.is_finished:
             self._report_status()
 
     @property
     def has_started(self) -> bool:
-        """Whether a container of it was ever started."""
-        return any(tale.has_started for tale in self.containers.tracked)
+        """Whether any of its containers was ever started."""
+        return any(tracked.has_started for tracked in self.containers.tracked)
 
     @property
     def is_terminating(self) -> bool:
-        """Whether the pod is to go."""
+        """Whether the pod is being deleted."""
         return self.removed or bool(self.pod["metadata"].get("deletionTimestamp"))
 
     @property
     def is_finished(self) -> bool:
-        """Whether the server was told that it ended."""
+        """Whether its final status is set or the server has a terminal phase."""
         return self._final_status_set or self._read_terminal_phase() is not None
 
     def _read_terminal_phase(self) -> PodPhaseOverride | None:
-        """How the server says that the pod ended; a phase that no pod leaves, whoever wrote it."""
+        """Read the terminal phase on the server, whoever wrote it; no pod leaves one."""
         status = self.pod.get("status") or {}
         phase, reason, message = (str(status.get(name) or "") for name in ("phase", "reason", "message"))
         return PodPhaseOverride(phase, reason, message) if phase in TERMINAL_PHASES else None
 
-    # --- its course ---
+    # --- running ---
 
     async def run(self) -> None:
-        """Live it."""
-        self._writer_task = telling = asyncio.create_task(self._status_writer.run())
-        telling.add_done_callback(lambda _: self._wake.set())
+        """Run the pod until nothing of it is left."""
+        self._writer_task = writing = asyncio.create_task(self._status_writer.run())
+        writing.add_done_callback(lambda _: self._wake.set())
         try:
             self.containers.watch_running()
-            # What no container of the pod stands for must not run when its claims are given back.
-            for stray in self._orphans:
-                await self._context.runtime.remove(stray)
+            # Containers that the pod does not name must not run when its claims are released.
+            for orphan in self._orphans:
+                await self._context.runtime.remove(orphan)
             if not self.is_finished:
                 await self._run_containers()
             await self._terminate()
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
             await self.containers.close()
 
     async def _run_containers(self) -> None:
         while not (
             self.is_terminating or self.is_finished or self._failure is not None or self._exceeds_deadline()
         ):
-            todo = restart_policy.decide_actions(
+            actions = restart_policy.decide_actions(
                 self.containers.tracked,
                 self._restart_policy,
                 self._context.get_time(),
                 self._context.restart_backoff,
             )
-            if todo.final_phase:
+            if actions.final_phase:
                 return
             self._report_status()
             self._report_backoffs()
-            self.containers.request_stop(todo.stop, self._spec_grace)
-            # What runs already has claims as well, and after a restart they may have to be asked for again.
+            self.containers.request_stop(actions.stop, self._spec_grace)
+            # Claims of running containers may have to be prepared again after a restart of the machine.
             if (
-                todo.start or self.containers.list_running(*ContainerRole)
+                actions.start or self.containers.list_running(*ContainerRole)
             ) and not await self._ensure_claims_ready():
                 if not self.is_terminating:
                     await self._wait_or_wake(self._context.claims.wait_for_retry(self.uid))
                 continue
-            for name in todo.start:
+            for name in actions.start:
                 if not self.is_terminating:
                     devices = self._context.claims.list_cdi_names(self.uid, self._get_container(name))
                     await self.containers.start(self.pod, name, devices)
-            if not todo.start:
-                await self._wait_or_wake(self._sleep_until(todo.recheck_at))
+            if not actions.start:
+                await self._wait_or_wake(self._sleep_until(actions.recheck_at))
 
     @property
     def _restart_policy(self) -> str:
         return restart_policy.get_restart_policy(self.pod)
 
     async def _sleep_until(self, until: float | None) -> None:
-        moments = [when for when in (until, self._compute_deadline()) if when is not None]
-        if moments:
-            await self._context.time_source.sleep(max(min(moments) - self._context.get_time(), 0.0))
+        times = [time for time in (until, self._compute_deadline()) if time is not None]
+        if times:
+            await self._context.time_source.sleep(max(min(times) - self._context.get_time(), 0.0))
         else:
             await asyncio.Event().wait()
 
     async def _wait_or_wake(self, awaitable: Awaitable[object]) -> None:
-        """Wait for something, or until anything happens to the pod."""
+        """Wait for an awaitable, or for any event of the pod."""
         try:
             await wait_for_first(awaitable, self._wake.wait())
             if self._writer_task is not None and self._writer_task.done():
@@ -209,13 +210,23 @@ class PodWorker:
         finally:
             self._wake.clear()
 
+    async def _wait_unless(self, should_stop: Callable[[], bool], awaitable: Awaitable[T]) -> T | None:
+        """Wait for a result; cancel it and return None when an event of the pod stops the wait."""
+        task = asyncio.ensure_future(awaitable)
+        try:
+            while not task.done() and not should_stop():
+                await self._wait_or_wake(asyncio.wait({task}))
+            return task.result() if task.done() else None
+        finally:
+            await cancel_and_wait(task)
+
     def _compute_deadline(self) -> float | None:
-        """When the pod's time is over."""
+        """Compute the deadline of `activeDeadlineSeconds`; None without one."""
         seconds = (self.pod.get("spec") or {}).get("activeDeadlineSeconds")
         if not isinstance(seconds, int):
             return None
-        began = (self.pod.get("status") or {}).get("startTime") or self._started_at
-        return parse_time(began) + seconds
+        started = (self.pod.get("status") or {}).get("startTime") or self._started_at
+        return parse_time(started) + seconds
 
     def _exceeds_deadline(self) -> bool:
         deadline = self._compute_deadline()
@@ -227,28 +238,21 @@ class PodWorker:
         return True
 
     async def _ensure_claims_ready(self) -> bool:
-        """Have the claims prepared, unless they are; a pod that is to go does not wait for it."""
+        """Have the claims prepared, unless they are; a pod being deleted does not wait for it."""
         if self._claims_ready:
             return True
-        asking = asyncio.ensure_future(self._context.claims.prepare(decode_projection(POD, self.pod)))
-        try:
-            while not asking.done() and not self.is_terminating:
-                await self._wait_or_wake(asyncio.wait({asking}))
-            if not asking.done():
-                return False
-        finally:
-            if not asking.done():
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
-        answer = asking.result()
-        if isinstance(answer, ClaimsReady):
+        preparing = self._context.claims.prepare(decode_projection(POD, self.pod))
+        outcome = await self._wait_unless(lambda: self.is_terminating, preparing)
+        if outcome is None:
+            return False
+        if isinstance(outcome, ClaimsReady):
             self._claims_ready, self.blocker = True, None
             self._report_status()
             return True
-        if isinstance(answer, ClaimsRefused) and answer.is_final:
-            self._failure = PodPhaseOverride(FAILED, str(answer.reason), answer.message)
+        if isinstance(outcome, ClaimsRefused) and outcome.is_final:
+            self._failure = PodPhaseOverride(FAILED, str(outcome.reason), outcome.message)
             self._wake.set()
-        self.blocker = ContainerWaiting(str(answer.reason), answer.message)
+        self.blocker = ContainerWaiting(str(outcome.reason), outcome.message)
         self._report_status()
         return False
 
@@ -259,7 +263,7 @@ class PodWorker:
         pod: Pod = decode_projection(POD, self.pod)
         return (*pod.spec.init_containers, *pod.spec.containers)
 
-    # --- ending ---
+    # --- termination ---
 
     @property
     def _spec_grace(self) -> float:
@@ -267,17 +271,17 @@ class PodWorker:
         return float(seconds) if isinstance(seconds, int) else 30.0
 
     def _compute_grace(self) -> float:
-        """Seconds that containers have to end when the pod is to go."""
+        """Compute the grace period of containers when the pod terminates."""
         if self.removed:
             return REMOVED_POD_GRACE_SECONDS
-        asked = _get_deletion_grace(self.pod)
-        return max(self._spec_grace if asked is None else float(asked), MIN_GRACE_SECONDS)
+        requested = _get_deletion_grace(self.pod)
+        return max(self._spec_grace if requested is None else float(requested), MIN_GRACE_SECONDS)
 
     async def _terminate(self) -> None:
-        untold = not self.is_finished or bool(self.containers.list_running(*ContainerRole))
+        unreported = not self.is_finished or bool(self.containers.list_running(*ContainerRole))
         await self.containers.stop_all(self._compute_grace())
         await self._release_claims()
-        if untold and not self.removed:
+        if unreported and not self.removed:
             self._report_status(final=True)
             await self._wait_until_reported()
         await self.containers.remove_all()
@@ -287,14 +291,14 @@ class PodWorker:
         self._context.launch_builder.delete_logs(self.pod)
 
     async def _release_claims(self) -> None:
-        """Give back the claims; nothing is reported and nothing removed before that."""
+        """Release the claims; the final status and the deletion come after that."""
         claims = self._context.claims
-        while (answer := await claims.release(self.uid, abandon=self._abandons_devices())) is not None:
-            hindrance = ContainerWaiting(str(answer.reason), answer.message)
-            if hindrance != self.blocker:
-                self.blocker = hindrance
+        while (pending := await claims.release(self.uid, abandon=self._abandons_devices())) is not None:
+            blocker = ContainerWaiting(str(pending.reason), pending.message)
+            if blocker != self.blocker:
+                self.blocker = blocker
                 self._context.log.warning(
-                    "claims of a pod are not given back", pod=self.key, why=answer.message
+                    "claims of a pod are not released", pod=self.key, why=pending.message
                 )
                 self._report_status()
             await self._wait_or_wake(claims.wait_for_retry(self.uid))
@@ -304,46 +308,35 @@ class PodWorker:
         return (self.pod["metadata"].get("annotations") or {}).get(ABANDON_ANNOTATION) == "true"
 
     async def _wait_until_reported(self) -> None:
-        """Wait until the server knows how the pod ended, or the pod is gone."""
-        waiting = asyncio.ensure_future(self._status_writer.wait_until_written())
-        try:
-            while not waiting.done() and not self.removed:
-                await self._wait_or_wake(asyncio.wait({waiting}))
-        finally:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
+        """Wait until the final status is written, or the pod is deleted."""
+        await self._wait_unless(lambda: self.removed, self._status_writer.wait_until_written())
 
     async def _delete_pod(self) -> None:
-        """Let the server remove the pod, and no other of its name."""
+        """Delete the pod on the server, and no other of its name."""
         backoff = Backoff(self._context.time_source, initial=0.2, maximum=15.0)
         while not self.removed:
             try:
-                how = DeleteOptions(uid=self.uid, grace_seconds=0)
-                await self._context.client.delete(Pod, self.key.name, self.key.namespace, how)
+                options = DeleteOptions(uid=self.uid, grace_seconds=0)
+                await self._context.client.delete(Pod, self.key.name, self.key.namespace, options)
                 return
             except NotFoundError:
                 return
-            except CALL_ERRORS as trouble:
-                # A conflict, too: that another pod has its name is told by whoever tells of pods.
-                self._context.log.debug("a pod is not removed yet", pod=self.key, error=trouble)
+            except CALL_ERRORS as error:
+                # Includes a conflict: when another pod has its name, the informer reports the deletion.
+                self._context.log.debug("a pod is not deleted yet", pod=self.key, error=error)
                 await self._wait_or_wake(backoff.wait())
 
-    # --- telling ---
+    # --- status and events ---
 
     def _report_backoffs(self) -> None:
-        """Say once for each end that a container is not started again at once."""
-        for tale in self.containers.tracked:
-            waits = (
-                isinstance(tale.state, ContainerTerminated)
-                and self._context.restart_backoff.compute_delay(tale.crashes) > 0
-            )
-            if (
-                waits
-                and restart_policy.should_restart(tale, self._restart_policy)
-                and self._warned_restart != (tale.name, tale.restart_count)
+        """Record an event for each termination after which a restart is delayed, once."""
+        for tracked in self.containers.tracked:
+            restart = (tracked.name, tracked.restart_count)
+            if restart != self._warned_restart and restart_policy.is_restart_delayed(
+                tracked, self._restart_policy, self._context.restart_backoff
             ):
-                self._warned_restart = (tale.name, tale.restart_count)
-                note = f"Back-off restarting failed container {tale.name} in pod {self.key.name}"
+                self._warned_restart = restart
+                note = f"Back-off restarting failed container {tracked.name} in pod {self.key.name}"
                 self._record_event("BackOff", note, True)
 
     def _record_event(self, reason: str, note: str, warning: bool) -> None:
@@ -353,36 +346,36 @@ class PodWorker:
         if self.removed or self._final_status_set:
             return
         self._final_status_set = final
-        tales = self.containers.tracked
-        scene = PodStatusInputs(
-            tales,
+        containers = self.containers.tracked
+        inputs = PodStatusInputs(
+            containers,
             self._context.get_time(),
             self._context.address,
-            self._claims_ready or any(isinstance(tale.state, ContainerRunning) for tale in tales),
+            self._claims_ready or any(isinstance(tracked.state, ContainerRunning) for tracked in containers),
             self.blocker,
             self._decide_phase(final),
             self._collect_health(),
             self._started_at,
         )
-        self._status_writer.set_status(build_pod_status(self.pod, scene, self._context.restart_backoff))
+        self._status_writer.set_status(build_pod_status(self.pod, inputs, self._context.restart_backoff))
 
     def _decide_phase(self, final: bool) -> PodPhaseOverride | None:
-        tales = self.containers.tracked
-        phase = restart_policy.compute_phase(tales, self._restart_policy)
+        containers = self.containers.tracked
+        phase = restart_policy.compute_phase(containers, self._restart_policy)
         if final:
             return (
                 self._read_terminal_phase()
                 or self._failure
                 or PodPhaseOverride(
-                    phase if phase in TERMINAL_PHASES else restart_policy.compute_terminated_phase(tales)
+                    phase if phase in TERMINAL_PHASES else restart_policy.compute_terminated_phase(containers)
                 )
             )
         if phase not in TERMINAL_PHASES and self._failure is None:
             return None
-        # Whoever reads that a pod is over may count on its claims being given back.
+        # A terminal phase implies that the claims are released.
         why = self.blocker or ContainerWaiting("")
         return PodPhaseOverride(
-            RUNNING if restart_policy.is_initialized(tales) else PENDING, why.reason, why.message
+            RUNNING if restart_policy.is_initialized(containers) else PENDING, why.reason, why.message
         )
 
     def _collect_health(self) -> dict[str, tuple[ClaimDeviceHealth, ...]]:
@@ -393,7 +386,7 @@ class PodWorker:
         }
 
     def _list_device_health(self, container: Container) -> Iterable[ClaimDeviceHealth]:
-        """The devices of a container by the claims it names, as its spec names them."""
+        """List the health of a container's devices, named by the claims of its spec."""
         by_request = {claim.name for claim in container.resources.claims if claim.request}
         for one in self._context.claims.list_devices(self.uid, container):
             if one.device:

@@ -1,14 +1,13 @@
-"""What is to be done with the containers of a pod: which start now, which stop, and whether the pod is over.
+"""The restart policy of a pod: which containers start or stop now, and when the pod is finished.
 
-Theory of operation: a `TrackedContainer` is what is known of one container: what it is for, how it is, how it
-ended last, and how often it was started again. `decide_actions` reads the tales of a pod in the order of its
-spec. Init containers run one after the other; a sidecar among them (an init container that is restarted
-always) goes on beside all that follow. The others run together when all of these are through. A container
-that ended starts again when the pod's policy says so: at once the first time, then after waits that double.
-One that ran long enough is forgiven. When no container will start again the pod is over, and its sidecars
-have nothing left to accompany.
+Theory of operation: a `TrackedContainer` has the role, state, last termination and restart count of one
+container. `decide_actions` goes through those of a pod in the order of its spec. Init containers run one
+after the other; a sidecar among them (an init container with restart policy `Always`) keeps running beside
+all that follow. The main containers run together when all of these are complete. A container that ended
+restarts by the pod's policy: the first time at once, then after delays that double; a long run resets the
+delay. When no main container will restart, the pod is finished and its sidecars are stopped.
 
-Rules for this file: pure; moments are seconds since the epoch and come from the caller.
+Rules for this file: pure; times are seconds since the epoch and come from the caller.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ TERMINAL_PHASES: Final = frozenset({SUCCEEDED, FAILED})
 
 
 class ContainerRole(Enum):
-    """What a container is for."""
+    """The role of a container in its pod."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -37,7 +36,7 @@ class ContainerRole(Enum):
 
 
 class ContainerWaiting(msgspec.Struct, frozen=True):
-    """Not started yet, and why. `until` is when to try again, after a try that failed."""
+    """Not started yet, and why; `until` is the time of the next attempt after one that failed."""
 
     reason: str = "ContainerCreating"
     message: str = ""
@@ -46,14 +45,14 @@ class ContainerWaiting(msgspec.Struct, frozen=True):
 
 
 class ContainerRunning(msgspec.Struct, frozen=True):
-    """It runs."""
+    """Running."""
 
     id: str
     started: float
 
 
 class ContainerTerminated(msgspec.Struct, frozen=True):
-    """It ran, and is over."""
+    """Ended."""
 
     code: int
     reason: str = ""
@@ -65,7 +64,7 @@ class ContainerTerminated(msgspec.Struct, frozen=True):
 
     @property
     def succeeded(self) -> bool:
-        """Whether it did what it should."""
+        """Whether the exit code is 0."""
         return self.code == 0
 
 
@@ -73,7 +72,7 @@ ContainerState = ContainerWaiting | ContainerRunning | ContainerTerminated
 
 
 class TrackedContainer(msgspec.Struct, frozen=True):
-    """What is known of one container."""
+    """The role, state and history of one container."""
 
     name: str
     role: ContainerRole = ContainerRole.MAIN
@@ -82,7 +81,7 @@ class TrackedContainer(msgspec.Struct, frozen=True):
     last_termination: ContainerTerminated | None = None
     restart_count: int = 0
     crashes: int = 0
-    """Ends in a row that were not forgiven."""
+    """Terminations since the last reset of the delay."""
 
     @property
     def has_started(self) -> bool:
@@ -91,56 +90,56 @@ class TrackedContainer(msgspec.Struct, frozen=True):
 
 
 class RestartBackoff(msgspec.Struct, frozen=True):
-    """How long to wait before a container starts again, in seconds, and when it is forgiven."""
+    """Delays before restarts, in seconds, and the running time that resets them."""
 
     first: float = 10.0
     longest: float = 300.0
     reset_after: float = 600.0
 
     def compute_delay(self, crashes: int) -> float:
-        """The wait after so many ends in a row; the first one costs nothing."""
+        """Compute the delay after a number of terminations; the first has none."""
         if crashes <= 1:
             return 0.0
         return float(min(self.first * 2.0 ** min(crashes - 2, 30), self.longest))
 
 
 class PodActions(msgspec.Struct, frozen=True):
-    """What to do now."""
+    """The next actions for a pod."""
 
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     recheck_at: float | None = None
-    """When to look again, if nothing happens before."""
+    """When to decide again, if nothing happens before."""
     final_phase: str = ""
-    """The phase in which the pod ends, when nothing is left to do."""
+    """The phase of a finished pod."""
 
 
 def check_container_names(pod: Document) -> str:
-    """Why nobody can tell the containers of a pod apart; empty when they have names of their own."""
+    """Return why the container names of a pod are invalid; empty when they are unique."""
     seen: set[str] = set()
     for field in ("initContainers", "containers"):
         for position, one in enumerate((pod.get("spec") or {}).get(field) or ()):
-            place, name = f"spec.{field}[{position}].name", one.get("name")
+            path, name = f"spec.{field}[{position}].name", one.get("name")
             if not isinstance(name, str) or not name:
-                return f"{place}: a container needs a name"
+                return f"{path}: a container needs a name"
             if name in seen:
-                return f"{place}: another container of the pod is called `{name}`, too"
+                return f"{path}: another container of the pod is called `{name}`, too"
             seen.add(name)
     return ""
 
 
 def build_tracked_containers(pod: Document) -> tuple[TrackedContainer, ...]:
-    """The containers of a pod as its spec names them, none of them started."""
+    """Build the tracked containers of a pod's spec, none of them started."""
     spec = pod.get("spec") or {}
     inits = spec.get("initContainers") or ()
-    through = ContainerWaiting("PodInitializing") if inits else ContainerWaiting()
+    waiting = ContainerWaiting("PodInitializing") if inits else ContainerWaiting()
     return (
         *(
-            TrackedContainer(one["name"], _get_role(one), str(one.get("image") or ""), through)
+            TrackedContainer(one["name"], _get_role(one), str(one.get("image") or ""), waiting)
             for one in inits
         ),
         *(
-            TrackedContainer(one["name"], ContainerRole.MAIN, str(one.get("image") or ""), through)
+            TrackedContainer(one["name"], ContainerRole.MAIN, str(one.get("image") or ""), waiting)
             for one in spec.get("containers") or ()
         ),
     )
@@ -151,20 +150,20 @@ def _get_role(container: Document) -> ContainerRole:
 
 
 def get_restart_policy(pod: Document) -> str:
-    """What becomes of containers that end."""
+    """Return the restart policy of a pod."""
     return str((pod.get("spec") or {}).get("restartPolicy") or ALWAYS)
 
 
 def mark_terminated(
     container: TrackedContainer, termination: ContainerTerminated, backoff: RestartBackoff
 ) -> TrackedContainer:
-    """The tale of a container that has just ended."""
-    forgiven = termination.finished - termination.started >= backoff.reset_after
-    return replace(container, state=termination, crashes=1 if forgiven else container.crashes + 1)
+    """Return a container as terminated."""
+    reset = termination.finished - termination.started >= backoff.reset_after
+    return replace(container, state=termination, crashes=1 if reset else container.crashes + 1)
 
 
 def mark_started(container: TrackedContainer, state: ContainerRunning) -> TrackedContainer:
-    """The tale of a container that has just been started, maybe not for the first time."""
+    """Return a container as started or restarted."""
     if isinstance(container.state, ContainerTerminated):
         return replace(
             container,
@@ -176,7 +175,7 @@ def mark_started(container: TrackedContainer, state: ContainerRunning) -> Tracke
 
 
 def should_restart(container: TrackedContainer, policy: str) -> bool:
-    """Whether a container that ended is to run again."""
+    """Return whether a terminated container restarts."""
     assert isinstance(container.state, ContainerTerminated)
     if container.role is ContainerRole.SIDECAR:
         return True
@@ -185,48 +184,59 @@ def should_restart(container: TrackedContainer, policy: str) -> bool:
     return policy == ALWAYS or not container.state.succeeded
 
 
+def is_restart_delayed(container: TrackedContainer, policy: str, backoff: RestartBackoff) -> bool:
+    """Return whether a container has terminated and restarts only after a delay."""
+    return (
+        isinstance(container.state, ContainerTerminated)
+        and backoff.compute_delay(container.crashes) > 0
+        and should_restart(container, policy)
+    )
+
+
 def is_initialized(containers: Sequence[TrackedContainer]) -> bool:
-    """Whether every init container is through, and every sidecar has begun."""
+    """Return whether every init container has succeeded and every sidecar has started."""
     return all(
-        tale.has_started
-        if tale.role is ContainerRole.SIDECAR
-        else tale.role is ContainerRole.MAIN
-        or (isinstance(tale.state, ContainerTerminated) and tale.state.succeeded)
-        for tale in containers
+        tracked.has_started
+        if tracked.role is ContainerRole.SIDECAR
+        else tracked.role is ContainerRole.MAIN
+        or (isinstance(tracked.state, ContainerTerminated) and tracked.state.succeeded)
+        for tracked in containers
     )
 
 
 def decide_actions(
     containers: Sequence[TrackedContainer], policy: str, now: float, backoff: RestartBackoff
 ) -> PodActions:
-    """What to do with the containers of a pod."""
-    todo = _ActionsBuilder(policy, now, backoff)
-    mains = [tale for tale in containers if tale.role is ContainerRole.MAIN]
+    """Decide the next actions for the containers of a pod."""
+    actions = _ActionsBuilder(policy, now, backoff)
+    mains = [tracked for tracked in containers if tracked.role is ContainerRole.MAIN]
     finished = [
-        tale
-        for tale in mains
-        if isinstance(tale.state, ContainerTerminated) and not should_restart(tale, policy)
+        tracked
+        for tracked in mains
+        if isinstance(tracked.state, ContainerTerminated) and not should_restart(tracked, policy)
     ]
     if len(finished) == len(mains):
-        return _finish_pod(containers, SUCCEEDED if all(_has_succeeded(tale) for tale in mains) else FAILED)
-    for tale in containers:
-        if tale.role is ContainerRole.MAIN:
+        return _finish_pod(
+            containers, SUCCEEDED if all(_has_succeeded(tracked) for tracked in mains) else FAILED
+        )
+    for tracked in containers:
+        if tracked.role is ContainerRole.MAIN:
             continue
-        if tale.role is ContainerRole.INIT and isinstance(tale.state, ContainerTerminated):
-            if tale.state.succeeded:
+        if tracked.role is ContainerRole.INIT and isinstance(tracked.state, ContainerTerminated):
+            if tracked.state.succeeded:
                 continue
             if policy == NEVER:
                 return _finish_pod(containers, FAILED)
-        todo.add(tale)
-        through = tale.role is ContainerRole.SIDECAR and (
-            isinstance(tale.state, ContainerRunning) or is_initialized(containers)
+        actions.add(tracked)
+        can_proceed = tracked.role is ContainerRole.SIDECAR and (
+            isinstance(tracked.state, ContainerRunning) or is_initialized(containers)
         )
-        if not through:
-            return todo.build()
-    for tale in mains:
-        if not (isinstance(tale.state, ContainerTerminated) and not should_restart(tale, policy)):
-            todo.add(tale)
-    return todo.build()
+        if not can_proceed:
+            return actions.build()
+    for tracked in mains:
+        if not (isinstance(tracked.state, ContainerTerminated) and not should_restart(tracked, policy)):
+            actions.add(tracked)
+    return actions.build()
 
 
 def _has_succeeded(container: TrackedContainer) -> bool:
@@ -234,13 +244,13 @@ def _has_succeeded(container: TrackedContainer) -> bool:
 
 
 def _finish_pod(containers: Sequence[TrackedContainer], phase: str) -> PodActions:
-    """End a pod: what still runs stops first, and its end is what counts then."""
-    running = tuple(tale.name for tale in containers if isinstance(tale.state, ContainerRunning))
+    """Finish a pod: stop running containers first; the phase follows from their exits."""
+    running = tuple(tracked.name for tracked in containers if isinstance(tracked.state, ContainerRunning))
     return PodActions(stop=running) if running else PodActions(final_phase=phase)
 
 
 class _ActionsBuilder:
-    """What `decide_actions` gathers."""
+    """Collects the actions of `decide_actions`."""
 
     def __init__(self, policy: str, now: float, backoff: RestartBackoff) -> None:
         self._policy, self._now, self._backoff = policy, now, backoff
@@ -248,22 +258,22 @@ class _ActionsBuilder:
         self._recheck_times: list[float] = []
 
     def add(self, container: TrackedContainer) -> None:
-        """Start a container that does not run, or note when to."""
-        moment = compute_next_start(container, self._backoff)
-        if moment is None:
+        """Start a container that does not run, or note when it may start."""
+        next_start = compute_next_start(container, self._backoff)
+        if next_start is None:
             return
-        # No wait is longer than the longest: a clock that was set back is not waited for.
-        if not self._now < moment <= self._now + self._backoff.longest:
+        # No delay exceeds the longest: otherwise the clock was set back.
+        if not self._now < next_start <= self._now + self._backoff.longest:
             self._start.append(container.name)
         else:
-            self._recheck_times.append(moment)
+            self._recheck_times.append(next_start)
 
     def build(self) -> PodActions:
         return PodActions(start=tuple(self._start), recheck_at=min(self._recheck_times, default=None))
 
 
 def compute_next_start(container: TrackedContainer, backoff: RestartBackoff) -> float | None:
-    """When a container may start; None while it runs."""
+    """Compute when a container may start; None while it runs."""
     state = container.state
     if isinstance(state, ContainerRunning):
         return None
@@ -273,35 +283,36 @@ def compute_next_start(container: TrackedContainer, backoff: RestartBackoff) -> 
 
 
 def compute_phase(containers: Sequence[TrackedContainer], policy: str) -> str:
-    """The phase of a pod, from its containers alone."""
-    for tale in containers:
+    """Compute the phase of a pod from its containers alone."""
+    for tracked in containers:
         if (
-            tale.role is ContainerRole.INIT
-            and isinstance(tale.state, ContainerTerminated)
-            and not tale.state.succeeded
+            tracked.role is ContainerRole.INIT
+            and isinstance(tracked.state, ContainerTerminated)
+            and not tracked.state.succeeded
         ):
             if policy == NEVER and not _is_any_running(containers):
                 return FAILED
             return PENDING
     if not is_initialized(containers):
         return PENDING
-    mains = [tale for tale in containers if tale.role is ContainerRole.MAIN]
-    if any(not tale.has_started for tale in mains):
+    mains = [tracked for tracked in containers if tracked.role is ContainerRole.MAIN]
+    if any(not tracked.has_started for tracked in mains):
         return PENDING
     if all(
-        isinstance(tale.state, ContainerTerminated) and not should_restart(tale, policy) for tale in mains
+        isinstance(tracked.state, ContainerTerminated) and not should_restart(tracked, policy)
+        for tracked in mains
     ):
         if _is_any_running(containers):
             return RUNNING
-        return SUCCEEDED if all(_has_succeeded(tale) for tale in mains) else FAILED
+        return SUCCEEDED if all(_has_succeeded(tracked) for tracked in mains) else FAILED
     return RUNNING
 
 
 def compute_terminated_phase(containers: Sequence[TrackedContainer]) -> str:
-    """The phase of a pod that was ended from outside: it went well only if all its containers did."""
-    mains = [tale for tale in containers if tale.role is ContainerRole.MAIN]
-    return SUCCEEDED if all(_has_succeeded(tale) for tale in mains) else FAILED
+    """Compute the phase of a terminated pod: it succeeded only if all its containers did."""
+    mains = [tracked for tracked in containers if tracked.role is ContainerRole.MAIN]
+    return SUCCEEDED if all(_has_succeeded(tracked) for tracked in mains) else FAILED
 
 
 def _is_any_running(containers: Sequence[TrackedContainer]) -> bool:
-    return any(isinstance(tale.state, ContainerRunning) for tale in containers)
+    return any(isinstance(tracked.state, ContainerRunning) for tracked in containers)

@@ -1,11 +1,12 @@
-"""Pods that a node runs by itself, from files in a directory.
+"""Static pods: pods of a node that files in a directory describe.
 
-Theory of operation: for each file the node makes a pod that names the node and says by annotations that it
-mirrors a file; then it is a pod of this node like any other. When the file goes, the pod goes; when it
-changes, the pod is made anew; when somebody deletes the pod, it comes back. Servers let nodes make no other
-pods than these, and none that refers to anything: so such pods have no claims, ConfigMaps or Secrets.
+Theory of operation: for each manifest the agent creates a mirror pod, bound to the node and marked by
+annotations; from then on it is a pod of this node like any other. When the file is removed, the agent deletes
+the pod; when the file changes, it creates the pod again, as it does when the pod is deleted by others.
+Servers let nodes create only mirror pods that refer to no other objects, so these have no claims, ConfigMaps
+or Secrets.
 
-Rules for this file: what cannot be used is told once, and the other files are not touched by it.
+Rules for this file: an unusable file is logged once and does not affect the others.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class _StaticPod(NamedTuple):
 
 
 class StaticPods:
-    """Keeps the pods of a node that files describe."""
+    """Keeps the mirror pods of a node equal to the manifests in a directory."""
 
     def __init__(self, client: Client, node: str, directory: Path, log: StructuredLogger) -> None:
         self._client = client
@@ -50,38 +51,36 @@ class StaticPods:
         self._logged: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Look at the files until cancelled."""
+        """Poll the directory until cancelled."""
         while True:
             try:
                 await self.sync()
-            except CALL_ERRORS as trouble:
-                self._log_once("", f"pods from files cannot be kept now: {trouble}")
+            except CALL_ERRORS as error:
+                self._log_once("", f"static pods cannot be synchronized: {error}")
             await self._client.options.time_source.sleep(POLL_SECONDS)
 
     async def sync(self) -> None:
-        """Look once: make what is missing, remove what no file describes any more."""
+        """Create missing mirror pods and delete those without a manifest, once."""
         try:
-            read = await asyncio.to_thread(lambda: list(self._read_manifests()))
-        except OSError as refused:
-            # A directory that cannot be read does not say that there are no pods.
-            self._log_once(str(self._directory), (refused.strerror or str(refused)).lower())
+            static_pods = await asyncio.to_thread(lambda: list(self._read_manifests()))
+        except OSError as error:
+            # A directory that cannot be read does not mean that there are no pods.
+            self._log_once(str(self._directory), (error.strerror or str(error)).lower())
             return
-        wanted = {get_key(one.pod): one for one in read}
+        wanted = {get_key(one.pod): one for one in static_pods}
         own = ObjectSelector(fields=f"spec.nodeName={self._node}")
-        there = [
+        existing = [
             pod
             for pod in (await self._client.list(Pod, selector=own)).items
             if MIRROR_ANNOTATION in pod.metadata.annotations
             and pod.metadata.annotations.get(SOURCE_ANNOTATION) == "file"
         ]
-        for pod in there:
-            key, mark = (
-                ObjectKey(pod.metadata.namespace, pod.metadata.name),
-                pod.metadata.annotations[MIRROR_ANNOTATION],
-            )
-            if key not in wanted or wanted[key].digest != mark:
+        for pod in existing:
+            key = ObjectKey(pod.metadata.namespace, pod.metadata.name)
+            digest = pod.metadata.annotations[MIRROR_ANNOTATION]
+            if key not in wanted or wanted[key].digest != digest:
                 await self._delete_mirror(pod)
-        missing = wanted.keys() - {ObjectKey(pod.metadata.namespace, pod.metadata.name) for pod in there}
+        missing = wanted.keys() - {ObjectKey(pod.metadata.namespace, pod.metadata.name) for pod in existing}
         for key in sorted(missing):
             await self._create_mirror(wanted[key])
 
@@ -89,8 +88,8 @@ class StaticPods:
         if pod.metadata.deletion_timestamp is not None:
             return
         try:
-            how = DeleteOptions(uid=pod.metadata.uid)
-            await self._client.delete(Pod, pod.metadata.name, pod.metadata.namespace, how)
+            options = DeleteOptions(uid=pod.metadata.uid)
+            await self._client.delete(Pod, pod.metadata.name, pod.metadata.namespace, options)
         except (NotFoundError, ConflictError):
             return
 
@@ -99,15 +98,15 @@ class StaticPods:
             await self._client.create(static_pod.pod)
         except AlreadyExistsError:
             self._log_once(static_pod.file, f"there is another pod `{get_key(static_pod.pod)}`")
-        except CALL_ERRORS as refused:
-            self._log_once(static_pod.file, str(refused))
+        except CALL_ERRORS as error:
+            self._log_once(static_pod.file, str(error))
         else:
             self._logged.pop(static_pod.file, None)
 
     def _log_once(self, file: str, message: str) -> None:
         if self._logged.get(file) != message:
             self._logged[file] = message
-            self._log.warning("a pod from a file does not run", file=file, why=message)
+            self._log.warning("a static pod does not run", file=file, why=message)
 
     def _read_manifests(self) -> Iterator[_StaticPod]:
         for path in sorted(path for path in self._directory.iterdir() if _is_manifest(path)):
@@ -116,8 +115,8 @@ class StaticPods:
                 documents = [
                     document.value for document in read_documents(ManifestSource.decode(path.name, content))
                 ]
-            except (OSError, InputError) as broken:
-                self._log_once(str(path), str(broken))
+            except (OSError, InputError) as error:
+                self._log_once(str(path), str(error))
                 continue
             for document in documents:
                 wrong = _check_manifest(document)
@@ -132,7 +131,7 @@ def _is_manifest(path: Path) -> bool:
 
 
 def _check_manifest(document: Any) -> str:
-    """Why a document is no pod that a node could run by itself; empty when it is one."""
+    """Return why a document is no valid static pod; empty when it is one."""
     if not isinstance(document, dict) or (document.get("apiVersion"), document.get("kind")) != ("v1", "Pod"):
         return "expected a Pod of `v1`"
     spec, metadata = document.get("spec"), document.get("metadata")
@@ -146,22 +145,26 @@ def _check_manifest(document: Any) -> str:
         return "metadata.namespace: expected a text"
     if spec.get("resourceClaims"):
         return (
-            "spec.resourceClaims: a pod from a file cannot have claims, because servers do not let nodes say "
-            "which claims are theirs; create the pod at the server instead"
+            "spec.resourceClaims: a static pod cannot have claims, because servers do not let nodes create "
+            "pods with claims; create the pod on the server instead"
         )
     return ""
 
 
 def build_mirror_pod(document: Mapping[str, Any], node: str) -> tuple[str, Document]:
-    """The mark of a manifest, and the pod that stands for it at the server."""
-    mark = hashlib.sha256(write_json(dict(document))).hexdigest()[:32]
-    given = document["metadata"]
-    annotations = {**(given.get("annotations") or {}), MIRROR_ANNOTATION: mark, SOURCE_ANNOTATION: "file"}
+    """Return the digest of a manifest, and its mirror pod."""
+    digest = hashlib.sha256(write_json(dict(document))).hexdigest()[:32]
+    original = document["metadata"]
+    annotations = {
+        **(original.get("annotations") or {}),
+        MIRROR_ANNOTATION: digest,
+        SOURCE_ANNOTATION: "file",
+    }
     metadata = {
-        "name": f"{given['name']}-{node}",
-        "namespace": given.get("namespace") or "default",
-        "labels": given.get("labels") or {},
+        "name": f"{original['name']}-{node}",
+        "namespace": original.get("namespace") or "default",
+        "labels": original.get("labels") or {},
         "annotations": annotations,
     }
     spec = {**document["spec"], "nodeName": node}
-    return mark, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return digest, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -1,12 +1,12 @@
-"""All pods of a node: each has its life, and what is left of pods that are gone is cleared away.
+"""The supervisor of pod workers: one worker per pod of the node, and cleanup after deleted pods.
 
-Theory of operation: pods come from the informer, containers and claims that an earlier agent left come from
-the runtime and the record. At the start they are put together: a container whose pod is known goes on as
-part of its life, one whose pod is gone is stopped and its claims are given back. A life that breaks by a
-fault of ours is said and begun anew from what is there; the other pods do not notice.
+Theory of operation: pods come from the informer, containers and claims of an earlier agent from the runtime
+and the record. At the start the supervisor matches them: a container whose pod exists is passed to its
+worker, one whose pod is deleted is stopped and its claims are released. A worker that fails with an
+unexpected error is logged and replaced; other pods are not affected.
 
-When the agent ends, containers go on. When it is told to take its containers down instead, it notes which
-pods it stopped, so that the next one starts them again whatever their restart policy says.
+When the agent ends, containers continue. When it stops its containers instead, it records which pods it
+stopped, so that the next agent restarts them whatever their restart policy.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Document = dict[str, Any]
 
 PAUSED_FILE: Final = StateFile("dray node pause", 1)
 STOP_SECONDS: Final = 10.0
-"""The longest time for containers that are stopped because their agent goes."""
+"""The grace period of containers that are stopped together with the agent."""
 RETRY_SECONDS: Final = 5.0
-"""After so long a life that broke is begun anew."""
+"""Delay before a failed worker is replaced."""
 
 
 class PodSupervisor:
-    """The pods of one node."""
+    """Supervises the pod workers of one node."""
 
     def __init__(self, context: PodWorkerContext, root: Path) -> None:
         self._context = context
@@ -45,57 +45,57 @@ class PodSupervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self.started = asyncio.Event()
-        """Set when all pods that were there at the start are lived."""
+        """Set when all pods that existed at the start have workers."""
 
     @property
     def claims(self) -> PodClaimPreparer:
-        """The claim office of the node."""
+        """The claim preparer of the node."""
         return self._context.claims
 
-    # --- what happens to pods ---
+    # --- events of pods ---
 
     def handle_add(self, pod: Document) -> None:
-        """A pod is bound to this node, or has changed."""
-        life = self._workers.get(get_uid(pod))
-        if life is None:
+        """Start a worker for a pod bound to this node, or update its worker."""
+        worker = self._workers.get(get_uid(pod))
+        if worker is None:
             self._start_worker(pod)
         else:
-            life.update_pod(pod)
+            worker.update_pod(pod)
 
     def handle_update(self, before: Document, pod: Document) -> None:
-        """A pod has changed; under its name there may be another one now."""
+        """Update the worker of a pod; another pod may have its name now."""
         if get_uid(before) != get_uid(pod):
             self.handle_delete(before)
         self.handle_add(pod)
 
     def handle_delete(self, pod: Document) -> None:
-        """A pod is gone from the server."""
-        life = self._workers.get(get_uid(pod))
-        if life is not None:
-            life.mark_removed()
+        """Let the worker of a deleted pod end."""
+        worker = self._workers.get(get_uid(pod))
+        if worker is not None:
+            worker.mark_removed()
 
     def refresh_statuses(self) -> None:
-        """The health of devices is different."""
-        for life in self._workers.values():
-            life.refresh_status()
+        """Write all statuses again after a change in the health of devices."""
+        for worker in self._workers.values():
+            worker.refresh_status()
 
     def find_worker(self, namespace: str, name: str, uid: str = "") -> PodWorker | None:
-        """The life of a pod, the newest should there be two of its name."""
+        """Find the worker of a pod; the newest if two pods have its name."""
         found = [
-            life
-            for life in self._workers.values()
-            if life.key == (namespace, name) and (not uid or life.uid == uid)
+            worker
+            for worker in self._workers.values()
+            if worker.key == (namespace, name) and (not uid or worker.uid == uid)
         ]
         return found[-1] if found else None
 
-    # --- the course of the agent ---
+    # --- workers ---
 
     async def run(
         self, list_pods: Callable[[], Sequence[Document]], start_watching: Callable[[], None]
     ) -> None:
-        """Take up what is there and live all pods, until cancelled; containers go on then.
+        """Recover existing pods and run all workers until cancelled; containers continue then.
 
-        `start_watching` is called when `list_pods` have begun, and before anything else can happen to them.
+        `start_watching` is called when the pods of `list_pods` have workers, before any event of theirs.
         """
         by_pod: dict[str, list[FoundContainer]] = {}
         for one in await self._context.runtime.list_containers():
@@ -104,16 +104,16 @@ class PodSupervisor:
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
-                there = list_pods()
-                known = {get_uid(pod) for pod in there}
-                for pod in there:
+                existing = list_pods()
+                known = {get_uid(pod) for pod in existing}
+                for pod in existing:
                     self._start_worker(pod, by_pod.get(get_uid(pod), ()), resumed=get_uid(pod) in resumed)
                 start_watching()
                 group.create_task(
                     self._clean_up_removed({*by_pod, *self._context.claims.list_users()} - known, by_pod)
                 )
                 remove_file(self._paused_path)
-                self._context.launch_builder.delete_orphaned_logs(there)
+                self._context.launch_builder.delete_orphaned_logs(existing)
                 self.started.set()
                 await asyncio.Event().wait()
             finally:
@@ -122,40 +122,40 @@ class PodSupervisor:
     def _start_worker(
         self, pod: Document, found: Sequence[FoundContainer] = (), *, resumed: bool = False
     ) -> None:
-        assert self._group is not None, "pods are seen only while they are lived"
+        assert self._group is not None, "pods are handled only while `run` runs"
         try:
-            life = PodWorker(pod, self._context, found, resumed=resumed)
-        except Exception as broken:  # one pod that nobody can read does not keep the others from running
-            self._report_crash(pod, broken)
+            worker = PodWorker(pod, self._context, found, resumed=resumed)
+        except Exception as error:  # an unreadable pod must not keep the others from running
+            self._report_crash(pod, error)
             return
-        self._workers[life.uid] = life
-        self._tasks[life.uid] = self._group.create_task(self._supervise(life))
+        self._workers[worker.uid] = worker
+        self._tasks[worker.uid] = self._group.create_task(self._supervise(worker))
 
     async def _supervise(self, worker: PodWorker) -> None:
         while True:
             try:
                 await worker.run()
                 break
-            except Exception as broken:  # whatever it is, the other pods go on
-                self._report_crash(worker.pod, broken)
+            except Exception as error:  # whatever it is, the other pods continue
+                self._report_crash(worker.pod, error)
             await self._context.time_source.sleep(RETRY_SECONDS)
             try:
                 worker = self._recreate_worker(worker, await self._context.runtime.list_containers())
-            except Exception as broken:
-                self._report_crash(worker.pod, broken)
+            except Exception as error:
+                self._report_crash(worker.pod, error)
         if self._workers.get(worker.uid) is worker:
             del self._workers[worker.uid], self._tasks[worker.uid]
             if worker.readded_pod is not None:
                 self._start_worker(worker.readded_pod)
 
     def _report_crash(self, pod: Document, error: Exception) -> None:
-        self._context.log.error("the life of a pod broke; it begins anew", pod=get_key(pod), error=error)
-        note = f"the agent met a fault of its own and begins anew: {type(error).__name__}: {error}"
+        self._context.log.error("a pod worker failed and is restarted", pod=get_key(pod), error=error)
+        note = f"the worker of this pod failed and is restarted: {type(error).__name__}: {error}"
         self._context.recorder.record(pod, "FailedSync", note, warning=True)
 
     def _recreate_worker(self, worker: PodWorker, found: Iterable[FoundContainer]) -> PodWorker:
-        mine = [one for one in found if one.id.pod_uid == worker.uid]
-        new = PodWorker(worker.pod, self._context, mine)
+        own = [one for one in found if one.id.pod_uid == worker.uid]
+        new = PodWorker(worker.pod, self._context, own)
         if worker.removed:
             new.mark_removed()
             new.readded_pod = worker.readded_pod
@@ -165,37 +165,37 @@ class PodSupervisor:
     async def _clean_up_removed(
         self, removed: Iterable[str], found: Mapping[str, Sequence[FoundContainer]]
     ) -> None:
-        """Stop what runs of pods that are gone, then give back what nobody uses any more."""
-        shop, left = self._context, [one for uid in removed for one in found.get(uid, ())]
-        await asyncio.gather(*(self._ensure_stopped(one) for one in left))
+        """Stop the containers of deleted pods, then release their claims."""
+        context, orphans = self._context, [one for uid in removed for one in found.get(uid, ())]
+        await asyncio.gather(*(self._ensure_stopped(one) for one in orphans))
         assert self._group is not None
-        self._group.create_task(shop.claims.run())
+        self._group.create_task(context.claims.run())
         for uid in removed:
             self._group.create_task(self._release_claims(uid))
-        for one in left:
-            await shop.runtime.remove(one.id)
+        for one in orphans:
+            await context.runtime.remove(one.id)
 
     async def _ensure_stopped(self, container: FoundContainer) -> None:
-        """See that a container does not run: what it uses is given back after that, and not before."""
+        """Stop a container, retrying: its claims are released after that, and not before."""
         while True:
             try:
                 await self._context.runtime.stop(container.id, 1.0)
                 return
-            except Exception as broken:
-                self._context.log.error("a container does not stop", container=container.id, error=broken)
+            except Exception as error:
+                self._context.log.error("a container does not stop", container=container.id, error=error)
             await self._context.time_source.sleep(RETRY_SECONDS)
 
     async def _release_claims(self, uid: str) -> None:
         while await self._context.claims.release(uid) is not None:
             await self._context.claims.wait_for_retry(uid)
-        self._context.log.info("cleared what was left of a pod that is gone", pod_uid=uid)
+        self._context.log.info("released the claims of a deleted pod", pod_uid=uid)
 
-    # --- a pause ---
+    # --- restart of the agent ---
 
     async def stop_for_restart(self) -> None:
-        """Stop all containers so that the next agent starts them again; the pods stay as they are.
+        """Stop all containers so that the next agent starts them again; the pods stay unchanged.
 
-        To be called after `run` was cancelled.
+        Call it after `run` was cancelled.
         """
         running = [one for one in await self._context.runtime.list_containers() if one.exit is None]
         if not running:
@@ -208,25 +208,25 @@ class PodSupervisor:
     def _read_paused(self) -> frozenset[str]:
         try:
             read = PAUSED_FILE.read(self._paused_path)
-        except (CorruptFileError, UnsupportedVersionError) as broken:
-            self._context.log.warning("which pods were stopped is not known", error=broken)
+        except (CorruptFileError, UnsupportedVersionError) as error:
+            self._context.log.warning("the list of stopped pods cannot be read", error=error)
             return frozenset()
         return frozenset() if read is None else frozenset(msgspec.json.decode(read[1], type=list[str]))
 
-    # --- numbers ---
+    # --- metrics ---
 
     def count_running_pods(self) -> int:
-        """Pods that have a container running."""
+        """Count the pods with a running container."""
         return sum(
-            any(isinstance(tale.state, ContainerRunning) for tale in life.containers.tracked)
-            for life in self._workers.values()
+            any(isinstance(tracked.state, ContainerRunning) for tracked in worker.containers.tracked)
+            for worker in self._workers.values()
         )
 
     def count_container_states(self) -> dict[str, int]:
-        """How many containers are in which state."""
+        """Count the containers in each state."""
         counts = {"running": 0, "exited": 0, "created": 0}
-        words = {ContainerRunning: "running", ContainerTerminated: "exited", ContainerWaiting: "created"}
-        for life in self._workers.values():
-            for tale in life.containers.tracked:
-                counts[words[type(tale.state)]] += 1
+        labels = {ContainerRunning: "running", ContainerTerminated: "exited", ContainerWaiting: "created"}
+        for worker in self._workers.values():
+            for tracked in worker.containers.tracked:
+                counts[labels[type(tracked.state)]] += 1
         return counts

@@ -1,4 +1,4 @@
-"""What the pods of a node share: who runs containers, who prepares claims, whom to tell."""
+"""The collaborators of all pod workers on a node, and the protocols of two of them."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from dray.telemetry.logs import StructuredLogger
 
 
 class LaunchBuilder(Protocol):
-    """Looks up and expands what a container needs to start, and knows where its output goes."""
+    """Builds launches of containers and manages their log files."""
 
     async def build_launch(
         self, pod: Mapping[str, Any], container: str, attempt: int, devices: tuple[str, ...]
     ) -> ContainerLaunch | ContainerNotStarted:
-        """A container ready to be started, or why it cannot be; `devices` are names of CDI devices."""
+        """Build the launch of a container, or return why it cannot start; `devices` are CDI names."""
         ...
 
     def prune_logs(self, pod: Mapping[str, Any], container: str, attempt: int) -> None:
-        """Keep the output of an attempt and of the one before it, and of no other."""
+        """Delete the logs of all attempts older than the previous one."""
         ...
 
     def delete_logs(self, pod: Mapping[str, Any]) -> None:
-        """The pod is gone, and what its containers said with it."""
+        """Delete the logs of a pod."""
         ...
 
     def delete_orphaned_logs(self, pods: Iterable[Mapping[str, Any]]) -> None:
-        """All pods but these are gone."""
+        """Delete the logs of all pods but these."""
         ...
 
 
 class DeviceHealthSource(Protocol):
-    """Knows how devices are."""
+    """Returns the health of devices."""
 
     def get_health(self, driver: str, pool: str, device: str) -> tuple[str, str]:
-        """`Healthy`, `Unhealthy` or `Unknown`, and what the driver says about it."""
+        """Return `Healthy`, `Unhealthy` or `Unknown`, and the driver's message."""
         ...
 
 
 @dataclass(frozen=True)
 class PodWorkerContext:
-    """Everything that the pods of a node share."""
+    """The collaborators that every pod worker of a node uses."""
 
     client: Client
     runtime: ContainerRuntime
@@ -66,5 +66,5 @@ class PodWorkerContext:
         return self.client.options.time_source
 
     def get_time(self) -> float:
-        """Seconds since the epoch."""
+        """Return the current time in seconds since the epoch."""
         return self.time_source.clock.now().timestamp()

@@ -1,3 +1,3 @@
 """The HTTPS endpoint of a node agent for container logs, with its serving certificate and the authorization
-of callers. It only reads: nothing about pods or containers is changed here. Only the agent imports it.
+of clients. It only reads: it changes nothing about pods or containers. Only the agent imports it.
 """

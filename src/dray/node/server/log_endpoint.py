@@ -1,9 +1,9 @@
-"""Where an agent answers for what its containers said: HTTPS, for the API server and nobody else.
+"""The HTTPS endpoint of an agent for container logs, which only the API server uses.
 
-Theory of operation: the path and the parameters are those of the kubelet. Who asks is known by a certificate
-of the cluster's authority (`identity`); whether the person behind it may read logs was settled by the server.
-What cannot be answered is a line of text that the server hands on to whoever asked. A log that is followed
-ends when its container does, or when nobody listens any more.
+Theory of operation: path and parameters are those of the kubelet. The client authenticates by a certificate
+of the cluster's CA (`authorization`); the server has already decided whether its user may read logs. An error
+is a line of text that the server passes on to the user. A followed log ends with its container, or when the
+client disconnects.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from dray.node.containers.log_reader import LogReadOptions, follow_log, read_log
 from dray.node.pods.pod_worker import PodWorker
 from dray.node.pods.restart_policy import ContainerRunning, ContainerWaiting, TrackedContainer
 from dray.node.pods.supervisor import PodSupervisor
-from dray.node.server.authentication import PeerAuthorizer, build_tls_context, load_or_create_certificate
+from dray.node.server.authorization import PeerAuthorizer
+from dray.node.server.certificate import build_tls_context, load_or_create_certificate
 from dray.telemetry.endpoint import explain_bind_error
 from dray.telemetry.logs import StructuredLogger
 
 LOGS_PATH: Final = "/containerLogs/{namespace}/{pod}/{container}"
 _CHUNK: Final = 65536
 _DISCONNECT_POLL_SECONDS: Final = 1.0
-"""How often a follower is looked after that has nothing to read."""
+"""How often to check whether a client has disconnected while there is nothing to send."""
 
 
 class LogEndpoint:
-    """Answers for the logs of one node."""
+    """Serves the container logs of one node."""
 
     def __init__(
         self, client: Client, node: str, log_files: ContainerLogFiles, log: StructuredLogger
@@ -47,14 +48,14 @@ class LogEndpoint:
         self._log_files = log_files
         self._log = log
         self.pods: PodSupervisor | None = None
-        """Set when there are any."""
+        """Set by the agent once it runs pods."""
 
     @asynccontextmanager
     async def serve(
         self, host: str, port: int, certificate: Path, client_ca: bytes
     ) -> AsyncIterator[tuple[int, str]]:
-        """Answer while the block lasts; the real port, and the fingerprint of the certificate shown."""
-        shown = await asyncio.to_thread(
+        """Serve inside the block; yield the actual port and the fingerprint of the certificate."""
+        serving = await asyncio.to_thread(
             load_or_create_certificate, self._node, certificate, self._clock.now()
         )
         application = web.Application()
@@ -64,60 +65,61 @@ class LogEndpoint:
         await runner.setup()
         try:
             try:
-                await web.TCPSite(runner, host, port, ssl_context=build_tls_context(shown, client_ca)).start()
-            except OSError as refused:
-                option = "--port" if refused.errno == errno.EADDRINUSE else "--address"
-                why = f"{explain_bind_error(refused)}; choose another {option}"
+                context = build_tls_context(serving, client_ca)
+                await web.TCPSite(runner, host, port, ssl_context=context).start()
+            except OSError as error:
+                option = "--port" if error.errno == errno.EADDRINUSE else "--address"
+                why = f"{explain_bind_error(error)}; choose another {option}"
                 raise InputError(f"cannot listen on {host}:{port}: {why}") from None
-            yield int(runner.addresses[0][1]), shown.fingerprint
+            yield int(runner.addresses[0][1]), serving.fingerprint
         finally:
             await runner.cleanup()
 
     async def _serve_request(self, request: web.Request) -> web.StreamResponse:
         certificate = None if request.transport is None else request.transport.get_extra_info("peercert")
-        admitted = await self._authorizer.is_allowed(certificate)
-        if admitted is None:
-            return _build_error(401, "show a certificate of the cluster's authority")
-        if not admitted:
+        allowed = await self._authorizer.is_allowed(certificate)
+        if allowed is None:
+            return _build_error(401, "present a client certificate of the cluster's CA")
+        if not allowed:
             return _build_error(403, f"not allowed: `get nodes/proxy` on node {self._node} is needed")
-        named = request.match_info
-        life = (
+        path = request.match_info
+        worker = (
             None
             if self.pods is None
-            else self.pods.find_worker(named["namespace"], named["pod"], request.query.get("uid", ""))
+            else self.pods.find_worker(path["namespace"], path["pod"], request.query.get("uid", ""))
         )
-        if life is None:
-            return _build_error(404, f'pod "{named["pod"]}" is not on node {self._node}')
-        return await self._serve_log(request, life, named["container"])
+        if worker is None:
+            return _build_error(404, f'pod "{path["pod"]}" is not on node {self._node}')
+        return await self._serve_log(request, worker, path["container"])
 
     async def _serve_log(self, request: web.Request, worker: PodWorker, container: str) -> web.StreamResponse:
-        tale = next((one for one in worker.containers.tracked if one.name == container), None)
-        if tale is None:
+        tracked = next((one for one in worker.containers.tracked if one.name == container), None)
+        if tracked is None:
             return _build_error(404, f'container "{container}" is not in pod "{worker.key.name}"')
         previous = request.query.get("previous") == "true"
         attempt = self._find_attempt(worker, container, previous)
         if attempt is None:
-            return _build_error(400, _explain_missing_log(worker, tale, previous))
+            return _build_error(400, _explain_missing_log(worker, tracked, previous))
         try:
-            wanted = _parse_log_options(request, self._clock.now())
-        except ValueError as wrong:
-            return _build_error(400, str(wrong))
+            options = _parse_log_options(request, self._clock.now())
+        except ValueError as error:
+            return _build_error(400, str(error))
         except OverflowError:
             return _build_error(400, "sinceSeconds is longer than there are dates")
         path = self._log_files.get_path(worker.pod, container, attempt)
         follow = request.query.get("follow") == "true" and not previous
 
-        def ended() -> bool:
-            now = next(one for one in worker.containers.tracked if one.name == container)
-            return now.restart_count != attempt or not isinstance(now.state, ContainerRunning)
+        def has_ended() -> bool:
+            current = next(one for one in worker.containers.tracked if one.name == container)
+            return current.restart_count != attempt or not isinstance(current.state, ContainerRunning)
 
-        parts = follow_log(path, wanted, ended) if follow else _read_in_chunks(path, wanted)
+        parts = follow_log(path, options, has_ended) if follow else _read_in_chunks(path, options)
         return await self._stream_response(request, parts)
 
     def _find_attempt(self, worker: PodWorker, container: str, previous: bool) -> int | None:
         attempts = self._log_files.list_attempts(worker.pod, container)
-        wanted = 2 if previous else 1
-        return attempts[-wanted] if len(attempts) >= wanted else None
+        offset = 2 if previous else 1
+        return attempts[-offset] if len(attempts) >= offset else None
 
     async def _stream_response(self, request: web.Request, parts: AsyncIterator[bytes]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
@@ -129,8 +131,8 @@ class LogEndpoint:
                 if request.transport is None or request.transport.is_closing():
                     return response
             await sending
-        except (ConnectionError, OSError) as left:
-            self._log.debug("a reader of a log has left, or the log has gone", error=left)
+        except (ConnectionError, OSError) as error:
+            self._log.debug("a log stream ended early", error=error)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -145,19 +147,19 @@ async def _write_parts(response: web.StreamResponse, parts: AsyncIterator[bytes]
 
 
 async def _read_in_chunks(path: Path, options: LogReadOptions) -> AsyncIterator[bytes]:
-    """What is there now, in portions that are worth sending."""
-    portion = bytearray()
+    """Read the current content of a log in chunks."""
+    chunk = bytearray()
     for text in read_log(path, options):
-        portion += text
-        if len(portion) >= _CHUNK:
-            yield bytes(portion)
-            portion.clear()
-    if portion:
-        yield bytes(portion)
+        chunk += text
+        if len(chunk) >= _CHUNK:
+            yield bytes(chunk)
+            chunk.clear()
+    if chunk:
+        yield bytes(chunk)
 
 
 def _parse_log_options(request: web.Request, now: datetime) -> LogReadOptions:
-    """What is asked for; a `ValueError` says what is wrong with it."""
+    """Parse the parameters of a request; raises `ValueError` for an invalid one."""
     query = request.query
     numbers: dict[str, int | None] = {}
     for name in ("tailLines", "limitBytes", "sinceSeconds"):
@@ -186,7 +188,7 @@ def _explain_missing_log(worker: PodWorker, container: TrackedContainer, previou
     if isinstance(container.state, ContainerWaiting):
         why = container.state.reason if worker.blocker is None else worker.blocker.reason
         return f'container "{container.name}" in pod "{pod}" is waiting to start: {why}'
-    return f'the log of container "{container.name}" in pod "{pod}" is not there any more'
+    return f'the log of container "{container.name}" in pod "{pod}" was deleted'
 
 
 def _build_error(code: int, text: str) -> web.Response:

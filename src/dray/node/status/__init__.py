@@ -1,4 +1,4 @@
-"""The Node object of an agent: registration, lease heartbeat, status and the Ready condition. Nothing here
-knows pods or claims; what makes a node unready comes in as checks. The agent and the composition root
-import it.
+"""The Node object of an agent: registration, lease heartbeat, status and the Ready condition. It contains
+nothing about pods or claims; the checks that make a node unready are passed in. The agent and the
+composition root import it.
 """

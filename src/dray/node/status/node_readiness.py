@@ -1,12 +1,11 @@
-"""Whether pods can run here at all: what the agent knows of its disk, its record and its runtime.
+"""The readiness of a node: checks of its disk, its claims record and its container runtime.
 
-Theory of operation: while an agent starts, it says nothing, so that a node that was only away for a moment
-stays what it was, and nobody has to leave it. Only when that takes long, the node is not ready. From then on
-the agent looks every few seconds. Trouble that is seen twice makes the node not ready; its end is told at
-once.
+Theory of operation: while an agent starts, it leaves the Ready condition as it is, so that a short restart
+evicts no pod. Only when the start takes long, the node becomes not ready. From then on the agent runs the
+checks every few seconds. Two failures in a row make the node not ready; the first success makes it ready.
 
-Rules for this file: what keeps one pod from running is told on that pod. An agent that ends says nothing
-either: its containers go on, and a sign of life that is missing says the rest.
+Rules for this file: what keeps one pod from running is reported on that pod. An agent that ends changes
+nothing either: its containers continue, and its missing heartbeat shows the rest.
 """
 
 from __future__ import annotations
@@ -22,37 +21,37 @@ from dray.node.status.node_registration import NodeRegistration
 from dray.telemetry.logs import StructuredLogger
 
 START_SECONDS: Final = 10.0
-"""After so long an agent that has not started yet says so."""
+"""How long a start may take before the node becomes not ready."""
 CHECK_SECONDS: Final = 5.0
 FAILURE_THRESHOLD: Final = 2
-"""How often trouble must be seen before it is told."""
+"""Failures in a row that make the node not ready."""
 MIN_FREE_BYTES: Final = 1 << 20
-"""Bytes that the agent needs for what it writes down."""
-STARTING_MESSAGE: Final = "the agent is still taking up what was here before it started"
+"""Free disk space that the agent needs for its files."""
+STARTING_MESSAGE: Final = "the agent is starting: it takes over the pods and claims of an earlier agent"
 
 Check = Callable[[], Awaitable[str]]
-"""What keeps pods from running; nothing when nothing does."""
+"""Returns what keeps pods from running; empty when nothing does."""
 
 
 class NodeReadinessMonitor:
-    """Looks whether pods can run, and has the node say so."""
+    """Checks whether pods can run, and sets the Ready condition."""
 
     def __init__(self, registration: NodeRegistration, timing: TimeSource, log: StructuredLogger) -> None:
         self._registration, self._time_source, self._log = registration, timing, log
         self._checks: tuple[Check, ...] = ()
         self._started = asyncio.Event()
         self._failure_count = FAILURE_THRESHOLD
-        """How often trouble was seen in a row. At the start nobody was told yet that there is none."""
+        """Failures in a row; at the threshold initially, so that the first failure counts at once."""
         self._reported = ""
 
     async def start(self, *checks: Check) -> None:
-        """The agent has started: say how things are."""
+        """Run the checks for the first time, after the agent has started."""
         self._checks = checks
         await self._check()
         self._started.set()
 
     async def run(self) -> None:
-        """Keep looking, until cancelled."""
+        """Run the checks periodically, until cancelled."""
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._started.wait()
@@ -80,22 +79,22 @@ class NodeReadinessMonitor:
         for check in self._checks:
             try:
                 why = await check()
-            except OSError as broken:
-                why = str(broken)
+            except OSError as error:
+                why = str(error)
             if why:
                 return why
         return ""
 
 
 async def find_disk_problem(root: Path) -> str:
-    """Why nothing can be written into a directory, as far as its disk tells."""
+    """Return why the disk of a directory cannot be written; empty when it can."""
     try:
         disk = os.statvfs(root)
-    except OSError as broken:
-        return f"`{root}` cannot be used: {broken.strerror}"
+    except OSError as error:
+        return f"`{root}` cannot be used: {error.strerror}"
     if disk.f_flag & os.ST_RDONLY:
         return f"`{root}` is on a disk that cannot be written: it is mounted read-only"
-    # What is kept back for the administrator is there for us only if we are one.
+    # Blocks reserved for root are available only to root.
     blocks, files = (disk.f_bfree, disk.f_ffree) if os.geteuid() == 0 else (disk.f_bavail, disk.f_favail)
     if disk.f_blocks and blocks * disk.f_frsize < MIN_FREE_BYTES:
         return f"`{root}` is on a disk that is full"

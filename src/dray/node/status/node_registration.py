@@ -1,10 +1,9 @@
-"""The node's own object: registered or adopted, kept up to date, with a sign of life beside it.
+"""The Node object of an agent: created or adopted, kept up to date, with a heartbeat lease.
 
-Theory of operation: the object is made if it is not there; one that is there is adopted, and only what a node
-answers for is changed: labels that say what it is, the fingerprint of its certificate, its status. Labels
-that others set stay. The status is written when something in it changes and every few minutes besides; that
-the node lives is told by its lease, which costs the server less. Whether pods can run is told when somebody
-says it (see `fitness`); until then what was said before stays.
+Theory of operation: the agent creates the object if it does not exist; an existing one it adopts, changing
+only what a node owns: labels that describe it, the fingerprint of its certificate, its status. Labels of
+others stay. The agent writes the status when it changes and every few minutes; the heartbeat is a lease,
+which costs the server less. `node_readiness` decides the Ready condition; until then it stays as it is.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from dray.telemetry.logs import StructuredLogger
 
 NODE: Final = get_kind("Node")
 CERTIFICATE_ANNOTATION: Final = "dray.dev/serving-certificate"
-"""The SHA-256 of the certificate that the agent shows; the server connects to nothing that shows another."""
+"""The SHA-256 fingerprint of the agent's serving certificate; the server accepts no other."""
 LEASE_NAMESPACE: Final = "kube-node-lease"
 REFRESH_SECONDS: Final = 300.0
 _WRITE_TIMEOUT_SECONDS: Final = 2.0
 _MIN_WRITE_INTERVAL: Final = 2.0
-"""Between two writes, so that nobody who says the opposite makes it a race."""
+"""Limits the rate of writes when another client keeps writing the opposite."""
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _PRESSURE_CONDITIONS: Final = (
@@ -55,17 +54,17 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """What a node says about itself."""
+    """The properties of a node that its agent publishes."""
 
     name: str
     address: str = "127.0.0.1"
     port: int = 0
-    """Where its agent answers; 0 when it does not."""
+    """The port of its agent's endpoint; 0 when it has none."""
     fingerprint: str = ""
     runtime: str = "process"
     labels: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)
-    """In place of what the machine has."""
+    """Overrides the capacity of the machine."""
     max_pods: int = 110
 
     @property
@@ -84,7 +83,7 @@ class NodeDescription:
 
 
 class NodeRegistration:
-    """Where a node is announced."""
+    """Registers a node and keeps its object up to date."""
 
     def __init__(self, client: Client, description: NodeDescription, log: StructuredLogger) -> None:
         self._client = client
@@ -93,22 +92,22 @@ class NodeRegistration:
         self._time_source = client.options.time_source
         self._observed: Document = _build_node(description)
         self._ready: tuple[bool, str] | None = None
-        """Whether pods can run, and why not; None while nobody has said."""
+        """Whether pods can run, and why not; None before the first decision."""
         self._changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
         self._relist_listeners: list[Callable[[], None]] = []
         self._list_count = 0
         self.registered = asyncio.Event()
-        """Set when the server knows the node."""
+        """Set when the node is registered."""
 
     @property
     def node(self) -> Node:
-        """The node as the server last told it."""
-        seen: Node = decode_projection(NODE, self._observed)
-        return seen
+        """The node as last observed."""
+        node: Node = decode_projection(NODE, self._observed)
+        return node
 
     async def set_ready(self, ready: bool, why: str = "") -> None:
-        """Say whether pods can run here: at once if the server takes it, and else as soon as it does."""
+        """Set the Ready condition: at once, or as soon as the server accepts it."""
         if self._ready == (ready, why):
             return
         self._ready = (ready, why)
@@ -119,76 +118,77 @@ class NodeRegistration:
             self._changed.set()
 
     async def run(self) -> None:
-        """Announce the node and keep it so, until cancelled."""
+        """Register the node and keep its object up to date, until cancelled."""
         await self.register()
-        pulse = HeartbeatOptions(self._description.name, get_owner_reference=self._build_owner_reference)
-        heartbeat = Heartbeat(self._client, self._description.name, LEASE_NAMESPACE, pulse)
+        options = HeartbeatOptions(self._description.name, get_owner_reference=self._build_owner_reference)
+        heartbeat = Heartbeat(self._client, self._description.name, LEASE_NAMESPACE, options)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(heartbeat.run())
             tasks.create_task(self._sync_status())
             tasks.create_task(self._watch_node())
 
     async def _watch_node(self) -> None:
-        """See what others write on the node: labels and annotations, or that it is lost."""
-        ways = InformerOptions(max_backoff=10.0)
+        """Observe changes of the object by other clients: labels, annotations, conditions, deletion."""
+        options = InformerOptions(max_backoff=10.0)
         own = f"metadata.name={self._description.name}"
-        informer: Informer[Document] = Informer(self._client, NODE, field_selector=own, options=ways)
+        informer: Informer[Document] = Informer(self._client, NODE, field_selector=own, options=options)
 
-        def see(node: Document) -> None:
+        def observe(node: Document) -> None:
             self._observe(node)
             if self._list_count != informer.stats.lists:
                 self._list_count = informer.stats.lists
-                for told in self._relist_listeners:
-                    told()
+                for on_relist in self._relist_listeners:
+                    on_relist()
 
-        informer.listen(see, lambda _before, now: see(now), lambda _gone: self._changed.set())
+        informer.listen(observe, lambda _before, node: observe(node), lambda _node: self._changed.set())
         await informer.run()
 
     def _observe(self, node: Document) -> None:
         self._observed = node
         conditions = (node.get("status") or {}).get("conditions") or ()
         if self._ready is not None:
-            said = "True" if self._ready[0] else "False"
-            if any(one.get("type") == "Ready" and one.get("status") != said for one in conditions):
+            status = "True" if self._ready[0] else "False"
+            if any(one.get("type") == "Ready" and one.get("status") != status for one in conditions):
                 self._changed.set()
-        for told in self._listeners:
-            told()
+        for on_change in self._listeners:
+            on_change()
 
     def add_listener(
         self, on_change: Callable[[], None], on_relist: Callable[[], None] | None = None
     ) -> None:
-        """Be told when somebody has written on the node, and when it differs after all was read anew.
+        """Call `on_change` when the object changes, and `on_relist` when it changes with a new list.
 
-        The server may have another past then.
+        The server may have been restored before a new list.
         """
         self._listeners.append(on_change)
         if on_relist is not None:
             self._relist_listeners.append(on_relist)
 
     async def register(self) -> None:
-        """Make the node or adopt it, however long the server takes; `InputError` when it never will."""
+        """Create or adopt the node, retrying; raises `InputError` when the server never accepts it."""
         backoff = Backoff(self._time_source, initial=0.2, maximum=10.0)
         while True:
             try:
                 await self._create_or_adopt()
                 break
-            except InvalidObjectError as refused:
-                # Nothing that could happen would change it.
-                raise InputError(f"node `{self._description.name}` cannot be registered: {refused}") from None
-            except CALL_ERRORS as trouble:
+            except InvalidObjectError as error:
+                # No retry can succeed.
+                raise InputError(f"node `{self._description.name}` cannot be registered: {error}") from None
+            except CALL_ERRORS as error:
                 self._log.warning(
-                    "the node cannot be registered yet", node=self._description.name, error=trouble
+                    "the node cannot be registered yet", node=self._description.name, error=error
                 )
                 await backoff.wait()
         self.registered.set()
 
     async def _create_or_adopt(self) -> None:
-        facts = self._description
+        description = self._description
         try:
-            self._observed = await self._client.create(_build_node(facts))
+            self._observed = await self._client.create(_build_node(description))
         except AlreadyExistsError:
-            marks = {"labels": facts.all_labels, "annotations": facts.annotations}
-            self._observed = await self._client.patch(NODE, facts.name, MergePatch({"metadata": marks}))
+            metadata = {"labels": description.all_labels, "annotations": description.annotations}
+            patch = MergePatch({"metadata": metadata})
+            self._observed = await self._client.patch(NODE, description.name, patch)
         await self._write_status()
 
     async def _sync_status(self) -> None:
@@ -203,12 +203,12 @@ class NodeRegistration:
                 await self._write_status()
             except NotFoundError:
                 self._log.warning(
-                    "the node's object is gone; registering it anew", node=self._description.name
+                    "the Node object was deleted; registering again", node=self._description.name
                 )
                 await self.register()
-            except CALL_ERRORS as trouble:
+            except CALL_ERRORS as error:
                 self._log.warning(
-                    "the node's status is not written", node=self._description.name, error=trouble
+                    "the node's status could not be written", node=self._description.name, error=error
                 )
                 self._changed.set()
             await self._time_source.sleep(_MIN_WRITE_INTERVAL)
@@ -229,15 +229,18 @@ class NodeRegistration:
 
 
 def _build_node(description: NodeDescription) -> Document:
-    notes = {ACCOUNTED_ANNOTATION: NO_RESTORE, **description.annotations}
-    metadata: Document = {"name": description.name, "labels": description.all_labels, "annotations": notes}
+    metadata: Document = {
+        "name": description.name,
+        "labels": description.all_labels,
+        "annotations": {ACCOUNTED_ANNOTATION: NO_RESTORE, **description.annotations},
+    }
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
 
 
 def build_node_status(
     description: NodeDescription, observed: Document, ready: tuple[bool, str] | None, now: str
 ) -> Document:
-    """The status of a node, from what it is and what it said before."""
+    """Build the status of a node from its description and its previous conditions."""
     capacity = {**read_machine_capacity(), "pods": str(description.max_pods), **description.capacity}
     status: Document = {
         "capacity": capacity,
@@ -258,9 +261,9 @@ def _build_conditions(observed: Document, ready: tuple[bool, str] | None, now: s
     before = {one.get("type"): one for one in (observed.get("status") or {}).get("conditions") or ()}
     rows = [(name, False, reason, message) for name, reason, message in _PRESSURE_CONDITIONS]
     if ready is not None:
-        well, why = ready
-        word = "KubeletReady" if well else "KubeletNotReady"
-        rows.append(("Ready", well, word, why or "the agent takes pods"))
+        is_ready, why = ready
+        reason = "KubeletReady" if is_ready else "KubeletNotReady"
+        rows.append(("Ready", is_ready, reason, why or "the agent takes pods"))
     return [
         {
             "type": name,
@@ -281,7 +284,7 @@ def _get_transition_time(before: Mapping[str, Any] | None, status: str, now: str
 
 
 def read_machine_capacity() -> dict[str, str]:
-    """What the machine has, as far as it tells."""
+    """Read the capacity of the machine."""
     capacity = {"cpu": str(os.cpu_count() or 1)}
     for line in _read_text("/proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):

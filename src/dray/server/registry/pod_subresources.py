@@ -61,22 +61,8 @@ class PodSubresources:
         self, kind: Kind, old: StoredObject, node: str, binding: Mapping[str, Any]
     ) -> PendingObject:
         pod = old.document
+        _check_binding(kind, pod, binding)
         metadata, spec = pod["metadata"], pod.get("spec") or {}
-        if binding.get("uid") and binding["uid"] != metadata["uid"]:
-            raise new_conflict(
-                kind,
-                old.name,
-                f"Precondition failed: UID in precondition: {binding['uid']}, "
-                f"UID in object meta: {metadata['uid']}",
-            )
-        if metadata.get("deletionTimestamp"):
-            raise new_conflict(
-                kind, old.name, f"pod {old.name} is being deleted, cannot be assigned to a host"
-            )
-        if spec.get("nodeName"):
-            raise new_conflict(
-                kind, old.name, f'pod {old.name} is already assigned to node "{spec["nodeName"]}"'
-            )
         now = format_timestamp(self._clock.now())
         # A bound pod needs no nomination.
         status = {
@@ -140,6 +126,24 @@ class PodSubresources:
                     f"{stored.name} allows no disruption now",
                     seconds=10,
                 )
+
+
+def _check_binding(kind: Kind, pod: Mapping[str, Any], binding: Mapping[str, Any]) -> None:
+    """Refuse a binding of another pod, of a deleted pod, and of one that has a node."""
+    metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName")
+    name = metadata["name"]
+    if binding.get("uid") and binding["uid"] != metadata["uid"]:
+        why = (
+            f"Precondition failed: UID in precondition: {binding['uid']}, "
+            f"UID in object meta: {metadata['uid']}"
+        )
+    elif metadata.get("deletionTimestamp"):
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif node:
+        why = f'pod {name} is already assigned to node "{node}"'
+    else:
+        return
+    raise new_conflict(kind, name, why)
 
 
 def _read_delete_options(eviction: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from dray.api.fields import FieldError
 from dray.api.kinds import Kind
 from dray.api.strategies.gated_fields import FeatureGateFilter
 from dray.api.validation import collect_warnings, validate_create, validate_status_update, validate_update
@@ -216,11 +217,7 @@ class ObjectWriter:
                 kind, pending.metadata, before.metadata, changed=changed
             )
             pending = pending.replace_metadata(metadata)
-        validate = validate_status_update if subresource == "status" else validate_update
-        errors = [
-            *validate(pending.view, before.view),
-            *(() if subresource else validate_immutable_fields(pending, before)),
-        ]
+        errors = _validate_update(pending, before, subresource)
         if errors:
             raise new_invalid(kind, old.name, convert_error_paths(kind, version, errors))
         if _is_deletion_complete(pending):
@@ -271,6 +268,13 @@ def _apply_writable_fields(pending: PendingObject, before: PendingObject, subres
     if has_status(pending.kind):
         pending = pending.copy_status_from(before)
     return prepare_for_update(pending, before)
+
+
+def _validate_update(pending: PendingObject, before: PendingObject, subresource: str) -> list[FieldError]:
+    if subresource == "status":
+        return list(validate_status_update(pending.view, before.view))
+    errors = list(validate_update(pending.view, before.view))
+    return errors if subresource else [*errors, *validate_immutable_fields(pending, before)]
 
 
 def _is_deletion_complete(pending: PendingObject) -> bool:

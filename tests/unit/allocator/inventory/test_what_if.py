@@ -12,51 +12,51 @@ from tests.unit.explain.cluster import DRIVER, Cluster, claim
 POOL = (DRIVER, "node-a")
 
 
-def fits(stock: DeviceInventory, cluster: Cluster) -> bool:
-    ask = normalize_claims([claim()], stock.classes.get)
-    return isinstance(run_search(ask, stock.get_node_view(cluster.nodes[0]).shape), Solved)
+def fits(inventory: DeviceInventory, cluster: Cluster) -> bool:
+    ask = normalize_claims([claim()], inventory.classes.get)
+    return isinstance(run_search(ask, inventory.get_node_view(cluster.nodes[0]).shape), Solved)
 
 
 def test_what_a_claim_alone_holds_is_freed():
-    stock = Cluster().node("node-a", "gpu-0 held=ml/one\ngpu-1 held=ml/two").stock
-    freed = remove_claim_usage(stock.usage, "ml/one", [POOL]).get_pool(POOL)
+    inventory = Cluster().node("node-a", "gpu-0 held=ml/one\ngpu-1 held=ml/two").inventory
+    freed = remove_claim_usage(inventory.usage, "ml/one", [POOL]).get_pool(POOL)
     assert freed.devices == {"gpu-1"}
     assert freed.holders == {"gpu-1": ("ml/two",)}
 
 
 def test_what_it_shares_with_others_stays():
     lines = "gpu-0 shared memory:10Gi share=ml/one/memory:4Gi share=ml/two/memory:4Gi"
-    usage = Cluster().node("node-a", lines).stock.usage
+    usage = Cluster().node("node-a", lines).inventory.usage
     assert remove_claim_usage(usage, "ml/one", [POOL]).get_pool(POOL) is usage.get_pool(POOL)
 
 
 def test_only_the_pools_that_are_named_are_looked_at():
     cluster = Cluster().node("node-a", "gpu-0 held=ml/one").node("node-b", "gpu-0 held=ml/one")
-    freed = remove_claim_usage(cluster.stock.usage, "ml/one", [POOL])
+    freed = remove_claim_usage(cluster.inventory.usage, "ml/one", [POOL])
     assert freed.get_pool(POOL).devices == frozenset()
     assert freed.get_pool((DRIVER, "node-b")).devices == {"gpu-0"}
 
 
 def test_freeing_changes_nothing_that_was_there():
-    stock = Cluster().node("node-a", "gpu-0 held=ml/one").stock
-    remove_claim_usage(stock.usage, "ml/one", [POOL])
-    assert stock.usage.get_pool(POOL).devices == {"gpu-0"}
+    inventory = Cluster().node("node-a", "gpu-0 held=ml/one").inventory
+    remove_claim_usage(inventory.usage, "ml/one", [POOL])
+    assert inventory.usage.get_pool(POOL).devices == {"gpu-0"}
 
 
 def test_a_pool_as_if_it_were_complete_lends_its_devices():
     cluster = Cluster().node("node-a", "gpu-0", slices=2)
-    stock = cluster.stock
-    completed = assume_complete_pool(stock, cluster.nodes[0], POOL)
+    inventory = cluster.inventory
+    completed = assume_complete_pool(inventory, cluster.nodes[0], POOL)
     assert completed is not None
     assert fits(completed, cluster)
-    assert not fits(stock, cluster)
+    assert not fits(inventory, cluster)
 
 
 def test_it_keeps_what_is_taken_and_what_other_pools_lend():
     cluster = (
         Cluster().node("node-a", "gpu-0 held=ml/old", slices=2).node("node-a", "nic-0", driver="nic.example")
     )
-    completed = assume_complete_pool(cluster.stock, cluster.nodes[0], POOL)
+    completed = assume_complete_pool(cluster.inventory, cluster.nodes[0], POOL)
     assert completed is not None
     assert not fits(completed, cluster)
     assert [shelf.names for shelf in completed.get_node_view(cluster.nodes[0]).pool_views] == [
@@ -67,4 +67,4 @@ def test_it_keeps_what_is_taken_and_what_other_pools_lend():
 
 def test_a_pool_without_devices_is_no_use_complete_either():
     cluster = Cluster().node("node-a", "nic-0", driver="nic.example")
-    assert assume_complete_pool(cluster.stock, cluster.nodes[0], POOL) is None
+    assert assume_complete_pool(cluster.inventory, cluster.nodes[0], POOL) is None

@@ -16,8 +16,8 @@ from tests.unit.explain.cluster import Cluster, attribute, claim, request
 
 
 def asked(cluster: Cluster, *claims: ResourceClaim) -> tuple[AllocationRequest, NodeShape]:
-    stock = cluster.stock
-    return normalize_claims(claims, stock.classes.get), stock.get_node_view(cluster.nodes[0]).shape
+    inventory = cluster.inventory
+    return normalize_claims(claims, inventory.classes.get), inventory.get_node_view(cluster.nodes[0]).shape
 
 
 def reasons(

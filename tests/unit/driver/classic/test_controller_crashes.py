@@ -19,7 +19,7 @@ from tests.unit.driver.driver_server import wait_until
 async def _through(
     cluster: ClassicCluster, stage: Callable[[], Coroutine[Any, Any, None]], crash_at: int, *, before: bool
 ) -> int:
-    """Run one stage with a controller that is killed at a write and restarted; return the count of writes."""
+    """Run one stage with a controller that is killed at a write and restarted; returns its writes."""
     transport, died = cluster.connect(), asyncio.Event()
     writes = 0
 

@@ -167,10 +167,9 @@ def test_a_claim_that_got_other_devices_is_not_answered_with_those_it_had() -> N
                 await node.server.api.patch(
                     where, {"status": {"allocation": allocation, "reservedFor": None}}
                 )
-            events = await agent.expect_refusal(uid, "c")
+            error = await agent.expect_refusal(uid, "c")
             assert (
-                "prepared here with `node-a/gpu-0` and has `node-b/gpu-1` now; it must be given back"
-                in events
+                "prepared here with `node-a/gpu-0` and has `node-b/gpu-1` now; it must be given back" in error
             )
             node.transport.inner = None
             assert await agent.prepare_ok(uid, "c") == answer, "nobody can tell while the API is away"

@@ -1,4 +1,4 @@
-"""A driver speaks for itself and on its node; allocation, admin access and finalizers are for others."""
+"""A driver acts for itself and on its node; allocation, admin access and finalizers are for others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dray.server.auth.restriction.claim_restriction import find_changed_drivers
 from dray.server.auth.restriction.driver_restriction import DriverAuthorizer, DriverBinding
 from dray.server.http.requests import RequestUser
 from dray.store import KeyUnchanged
-from tests.unit.server.auth.world import (
+from tests.unit.server.auth.cluster_state import (
     DEVICES,
     Court,
     World,
@@ -143,11 +143,11 @@ def test_a_driver_removes_its_own_slices_and_whoever_tidies_up_those_of_all(cour
 
 def test_a_refusal_says_what_would_help(court):
     assert court.refuses(UNNAMED, None, slice_of(A, "n1")).message == (
-        'resourceslices.resource.k8s.io "s1" is forbidden: User "system:serviceaccount:drivers:unnamed" does '
-        'not speak for driver "a.example.com"; annotate its service account with '
+        'resourceslices.resource.k8s.io "s1" is forbidden: User "system:serviceaccount:drivers:unnamed" may '
+        'not act for driver "a.example.com"; annotate its service account with '
         '`dray.dev/driver: a.example.com`, or grant it "arbitrary-node:update" on "resourceclaims/driver"'
     )
-    assert 'speaks for driver "a.example.com" and not for "b.example.com"' in (
+    assert 'may act for driver "a.example.com" and not for "b.example.com"' in (
         court.refuses(A_ON_N1, None, slice_of(B, "n1")).message
     )
 
