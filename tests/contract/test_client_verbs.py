@@ -42,7 +42,7 @@ def pod(name: str) -> dict:
     }
 
 
-async def test_an_object_from_the_cradle_to_the_grave(way, tmp_path):
+async def test_an_object_is_created_read_changed_and_deleted(way, tmp_path):
     async with reaching(way, tmp_path) as reach:
         client = reach.client()
         made = await client.create(claim("a"))

@@ -1,4 +1,4 @@
-"""The claim controller against a real server: the life of claims from birth to end.
+"""The claim controller against a real server: claims from their creation to their deletion.
 
 It runs with the rights of its own role and no others, over every transport where that is cheap.
 """

@@ -218,7 +218,7 @@ async def test_writers_say_who_they_are_and_whether_they_mean_it():
     assert api.asked[0].query == {"fieldManager": "me", "dryRun": "All"}
 
 
-async def test_calls_that_make_no_sense_do_not_leave_the_house():
+async def test_calls_that_make_no_sense_are_not_sent():
     api = serves(FakeApi(), "v1")
     client = client_of(api)
     with pytest.raises(ValueError, match=r"`metadata\.namespace` is missing"):

@@ -13,7 +13,7 @@ from dray.scheduler import metrics
 from dray.scheduler.metrics import METRIC_DEFINITIONS, AttemptResult, SchedulerMetrics
 from dray.scheduler.queue import SchedulingQueue
 from dray.telemetry.metrics import MetricType
-from tests.unit.scheduler.waiting import pod
+from tests.unit.scheduler.queue_fixture import pod
 
 DEVICES = Signal(Topic.DEVICES)
 
