@@ -119,7 +119,7 @@ async def users(here: Place, name: str) -> int:
     return len((await here.claim(name)).status.reserved_for)
 
 
-async def test_everybody_who_waits_for_the_same_devices_hears_of_them(tmp_path):
+async def test_all_pods_that_wait_for_the_same_devices_are_woken(tmp_path):
     async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
         await here.cluster(1, devices=0)
         await here.make(devices_of("node-a", {"name": "gpu-0", **SLOW}), free("c"))

@@ -168,7 +168,7 @@ async def test_a_ledger_that_objects_again_and_again_costs_no_device(tmp_path):
 # --- searches ---
 
 
-async def test_a_search_that_was_given_up_says_so_and_gets_more_patience(tmp_path):
+async def test_a_search_that_gave_up_is_reported_and_gets_more_time(tmp_path):
     """Every event of a search takes a second by the clock of this scheduler's searches."""
     seconds = count()
     async with place("inside", tmp_path) as here, here.scheduling() as scheduler:
@@ -212,7 +212,7 @@ async def test_a_device_that_cannot_be_judged_spoils_its_own_node_only(way, tmp_
 
 
 @pytest.mark.parametrize("what", ["pod", "claim"])
-async def test_whoever_waits_gets_what_a_deleted_one_was_promised(tmp_path, what):
+async def test_a_waiting_pod_gets_what_was_assumed_for_a_deleted_one(tmp_path, what):
     async with place("inside", tmp_path) as here:
         client, transport = here.intercept_client()
         transport.before = gate = RequestGate("PATCH", "/resourceclaims/c", most=1)

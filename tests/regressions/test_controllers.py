@@ -223,7 +223,7 @@ async def test_c11_a_pod_that_something_else_placed_gets_its_reservation(tmp_pat
         assert [each.name for each in reserved.status.reserved_for] == ["p"]
 
 
-async def test_c11_a_pod_that_was_placed_without_devices_is_told(tmp_path):
+async def test_c11_a_pod_that_was_placed_without_devices_gets_an_event(tmp_path):
     async with world(WAY, tmp_path) as here, here.controlled():
         await here.make(template("t"), pod("p", by_template(), nodeName="node-a"))
         (told,) = await here.until(lambda: here.told("FailedResourceClaimReservation"))

@@ -78,7 +78,7 @@ async def come_and_go(here: Place, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_when_the_trouble_is_over_all_is_well(tmp_path, seed):
+async def test_the_scheduler_recovers_from_random_failures(tmp_path, seed):
     async with placed("inside", tmp_path) as here, here.controlled():
         client, transport = here.intercept_client()
         mischief = Mischief(transport, seed)

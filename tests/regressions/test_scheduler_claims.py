@@ -172,7 +172,7 @@ async def test_s16_a_claim_whose_owner_is_not_its_controller(tmp_path):
         assert devices_in(await here.claim("p-gpu-x")) == ["node-a/gpu-0"]
 
 
-async def test_s17_a_pod_that_has_its_node_is_never_told_otherwise(tmp_path):
+async def test_s17_a_pod_that_has_its_node_never_gets_the_condition(tmp_path):
     """What was to be said about a failure arrives after the pod was bound."""
     async with place(WAY, tmp_path) as here:
         client, transport = here.intercept_client()

@@ -48,7 +48,7 @@ def test_a_claim_without_its_finalizer_gets_it_before_its_devices() -> None:
     run(play)
 
 
-def test_who_waits_for_its_turn_is_written_with_the_first() -> None:
+def test_waiting_consumers_are_reserved_with_the_first_write() -> None:
     async def play() -> None:
         fixture = BinderFixture(PROTECTED)
         await asyncio.gather(*(fixture.bind(fixture.placed(f"p{number}")) for number in range(5)))
@@ -89,7 +89,7 @@ def test_a_newer_version_is_read_and_judged_again() -> None:
     run(play)
 
 
-def test_who_is_overtaken_again_and_again_gives_up() -> None:
+def test_a_write_with_endless_conflicts_gives_up() -> None:
     async def play() -> None:
         fixture = BinderFixture(PROTECTED)
         placement = fixture.placed()
@@ -156,7 +156,7 @@ def test_what_somebody_else_reserved_is_asked_for_before_the_pod_is_bound() -> N
     run(play)
 
 
-def test_a_refusal_of_the_very_version_is_a_word_about_devices() -> None:
+def test_a_refusal_of_the_current_version_is_about_devices() -> None:
     async def play() -> None:
         fixture = BinderFixture(PROTECTED)
         placement = fixture.placed()
@@ -219,7 +219,7 @@ def test_others_keep_what_they_share_with_one_that_fails() -> None:
 @pytest.mark.parametrize(
     "refusal", [NotFoundError(404, {}), ConflictError(409, {}), ServerTimeoutError(504, {})]
 )
-def test_claims_of_a_pod_that_is_out_of_our_hands_are_left_alone(pod: str, refusal: Exception) -> None:
+def test_claims_of_a_pod_that_is_gone_or_bound_are_left_alone(pod: str, refusal: Exception) -> None:
     async def play() -> None:
         fixture = BinderFixture(PROTECTED)
         placement = fixture.placed()
@@ -318,7 +318,7 @@ def test_a_device_that_will_not_become_ready_goes_back() -> None:
     run(play)
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_waiting_for_devices_has_a_limit() -> None:
     async def play() -> None:
         fixture, task = await waiting()
         await fixture.server.time.advance(59)

@@ -59,7 +59,7 @@ def test_nothing_happened_is_the_same_snapshot() -> None:
     assert here.update_snapshot() is here.update_snapshot()
 
 
-def test_a_sign_of_life_changes_nothing() -> None:
+def test_a_heartbeat_changes_nothing() -> None:
     here = overlay("a")
     before = here.update_snapshot()
     here.update_node(node("a"))
@@ -181,7 +181,7 @@ def test_slices_pass_the_gate_filter() -> None:
     assert [content.withheld for content in contents] == [RefusalReason.BINDING_CONDITIONS, None]
 
 
-def test_what_is_given_back_is_heard_and_what_is_taken_is_not() -> None:
+def test_freed_devices_are_reported_and_allocated_ones_are_not() -> None:
     heard: list[str] = []
     here = SchedulerCache(OPEN, on_freed=lambda: heard.append("freed"))
     held = having(claim(), "a/d0", where="a")

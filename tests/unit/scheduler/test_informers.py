@@ -73,7 +73,7 @@ class InformersFixture:
             before = found or before
 
 
-def test_the_overlay_knows_of_a_node_before_the_queue_hears() -> None:
+def test_the_cache_has_a_node_before_the_queue_is_notified() -> None:
     fixture = InformersFixture()
     fixture.see("nodes", node("a"), None)
     assert fixture.heard == [(NODES_CHANGED, 1, 0)]
@@ -90,7 +90,7 @@ def test_a_node_that_only_says_what_it_has_may_grow_too() -> None:
     assert fixture.signals() == [NODES_CHANGED, NODES_CHANGED]
 
 
-def test_a_claim_is_known_before_anybody_hears_and_its_binder_hears_of_its_end() -> None:
+def test_the_cache_has_a_claim_before_the_queue_is_notified_and_the_binder_learns_of_its_deletion() -> None:
     fixture = InformersFixture()
     held = having(claim(), "a/d0", where="a")
     fixture.see("claims", claim(), held, None)

@@ -123,7 +123,7 @@ def test_a_burst_of_signals_moves_a_pod_once():
     ]
 
 
-def test_whoever_sleeps_for_five_minutes_is_woken_anyway():
+def test_a_pod_that_waits_for_five_minutes_is_woken_anyway():
     fixture = QueueFixture()
     fixture.waiting("a")
     fixture.clock.advance(100)
@@ -163,7 +163,7 @@ def test_what_came_before_the_attempt_is_known_to_it():
     assert fixture.queue.requeue(fixture.take(), frozenset({DEVICES})) is QueuedPodState.WAITING
 
 
-def test_a_pod_judged_by_an_older_view_hears_what_that_view_missed():
+def test_a_pod_decided_on_an_older_snapshot_is_retried_for_signals_since_then():
     fixture = QueueFixture()
     fixture.queue.add(pod())
     viewed = fixture.queue.sequence

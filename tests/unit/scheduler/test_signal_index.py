@@ -15,7 +15,7 @@ def claim(number: int) -> Signal:
     return Signal(Topic.CLAIM, f"ns/{number}")
 
 
-def test_whoever_is_woken_is_in_no_row_any_more():
+def test_a_woken_pod_is_in_no_row_any_more():
     sleepers = WaitingPodIndex()
     sleepers.add("a", frozenset({DEVICES, claim(1), Signal(Topic.CLAIM)}))
     sleepers.add("b", frozenset({DEVICES}))

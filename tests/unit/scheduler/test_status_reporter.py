@@ -92,7 +92,7 @@ def played(play: Callable[[ReporterFixture], Coroutine[Any, Any, None]]) -> Repo
 NO = PluginRejection("Stub", "no fixture")
 
 
-def test_a_pod_is_told_when_it_has_waited_a_while() -> None:
+def test_a_pod_gets_its_condition_after_it_has_waited_a_while() -> None:
     async def play(fixture: ReporterFixture) -> None:
         fixture.reporter.enqueue(fixture.entry, NO)
         await fixture.time.advance(REPORT_DELAY_SECONDS / 2)
@@ -114,7 +114,7 @@ def test_a_pod_is_told_when_it_has_waited_a_while() -> None:
 
 
 @pytest.mark.parametrize(("held", "told"), [(True, ["no fixture"]), (False, [])])
-def test_a_pod_that_is_being_tried_is_told_only_when_it_is_held_up_there(held: bool, told: list[str]) -> None:
+def test_a_pod_in_flight_gets_a_condition_only_when_it_waits_there(held: bool, told: list[str]) -> None:
     async def play(fixture: ReporterFixture) -> None:
         fixture.entry.state = QueuedPodState.TRYING
         fixture.reporter.enqueue(fixture.entry, NO, in_flight=held)
@@ -133,7 +133,7 @@ def test_the_last_refusal_counts_and_does_not_start_the_wait_anew() -> None:
     assert played(play).recorded == ["something else"]
 
 
-def test_a_pod_that_has_its_node_meanwhile_is_not_told() -> None:
+def test_a_pod_that_has_its_node_meanwhile_gets_no_condition() -> None:
     async def play(fixture: ReporterFixture) -> None:
         fixture.reporter.enqueue(fixture.entry, NO)
         fixture.reporter.forget(fixture.entry.uid)
@@ -192,7 +192,7 @@ def test_a_newer_version_is_waited_for() -> None:
 @pytest.mark.parametrize(
     "failure", [ServerUnreachableError("no answer"), ConflictError(409, {}), ServerTimeoutError(504, {})]
 )
-def test_what_nobody_heard_is_said_again(failure: Exception) -> None:
+def test_a_report_that_could_not_be_written_is_written_again(failure: Exception) -> None:
     async def play(fixture: ReporterFixture) -> None:
         fixture.failures = [failure] * 4
         fixture.reporter.enqueue(fixture.entry, NO)
@@ -225,7 +225,7 @@ def refused() -> Unschedulable:
     return found
 
 
-def test_a_refusal_is_told_in_the_words_of_the_explanation() -> None:
+def test_the_condition_has_the_text_of_the_explanation() -> None:
     async def play(fixture: ReporterFixture) -> None:
         fixture.reporter.enqueue(fixture.entry, refused())
         await fixture.time.advance(1)
@@ -251,7 +251,7 @@ def test_an_explanation_that_fails_harms_nobody(monkeypatch: pytest.MonkeyPatch)
     assert broken == ["ns/a"]
 
 
-def test_when_many_wait_to_be_told_the_others_are_told_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_a_number_of_pending_reports_the_others_are_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_reporter, "MAX_FULL_REPORTS", 1)
 
     async def play(fixture: ReporterFixture) -> None:
@@ -266,7 +266,7 @@ def test_when_many_wait_to_be_told_the_others_are_told_briefly(monkeypatch: pyte
     assert played(play).recorded == [summarize_unschedulable(refused())] == ["a: no devices for claim ml/c"]
 
 
-def test_whoever_waits_too_long_for_words_is_told_briefly() -> None:
+def test_a_report_that_is_late_is_a_summary() -> None:
     async def play(fixture: ReporterFixture) -> None:
         fixture.reporter.enqueue(fixture.entry, refused())
         fixture.time.clock.advance(REPORT_DELAY_SECONDS + MAX_REPORT_LAG_SECONDS + 1)
@@ -298,7 +298,7 @@ def test_others_work_between_the_steps_of_an_explanation(monkeypatch: pytest.Mon
     assert third - second > 0.49
 
 
-def test_whoever_explains_rests() -> None:
+def test_the_reporter_pauses_between_steps() -> None:
     async def play(fixture: ReporterFixture) -> None:
         other = QueuedPod(pod("b"), queued_at=0.0, eligible_since=0.0, state=QueuedPodState.WAITING)
         patch = fixture.patch

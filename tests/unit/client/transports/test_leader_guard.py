@@ -65,7 +65,7 @@ def test_reads_pass_always_and_writes_while_they_are_allowed() -> None:
     assert guard.address == "somewhere"
 
 
-def test_whoever_is_told_to_stop_waits_for_the_answer_to_its_last_write() -> None:
+def test_a_cancelled_write_waits_for_its_response() -> None:
     events: list[str] = []
 
     class Slow(Line):
@@ -91,7 +91,7 @@ def test_whoever_is_told_to_stop_waits_for_the_answer_to_its_last_write() -> Non
     assert events == ["sent", "arrived", "stopped"]
 
 
-def test_a_transport_that_took_its_time_is_told_whether_it_may_still_send() -> None:
+def test_a_slow_transport_checks_again_whether_it_may_still_send() -> None:
     leading, asked = [True], []
 
     class Opening(Line):

@@ -63,7 +63,7 @@ def test_a_pod_that_fits_is_left_to_the_scheduler() -> None:
     assert explanation.remarks == ("waits for scheduler `default-scheduler`",)
 
 
-def test_what_the_scheduler_said_last_is_told_when_it_would_fit_now() -> None:
+def test_the_scheduler_s_last_message_is_shown_when_the_pod_would_fit_now() -> None:
     condition = (
         "status:\n  conditions: [{type: PodScheduled, status: 'False', message: there were no nodes}]\n"
     )
@@ -73,7 +73,7 @@ def test_what_the_scheduler_said_last_is_told_when_it_would_fit_now() -> None:
     )
 
 
-def test_a_pod_that_waits_for_its_devices_to_become_ready_is_told_which() -> None:
+def test_a_pod_that_waits_for_devices_to_become_ready_names_them() -> None:
     held = allocated(GPU, "node-a", "gpu-0", "node-a").replace(
         "device: gpu-0}",
         "device: gpu-0, bindingConditions: [attached], bindingFailureConditions: [broken]}",
