@@ -9,7 +9,7 @@ import pytest
 from dray.clock import ManualClock, SystemClock, format_timestamp
 
 
-def test_the_system_clock_knows_its_time_zone_and_never_goes_back():
+def test_the_system_clock_has_a_time_zone_and_never_goes_back():
     clock = SystemClock()
     before, now, after = clock.monotonic(), clock.now(), clock.monotonic()
     assert now.utcoffset() == timedelta(0)

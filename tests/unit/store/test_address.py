@@ -65,7 +65,7 @@ async def test_a_text_file_is_left_alone(tmp_path: Path):
     assert path.read_text() == "my notes"
 
 
-async def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path):
+async def test_a_database_of_another_program_is_left_alone(tmp_path: Path):
     path = tmp_path / "theirs.db"
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE theirs (x)")

@@ -84,7 +84,7 @@ def _place(kind: Kind, document: Mapping[str, Any]) -> bytes:
     return build_key(kind, metadata.get("namespace", ""), metadata["name"])
 
 
-class Court:
+class AccessChecks:
     """All rules of confinement in a world."""
 
     def __init__(self, world: World) -> None:
@@ -138,13 +138,13 @@ def change_of(
         name,
         subresource,
     )
-    held = None if old is None else held_of(old)
+    held = None if old is None else store_object(old)
     view = None if new is None else decode_document(deepcopy(dict(new))).object
     draft = None if new is None else PendingObject(kind, dict(new), view)
     return ObjectChange(ApiRequest(call, user), operation, kind, namespace, name, held, draft)
 
 
-def held_of(document: Mapping[str, Any]) -> StoredObject:
+def store_object(document: Mapping[str, Any]) -> StoredObject:
     """A document as the server holds it."""
     kind, _ = parse_document_kind(document)
     return StoredObject(kind, _place(kind, document), encode_document(kind, document), 7)
@@ -226,7 +226,7 @@ def allocated(*drivers: str, node_name: str | None = "n1", **more: Any) -> dict[
     return {"allocation": allocation, **more}
 
 
-def told(driver: str, ready: str = "True") -> dict[str, Any]:
+def device_status(driver: str, ready: str = "True") -> dict[str, Any]:
     """What a driver tells about its device."""
     condition = {
         "type": "Ready",

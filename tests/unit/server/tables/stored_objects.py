@@ -30,7 +30,7 @@ def thing(api_version: str, name: str, **rest: Any) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": name, "metadata": metadata, **rest}
 
 
-def held(document: dict[str, Any], revision: int = 7) -> StoredObject:
+def store_object(document: dict[str, Any], revision: int = 7) -> StoredObject:
     its = get_storage_kind(parse_document_kind(document)[0])
     metadata = document["metadata"]
     place = build_key(its, metadata.get("namespace", ""), metadata["name"])
@@ -42,7 +42,7 @@ def cache_of(documents: Iterable[dict[str, Any]], rows: Iterable[tuple[bytes, by
 
     async def fill() -> WatchCache:
         store = MemoryStore()
-        objects = [held(document) for document in documents]
+        objects = [store_object(document) for document in documents]
         writes = [Put(one.key, one.value) for one in objects] + [Put(*one) for one in rows]
         if writes:
             await store.txn([], writes)
@@ -58,4 +58,6 @@ def cells(document: dict[str, Any], cache: WatchCache | None = None) -> dict[str
     """The cells of one row, by the names of their columns."""
     its = parse_document_kind(document)[0]
     names = [column["name"] for column in build_column_definitions(its)]
-    return dict(zip(names, build_row(its, held(document), now=NOW, cache=cache)["cells"], strict=True))
+    return dict(
+        zip(names, build_row(its, store_object(document), now=NOW, cache=cache)["cells"], strict=True)
+    )

@@ -79,7 +79,7 @@ async def write(there: World, audit_id: str = "id") -> str:
     return str(written.stored.document["data"])
 
 
-def test_somebody_who_was_faster_at_the_object_means_to_ask_again():
+def test_a_concurrent_write_of_the_object_calls_webhooks_again():
     async def run_case() -> None:
         async with world(lambda _cache: []) as there:
 
@@ -109,7 +109,7 @@ class Elsewhere:
         return AdmissionEffects((KeyUnchanged(b"/elsewhere", 7 if self.times >= 0 else 0),))
 
 
-def test_somebody_who_was_faster_elsewhere_does_not():
+def test_a_concurrent_write_of_another_object_does_not():
     async def run_case() -> None:
         async with world(lambda _cache: [Elsewhere(LOCK_AFTER_ATTEMPTS + 2)]) as there:
             there.registry.admission = webhooks = Asked()
@@ -119,7 +119,7 @@ def test_somebody_who_was_faster_elsewhere_does_not():
     asyncio.run(run_case())
 
 
-def test_what_the_server_does_by_itself_is_not_asked_about():
+def test_changes_by_the_server_itself_skip_webhooks():
     async def run_case() -> None:
         async with world(lambda _cache: []) as there:
             there.registry.admission = webhooks = Asked()
@@ -129,7 +129,7 @@ def test_what_the_server_does_by_itself_is_not_asked_about():
     asyncio.run(run_case())
 
 
-def test_nobody_waits_in_a_turn_for_somebody_who_asks():
+def test_no_lock_is_held_while_webhooks_are_called():
     """A write that lost often asks nobody inside its turn, even when webhooks came only then."""
 
     async def run_case() -> None:
