@@ -1,4 +1,4 @@
-"""Clocks: the machine's, the one turned by hand, and how a time is written in objects."""
+"""The system clock, the manual clock, and timestamps of objects."""
 
 from __future__ import annotations
 

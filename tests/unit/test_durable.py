@@ -1,4 +1,4 @@
-"""State files: one step, a checksum, a version, and a clear word about what is wrong with one."""
+"""State files and file locks: atomic, with a checksum and a version, and clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exception tree: one base for broken input, and every problem kept."""
+"""The exception tree: one base class for broken input, and every problem reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a store: what is not ours, not whole or not there is refused in one line that says what to do."""
+"""Opening a store: a foreign, damaged or missing one is refused in one line that says what to do."""
 
 from __future__ import annotations
 

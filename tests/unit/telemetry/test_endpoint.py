@@ -1,4 +1,4 @@
-"""The small endpoint of processes that are no API server: numbers, health, and nothing unless asked for."""
+"""The endpoint of processes that are not the API server: metrics, health, and nothing unless enabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of the log: one line each, readable, without secrets, not too many, and never in the way."""
+"""Log lines: one line each, readable, without secrets, limited in number, and never blocking."""
 
 from __future__ import annotations
 

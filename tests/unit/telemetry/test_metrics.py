@@ -1,4 +1,4 @@
-"""Numbers by a table of measures: added up, set, asked for, bounded, and of one service alone."""
+"""Metrics by a table of definitions: counted, set, collected, limited, and separate per service."""
 
 from __future__ import annotations
 

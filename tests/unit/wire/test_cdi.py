@@ -1,4 +1,4 @@
-"""CDI files: what is wrong is told with its field, and nothing asks for a later version than it needs."""
+"""CDI specs: problems are reported with their field, and a spec has no later version than it needs."""
 
 from __future__ import annotations
 

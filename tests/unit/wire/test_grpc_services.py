@@ -1,4 +1,4 @@
-"""Services: compiled from what is written, with the numbers of Kubernetes, and what is sent arrives."""
+"""gRPC services: compiled from the `.proto` files, with the field numbers of Kubernetes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_messages_have_the_names_and_numbers_that_kubernetes_published(
 
 
 def shape(made: Any) -> Any:
-    """The names, numbers and wire forms of a message and of what is in it."""
+    """Return the names, numbers and wire types of a message and its fields."""
     return made.DESCRIPTOR.name, [
         (
             field.name,
@@ -243,7 +243,7 @@ def test_a_malformed_reply_is_an_error(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def test_other_users_of_the_same_names_are_not_in_the_way() -> None:
-    """Messages live in a pool of their own, so a process may have a generated module of the same proto."""
+    """Messages are in a pool of their own, so a process may have a generated module of the same proto."""
     from google.protobuf import descriptor_pool
 
     file = descriptor_pb2.FileDescriptorProto(

@@ -1,4 +1,4 @@
-"""Sockets: paths that fit, directories that are ours, and nothing removed but sockets."""
+"""Unix sockets: paths that fit, private directories, and nothing removed but sockets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_path_that_fits_is_the_plain_one() -> None:
 
 @pytest.mark.parametrize("length", range(1, 64))
 def test_h04_a_long_name_of_a_driver_and_a_pod_is_still_a_legal_path(folder: Path, length: int) -> None:
-    """Others made a path of the driver's name and the pod's uid, and could not listen when it was long."""
+    """A path of the driver's name and the pod's uid can be too long to listen at."""
     deep = folder / (
         "d" * (MAX_SOCKET_PATH_BYTES - len(os.fsencode(folder)) - len("/") * 2 - 16 - len(".sock"))
     )

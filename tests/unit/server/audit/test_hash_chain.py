@@ -1,4 +1,6 @@
-"""A chain shows every line that was changed, taken out, moved or put in, and forgives what a crash tears."""
+"""The hash chain reveals every line that was changed, removed, moved or inserted, and tolerates what a crash
+tears.
+"""
 
 from __future__ import annotations
 

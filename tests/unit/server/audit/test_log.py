@@ -1,4 +1,4 @@
-"""What a server writes down of requests, and what becomes of requests when it cannot."""
+"""The audit log: which requests leave lines, and what happens to requests when it cannot be written."""
 
 from __future__ import annotations
 

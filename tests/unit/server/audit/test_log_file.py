@@ -1,4 +1,4 @@
-"""The file of the log survives restarts, crashes, full disks and rotation with its chain whole."""
+"""The log file keeps its chain intact through restarts, crashes, full disks and rotation."""
 
 from __future__ import annotations
 

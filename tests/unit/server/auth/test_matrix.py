@@ -1,4 +1,6 @@
-"""The matrix of rights: every cell of `matrix.yaml` is asked, by rights and by rules, on real objects."""
+"""The matrix of rights: every cell of `matrix.yaml` is checked, by authorization and write rules, on real
+objects.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.tables import table
 from tests.unit.server.auth.cluster_state import (
     DEVICES,
     AccessChecks,
-    World,
+    ClusterState,
     account,
     allocated,
     claim,
@@ -207,12 +209,12 @@ KINDS: Mapping[str, Callable[[str, str], Target]] = {
 def checks() -> Iterator[AccessChecks]:
     there = [_claim("own"), _claim("other"), _pod("own"), _pod("other")]
     slices = [slice_of(A, name, f"slice-{name}") for name in NODES.values()]
-    with World([*GRANTS, *there, *slices]) as world:
+    with ClusterState([*GRANTS, *there, *slices]) as world:
         yield AccessChecks(world)
 
 
 def is_allowed(checks: AccessChecks, user: RequestUser, target: Target) -> bool:
-    """Whether rights and rules let it happen."""
+    """Return whether authorization and rules allow it."""
     if not checks.access.allows(user, target.asked):
         return False
     if target.old is None and target.new is None:
@@ -255,7 +257,7 @@ def test_the_matrix(checks, role, kind):
 
 def test_without_roles_everything_is_refused():
     people = {role: user for role, user in USERS.items() if user.node_name is None}
-    with World([_pod("own"), _claim("own")], roles=False) as world:
+    with ClusterState([_pod("own"), _claim("own")], roles=False) as world:
         checks = AccessChecks(world)
         allowed = [
             (role, kind, verb)

@@ -1,4 +1,4 @@
-"""The OpenAPI documents, beside the one a Kubernetes server gives, and as `kubectl` reads them."""
+"""OpenAPI documents, compared with those of a Kubernetes server, and as `kubectl` reads them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ EXTENSIONS = (
 
 
 def _facts(schema: dict[str, Any]) -> dict[str, Any]:
-    """What clients act on in the schema of a field."""
+    """Return what clients use in the schema of a field."""
     references = [one["$ref"] for one in schema.get("allOf", ())]
     facts = {name: schema[name] for name in ("type", *EXTENSIONS) if name in schema}
     if "x-kubernetes-list-map-keys" in facts:

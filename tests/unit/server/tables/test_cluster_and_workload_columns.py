@@ -1,4 +1,4 @@
-"""What rows tell of nodes, events, quotas, rights and the kinds that are merely kept."""
+"""Columns of nodes, events, quotas, RBAC and the opaque kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows tell of claims, slices and what belongs to them."""
+"""Columns of claims, slices and related kinds."""
 
 from __future__ import annotations
 

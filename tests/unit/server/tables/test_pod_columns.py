@@ -1,4 +1,4 @@
-"""What rows tell of pods."""
+"""Columns of pods."""
 
 from __future__ import annotations
 

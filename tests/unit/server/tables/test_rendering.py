@@ -1,4 +1,4 @@
-"""Tables beside those of a Kubernetes server, and what rows carry."""
+"""Tables, compared with those of a Kubernetes server, and what rows include."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations that stand in a store and came past no rules: older servers kept whatever they got."""
+"""Stored configurations that passed no validation: older servers stored whatever they got."""
 
 from __future__ import annotations
 

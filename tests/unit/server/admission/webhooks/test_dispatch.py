@@ -1,4 +1,4 @@
-"""Writes that webhooks are asked about: what holds while they are, and what is asked again."""
+"""Writes with webhooks: what holds while they are called, and when they are called again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.server.registries import CONFIGS, World, world
 
 
 class Asked:
-    """Webhooks that let everything pass, and something happen meanwhile."""
+    """Webhooks that allow everything, and run a callback meanwhile."""
 
     def __init__(self, meanwhile: Any = None) -> None:
         self.webhooks: Sequence[object] = ("one",)
@@ -95,7 +95,7 @@ def test_a_concurrent_write_of_the_object_calls_webhooks_again():
 
 
 class Elsewhere:
-    """A rule that relies on another row, which somebody changes so many times."""
+    """A rule that depends on another row, which changes so many times."""
 
     kinds = KINDS
 
@@ -130,7 +130,9 @@ def test_changes_by_the_server_itself_skip_webhooks():
 
 
 def test_no_lock_is_held_while_webhooks_are_called():
-    """A write that lost often asks nobody inside its turn, even when webhooks came only then."""
+    """A write that lost often calls no webhook while it holds the lock, even when webhooks appeared only
+    then.
+    """
 
     async def run_case() -> None:
         async with world(lambda _cache: [Elsewhere(LOCK_AFTER_ATTEMPTS + 1)]) as there:

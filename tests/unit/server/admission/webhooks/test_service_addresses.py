@@ -1,4 +1,4 @@
-"""Where services are, as somebody writes it on the command line."""
+"""Addresses of services on the command line."""
 
 from __future__ import annotations
 

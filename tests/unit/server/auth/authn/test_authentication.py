@@ -1,4 +1,4 @@
-"""Credentials, good and bad: every bad one is a 401, whatever else the request shows."""
+"""Credentials: every invalid one is a 401, whatever else the request presents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH, StaticTokens
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import ANONYMOUS_USER, RequestUser
 from dray.server.objects.stored_object import StoredObject
-from tests.unit.server.auth.cluster_state import World, pod, store_object, thing
+from tests.unit.server.auth.cluster_state import ClusterState, pod, store_object, thing
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ACCOUNT = thing("v1", "ServiceAccount", "driver", "gpu-system", uid="u-account")
@@ -36,7 +36,7 @@ PEER = {
 
 @dataclass
 class Place:
-    world: World
+    world: ClusterState
     clock: ManualClock
     tokens: ServiceAccountTokens
     authenticator: Authenticator
@@ -56,7 +56,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path) -> Iterator[Place]:
-    with World([ACCOUNT, NODE, POD], roles=False) as world:
+    with ClusterState([ACCOUNT, NODE, POD], roles=False) as world:
         clock = ManualClock(START)
         tokens = ServiceAccountTokens.open(tmp_path, world.cache, clock=clock)
         static = StaticTokens({"s3cret": RequestUser("jane", ("team:a",), "u1")})

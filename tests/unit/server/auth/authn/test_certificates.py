@@ -1,4 +1,4 @@
-"""Certificates: made once, renewed when needed, private, and believed only when they are ours."""
+"""Certificates: created once, renewed when needed, private, and trusted only from the own authority."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path):
 
 
 def shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Both ends of a handshake through memory."""
+    """Connect both ends of a TLS handshake through memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     far = server.wrap_bio(to_server, to_client, server_side=True)
@@ -156,7 +156,7 @@ def handshake(
     folder: Path | None = None,
     trust: bytes | None = None,
 ) -> Mapping[str, object]:
-    """Shake hands through memory; what the server sees of the client's certificate. Raises `ssl.SSLError`."""
+    """Do a TLS handshake through memory; returns the client's certificate. Raises `ssl.SSLError`."""
     context = ssl.create_default_context(cadata=(trust or server.ca_pem).decode())
     if client is not None:
         assert folder is not None

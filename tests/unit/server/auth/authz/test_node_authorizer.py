@@ -1,4 +1,4 @@
-"""A node sees and writes what is its own, and cannot make itself see more."""
+"""A node accesses its own objects and those its pods refer to, and cannot extend its access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dray.server.auth.authz.policy_rules import AccessAttributes
 from tests.unit.server.auth.cluster_state import (
     DEVICES,
     AccessChecks,
-    World,
+    ClusterState,
     allocated,
     claim,
     node,
@@ -73,7 +73,7 @@ THEIRS = pod(
 def checks() -> Iterator[AccessChecks]:
     there = [slice_of("d.example.com", name, f"slice-{name}") for name in ("n1", "n2")]
     words = [preparation(name) for name in ("n1", "n2")]
-    with World([MINE, THEIRS, *there, *words, slice_of("d.example.com", None, "slice-all")]) as world:
+    with ClusterState([MINE, THEIRS, *there, *words, slice_of("d.example.com", None, "slice-all")]) as world:
         yield AccessChecks(world)
 
 
@@ -186,7 +186,7 @@ def test_access_of_a_node_ends_with_its_pods():
     asked = AccessAttributes("get", DEVICES, "resourceclaims", "", "a", "shared")
     twin = deepcopy(MINE)
     twin["metadata"]["name"] = "twin"
-    with World(roles=False) as world:
+    with ClusterState(roles=False) as world:
         access = AccessChecks(world).access
         assert not access.allows(N1, asked)
         world.put(MINE, twin)
@@ -201,7 +201,7 @@ def test_access_of_a_node_ends_with_its_pods():
 
 
 def test_nothing_is_remembered_of_pods_that_are_gone():
-    with World(roles=False) as world:
+    with ClusterState(roles=False) as world:
         placed = NodePodGraph(world.cache)
         world.put(MINE, THEIRS)
         world.delete(MINE)

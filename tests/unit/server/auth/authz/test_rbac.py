@@ -1,4 +1,4 @@
-"""Roles and bindings: what a rule allows, whom a binding reaches, and that changes count at once."""
+"""RBAC: what a rule allows, which subjects a binding covers, and that changes apply at once."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dray.server.auth.authz.policy_rules import AccessAttributes, PolicyRule, bu
 from dray.server.auth.authz.rbac import RbacAuthorizer, build_forbidden
 from dray.server.http.requests import ANONYMOUS_USER, ApiCall
 from tests.outside import ROOT
-from tests.unit.server.auth.cluster_state import World, grant, person, role, rule, thing
+from tests.unit.server.auth.cluster_state import ClusterState, grant, person, role, rule, thing
 
 JANE = person("jane", "team:a")
 GROUP = "resource.k8s.io"
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with World(roles=False) as made:
+def world() -> Iterator[ClusterState]:
+    with ClusterState(roles=False) as made:
         yield made
 
 
@@ -99,7 +99,9 @@ def test_rights_in_a_namespace_include_reading_it_and_no_more():
     def asked(verb: str) -> AccessAttributes:
         return build_attributes(ApiCall(verb, "/api/v1/namespaces/a", plural="namespaces", name="a"))
 
-    with World([grant("view", "jane", namespace="a"), grant("cluster-admin", "ada", namespace="a")]) as world:
+    with ClusterState(
+        [grant("view", "jane", namespace="a"), grant("cluster-admin", "ada", namespace="a")]
+    ) as world:
         decide = RbacAuthorizer(world.cache).authorize
         assert decide(JANE, asked("get")).allowed
         assert not decide(person("joe"), asked("get")).allowed
@@ -345,7 +347,7 @@ def test_the_guide_names_every_role_of_dray():
 
 def test_admin_edit_and_view_show_the_rules_they_are_put_together_from():
     shown = {one["metadata"]["name"]: one["rules"] for one in build_bootstrap_documents() if "rules" in one}
-    with World([grant(name, name) for name in ("admin", "edit", "view")]) as world:
+    with ClusterState([grant(name, name) for name in ("admin", "edit", "view")]) as world:
         authorizer = RbacAuthorizer(world.cache)
         for name in ("admin", "edit", "view"):
             rules = [rule.to_document() for rule in authorizer.list_user_rules(person(name), "a")]
@@ -356,7 +358,7 @@ def test_admin_edit_and_view_show_the_rules_they_are_put_together_from():
 def test_a_custom_kind_can_be_added_to_view():
     added = role("more", rule("get", "widgets", "example.com"))
     added["metadata"]["labels"] = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
-    with World([added, grant("view", "jane"), thing("v1", "Namespace", "a")]) as world:
+    with ClusterState([added, grant("view", "jane"), thing("v1", "Namespace", "a")]) as world:
         assert (
             RbacAuthorizer(world.cache)
             .authorize(JANE, AccessAttributes("get", "example.com", "widgets", "", "a"))

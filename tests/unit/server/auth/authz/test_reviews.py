@@ -1,4 +1,4 @@
-"""Reviews: who am I, may I, may they, whose token is this, and a token please."""
+"""Access reviews, token reviews and token requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.reviews import AccessReviews
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import RequestUser
-from tests.unit.server.auth.cluster_state import World, grant, node, person, pod, thing
+from tests.unit.server.auth.cluster_state import ClusterState, grant, node, person, pod, thing
 
 JANE = person("jane", "team:a")
 ROBOT = thing("v1", "ServiceAccount", "robot", "a", uid="u-robot")
@@ -28,7 +28,7 @@ BARE = pod("bare", "a", "n1", uid="u-bare")
 
 
 class ReviewSetup(NamedTuple):
-    world: World
+    world: ClusterState
     reviews: AccessReviews
     requests: TokenRequestIssuer
 
@@ -36,7 +36,7 @@ class ReviewSetup(NamedTuple):
 @pytest.fixture
 def setup(tmp_path) -> Iterator[ReviewSetup]:
     there = [ROBOT, POD, ELSEWHERE, OTHER_ACCOUNT, BARE, thing("v1", "Node", "n1", uid="u-n1")]
-    with World([grant("edit", "jane", namespace="a"), *there]) as world:
+    with ClusterState([grant("edit", "jane", namespace="a"), *there]) as world:
         clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
         accounts = ServiceAccountTokens.open(tmp_path, world.cache, clock=clock)
         authenticator = Authenticator(

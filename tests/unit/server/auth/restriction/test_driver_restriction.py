@@ -16,7 +16,7 @@ from dray.store import KeyUnchanged
 from tests.unit.server.auth.cluster_state import (
     DEVICES,
     AccessChecks,
-    World,
+    ClusterState,
     account,
     allocated,
     change_of,
@@ -70,7 +70,7 @@ THERE = (
 
 @pytest.fixture(scope="module")
 def checks() -> Iterator[AccessChecks]:
-    with World(THERE) as world:
+    with ClusterState(THERE) as world:
         yield AccessChecks(world)
 
 

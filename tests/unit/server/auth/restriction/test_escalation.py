@@ -1,4 +1,4 @@
-"""Nobody gives away rights they do not have, and nobody becomes somebody without leave."""
+"""Nobody grants rights they do not have, and impersonation requires a right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from dray.server.auth.authz.impersonation import impersonate
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import RequestUser
-from tests.unit.server.auth.cluster_state import AccessChecks, World, grant, person, role, rule, thing
+from tests.unit.server.auth.cluster_state import AccessChecks, ClusterState, grant, person, role, rule, thing
 
 BOSS, ADA, ED, STRANGER = person("boss"), person("ada"), person("ed"), person("stranger")
 RBAC = "rbac.authorization.k8s.io"
@@ -31,7 +31,7 @@ def checks() -> Iterator[AccessChecks]:
         grant("giver", "ed"),
         grant("binder", "ed"),
     ]
-    with World([GIVER, BINDER, *grants]) as world:
+    with ClusterState([GIVER, BINDER, *grants]) as world:
         yield AccessChecks(world)
 
 
@@ -136,7 +136,7 @@ def test_roles_that_could_not_be_read_later_are_refused_now(checks, document, wo
 def test_creating_by_a_patch_requires_the_right_to_create():
     patcher = role("patcher", rule("patch update", "configmaps"))
     made = thing("v1", "ConfigMap", "c", "a")
-    with World([patcher, grant("patcher", "joe"), grant("edit", "ed", namespace="a")]) as world:
+    with ClusterState([patcher, grant("patcher", "joe"), grant("edit", "ed", namespace="a")]) as world:
         checks = AccessChecks(world)
         for verb in ("patch", "update"):
             failure = checks.refuses(person("joe"), None, made, verb=verb)
@@ -158,7 +158,7 @@ def stage() -> Iterator[AccessChecks]:
         rule("impersonate", "uids", "authentication.k8s.io", "u1"),
         rule("impersonate", "userextras/scopes", "authentication.k8s.io", "view"),
     )
-    with World([actor, grant("actor", "actor"), grant("edit", "ed", namespace="a")]) as world:
+    with ClusterState([actor, grant("actor", "actor"), grant("edit", "ed", namespace="a")]) as world:
         yield AccessChecks(world)
 
 

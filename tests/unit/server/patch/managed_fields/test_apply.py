@@ -1,4 +1,4 @@
-"""Server-side apply: what is owned, shared, taken, and given up."""
+"""Server-side apply: which fields are owned, shared, taken over and given up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pod(*containers, **spec):
 
 
 def applying(live, configuration, manager="me", kind=CONFIG, **options):
-    """Apply, check that nothing changed under our hands, and store the outcome."""
+    """Apply, check that the inputs did not change, and store the result."""
     before = copy.deepcopy((live, configuration))
     options = {"force": False, "now": NOON, **options}
     outcome = apply_configuration(kind, live, configuration, manager=manager, **options)
@@ -52,7 +52,7 @@ def bare(document):
 
 
 def owners(document):
-    """Who owns what, by operation and name."""
+    """Return the owners of fields, by operation and name."""
     return {
         f"{one['operation']} {one['manager']}": one["fieldsV1"]
         for one in document["metadata"]["managedFields"]

@@ -1,4 +1,4 @@
-"""Who owns which field after creates, updates and patches."""
+"""Field ownership after creates, updates and patches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of fields: reading, writing, and what they have in common."""
+"""Sets of fields: parsing, serialization, and set operations."""
 
 from __future__ import annotations
 

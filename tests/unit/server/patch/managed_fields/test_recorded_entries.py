@@ -1,4 +1,4 @@
-"""The entries of recorded objects come out again when their history is written again."""
+"""Replaying the history of recorded objects gives their recorded entries."""
 
 from __future__ import annotations
 

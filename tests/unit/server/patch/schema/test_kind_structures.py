@@ -1,4 +1,4 @@
-"""What lists and maps are, compared with what Kubernetes publishes."""
+"""Structures of lists and maps, compared with what Kubernetes publishes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def resolved(schemas, schema):
 
 
 def differences(schemas, schema, structure: Structure, path):
-    """Where a structure is not what a schema says."""
+    """List where a structure differs from a schema."""
     target = resolved(schemas, schema)
     if target.get("type") == "array":
         said = {
