@@ -12,7 +12,7 @@ from dray.api.json_text import read_json
 from dray.server.http.limits import ServerLimits
 from dray.server.watch.cache_verifier import CacheVerifier
 from tests.contract.api import path
-from tests.faults.server import consistency, crowd, exhaustion, hostile, increments, spies, witnessed
+from tests.faults.server import audited, consistency, crowd, exhaustion, hostile, increments, spies
 from tests.faults.server.hosted import hosted
 from tests.faults.server.place import placed
 
@@ -97,8 +97,8 @@ def test_small_r19_every_limit_is_told_and_others_are_served(tmp_path):
         outcomes = run(exhaustion.offend(server, *exhaustion.OFFENCES))
         assert server.process.poll() is None
     assert [str(outcome) for outcome in outcomes if not outcome.well] == []
-    assert outcomes[0].witness.took
-    assert outcomes[0].witness.strange == 0
+    assert outcomes[0].reader.took
+    assert outcomes[0].reader.strange == 0
 
 
 def test_small_r19_a_user_who_asks_too_often_is_told_when_to_come_back():
@@ -141,7 +141,7 @@ def test_a_log_that_tells_everything_would_be_caught(tmp_path, monkeypatch, wher
 
 
 def test_small_s14_whatever_is_stored_was_noted_before_also_when_the_server_is_killed(tmp_path):
-    record = run(witnessed.campaign(tmp_path / "server", kills=1, seed=SEED, clients=4))
+    record = run(audited.campaign(tmp_path / "server", kills=1, seed=SEED, clients=4))
     assert record.sound, str(record)
     assert record.acknowledged
 

@@ -35,7 +35,7 @@ def test_every_watcher_gets_exactly_what_begins_with_its_prefix(prefixes, change
         for n, keys in enumerate(changes)
     ]
 
-    async def story() -> None:
+    async def run_case() -> None:
         hub = WatchBroadcaster(1)
         seen: list[list[EventBatch]] = [[] for _ in prefixes]
 
@@ -52,7 +52,7 @@ def test_every_watcher_gets_exactly_what_begins_with_its_prefix(prefixes, change
         for prefix, got in zip(prefixes, seen, strict=True):
             assert got == [part for batch in batches if (part := filter_batch(batch, prefix)).events]
 
-    asyncio.run(story())
+    asyncio.run(run_case())
 
 
 async def test_watchers_that_left_leave_nothing_behind():

@@ -63,7 +63,7 @@ def test_bytes_count_and_not_letters() -> None:
     assert path.name != "ü" * 60 + ".sock"
 
 
-def test_a_directory_that_leaves_no_room_is_told() -> None:
+def test_a_directory_that_is_too_long_is_an_error() -> None:
     with pytest.raises(InputError, match=r"may have 107 bytes, .* has 1\d\d; choose a shorter directory"):
         build_socket_path(Path("/" + "d" * 100), "gpu.example.com.sock")
 

@@ -248,7 +248,7 @@ def test_while_the_log_cannot_be_written_nothing_is_changed_and_reads_go_on(tmp_
     ]
 
 
-def test_a_change_that_was_carried_out_is_noted_when_the_disk_has_room_again(tmp_path, monkeypatch):
+def test_a_change_that_was_carried_out_is_noted_when_the_disk_has_space_again(tmp_path, monkeypatch):
     path, disk = tmp_path / "audit.log", Disk(monkeypatch)
 
     async def work(log):

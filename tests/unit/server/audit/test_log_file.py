@@ -111,7 +111,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         opened(tmp_path / "file" / "audit.log")
 
 
-def test_a_full_disk_leaves_whole_lines_and_the_chain_goes_on_when_there_is_room(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_whole_lines_and_the_chain_goes_on_when_there_is_space(tmp_path, monkeypatch):
     path = tmp_path / "audit.log"
     file = opened(path)
     file.append([BODY])

@@ -13,7 +13,7 @@ import pytest
 from dray.server.auth.authz.policy_rules import AccessAttributes
 from dray.server.http.requests import ANONYMOUS_USER, RequestUser
 from tests.tables import table
-from tests.unit.server.auth.world import (
+from tests.unit.server.auth.cluster_state import (
     DEVICES,
     Court,
     World,

@@ -8,7 +8,7 @@ import pytest
 
 from dray.claims.ledger.rows import DeviceId, build_device_key
 from dray.server.tables import device_columns
-from tests.unit.server.tables.holding import cache_of, cells, thing
+from tests.unit.server.tables.stored_objects import cache_of, cells, thing
 
 CLAIM = ("resource.k8s.io/v1", "ResourceClaim")
 ON_NODE = {

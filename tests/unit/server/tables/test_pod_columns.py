@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.server.tables.holding import cells, thing
+from tests.unit.server.tables.stored_objects import cells, thing
 
 RUNNING = {"state": {"running": {}}, "ready": True}
 DONE = {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}

@@ -22,7 +22,7 @@ from dray.server.auth.authn.token_file import MAX_TOKEN_LENGTH, StaticTokens
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import ANONYMOUS_USER, RequestUser
 from dray.server.objects.stored_object import StoredObject
-from tests.unit.server.auth.world import World, held_of, pod, thing
+from tests.unit.server.auth.cluster_state import World, held_of, pod, thing
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ACCOUNT = thing("v1", "ServiceAccount", "driver", "gpu-system", uid="u-account")
@@ -39,7 +39,7 @@ class Place:
     world: World
     clock: ManualClock
     tokens: ServiceAccountTokens
-    door: Authenticator
+    authenticator: Authenticator
     folder: Path
 
     def issue(self, bound: Mapping[str, Any] | None = None, **more: Any) -> str:
@@ -68,10 +68,10 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def turned_away(
-    door: Authenticator, headers: Mapping[str, str], peer: Any = None, path: str = "/api"
+    authenticator: Authenticator, headers: Mapping[str, str], peer: Any = None, path: str = "/api"
 ) -> bool:
     try:
-        door.authenticate(headers, peer, path)
+        authenticator.authenticate(headers, peer, path)
     except ApiStatusError as failure:
         return (failure.code, failure.message) == (401, "Unauthorized")
     return False
@@ -81,12 +81,12 @@ def turned_away(
 
 
 def test_a_token_of_the_file_names_a_user(place):
-    user = place.door.authenticate(bearer("s3cret"), None)
+    user = place.authenticator.authenticate(bearer("s3cret"), None)
     assert user == RequestUser("jane", ("team:a", "system:authenticated"), "u1")
 
 
 def test_a_token_of_an_account_names_it_and_where_it_runs(place):
-    user = place.door.authenticate(bearer(place.issue(POD)), None)
+    user = place.authenticator.authenticate(bearer(place.issue(POD)), None)
     assert user.name == "system:serviceaccount:gpu-system:driver"
     assert user.uid == "u-account"
     assert user.groups == (
@@ -105,12 +105,14 @@ def test_a_token_of_an_account_names_it_and_where_it_runs(place):
 
 
 def test_a_certificate_names_a_user(place):
-    assert place.door.authenticate({}, PEER) == RequestUser("jane", ("team:a", "system:authenticated"))
+    assert place.authenticator.authenticate({}, PEER) == RequestUser(
+        "jane", ("team:a", "system:authenticated")
+    )
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez/ping", "/readyz", "/version", "/openid/v1/jwks"])
-def test_open_doors_are_open_to_everybody(place, path):
-    assert place.door.authenticate({}, None, path) is ANONYMOUS_USER
+def test_public_paths_need_no_credentials(place, path):
+    assert place.authenticator.authenticate({}, None, path) is ANONYMOUS_USER
 
 
 def test_everybody_is_let_in_where_that_is_wanted():
@@ -118,10 +120,10 @@ def test_everybody_is_let_in_where_that_is_wanted():
 
 
 def test_a_group_cannot_be_claimed_that_says_how_one_came_in(place):
-    door = Authenticator(
+    authenticator = Authenticator(
         StaticTokens({"t": RequestUser("joe", ("system:unauthenticated", "system:authenticated"))})
     )
-    assert door.authenticate(bearer("t"), None).groups == ("system:authenticated",)
+    assert authenticator.authenticate(bearer("t"), None).groups == ("system:authenticated",)
 
 
 # --- bad ones ---
@@ -147,17 +149,17 @@ def test_a_group_cannot_be_claimed_that_says_how_one_came_in(place):
     ],
 )
 def test_without_a_good_token_nobody_comes_in(place, headers):
-    assert turned_away(place.door, headers)
+    assert turned_away(place.authenticator, headers)
 
 
 @pytest.mark.parametrize("path", ["/healthzz", "/versions", "/metrics", "/api", "/", "/openid2"])
-def test_doors_beside_the_open_ones_are_closed(place, path):
-    assert turned_away(place.door, {}, path=path)
+def test_paths_beside_the_public_ones_need_credentials(place, path):
+    assert turned_away(place.authenticator, {}, path=path)
 
 
-def test_a_bad_token_is_not_made_good_by_a_certificate_nor_by_an_open_door(place):
-    assert turned_away(place.door, bearer("wrong"), PEER)
-    assert turned_away(place.door, bearer("wrong"), path="/healthz")
+def test_a_bad_token_is_not_made_good_by_a_certificate_nor_by_a_public_path(place):
+    assert turned_away(place.authenticator, bearer("wrong"), PEER)
+    assert turned_away(place.authenticator, bearer("wrong"), path="/healthz")
 
 
 def _of_another_server(place: Place, token: str) -> str:
@@ -211,17 +213,17 @@ BAD_TOKENS = {
 @pytest.mark.parametrize("what", BAD_TOKENS)
 def test_a_bad_token_of_an_account_is_turned_away(place, what):
     good = place.issue()
-    assert not turned_away(place.door, bearer(good))
-    assert turned_away(place.door, bearer(BAD_TOKENS[what](place, good)))
+    assert not turned_away(place.authenticator, bearer(good))
+    assert turned_away(place.authenticator, bearer(BAD_TOKENS[what](place, good)))
 
 
 def test_a_token_ends_though_it_was_seen_before(place):
     token = place.issue()
-    place.door.authenticate(bearer(token), None)
+    place.authenticator.authenticate(bearer(token), None)
     place.clock.advance(3599)
-    assert not turned_away(place.door, bearer(token))
+    assert not turned_away(place.authenticator, bearer(token))
     place.clock.advance(1)
-    assert turned_away(place.door, bearer(token))
+    assert turned_away(place.authenticator, bearer(token))
 
 
 @pytest.mark.parametrize(
@@ -236,16 +238,16 @@ def test_a_token_ends_though_it_was_seen_before(place):
 )
 def test_a_token_is_taken_back_with_what_it_belongs_to(place, gone):
     token = place.issue(POD)
-    assert not turned_away(place.door, bearer(token))
+    assert not turned_away(place.authenticator, bearer(token))
     gone(place.world)
-    assert turned_away(place.door, bearer(token))
+    assert turned_away(place.authenticator, bearer(token))
 
 
 def test_a_replayed_token_of_a_deleted_account_stays_bad_when_the_name_comes_back(place):
     token = place.issue()
     place.world.delete(ACCOUNT)
     place.world.put({**ACCOUNT, "metadata": {**ACCOUNT["metadata"], "uid": "u-new"}})
-    assert turned_away(place.door, bearer(token))
+    assert turned_away(place.authenticator, bearer(token))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,7 @@ def test_a_replayed_token_of_a_deleted_account_stays_bad_when_the_name_comes_bac
     ],
 )
 def test_a_certificate_that_names_nobody_or_is_past_its_end_is_turned_away(place, peer):
-    assert turned_away(place.door, {}, peer)
+    assert turned_away(place.authenticator, {}, peer)
 
 
 # --- the file ---
@@ -325,5 +327,5 @@ def test_tokens_are_not_printed(place):
     issued = place.tokens.issue(held_of(ACCOUNT), timedelta(hours=1))
     assert issued.token not in repr(issued)
     with pytest.raises(ApiStatusError) as failure:
-        place.door.authenticate(bearer("hush-hush"), None)
+        place.authenticator.authenticate(bearer("hush-hush"), None)
     assert "hush" not in repr(failure.value) + str(failure.value.to_status())

@@ -175,7 +175,7 @@ def test_a_client_is_known_by_its_certificate(tmp_path):
     assert (user.name, user.groups) == ("jane", ("system:masters", "team:a", "system:authenticated"))
 
 
-def test_a_client_without_a_certificate_is_let_in_as_far_as_the_next_door(tmp_path):
+def test_tls_accepts_a_client_without_a_certificate(tmp_path):
     assert handshake(opened(tmp_path), None) == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dray.server.auth.authz.node_pod_graph import NodePodGraph, ReferencedObject, find_references
 from dray.server.auth.authz.policy_rules import AccessAttributes
-from tests.unit.server.auth.world import (
+from tests.unit.server.auth.cluster_state import (
     DEVICES,
     Court,
     World,

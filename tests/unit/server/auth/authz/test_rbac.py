@@ -13,7 +13,7 @@ from dray.server.auth.authz.policy_rules import AccessAttributes, PolicyRule, bu
 from dray.server.auth.authz.rbac import RbacAuthorizer, build_forbidden
 from dray.server.http.requests import ANONYMOUS_USER, ApiCall
 from tests.outside import ROOT
-from tests.unit.server.auth.world import World, grant, person, role, rule, thing
+from tests.unit.server.auth.cluster_state import World, grant, person, role, rule, thing
 
 JANE = person("jane", "team:a")
 GROUP = "resource.k8s.io"

@@ -17,7 +17,7 @@ from dray.server.auth.authz.authorizer import UnionAuthorizer
 from dray.server.auth.authz.reviews import AccessReviews
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import RequestUser
-from tests.unit.server.auth.world import World, grant, node, person, pod, thing
+from tests.unit.server.auth.cluster_state import World, grant, node, person, pod, thing
 
 JANE = person("jane", "team:a")
 ROBOT = thing("v1", "ServiceAccount", "robot", "a", uid="u-robot")
@@ -39,10 +39,10 @@ def desk(tmp_path) -> Iterator[Desk]:
     with World([grant("edit", "jane", namespace="a"), *there]) as world:
         clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
         accounts = ServiceAccountTokens.open(tmp_path, world.cache, clock=clock)
-        door = Authenticator(
+        authenticator = Authenticator(
             StaticTokens({"s3cret": RequestUser("jane", ("team:a",), "u1")}), accounts, clock=clock
         )
-        reviews = AccessReviews(UnionAuthorizer(world.cache), door, accounts)
+        reviews = AccessReviews(UnionAuthorizer(world.cache), authenticator, accounts)
         yield Desk(world, reviews, TokenRequestIssuer(world.cache, accounts))
 
 

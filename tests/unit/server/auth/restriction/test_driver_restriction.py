@@ -13,7 +13,7 @@ from dray.server.auth.restriction.claim_restriction import find_changed_drivers
 from dray.server.auth.restriction.driver_restriction import DriverAuthorizer, DriverBinding
 from dray.server.http.requests import RequestUser
 from dray.store import KeyUnchanged
-from tests.unit.server.auth.world import (
+from tests.unit.server.auth.cluster_state import (
     DEVICES,
     Court,
     World,

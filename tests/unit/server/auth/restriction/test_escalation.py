@@ -10,7 +10,7 @@ import pytest
 from dray.server.auth.authz.impersonation import impersonate
 from dray.server.http.errors import ApiStatusError
 from dray.server.http.requests import RequestUser
-from tests.unit.server.auth.world import Court, World, grant, person, role, rule, thing
+from tests.unit.server.auth.cluster_state import Court, World, grant, person, role, rule, thing
 
 BOSS, ADA, ED, STRANGER = person("boss"), person("ada"), person("ed"), person("stranger")
 RBAC = "rbac.authorization.k8s.io"

@@ -130,7 +130,7 @@ def test_a_write_that_changes_nothing_changes_no_entry():
     assert after(old, copy.deepcopy(old)) == old["metadata"]["managedFields"]
 
 
-def test_the_same_writer_keeps_one_entry_per_door():
+def test_the_same_writer_has_one_entry_per_subresource():
     old = stored({"a": "1"}, entry("me", owned("a")), entry("me", owned("b"), subresource="scale"))
     assert after(old, config({"a": "1", "c": "1"})) == [
         entry("me", owned("b"), subresource="scale"),
@@ -164,7 +164,7 @@ def test_entries_stand_in_the_order_of_operation_time_and_name():
     assert [one["manager"] for one in after(old, config({"a": "2"}), "b")] == ["z", "a", "b", "c"]
 
 
-def test_a_status_is_owned_through_its_own_door():
+def test_a_status_is_owned_through_its_subresource():
     old: dict = {"metadata": {}, "spec": {"devices": {}}}
     new = {
         "metadata": {"labels": {"a": "b"}},

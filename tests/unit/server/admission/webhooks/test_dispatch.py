@@ -80,7 +80,7 @@ async def write(there: World, audit_id: str = "id") -> str:
 
 
 def test_somebody_who_was_faster_at_the_object_means_to_ask_again():
-    async def story() -> None:
+    async def run_case() -> None:
         async with world(lambda _cache: []) as there:
 
             async def meanwhile(times: int) -> None:
@@ -91,7 +91,7 @@ def test_somebody_who_was_faster_at_the_object_means_to_ask_again():
             assert await write(there) == "{'ours': '1'}"
             assert webhooks.times == LOCK_AFTER_ATTEMPTS + 3
 
-    asyncio.run(story())
+    asyncio.run(run_case())
 
 
 class Elsewhere:
@@ -110,29 +110,29 @@ class Elsewhere:
 
 
 def test_somebody_who_was_faster_elsewhere_does_not():
-    async def story() -> None:
+    async def run_case() -> None:
         async with world(lambda _cache: [Elsewhere(LOCK_AFTER_ATTEMPTS + 2)]) as there:
             there.registry.admission = webhooks = Asked()
             assert await write(there) == "{'ours': '1'}"
             assert webhooks.times == 1
 
-    asyncio.run(story())
+    asyncio.run(run_case())
 
 
 def test_what_the_server_does_by_itself_is_not_asked_about():
-    async def story() -> None:
+    async def run_case() -> None:
         async with world(lambda _cache: []) as there:
             there.registry.admission = webhooks = Asked()
             assert await write(there, audit_id="") == "{'ours': '1'}"
             assert webhooks.times == 0
 
-    asyncio.run(story())
+    asyncio.run(run_case())
 
 
 def test_nobody_waits_in_a_turn_for_somebody_who_asks():
     """A write that lost often asks nobody inside its turn, even when webhooks came only then."""
 
-    async def story() -> None:
+    async def run_case() -> None:
         async with world(lambda _cache: [Elsewhere(LOCK_AFTER_ATTEMPTS + 1)]) as there:
             turns: list[bool] = []
 
@@ -152,4 +152,4 @@ def test_nobody_waits_in_a_turn_for_somebody_who_asks():
             await there.registry.write(asked(), CONFIGS, "default", "c", decide)
             assert turns == [False]
 
-    asyncio.run(story())
+    asyncio.run(run_case())

@@ -38,16 +38,16 @@ async def hooks(*puts: Put) -> tuple[WebhookIndex, list[str]]:
 
 
 def test_one_that_cannot_be_read_is_told_and_others_are_in_force():
-    async def story() -> None:
+    async def run_case() -> None:
         found, told = await hooks(stored("a", "nonsense"), stored("b", [{"name": "x.y.z", "strange": 1}]))
         assert set(told) == {"a"}
         assert [(hook.configuration, hook.name) for hook in found.webhooks] == [("b", "x.y.z")]
 
-    asyncio.run(story())
+    asyncio.run(run_case())
 
 
 def test_what_is_not_said_counts_as_its_default():
-    async def story() -> None:
+    async def run_case() -> None:
         found, _ = await hooks(stored("a", [{"name": "x.y.z"}]))
         (hook,) = found.webhooks
         assert (hook.ignores_failure, hook.is_reinvoked, hook.mutating, hook.timeout_seconds) == (
@@ -57,15 +57,15 @@ def test_what_is_not_said_counts_as_its_default():
             10.0,
         )
 
-    asyncio.run(story())
+    asyncio.run(run_case())
 
 
 def test_nothing_is_sent_without_tls():
-    async def story() -> None:
+    async def run_case() -> None:
         url = {"url": "http://127.0.0.1:1/x"}
         found, _ = await hooks(stored("a", [{"name": "x.y.z", "clientConfig": url}, {"name": "x.y.w"}]))
         caller = WebhookClient(parse_addresses([]))
         for hook in found.webhooks:
             assert await caller.call(hook, b"{}", 1.0) == WebhookFailure("its address is not one of https")
 
-    asyncio.run(story())
+    asyncio.run(run_case())

@@ -13,7 +13,7 @@ from dray.api.json_text import write_json
 from dray.api.kinds import KINDS, parse_document_kind
 from dray.server.tables import build_column_definitions, build_partial_metadata, build_row, build_table
 from tests.unit.server.samples import sample
-from tests.unit.server.tables.holding import NOW, held, kind, thing
+from tests.unit.server.tables.stored_objects import NOW, held, kind, thing
 
 OURS = {
     "resourceclaims": {"Node", "Devices", "Consumers", "Reason"},

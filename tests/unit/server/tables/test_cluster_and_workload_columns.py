@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.server.samples import sample
-from tests.unit.server.tables.holding import cells, thing
+from tests.unit.server.tables.stored_objects import cells, thing
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_null_says_nothing():
     assert owners(live)["Apply me"] == owned("b")
 
 
-def test_a_status_applied_through_the_main_door_is_not_owned():
+def test_a_status_applied_through_the_main_resource_is_not_owned():
     live = applying(None, {"metadata": {"name": "p"}, "spec": {}, "status": {"phase": "x"}}, kind=POD)
     assert owners(live) == {"Apply me": {"f:spec": {}}}
 
@@ -256,7 +256,7 @@ REFUSED = {
     "an item without its key": (
         POD,
         pod({"image": "a"}),
-        ".spec.containers[0]: items of this list are told apart by `name`",
+        ".spec.containers[0]: items of this list are identified by `name`",
     ),
     "one finalizer twice": (CONFIG, config({}, finalizers=["a", "a"]), "duplicate entries"),
 }
