@@ -15,8 +15,8 @@ from msgspec.structs import replace as changed
 from dray.allocator.verify import AllocationRule
 from dray.api.resource import DeviceAllocationConfiguration
 from dray.values.node_selectors import build_node_name_selector
-from tests.brute import making as make
-from tests.brute.asking import opaque
+from tests.brute import builders as make
+from tests.brute.config_builders import opaque
 from tests.brute.problem import Problem
 
 Results = tuple[Any, ...]

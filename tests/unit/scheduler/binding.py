@@ -19,8 +19,8 @@ from dray.placement.snapshot import NodeState
 from dray.scheduler.assume_cache import ClaimAssumeCache
 from dray.scheduler.binder import Binder
 from tests.contract.turned import Turned
-from tests.unit.placement.claimed import claim, having, wanting
-from tests.unit.placement.seats import node, seat
+from tests.unit.placement.claim_objects import claim, having, wanting
+from tests.unit.placement.pods_and_nodes import node, node_state
 
 GIVEN = having(claim(), "a/d0", where="a").status.allocation or AllocationResult()
 
@@ -100,10 +100,10 @@ class Scene:
             if each.status.allocation is None:
                 self.book.add_pending_allocation(each, GIVEN, f"uid-{pod}")
             self.book.add_pending_user(each, f"uid-{pod}")
-        return Placement(wanting(*claims, name=pod), self.seat(on))
+        return Placement(wanting(*claims, name=pod), self.node_state(on))
 
-    def seat(self, name: str) -> NodeState:
-        return seat(node(name))
+    def node_state(self, name: str) -> NodeState:
+        return node_state(node(name))
 
     async def bind(self, placement: Placement) -> None:
         await self.binder.bind_claims(placement)

@@ -19,7 +19,7 @@ from dray.scheduler.binder import (
     PodGoneOrBoundError,
     StalePlacementError,
 )
-from tests.unit.placement.claimed import claim, having, wanting
+from tests.unit.placement.claim_objects import claim, having, wanting
 from tests.unit.scheduler.binding import GIVEN, PROTECTED, Scene, run, users
 
 
@@ -274,7 +274,7 @@ async def waiting() -> tuple[Scene, asyncio.Task[None]]:
     """A pod that waits for its device."""
     scene, told = Scene(PROTECTED), asyncio.Queue[str]()
     scene.book.add_pending_allocation(scene.known(), slow(), "uid-p")
-    placement = Placement(wanting(scene.known()), scene.seat("a"))
+    placement = Placement(wanting(scene.known()), scene.node_state("a"))
     task = asyncio.create_task(scene.binder.bind_claims(placement, told.put_nowait))
     ready = asyncio.create_task(told.get())
     await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)

@@ -11,7 +11,7 @@ from dray.allocator.search.resumable import TimeLimit
 from dray.cluster.live.explain import LiveExplainer, LiveExplanation
 from dray.gates import GateSet
 from dray.simulation.file_placement import build_inventory
-from tests.unit.simulation.stage import allocated, bundle, claim, device_class, judge, pod, slice_of
+from tests.unit.simulation.cluster_text import allocated, bundle, claim, device_class, judge, pod, slice_of
 
 GPU = "gpu.example.com"
 
